@@ -1,0 +1,57 @@
+# make demo   the service, forty small models and their kin      make test   every check there is
+# make serve  the service alone                                  make bench  the figures of docs/benchmarks.md
+# make lint   style, types and layers                            make docs   the generated pages
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo serve test bench lint docs format clean
+
+demo: $(VENV)/.runtime
+	$(BIN)/python -m demo $(if $(ONCE),--once)
+
+serve: $(VENV)/.runtime
+	$(BIN)/python -m app
+
+test: lint
+	$(BIN)/python -m modelkin.core.kernels
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m docs
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "modelkin needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Say which: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
+	$(PIP) -e './client_sdk[fast,torch]' -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	$(PIP) -e './client_sdk[fast,torch,datasketch,pandas]' -e '.[demo,dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(PIP) -e './client_sdk[fast,torch,datasketch]' -e '.[demo,dev,bench]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) modelkin-data .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

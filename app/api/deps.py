@@ -1,0 +1,115 @@
+"""What endpoints are given: the tenant, transactions, the space of the path, checked names.
+
+A writer's exit runs when the endpoint has returned and before the answer leaves (``scope="function"``): what is
+acknowledged is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from fastapi import Depends, Header, Path, Query, Request
+
+from app.resources import Resources
+from app.stores.ports import SpaceRecord, Tenant
+from app.stores.sql.database import Reader, Writer
+from modelkin.names import check_model_name, check_space_name, check_tags
+
+__all__ = [
+    "Cursor",
+    "Handle",
+    "IfMatch",
+    "K",
+    "KnownSpace",
+    "Limit",
+    "ModelName",
+    "NewTags",
+    "Reading",
+    "TagFilter",
+    "TheTenant",
+    "Writing",
+]
+
+
+async def _resources(request: Request) -> Resources:
+    resources: Resources = request.app.state.resources
+    return resources
+
+
+Handle = Annotated[Resources, Depends(_resources)]
+
+
+async def _tenant(resources: Handle) -> Tenant:
+    """Whose request this is. The one place that will ask for a key."""
+    return resources.tenant
+
+
+TheTenant = Annotated[Tenant, Depends(_tenant)]
+
+
+def _reading(resources: Handle) -> Iterator[Reader]:
+    with resources.database.reading() as session:
+        yield session
+
+
+def _writing(resources: Handle) -> Iterator[Writer]:
+    with resources.database.writing() as session:
+        yield session
+
+
+Reading = Annotated[Reader, Depends(_reading, scope="function")]
+Writing = Annotated[Writer, Depends(_writing, scope="function")]
+
+
+def _space(
+    resources: Handle,
+    tenant: TheTenant,
+    session: Reading,
+    space: Annotated[str, Path(description="the name of the space")],
+) -> SpaceRecord:
+    return resources.spaces.get(session, tenant, check_space_name(space))
+
+
+KnownSpace = Annotated[SpaceRecord, Depends(_space)]
+
+
+async def _model_name(
+    model: Annotated[str, Path(description="the name of the model; it may hold slashes")],
+) -> str:
+    return check_model_name(model)
+
+
+ModelName = Annotated[str, Depends(_model_name)]
+
+
+async def _new_tags(
+    tag: Annotated[
+        list[str] | None,
+        Query(description="the model's tags, in place of those it has; repeat for several"),
+    ] = None,
+) -> tuple[str, ...] | None:
+    return None if tag is None else check_tags([t for t in tag if t], field="tag")
+
+
+NewTags = Annotated[tuple[str, ...] | None, Depends(_new_tags)]
+
+
+async def _tag_filter(
+    tag: Annotated[
+        list[str] | None,
+        Query(description="only models that carry this tag; repeat to ask for several at once"),
+    ] = None,
+) -> tuple[str, ...]:
+    return () if tag is None else check_tags(tag, field="tag")
+
+
+TagFilter = Annotated[tuple[str, ...], Depends(_tag_filter)]
+
+K = Annotated[int, Query(ge=1, le=1000, description="how many")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="how many on a page")]
+Cursor = Annotated[str | None, Query(description="the `next_cursor` of the page before")]
+IfMatch = Annotated[
+    str | None,
+    Header(description="change the model only if its `ETag` is this one, else 412"),
+]

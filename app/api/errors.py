@@ -1,0 +1,126 @@
+"""The one place that knows HTTP status codes: every error becomes an RFC 9457 problem document.
+
+Nothing a client sent is echoed here: a body may hold what JSON cannot, and a 422 must never turn into a 500.
+"""
+
+from __future__ import annotations
+
+import http
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from modelkin import errors
+
+__all__ = ["PROBLEM", "install", "problem"]
+
+PROBLEM = "application/problem+json"
+
+# The first class an error is an instance of decides, so subclasses stand before their parents.
+_STATUS: Mapping[type[errors.ModelkinError], int] = {
+    errors.InvalidInput: 422,
+    errors.NotFound: 404,
+    errors.SpaceMismatch: 409,
+    errors.Conflict: 409,
+    errors.PreconditionFailed: 412,
+    errors.PayloadTooLarge: 413,
+    errors.UnsupportedMediaType: 415,
+    errors.NotAcceptable: 406,
+    errors.BodyTimeout: 408,
+    errors.StorageFull: 507,
+    errors.Unavailable: 503,
+}
+
+log = logging.getLogger(__name__)
+
+
+def problem(
+    request: Request,
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    fields: Sequence[Mapping[str, str]] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """A problem document as a response."""
+    document: dict[str, Any] = {
+        "type": f"urn:modelkin:problem:{code}",
+        "title": http.HTTPStatus(status).phrase,
+        "status": status,
+        "code": code,
+        "detail": _clean(detail),
+        "request_id": request.scope.get("request_id"),
+    }
+    if fields:
+        document["errors"] = [{k: _clean(v) for k, v in f.items()} for f in fields]
+    return Response(to_json(document), status, headers=headers, media_type=PROBLEM)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of ``app`` with a problem document."""
+    app.add_exception_handler(errors.ModelkinError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, errors.ModelkinError)
+    status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), 500)
+    if status >= 500:
+        log.error("%s: %s", type(error).__name__, error, exc_info=error)
+    field = getattr(error, "field", None)
+    return problem(
+        request,
+        status,
+        error.code,
+        str(error),
+        fields=[{"field": field, "message": str(error)}] if field else (),
+        headers={"Retry-After": "1"} if status == 503 else None,
+    )
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    fields = [{"field": _field(entry["loc"]), "message": entry["msg"]} for entry in error.errors()]
+    detail = "; ".join(f"{f['field']}: {f['message']}" for f in fields[:3])
+    return problem(request, 422, errors.InvalidParameter.code, detail, fields=fields)
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = http.HTTPStatus(error.status_code).name.lower()
+    detail = f"{request.method} {request.url.path}: {error.detail}"
+    if error.status_code == 404:
+        code, detail = "route_not_found", f"nothing answers {request.method} {request.url.path}"
+    return problem(request, error.status_code, code, detail, headers=error.headers)
+
+
+async def _on_disconnect(request: Request, _error: Exception) -> Response:
+    return problem(request, 400, "client_disconnected", "the client left before its body was read")
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    detail = "this is a bug in the service; its log has the details under this request id"
+    return problem(request, 500, "internal_error", detail)
+
+
+def _field(location: Sequence[int | str]) -> str:
+    """``("body", "layout", 3, "shape")`` as ``layout[3].shape``."""
+    name = ""
+    for part in location[1:] or location:
+        name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else str(part)
+    return name
+
+
+def _clean(text: str) -> str:
+    """Text that JSON can carry, and of a length a person reads."""
+    return text.encode("utf-8", "backslashreplace").decode()[:2000]

@@ -1,0 +1,63 @@
+"""/v1/spaces/{space}/neighbors: who overlaps most with a model, a support or a signature."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+
+from app.api.deps import Handle, K, KnownSpace, Reading, TagFilter
+from app.api.payloads import ANY_BODY, AnyPayload
+from app.api.schemas import NeighborsOut
+from modelkin.names import check_model_name
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/spaces/{space}/neighbors", tags=["kin"])
+
+Method = Annotated[
+    Literal["auto", "exact", "scan"],
+    Query(description="exact compares every model; scan proposes candidates by their signatures"),
+]
+MinSimilarity = Annotated[
+    float, Query(ge=0, le=1, allow_inf_nan=False, description="S below which nobody is answered")
+]
+AskedModel = Annotated[str, Query(description="the stored model")]
+
+
+@router.get("", operation_id="get_neighbors")
+def of_stored(
+    resources: Handle,
+    space: KnownSpace,
+    session: Reading,
+    tags: TagFilter,
+    model: AskedModel,
+    k: K = 10,
+    min_similarity: MinSimilarity = 0.0,
+    method: Method = "auto",
+) -> NeighborsOut:
+    """The neighbours of a stored model, best first, ties by name, the model itself left out."""
+    subject = resources.library.stored_subject(session, space, check_model_name(model))
+    found = resources.search.neighbors(
+        session, space, subject, k=k, min_similarity=min_similarity, method=method, tags=tags
+    )
+    return NeighborsOut.of(found)
+
+
+@router.post("", operation_id="find_neighbors", openapi_extra=ANY_BODY)
+def of_given(
+    resources: Handle,
+    payload: AnyPayload,
+    space: KnownSpace,
+    session: Reading,
+    tags: TagFilter,
+    k: K = 10,
+    min_similarity: MinSimilarity = 0.0,
+    method: Method = "auto",
+) -> NeighborsOut:
+    """The neighbours of the support or signature in the body, which is not stored."""
+    subject = resources.library.given_subject(space, payload.either(space.num_parameters))
+    found = resources.search.neighbors(
+        session, space, subject, k=k, min_similarity=min_similarity, method=method, tags=tags
+    )
+    return NeighborsOut.of(found)

@@ -1,0 +1,287 @@
+"""The JSON of the API: what is taken, strictly, and what is answered. Names and shapes are the public contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from app.services.ingest import etag_of
+from app.stores.ports import ModelRecord, SpaceRecord
+from modelkin.core.support import MAX_PARAMETERS
+from modelkin.types import Donors, Neighbors, Overlap
+
+__all__ = [
+    "DonorsOut",
+    "ModelOut",
+    "ModelPage",
+    "ModelUpdate",
+    "NeighborsOut",
+    "OverlapOut",
+    "SimilarityIn",
+    "SimilarityOut",
+    "SpaceIn",
+    "SpaceOut",
+    "SpacePage",
+]
+
+Estimate = Literal["exact", "sketch", "signature"]
+
+
+class _In(BaseModel):
+    """What is taken: integers are integers (no ``true``, no ``"5"``), and no field is silently ignored."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class _Out(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class TensorSpecIn(_In):
+    name: Annotated[str, Field(min_length=1, max_length=500)]
+    shape: Annotated[list[Annotated[int, Field(ge=0, le=MAX_PARAMETERS)]], Field(max_length=16)]
+
+
+class SignatureSpecIn(_In):
+    scheme: str | None = Field(None, description="affine32, or affine64 where M > 2^32")
+    num_perm: int = Field(256, ge=1, le=4096, description="h, how many minhashes")
+    seed: int = Field(1, ge=0, le=2**32 - 1)
+
+
+class SpaceIn(_In):
+    """An index space to make."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "digits-mlp",
+                    "layout": [
+                        {"name": "0.weight", "shape": [64, 64]},
+                        {"name": "0.bias", "shape": [64]},
+                        {"name": "2.weight", "shape": [10, 64]},
+                        {"name": "2.bias", "shape": [10]},
+                    ],
+                    "num_parameters": 4810,
+                    "signature": {"scheme": "affine32", "num_perm": 256, "seed": 1},
+                }
+            ]
+        }
+    )
+
+    name: str = Field(description="[a-z0-9][a-z0-9._-]{0,99}")
+    num_parameters: int | None = Field(
+        None, ge=1, le=MAX_PARAMETERS, description="M; may be left out where there is a layout"
+    )
+    layout: list[TensorSpecIn] | None = Field(
+        None, min_length=1, description="the tensors in order; overlaps are then told by tensor"
+    )
+    signature: SignatureSpecIn = Field(default_factory=SignatureSpecIn.model_construct)
+
+
+class TensorSpecOut(_Out):
+    name: str
+    shape: list[int]
+
+
+class SignatureSpecOut(_Out):
+    scheme: str
+    num_perm: int
+    seed: int
+
+
+class SpaceOut(_Out):
+    name: str
+    num_parameters: int
+    layout: list[TensorSpecOut] | None
+    signature: SignatureSpecOut
+    models: int = Field(description="how many models it holds")
+    supports: int = Field(description="those with a support")
+    signatures: int = Field(description="those that sent only a signature")
+    version: int = Field(description="grows with every change inside the space")
+    created_at: datetime
+
+    @classmethod
+    def of(cls, space: SpaceRecord) -> SpaceOut:
+        layout = None if space.layout is None else space.layout.to_json()
+        return cls(
+            name=space.name,
+            num_parameters=space.num_parameters,
+            layout=None if layout is None else [TensorSpecOut(**tensor) for tensor in layout],
+            signature=SignatureSpecOut.model_validate(space.signature),
+            models=space.models,
+            supports=space.supports,
+            signatures=space.signatures,
+            version=space.version,
+            created_at=space.created_at,
+        )
+
+
+class SpacePage(_Out):
+    items: list[SpaceOut]
+    next_cursor: str | None
+
+
+class ModelOut(_Out):
+    space: str
+    model: str
+    kind: Literal["support", "signature"]
+    support_size: int = Field(description="K")
+    digest: str | None = Field(description="of the support; null where there is only a signature")
+    revision: int = Field(description="how many contents it has had")
+    version: int = Field(description="the version of the space when it last changed")
+    tags: list[str]
+    attributes: dict[str, Any]
+    source: str | None
+    base_model: str | None
+    verified: bool = Field(description="the signature was computed here, from the support")
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, space: SpaceRecord, model: ModelRecord) -> ModelOut:
+        return cls(
+            space=space.name,
+            model=model.name,
+            kind=model.kind,
+            support_size=model.support_size,
+            digest=model.digest,
+            revision=model.revision,
+            version=model.version,
+            tags=list(model.tags),
+            attributes=model.attributes,
+            source=model.source,
+            base_model=model.base_model,
+            verified=model.kind == "support",
+            created_at=model.created_at,
+            updated_at=model.updated_at,
+        )
+
+
+class ModelPage(_Out):
+    items: list[ModelOut]
+    next_cursor: str | None
+
+
+def _finite(value: dict[str, Any]) -> dict[str, Any]:
+    """JSON's numbers have no infinity, but ``1e400`` parses to one: it could not be answered again."""
+    stack: list[Any] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+        elif isinstance(item, float) and item in (float("inf"), float("-inf")):
+            raise ValueError("a number is beyond what a double holds")
+        elif isinstance(item, int) and not -(2**63) <= item < 2**64:
+            raise ValueError("an integer is beyond 64 bits")
+    return value
+
+
+def _no_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("NUL cannot be stored")
+    return value
+
+
+Attributes = Annotated[dict[str, Any], Field(max_length=200), AfterValidator(_finite)]
+Text = Annotated[str, Field(max_length=2000), AfterValidator(_no_nul)]
+
+
+class ModelUpdate(_In):
+    """What is said of a model; a field that is absent stays as it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"tags": ["round-3"], "attributes": {"site": 7}, "base_model": "org/base"}]
+        }
+    )
+
+    tags: list[str] | None = None
+    attributes: Attributes | None = None
+    source: Text | None = None
+    base_model: str | None = None
+
+
+class NeighborOut(_Out):
+    model: str
+    similarity: float
+    jaccard: float
+    estimate: Estimate
+    standard_error: float = Field(description="of the similarity; 0 where it is exact")
+    shared_indices: int | None
+
+
+class NeighborsOut(_Out):
+    model: str | None
+    method: str
+    items: list[NeighborOut]
+    candidates: int = Field(description="models compared by all minhashes, or exactly")
+    degraded: bool
+
+    @classmethod
+    def of(cls, found: Neighbors) -> NeighborsOut:
+        return cls.model_validate(found)
+
+
+class DonorOut(_Out):
+    model: str
+    similarity: float
+    weight: float
+    estimate: Estimate
+    standard_error: float
+
+
+class DonorsOut(_Out):
+    target: str | None
+    method: str
+    items: list[DonorOut]
+
+    @classmethod
+    def of(cls, found: Donors) -> DonorsOut:
+        return cls.model_validate(found)
+
+
+class TensorOverlapOut(_Out):
+    name: str
+    size: int
+    a: int
+    b: int
+    shared_indices: int
+    similarity: float | None
+
+
+class OverlapOut(_Out):
+    a: str
+    b: str
+    shared_indices: int
+    similarity: float
+    jaccard: float
+    tensors: list[TensorOverlapOut] | None
+
+    @classmethod
+    def of(cls, found: Overlap) -> OverlapOut:
+        return cls.model_validate(found)
+
+
+class SimilarityIn(_In):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"models": ["org/a", "org/b"]}]})
+
+    models: Annotated[list[str], Field(min_length=1, max_length=1000)]
+
+
+class SimilarityOut(_Out):
+    models: list[str]
+    similarity: list[list[float]]
+    estimated: Sequence[str] = Field(
+        description="models without a support: their rows and columns are estimates"
+    )
+
+
+def etag(model: ModelRecord) -> dict[str, str]:
+    """The headers of an answer about one model."""
+    return {"ETag": etag_of(model)}

@@ -1,0 +1,65 @@
+"""/v1/spaces/{space}/signatures/{model}: a signature alone, without the indices it was made of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
+
+from app.api.deps import Handle, IfMatch, KnownSpace, ModelName, NewTags, Reading, Writing
+from app.api.media import choose
+from app.api.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, SignaturePayload
+from app.api.schemas import ModelOut, etag
+from modelkin import wire
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/spaces/{space}/signatures", tags=["models"])
+
+
+@router.put(
+    "/{model:path}",
+    operation_id="put_signature",
+    status_code=201,
+    responses={200: {"model": ModelOut, "description": "Replaced, or the same content again"}},
+    openapi_extra=SIGNATURE_BODY,
+)
+def put(
+    resources: Handle,
+    payload: SignaturePayload,
+    name: ModelName,
+    tags: NewTags,
+    space: KnownSpace,
+    session: Writing,
+    response: Response,
+    if_match: IfMatch = None,
+) -> ModelOut:
+    """Store a signature alone: the service never sees the indices. 409 where the model has a support."""
+    signature = payload.signature(space.num_parameters)
+    model, created = resources.ingest.put_signature(
+        session, space, name, signature, tags=tags, if_match=if_match
+    )
+    response.status_code = 201 if created else 200
+    response.headers.update(etag(model))
+    return ModelOut.of(space, model)
+
+
+@router.get(
+    "/{model:path}",
+    operation_id="get_signature",
+    response_class=Response,
+    responses={200: {"content": SIGNATURE_CONTENT, "description": "The signature"}},
+)
+def get(
+    resources: Handle,
+    name: ModelName,
+    space: KnownSpace,
+    session: Reading,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The signature of any model: the one it sent, or the one computed here from its support."""
+    media_type = choose(accept, wire.SIGNATURE_TYPES)
+    model = resources.library.model(session, space, name)
+    signature = resources.library.signature(session, space, model)
+    body = wire.dump_signature(signature, media_type)
+    return Response(body, media_type=media_type, headers={**etag(model), "Vary": "Accept"})

@@ -1,0 +1,73 @@
+"""/v1/spaces: making, listing, showing and deleting index spaces."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Response
+
+from app.api.bodies import JsonRoute
+from app.api.deps import Cursor, Handle, KnownSpace, Limit, Reading, TheTenant, Writing
+from app.api.schemas import SpaceIn, SpaceOut, SpacePage
+from modelkin.core.layout import Layout
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/spaces", tags=["spaces"], route_class=JsonRoute)
+
+
+@router.post(
+    "",
+    operation_id="create_space",
+    status_code=201,
+    responses={200: {"model": SpaceOut, "description": "It was there already, just so"}},
+)
+def create(
+    resources: Handle,
+    tenant: TheTenant,
+    session: Writing,
+    body: Annotated[SpaceIn, Body()],
+    response: Response,
+) -> SpaceOut:
+    """Make an index space. The same body again answers 200; another body of the same name is a 409."""
+    layout = None
+    if body.layout is not None:
+        layout = Layout.of((tensor.name, tensor.shape) for tensor in body.layout)
+    space, created = resources.spaces.create(
+        session,
+        tenant,
+        body.name,
+        num_parameters=body.num_parameters,
+        layout=layout,
+        scheme=body.signature.scheme,
+        num_perm=body.signature.num_perm,
+        seed=body.signature.seed,
+    )
+    response.status_code = 201 if created else 200
+    response.headers["Location"] = f"/v1/spaces/{space.name}"
+    return SpaceOut.of(space)
+
+
+@router.get("", operation_id="list_spaces")
+def list_spaces(
+    resources: Handle,
+    tenant: TheTenant,
+    session: Reading,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> SpacePage:
+    """The spaces by name."""
+    page = resources.spaces.list(session, tenant, limit=limit, cursor=cursor)
+    return SpacePage(items=[SpaceOut.of(s) for s in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/{space}", operation_id="get_space")
+def show(space: KnownSpace) -> SpaceOut:
+    """One space, with its counts and its version."""
+    return SpaceOut.of(space)
+
+
+@router.delete("/{space}", operation_id="delete_space", status_code=204)
+def delete(resources: Handle, space: KnownSpace, session: Writing) -> None:
+    """Delete the space and every model in it."""
+    resources.spaces.delete(session, space)

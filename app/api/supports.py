@@ -1,0 +1,70 @@
+"""/v1/spaces/{space}/supports/{model}: storing a support and getting it back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
+
+from app.api.deps import Handle, IfMatch, KnownSpace, ModelName, NewTags, Reading, Writing
+from app.api.media import choose
+from app.api.payloads import SUPPORT_BODY, SUPPORT_CONTENT, SupportPayload
+from app.api.schemas import ModelOut, etag
+from modelkin import wire
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/spaces/{space}/supports", tags=["models"])
+
+
+@router.put(
+    "/{model:path}",
+    operation_id="put_support",
+    status_code=201,
+    responses={200: {"model": ModelOut, "description": "Replaced, or the same content again"}},
+    openapi_extra=SUPPORT_BODY,
+)
+def put(
+    resources: Handle,
+    payload: SupportPayload,  # read before a connection is taken: a slow upload holds none
+    name: ModelName,
+    tags: NewTags,
+    space: KnownSpace,
+    reading: Reading,
+    writing: Writing,
+    response: Response,
+    if_match: IfMatch = None,
+) -> ModelOut:
+    """Store a support, whole, with its tags. Once this answers, it is durable.
+
+    The same content again changes nothing. A model that had only a signature becomes a full one.
+    """
+    support = payload.support(space.num_parameters)
+    prepared = resources.ingest.prepare(reading, space, name, support)
+    model, created = resources.ingest.put_support(
+        writing, space, name, prepared, tags=tags, if_match=if_match
+    )
+    response.status_code = 201 if created else 200
+    response.headers.update(etag(model))
+    return ModelOut.of(space, model)
+
+
+@router.get(
+    "/{model:path}",
+    operation_id="get_support",
+    response_class=Response,
+    responses={200: {"content": SUPPORT_CONTENT, "description": "The support"}},
+)
+def get(
+    resources: Handle,
+    name: ModelName,
+    space: KnownSpace,
+    session: Reading,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The support, in the format that `Accept` asks for; the native one by default."""
+    media_type = choose(accept, wire.SUPPORT_TYPES)
+    model = resources.library.model(session, space, name)
+    support = resources.library.require_packed(space, model).unpack()
+    body = wire.dump_support(support, media_type)
+    return Response(body, media_type=media_type, headers={**etag(model), "Vary": "Accept"})

@@ -1,0 +1,31 @@
+"""The indexes of all spaces, by space id. An id is never used again, so a recreated space begins empty."""
+
+from __future__ import annotations
+
+import threading
+
+from app.index.space_index import SpaceIndex
+from modelkin.types import SignatureSpec
+
+__all__ = ["IndexRegistry"]
+
+
+class IndexRegistry:
+    """One :class:`SpaceIndex` a space, made when first asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._indexes: dict[int, SpaceIndex] = {}
+
+    def of(self, space_id: int, spec: SignatureSpec) -> SpaceIndex:
+        """The index of a space whose signatures are made as ``spec`` says."""
+        with self._lock:
+            index = self._indexes.get(space_id)
+            if index is None:
+                index = self._indexes[space_id] = SpaceIndex(spec)
+            return index
+
+    def forget(self, space_id: int) -> None:
+        """Let the index of a deleted space go."""
+        with self._lock:
+            self._indexes.pop(space_id, None)

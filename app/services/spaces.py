@@ -1,0 +1,125 @@
+"""Index spaces: making, showing and deleting them."""
+
+from __future__ import annotations
+
+from app.index.registry import IndexRegistry
+from app.stores.ports import BlobStore, SpaceRecord, Tenant
+from app.stores.sql import spaces
+from app.stores.sql.database import Reader, Writer
+from modelkin.core.layout import Layout
+from modelkin.core.signature import MAX_NUM_PERM, check_scheme, default_scheme
+from modelkin.core.support import check_num_parameters
+from modelkin.errors import InvalidParameter, InvalidSignature, SpaceExists
+from modelkin.names import check_space_name
+from modelkin.types import Page, SignatureSpec
+
+__all__ = ["SpaceService"]
+
+
+class SpaceService:
+    """The use cases of spaces."""
+
+    def __init__(self, blobs: BlobStore, indexes: IndexRegistry) -> None:
+        self._blobs = blobs
+        self._indexes = indexes
+
+    def create(
+        self,
+        session: Writer,
+        tenant: Tenant,
+        name: str,
+        *,
+        num_parameters: int | None,
+        layout: Layout | None,
+        scheme: str | None,
+        num_perm: int,
+        seed: int,
+    ) -> tuple[SpaceRecord, bool]:
+        """Make a space, or find the one that is already just so; answers it and whether it is new.
+
+        Raises:
+            InvalidInput: the name, M, the layout or the signature cannot be, or do not go together.
+            SpaceExists: the name is taken by a space that differs; says in what.
+        """
+        name = check_space_name(name, field="name")
+        m = _num_parameters(num_parameters, layout)
+        spec = SignatureSpec(_scheme(scheme, m), _num_perm(num_perm), _seed(seed))
+        created = spaces.insert_space(
+            session, tenant, name, num_parameters=m, layout=layout, signature=spec
+        )
+        if created is not None:
+            return created, True
+        existing = spaces.get_space(session, tenant, name)
+        _require_same(existing, m, layout, spec)
+        return existing, False
+
+    def get(self, session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
+        """The space of this name, or :class:`SpaceNotFound`."""
+        return spaces.get_space(session, tenant, name)
+
+    def list(
+        self, session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
+    ) -> Page[SpaceRecord]:
+        """The tenant's spaces by name."""
+        return spaces.list_spaces(session, tenant, limit=limit, cursor=cursor)
+
+    def delete(self, session: Writer, space: SpaceRecord) -> None:
+        """Delete the space and everything in it."""
+        space = spaces.lock_space(session, space)
+        spaces.delete_space(session, space)
+        session.after_commit(lambda: self._indexes.forget(space.id))
+        session.after_commit(lambda: self._blobs.delete_prefix(str(space.id)))
+
+
+def _num_parameters(num_parameters: int | None, layout: Layout | None) -> int:
+    if num_parameters is None:
+        if layout is None:
+            raise InvalidParameter(
+                "a space needs num_parameters, or a layout to count them", field="num_parameters"
+            )
+        return layout.num_parameters
+    m = check_num_parameters(num_parameters)
+    if layout is not None and layout.num_parameters != m:
+        raise InvalidParameter(
+            f"the layout holds {layout.num_parameters} parameters, num_parameters says {m}",
+            field="num_parameters",
+        )
+    return m
+
+
+def _scheme(scheme: str | None, num_parameters: int) -> str:
+    if scheme is None:
+        return default_scheme(num_parameters)
+    return check_scheme(scheme, num_parameters)
+
+
+def _num_perm(num_perm: int) -> int:
+    if not 1 <= num_perm <= MAX_NUM_PERM:
+        raise InvalidSignature(
+            f"num_perm must be 1 to {MAX_NUM_PERM}, not {num_perm}", field="signature.num_perm"
+        )
+    return num_perm
+
+
+def _seed(seed: int) -> int:
+    if not 0 <= seed < 2**32:
+        raise InvalidSignature(f"seed must be 0 to 2^32 - 1, not {seed}", field="signature.seed")
+    return seed
+
+
+def _require_same(
+    existing: SpaceRecord, m: int, layout: Layout | None, spec: SignatureSpec
+) -> None:
+    differences = [
+        what
+        for what, same in (
+            (f"num_parameters is {existing.num_parameters}", existing.num_parameters == m),
+            ("its layout is another", existing.layout == layout),
+            (f"its signature is {existing.signature}", existing.signature == spec),
+        )
+        if not same
+    ]
+    if differences:
+        raise SpaceExists(
+            f"there is already a space {existing.name!r} and it differs: {'; '.join(differences)}"
+        )

@@ -1,0 +1,105 @@
+"""Every setting of the service, read in one place: flags, then ``MODELKIN_*`` variables, then defaults.
+
+No other module reads the environment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+__all__ = ["DEFAULT_DATABASE_URL", "Settings"]
+
+DEFAULT_DATABASE_URL = "sqlite:///./modelkin-data/modelkin.db"
+
+
+class Settings(BaseSettings):
+    """The modelkin service: which models are kin, without seeing their values."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="MODELKIN_",
+        cli_prog_name="python -m app",
+        cli_kebab_case=True,
+        cli_hide_none_type=True,
+        cli_implicit_flags=True,
+        extra="ignore",
+        frozen=True,
+    )
+
+    database_url: str = Field(
+        DEFAULT_DATABASE_URL,
+        description="where the truth is kept: sqlite:///FILE for one machine",
+    )
+    blob_url: str | None = Field(
+        None,
+        description="where supports are kept: file:///FOLDER (default: a folder beside the database)",
+    )
+    host: str = Field("127.0.0.1", description="the address to listen on")
+    port: int = Field(8000, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
+    migrate: bool = Field(
+        True,
+        description="bring the database to this version at start; --no-migrate refuses instead",
+    )
+    max_json_bytes: int = Field(1 << 20, ge=1 << 10, description="largest JSON body; beyond it 413")
+    max_body_bytes: int = Field(
+        1 << 30,
+        ge=1 << 10,
+        description="largest binary body, and largest support it may decode to; beyond it 413",
+    )
+    body_timeout: float = Field(
+        60.0, gt=0, description="seconds a body may take for every 8 MiB of it; beyond it 408"
+    )
+    database_timeout: float = Field(
+        10.0, gt=0, description="seconds to wait for the database's write lock before a 503"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="how much to log"
+    )
+
+    @field_validator("database_url")
+    @classmethod
+    def _known_database(cls, value: str) -> str:
+        try:
+            url = make_url(value)
+        except ArgumentError as error:
+            raise ValueError(f"{value!r} is no database URL: {error}") from None
+        if url.get_backend_name() != "sqlite":
+            raise ValueError(f"{url.get_backend_name()!r} is not supported: use sqlite:///FILE")
+        if not url.database or url.database == ":memory:":
+            raise ValueError("an in-memory database would lose what was acknowledged: name a file")
+        return value
+
+    @field_validator("blob_url")
+    @classmethod
+    def _known_blobs(cls, value: str | None) -> str | None:
+        if value is not None and (
+            urlsplit(value).scheme != "file" or not urlsplit(value).path.startswith("/")
+        ):
+            raise ValueError(f"{value!r} is not supported: use file:///FOLDER, an absolute path")
+        return value
+
+    @property
+    def data_folder(self) -> Path:
+        """The folder that holds the SQLite database."""
+        database = make_url(self.database_url).database
+        assert database is not None  # the validator saw to it
+        return Path(database).absolute().parent
+
+    @property
+    def blob_folder(self) -> Path:
+        """The folder that holds the supports."""
+        if self.blob_url is not None:
+            return Path(urlsplit(self.blob_url).path)
+        return self.data_folder / "blobs"
+
+    @classmethod
+    def from_command_line(cls, arguments: list[str]) -> Settings:
+        """Settings from flags over the environment; prints help or the mistake and exits as a command does."""
+        options: dict[str, Any] = {"_cli_parse_args": arguments}
+        return cls(**options)

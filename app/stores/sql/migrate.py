@@ -1,0 +1,60 @@
+"""Bring the database to this version of the service, or say that it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+
+from app.stores.sql.database import Database
+from modelkin.errors import Unavailable
+
+__all__ = ["migrate", "require_current"]
+
+_SCRIPTS = Path(__file__).resolve().parents[3] / "migrations"
+
+
+def migrate(database: Database) -> None:
+    """Run every migration the database has not seen, in one transaction: a failed one changes nothing.
+
+    Raises:
+        Unavailable: a newer version of the service has written this database, or it cannot be written.
+    """
+    with database.writing() as session:
+        session.execute(
+            text("SELECT 1")
+        )  # takes the write lock: of two starting processes one migrates
+        connection = session.connection()
+        _refuse_newer(MigrationContext.configure(connection).get_current_heads(), database)
+        command.upgrade(_config(connection), "head")
+
+
+def require_current(database: Database) -> None:
+    """Raise :class:`Unavailable` unless the database is at this version."""
+    with database.reading() as session:
+        heads = MigrationContext.configure(session.connection()).get_current_heads()
+    _refuse_newer(heads, database)
+    if set(heads) != set(ScriptDirectory(str(_SCRIPTS)).get_heads()):
+        raise Unavailable(
+            f"the database at {database.url} is of an older version: start once without --no-migrate"
+        )
+
+
+def _refuse_newer(heads: tuple[str, ...], database: Database) -> None:
+    known = {script.revision for script in ScriptDirectory(str(_SCRIPTS)).walk_revisions()}
+    if unknown := set(heads) - known:
+        raise Unavailable(
+            f"the database at {database.url} is of a newer version ({', '.join(sorted(unknown))}): "
+            f"run the version of the service that wrote it"
+        )
+
+
+def _config(connection: object) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_SCRIPTS))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,304 @@
+"""Every query about models: their rows, tags and signatures, and what changed since a version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import Select, delete, insert, select, update
+
+from app.stores.ports import Kind, ModelRecord, SpaceRecord
+from app.stores.sql.cursor import decode_cursor, encode_cursor
+from app.stores.sql.database import Reader, Writer
+from app.stores.sql.tables import ModelRow, RemovalRow, SignatureRow, TagRow
+from modelkin.errors import ModelNotFound
+from modelkin.types import Page
+
+__all__ = [
+    "Change",
+    "Content",
+    "blob_keys",
+    "changed_since",
+    "delete_model",
+    "find_model",
+    "get_model",
+    "get_models",
+    "ids_with_tags",
+    "insert_model",
+    "list_models",
+    "models_by_id",
+    "removed_since",
+    "signatures_by_id",
+    "update_content",
+    "update_metadata",
+]
+
+T = TypeVar("T")
+_IDS_AT_ONCE = 500  # below every backend's limit of bound parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a model is, as against what is said of it: its support (or signature) and what was derived from it."""
+
+    kind: Kind
+    support_size: int
+    digest: str | None
+    blob_key: str | None
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A model as it stands after a change: what an index needs to follow."""
+
+    model_id: int
+    version: int
+    signature: bytes
+
+
+def find_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord | None:
+    """The model of this name, or None."""
+    found = _records(session, select(ModelRow).where(_in(space), ModelRow.name == name))
+    return found[0] if found else None
+
+
+def get_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
+    """The model of this name, or :class:`ModelNotFound`."""
+    model = find_model(session, space, name)
+    if model is None:
+        raise ModelNotFound(f"there is no model {name!r} in space {space.name!r}")
+    return model
+
+
+def get_models(session: Reader, space: SpaceRecord, names: Sequence[str]) -> list[ModelRecord]:
+    """The models of these names, in this order; :class:`ModelNotFound` names the first that is missing."""
+    found: dict[str, ModelRecord] = {}
+    for some in _batches(dict.fromkeys(names)):
+        query = select(ModelRow).where(_in(space), ModelRow.name.in_(some))
+        found.update((record.name, record) for record in _records(session, query))
+    missing = [name for name in names if name not in found]
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise ModelNotFound(f"there is no model {missing[0]!r} in space {space.name!r}{more}")
+    return [found[name] for name in names]
+
+
+def models_by_id(session: Reader, ids: Iterable[int]) -> dict[int, ModelRecord]:
+    """Those of the models that still exist, under their ids."""
+    found: dict[int, ModelRecord] = {}
+    for some in _batches(ids):
+        records = _records(session, select(ModelRow).where(ModelRow.id.in_(some)))
+        found.update((record.id, record) for record in records)
+    return found
+
+
+def signatures_by_id(session: Reader, ids: Iterable[int]) -> dict[int, bytes]:
+    """The signatures' little-endian values, under the ids of their models."""
+    found: dict[int, bytes] = {}
+    for some in _batches(ids):
+        query = select(SignatureRow.model_id, SignatureRow.values).where(
+            SignatureRow.model_id.in_(some)
+        )
+        found.update((row.model_id, row.values) for row in session.execute(query))
+    return found
+
+
+def list_models(
+    session: Reader,
+    space: SpaceRecord,
+    *,
+    limit: int,
+    cursor: str | None,
+    tags: Sequence[str],
+) -> Page[ModelRecord]:
+    """The space's models by name; with ``tags`` those that carry all of them."""
+    query = select(ModelRow).where(_in(space), *_tagged(tags))
+    if cursor is not None:
+        query = query.where(ModelRow.name > decode_cursor(cursor))
+    records = _records(session, query.order_by(ModelRow.name).limit(limit + 1))
+    more = encode_cursor(records[limit - 1].name) if len(records) > limit else None
+    return Page(tuple(records[:limit]), more)
+
+
+def ids_with_tags(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[int]:
+    """The ids of the models that carry all of ``tags``."""
+    return list(session.scalars(select(ModelRow.id).where(_in(space), *_tagged(tags))))
+
+
+def changed_since(session: Reader, space_id: int, version: int) -> Iterator[Change]:
+    """The models that changed after ``version``, in the order in which they did."""
+    query = (
+        select(ModelRow.id, ModelRow.version, SignatureRow.values)
+        .join(SignatureRow, SignatureRow.model_id == ModelRow.id)
+        .where(ModelRow.space_id == space_id, ModelRow.version > version)
+        .order_by(ModelRow.version)
+    )
+    for row in session.execute(query.execution_options(yield_per=4096)):
+        yield Change(model_id=row.id, version=row.version, signature=row.values)
+
+
+def removed_since(session: Reader, space_id: int, version: int) -> list[int]:
+    """The ids of the models that were removed after ``version``."""
+    return list(
+        session.scalars(
+            select(RemovalRow.model_id).where(
+                RemovalRow.space_id == space_id, RemovalRow.version > version
+            )
+        )
+    )
+
+
+def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
+    """Those of ``keys`` under which a model keeps its support."""
+    found: set[str] = set()
+    for some in _batches(keys):
+        query = select(ModelRow.blob_key).where(ModelRow.blob_key.in_(some))
+        found.update(key for key in session.scalars(query) if key is not None)
+    return found
+
+
+def insert_model(
+    session: Writer,
+    space: SpaceRecord,
+    name: str,
+    content: Content,
+    *,
+    version: int,
+    tags: Sequence[str],
+) -> ModelRecord:
+    """A new model; the caller holds the space's lock and has seen that the name is free."""
+    now = datetime.now(UTC)
+    row = ModelRow(
+        tenant_id=space.tenant_id,
+        space_id=space.id,
+        name=name,
+        kind=content.kind,
+        support_size=content.support_size,
+        digest=content.digest,
+        blob_key=content.blob_key,
+        revision=1,
+        version=version,
+        attributes={},
+        created_at=now,
+        updated_at=now,
+    )
+    session.add(row)
+    session.flush()
+    session.execute(insert(SignatureRow).values(model_id=row.id, values=content.signature))
+    _set_tags(session, row.id, tags)
+    return _record(row, tuple(tags))
+
+
+def update_content(session: Writer, model: ModelRecord, content: Content, *, version: int) -> None:
+    """Replace what the model is: its next revision."""
+    _update(
+        session,
+        model,
+        kind=content.kind,
+        support_size=content.support_size,
+        digest=content.digest,
+        blob_key=content.blob_key,
+        revision=ModelRow.revision + 1,
+        version=version,
+        updated_at=datetime.now(UTC),
+    )
+    session.execute(
+        update(SignatureRow)
+        .where(SignatureRow.model_id == model.id)
+        .values(values=content.signature)
+    )
+
+
+def update_metadata(
+    session: Writer,
+    model: ModelRecord,
+    *,
+    version: int,
+    tags: Sequence[str] | None = None,
+    **columns: Any,
+) -> None:
+    """Replace what is said of the model: ``tags`` where given, and any of attributes, source, base_model."""
+    _update(session, model, version=version, updated_at=datetime.now(UTC), **columns)
+    if tags is not None:
+        _set_tags(session, model.id, tags)
+
+
+def delete_model(session: Writer, model: ModelRecord, *, version: int) -> None:
+    """Remove the model and leave word of it for the indexes that know it."""
+    session.execute(delete(ModelRow).where(ModelRow.id == model.id))
+    session.execute(
+        insert(RemovalRow).values(space_id=model.space_id, version=version, model_id=model.id)
+    )
+
+
+def _update(session: Writer, model: ModelRecord, **columns: Any) -> None:
+    session.execute(
+        update(ModelRow)
+        .where(ModelRow.id == model.id)
+        .values(**columns)
+        .execution_options(synchronize_session=False)
+    )
+    session.expire_all()
+
+
+def _set_tags(session: Writer, model_id: int, tags: Sequence[str]) -> None:
+    session.execute(delete(TagRow).where(TagRow.model_id == model_id))
+    if tags:
+        session.execute(insert(TagRow), [{"model_id": model_id, "tag": tag} for tag in tags])
+
+
+def _in(space: SpaceRecord) -> Any:
+    return ModelRow.space_id == space.id
+
+
+def _tagged(tags: Sequence[str]) -> list[Any]:
+    """Conditions that together ask for every one of ``tags``."""
+    return [
+        ModelRow.id.in_(select(TagRow.model_id).where(TagRow.tag == tag))
+        for tag in dict.fromkeys(tags)
+    ]
+
+
+def _records(session: Reader, query: Select[tuple[ModelRow]]) -> list[ModelRecord]:
+    rows = session.scalars(query).all()
+    tags: dict[int, list[str]] = {}
+    for some in _batches(row.id for row in rows):
+        wanted = select(TagRow.model_id, TagRow.tag).where(TagRow.model_id.in_(some))
+        for model_id, tag in session.execute(wanted.order_by(TagRow.tag)):
+            tags.setdefault(model_id, []).append(tag)
+    return [_record(row, tuple(tags.get(row.id, ()))) for row in rows]
+
+
+def _record(row: ModelRow, tags: tuple[str, ...]) -> ModelRecord:
+    kind: Kind = "support" if row.kind == "support" else "signature"
+    return ModelRecord(
+        id=row.id,
+        space_id=row.space_id,
+        name=row.name,
+        kind=kind,
+        support_size=row.support_size,
+        digest=row.digest,
+        blob_key=row.blob_key,
+        revision=row.revision,
+        version=row.version,
+        attributes=row.attributes,
+        source=row.source,
+        base_model=row.base_model,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        tags=tags,
+    )
+
+
+def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+    batch: list[T] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == _IDS_AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

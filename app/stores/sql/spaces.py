@@ -1,0 +1,148 @@
+"""Every query about tenants and spaces."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.exc import IntegrityError
+
+from app.stores.ports import SpaceRecord, Tenant
+from app.stores.sql.cursor import decode_cursor, encode_cursor
+from app.stores.sql.database import Reader, Writer
+from app.stores.sql.tables import SpaceRow, TenantRow
+from modelkin.core.layout import Layout
+from modelkin.errors import SpaceNotFound
+from modelkin.types import Page, SignatureSpec
+
+__all__ = [
+    "advance",
+    "delete_space",
+    "ensure_tenant",
+    "find_space",
+    "get_space",
+    "insert_space",
+    "list_spaces",
+    "lock_space",
+]
+
+
+def ensure_tenant(session: Writer, name: str) -> Tenant:
+    """The tenant of this name, made if there is none."""
+    row = session.scalar(select(TenantRow).where(TenantRow.name == name))
+    if row is None:
+        row = TenantRow(name=name)
+        session.add(row)
+        session.flush()
+    return Tenant(id=row.id, name=row.name)
+
+
+def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:
+    """The tenant's space of this name, or None."""
+    row = session.scalar(
+        select(SpaceRow).where(SpaceRow.tenant_id == tenant.id, SpaceRow.name == name)
+    )
+    return None if row is None else _record(row)
+
+
+def get_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
+    """The tenant's space of this name, or :class:`SpaceNotFound`."""
+    space = find_space(session, tenant, name)
+    if space is None:
+        raise SpaceNotFound(f"there is no space {name!r}")
+    return space
+
+
+def list_spaces(
+    session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
+) -> Page[SpaceRecord]:
+    """The tenant's spaces by name."""
+    query = select(SpaceRow).where(SpaceRow.tenant_id == tenant.id)
+    if cursor is not None:
+        query = query.where(SpaceRow.name > decode_cursor(cursor))
+    rows = session.scalars(query.order_by(SpaceRow.name).limit(limit + 1)).all()
+    more = encode_cursor(rows[limit - 1].name) if len(rows) > limit else None
+    return Page(tuple(_record(row) for row in rows[:limit]), more)
+
+
+def insert_space(
+    session: Writer,
+    tenant: Tenant,
+    name: str,
+    *,
+    num_parameters: int,
+    layout: Layout | None,
+    signature: SignatureSpec,
+) -> SpaceRecord | None:
+    """A new, empty space; None if another writer was first with the name."""
+    row = SpaceRow(
+        tenant_id=tenant.id,
+        name=name,
+        num_parameters=num_parameters,
+        layout=None if layout is None else layout.to_json(),
+        scheme=signature.scheme,
+        num_perm=signature.num_perm,
+        seed=signature.seed,
+        version=0,
+        supports=0,
+        signatures=0,
+        created_at=datetime.now(UTC),
+    )
+    try:
+        with session.begin_nested():
+            session.add(row)
+    except IntegrityError:
+        return None
+    return _record(row)
+
+
+def delete_space(session: Writer, space: SpaceRecord) -> None:
+    """The space and everything in it; its models, signatures and tags follow by cascade."""
+    session.execute(delete(SpaceRow).where(SpaceRow.id == space.id))
+
+
+def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
+    """The space as it is now, locked until the change ends: changes of one space queue up here.
+
+    Raises:
+        SpaceNotFound: the space was deleted since it was read.
+    """
+    row = session.scalar(
+        select(SpaceRow)
+        .where(SpaceRow.id == space.id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if row is None:
+        raise SpaceNotFound(f"there is no space {space.name!r}")
+    return _record(row)
+
+
+def advance(session: Writer, space: SpaceRecord, *, supports: int = 0, signatures: int = 0) -> int:
+    """Advance the version of the locked space, and its counts of models by kind; answers the new version."""
+    return session.execute(
+        update(SpaceRow)
+        .where(SpaceRow.id == space.id)
+        .values(
+            version=SpaceRow.version + 1,
+            supports=SpaceRow.supports + supports,
+            signatures=SpaceRow.signatures + signatures,
+        )
+        .returning(SpaceRow.version)
+        .execution_options(synchronize_session=False)
+    ).scalar_one()
+
+
+def _record(row: SpaceRow) -> SpaceRecord:
+    return SpaceRecord(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        name=row.name,
+        num_parameters=row.num_parameters,
+        layout=None if row.layout is None else Layout.from_json(row.layout),
+        signature=SignatureSpec(scheme=row.scheme, num_perm=row.num_perm, seed=row.seed),
+        version=row.version,
+        supports=row.supports,
+        signatures=row.signatures,
+        created_at=row.created_at,
+    )

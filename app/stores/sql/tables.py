@@ -1,0 +1,145 @@
+"""The tables. Names of constraints are spelled out by one convention, so that migrations can name them too."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+__all__ = ["Base", "ModelRow", "RemovalRow", "SignatureRow", "SpaceRow", "TagRow", "TenantRow"]
+
+# Names sort by code point everywhere: SQLite does so by itself, Postgres when told to.
+Name = String().with_variant(String(collation="C"), "postgresql")
+# SQLite gives automatic ids to INTEGER keys only.
+Id = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class Moment(TypeDecorator[datetime]):
+    """A point in time, always UTC; SQLite keeps no zone, so it is put back on the way out."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=value.tzinfo or UTC)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class TenantRow(Base):
+    __tablename__ = "tenants"
+    __table_args__ = (UniqueConstraint("name"),)
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    name: Mapped[str] = mapped_column(Name)
+
+
+class SpaceRow(Base):
+    __tablename__ = "spaces"
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "name"),
+        {"sqlite_autoincrement": True},  # an id is never used again: blobs and the index go by it
+    )
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
+    name: Mapped[str] = mapped_column(Name)
+    num_parameters: Mapped[int] = mapped_column(BigInteger)
+    layout: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
+    scheme: Mapped[str] = mapped_column(String(16))
+    num_perm: Mapped[int] = mapped_column(Integer)
+    seed: Mapped[int] = mapped_column(BigInteger)
+    version: Mapped[int] = mapped_column(BigInteger, default=0)
+    supports: Mapped[int] = mapped_column(BigInteger, default=0)
+    signatures: Mapped[int] = mapped_column(BigInteger, default=0)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class ModelRow(Base):
+    """One model of a space. ``version`` is the space's when it last changed: read in that order from some
+    version on, the table is its own change log (removals are kept beside it)."""
+
+    __tablename__ = "models"
+    __table_args__ = (
+        UniqueConstraint("space_id", "name"),
+        Index(None, "space_id", "version"),
+        Index(None, "blob_key"),  # what the sweep after a crash asks
+        CheckConstraint("kind IN ('support', 'signature')", name="kind"),
+        CheckConstraint("(kind = 'support') = (blob_key IS NOT NULL)", name="blob"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
+    space_id: Mapped[int] = mapped_column(ForeignKey("spaces.id", ondelete="CASCADE"))
+    name: Mapped[str] = mapped_column(Name)
+    kind: Mapped[str] = mapped_column(String(16))
+    support_size: Mapped[int] = mapped_column(BigInteger)
+    digest: Mapped[str | None] = mapped_column(String(80))
+    blob_key: Mapped[str | None] = mapped_column(String(120))
+    revision: Mapped[int] = mapped_column(BigInteger)
+    version: Mapped[int] = mapped_column(BigInteger)
+    attributes: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    source: Mapped[str | None] = mapped_column(String)
+    base_model: Mapped[str | None] = mapped_column(Name)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+    updated_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class SignatureRow(Base):
+    """The MinHash values of a model, little-endian, all ``num_perm`` of them at full width."""
+
+    __tablename__ = "signatures"
+
+    model_id: Mapped[int] = mapped_column(
+        ForeignKey("models.id", ondelete="CASCADE"), primary_key=True
+    )
+    values: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class TagRow(Base):
+    __tablename__ = "tags"
+    __table_args__ = (Index(None, "tag", "model_id"),)
+
+    model_id: Mapped[int] = mapped_column(
+        ForeignKey("models.id", ondelete="CASCADE"), primary_key=True
+    )
+    tag: Mapped[str] = mapped_column(Name, primary_key=True)
+
+
+class RemovalRow(Base):
+    """A model that was removed, so that an index which has seen it can forget it."""
+
+    __tablename__ = "removals"
+
+    space_id: Mapped[int] = mapped_column(
+        ForeignKey("spaces.id", ondelete="CASCADE"), primary_key=True
+    )
+    version: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    model_id: Mapped[int] = mapped_column(BigInteger)

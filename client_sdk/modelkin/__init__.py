@@ -1,0 +1,79 @@
+"""modelkin tells which models are kin, by the indices of their most salient parameters.
+
+The names here are the public ones, and only these. Importing them needs numpy, httpx and zstandard;
+what needs torch is in ``modelkin.torch``, and numba is loaded when the first kernel runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modelkin._version import __version__
+from modelkin.client import Client
+from modelkin.core.layout import Layout, TensorSpec
+from modelkin.core.overlap import similarity
+from modelkin.core.selection import select_support
+from modelkin.core.signature import Signature
+from modelkin.core.support import Support
+from modelkin.errors import (
+    ApiError,
+    ConnectionFailed,
+    InvalidInput,
+    MissingExtra,
+    ModelkinError,
+)
+from modelkin.types import (
+    UNCHANGED,
+    Donor,
+    Donors,
+    ModelInfo,
+    Neighbor,
+    Neighbors,
+    Overlap,
+    SignatureSpec,
+    SimilarityMatrix,
+    SpaceInfo,
+    TensorOverlap,
+)
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+__all__ = [
+    "UNCHANGED",
+    "ApiError",
+    "Client",
+    "ConnectionFailed",
+    "Donor",
+    "Donors",
+    "InvalidInput",
+    "Layout",
+    "MissingExtra",
+    "ModelInfo",
+    "ModelkinError",
+    "Neighbor",
+    "Neighbors",
+    "Overlap",
+    "Signature",
+    "SignatureSpec",
+    "SimilarityMatrix",
+    "SpaceInfo",
+    "Support",
+    "TensorOverlap",
+    "TensorSpec",
+    "__version__",
+    "layout_of",
+    "select_support",
+    "similarity",
+]
+
+
+def layout_of(model: Module) -> Layout:
+    """The layout of a torch model, see :func:`modelkin.torch.layout_of`.
+
+    Raises:
+        MissingExtra: torch is not installed. It is looked for at the call, so nobody else needs it.
+    """
+    from modelkin import torch
+
+    return torch.layout_of(model)

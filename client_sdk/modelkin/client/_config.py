@@ -1,0 +1,104 @@
+"""Where a client finds its service and how it introduces itself: the arguments, checked.
+
+Reads ``MODELKIN_URL`` and ``MODELKIN_API_KEY`` where an argument is not given. It
+never shows an API key.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx
+
+from modelkin._version import __version__
+from modelkin.errors import InvalidParameter
+
+__all__ = ["DEFAULT_URL", "Config"]
+
+DEFAULT_URL: Final = "http://127.0.0.1:8000"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What both clients are made from.
+
+    Attributes:
+        url: of the service, without a slash at its end.
+        headers: sent with every request; they hold the key and do not show in ``repr``.
+        timeout: seconds, for connecting and for each pause while sending or receiving.
+        retries: tries after the first.
+    """
+
+    url: str
+    headers: dict[str, str] = field(repr=False)
+    timeout: float
+    retries: int
+
+    @classmethod
+    def resolve(cls, url: str | None, api_key: str | None, timeout: float, retries: int) -> Config:
+        """The arguments, completed from the environment.
+
+        Raises:
+            InvalidParameter: one of them cannot be right; says which and what to give.
+        """
+        headers = {"User-Agent": f"modelkin/{__version__}"}
+        key = _check_key(api_key or os.environ.get("MODELKIN_API_KEY") or None)
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        return cls(
+            url=_check_url(url or os.environ.get("MODELKIN_URL") or DEFAULT_URL),
+            headers=headers,
+            timeout=_check_timeout(timeout),
+            retries=_check_retries(retries),
+        )
+
+
+def _check_url(url: Any) -> str:
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError, ValueError) as error:
+        raise InvalidParameter(f"url is no URL: {error}", field="url") from None
+    if parsed.userinfo:
+        # Said without the URL itself: it holds a password.
+        raise InvalidParameter("url may not hold a user or password; use api_key=", field="url")
+    if parsed.scheme not in {"http", "https"} or not parsed.host:
+        raise InvalidParameter(
+            f"url must be like {DEFAULT_URL}, with http:// or https://, not {url!r}", field="url"
+        )
+    if parsed.query or parsed.fragment:
+        raise InvalidParameter(f"url {url!r} may not have a ? or # part", field="url")
+    return str(parsed).rstrip("/")
+
+
+def _check_key(key: Any) -> str | None:
+    if key is None:
+        return None
+    # A secret read from a file often ends with a newline; anything else odd would break the header.
+    text = key.strip() if isinstance(key, str) else ""
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise InvalidParameter(
+            "api_key must be printable ASCII without spaces (the key is not shown here)",
+            field="api_key",
+        )
+    return text
+
+
+def _check_timeout(timeout: Any) -> float:
+    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if not number or not math.isfinite(timeout) or timeout <= 0:
+        raise InvalidParameter(f"timeout must be seconds above 0, not {timeout!r}", field="timeout")
+    return float(timeout)
+
+
+def _check_retries(retries: Any) -> int:
+    try:
+        count = -1 if isinstance(retries, bool) else operator.index(retries)
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise InvalidParameter(f"retries must be 0 or more, not {retries!r}", field="retries")
+    return count

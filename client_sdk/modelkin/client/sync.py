@@ -1,0 +1,343 @@
+"""``Client``: the service's API as blocking calls, over ``httpx.Client``.
+
+Owns the connection, the sending and the sending again. What is sent and how answers are read is
+``_protocol``'s; when to try again ``_retry``'s.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from modelkin.client import _protocol
+from modelkin.client._config import Config
+from modelkin.client._failures import connection_failed, may_have_arrived, may_retry
+from modelkin.client._messages import Request, Response
+from modelkin.client._protocol import Call, Query
+from modelkin.client._retry import Backoff
+from modelkin.core.layout import Layout
+from modelkin.core.signature import Signature
+from modelkin.core.support import Support
+from modelkin.errors import ModelkinError
+from modelkin.types import (
+    UNCHANGED,
+    Donors,
+    ModelInfo,
+    Neighbors,
+    Overlap,
+    Page,
+    SignatureSpec,
+    SimilarityMatrix,
+    SpaceInfo,
+    Unchanged,
+)
+
+__all__ = ["Client"]
+
+T = TypeVar("T")
+
+
+class Client:
+    """A connection to one modelkin service; threads may share it.
+
+        with modelkin.Client() as client:
+            client.put_support("digits-cnn", "org/client-7", support)
+
+    Every method raises, beside what it says itself:
+
+    - :class:`InvalidInput` for an argument that no service would take, before anything is sent;
+    - :class:`ApiError` where the service refuses; ``problem_code`` says why;
+    - :class:`ConnectionFailed` where no service answers;
+    - :class:`ModelkinError` for an answer in a form that this version does not know.
+
+    Refused and broken connections, 429 and 503 are tried again after growing, random pauses, or the
+    pause that the service asks for. That holds for what may be sent twice: reading, deleting,
+    :meth:`ensure_space` and storing; not for :meth:`update_model`, and not with ``if_match``.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        retries: int = 3,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """Connects at the first call, not here.
+
+        Args:
+            url: of the service; else ``MODELKIN_URL``, else ``http://127.0.0.1:8000``.
+            api_key: else ``MODELKIN_API_KEY``; a service on loopback asks for none by default.
+            timeout: seconds, for connecting and for each pause while sending or receiving.
+            retries: tries after the first.
+            transport: what carries the requests, instead of the network.
+            sleep: waits between tries, in seconds.
+            jitter: draws from 0 to 1, a try's share of the longest pause.
+
+        Raises:
+            InvalidParameter: one of them cannot be right.
+        """
+        config = Config.resolve(url, api_key, timeout, retries)
+        self.url = config.url
+        self._backoff = Backoff(retries=config.retries)
+        self._sleep = sleep
+        self._jitter = jitter
+        self._http = httpx.Client(
+            base_url=config.url,
+            headers=config.headers,
+            timeout=config.timeout,
+            transport=transport,
+            follow_redirects=False,
+        )
+
+    # --- spaces -------------------------------------------------------------------------------
+
+    def spaces(self) -> Iterator[SpaceInfo]:
+        """All spaces, by name, fetched page by page."""
+        return self._pages(_protocol.spaces())
+
+    def space(self, name: str) -> SpaceInfo:
+        """A space with its counts; ``space_not_found`` where there is none."""
+        return self._run(_protocol.space(name))
+
+    def ensure_space(
+        self,
+        name: str,
+        *,
+        layout: Layout | None = None,
+        num_parameters: int | None = None,
+        signature: SignatureSpec | None = None,
+    ) -> SpaceInfo:
+        """The space of that name, made where it does not exist yet.
+
+        Args:
+            name: ``[a-z0-9][a-z0-9._-]{0,99}``.
+            layout: the tensors of its models, as ``modelkin.layout_of(model)`` gives them.
+            num_parameters: M; needed only without a layout.
+            signature: how its signatures are made; the service's default where left out.
+
+        Raises:
+            ApiError: ``space_exists`` where the space there is another one.
+        """
+        return self._run(_protocol.ensure_space(name, layout, num_parameters, signature))
+
+    def delete_space(self, name: str) -> None:
+        """Deletes a space and every model in it."""
+        self._run(_protocol.delete_space(name))
+
+    # --- supports and signatures --------------------------------------------------------------
+
+    def put_support(
+        self,
+        space: str,
+        model: str,
+        support: Support,
+        *,
+        tags: Iterable[str] | None = None,
+        if_match: str | None = None,
+    ) -> ModelInfo:
+        """Stores the support of a model; it is durable when this returns.
+
+        Args:
+            space: where; its M must be the support's, else ``space_mismatch``.
+            model: the name, which may hold slashes; see ``modelkin.names.check_model_name``.
+            support: sent in the native format. The same content again changes nothing.
+            tags: replace the model's tags, ``[]`` removes them; None leaves them as they are.
+            if_match: the ``etag`` of the version to replace, else ``precondition_failed``.
+        """
+        return self._run(_protocol.put_support(space, model, support, tags, if_match))
+
+    def get_support(self, space: str, model: str) -> Support:
+        """The stored support; ``support_missing`` where the model sent only a signature."""
+        return self._run(_protocol.get_support(space, model))
+
+    def put_signature(
+        self,
+        space: str,
+        model: str,
+        signature: Signature,
+        *,
+        tags: Iterable[str] | None = None,
+        if_match: str | None = None,
+    ) -> ModelInfo:
+        """Stores a signature alone: the service never sees the indices.
+
+        Args:
+            space: where; its M, scheme, h and seed must be the signature's.
+            model: the name; ``support_exists`` where it already has a support.
+            signature: as ``support.signature(...)`` makes it.
+            tags: as for :meth:`put_support`.
+            if_match: as for :meth:`put_support`.
+        """
+        return self._run(_protocol.put_signature(space, model, signature, tags, if_match))
+
+    def get_signature(self, space: str, model: str) -> Signature:
+        """The signature of a model, sent alone or computed by the service from its support."""
+        return self._run(_protocol.get_signature(space, model))
+
+    # --- models -------------------------------------------------------------------------------
+
+    def models(self, space: str, *, tags: Iterable[str] = ()) -> Iterator[ModelInfo]:
+        """The models of a space that carry all the tags, by name, fetched page by page."""
+        return self._pages(_protocol.models(space, tags))
+
+    def model(self, space: str, model: str) -> ModelInfo:
+        """What the service knows of a model; ``model_not_found`` where there is none."""
+        return self._run(_protocol.model(space, model))
+
+    def update_model(
+        self,
+        space: str,
+        model: str,
+        *,
+        tags: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        source: str | Unchanged | None = UNCHANGED,
+        base_model: str | Unchanged | None = UNCHANGED,
+        if_match: str | None = None,
+    ) -> ModelInfo:
+        """Changes what is said about a model; what is left out stays as it is.
+
+        Args:
+            space: where the model is.
+            model: its name.
+            tags: replace its tags.
+            attributes: replace its attributes; JSON values.
+            source: where the model is from; None clears it.
+            base_model: what it was made from; None clears it.
+            if_match: the ``etag`` of the version to change, else ``precondition_failed``.
+        """
+        return self._run(
+            _protocol.update_model(space, model, tags, attributes, source, base_model, if_match)
+        )
+
+    def delete_model(self, space: str, model: str, *, if_match: str | None = None) -> None:
+        """Deletes a model with its support and signature."""
+        self._run(_protocol.delete_model(space, model, if_match))
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def neighbors(
+        self,
+        space: str,
+        query: Query,
+        *,
+        k: int = 10,
+        min_similarity: float | None = None,
+        method: str = "auto",
+        tags: Iterable[str] = (),
+    ) -> Neighbors:
+        """The models most similar to one, best first.
+
+        Args:
+            space: where to look.
+            query: a stored model's name; or a support or signature, which is not stored.
+            k: how many, 1 to 1,000.
+            min_similarity: leave out those below this S, 0 to 1.
+            method: ``"auto"``, ``"exact"`` or ``"scan"``.
+            tags: only models that carry all of them.
+        """
+        return self._run(_protocol.neighbors(space, query, k, min_similarity, method, tags))
+
+    def donors(self, space: str, target: Query, *, k: int = 10, tags: Iterable[str] = ()) -> Donors:
+        """The models that a target may learn from, with weights that sum to 1.
+
+        Args:
+            space: where to look.
+            target: a stored model's name; or a support or signature, which is not stored.
+            k: how many, 1 to 1,000.
+            tags: only models that carry all of them.
+        """
+        return self._run(_protocol.donors(space, target, k, tags))
+
+    def overlap(self, space: str, a: str, b: str) -> Overlap:
+        """Two models compared exactly, tensor by tensor where the space has a layout."""
+        return self._run(_protocol.overlap(space, a, b))
+
+    def similarity(self, space: str, models: Iterable[str]) -> SimilarityMatrix:
+        """All pairs of up to 1,000 models, in the order given."""
+        return self._run(_protocol.similarity(space, models))
+
+    def ready(self) -> bool:
+        """Whether the service answers and can serve: one try, no error where nothing answers."""
+        try:
+            response = self._send(_protocol.ready())
+        except httpx.RequestError:
+            return False
+        return _protocol.is_ready(response)
+
+    # --- the connection -----------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Closes the connections; ``with`` does it too."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.url}>"
+
+    def _pages(self, call: Call[Page[T]]) -> Iterator[T]:
+        cursor: str | None = None
+        while True:
+            page = self._run(call if cursor is None else _protocol.next_page(call, cursor))
+            yield from page.items
+            if page.next_cursor is None:
+                return
+            if page.next_cursor == cursor:
+                raise ModelkinError(f"the service at {self.url} answers the same page again")
+            cursor = page.next_cursor
+
+    def _run(self, call: Call[T]) -> T:
+        return _protocol.answer(call, self._exchange(call.request), self.url)
+
+    def _exchange(self, request: Request) -> Response:
+        """Sends until there is an answer to keep or no try left."""
+        attempt, repeated = 0, False
+        while True:
+            try:
+                response = self._send(request, repeated)
+            except httpx.RequestError as error:
+                wait = self._wait_after_failure(request, error, attempt)
+                if wait is None:
+                    raise connection_failed(error, request, self.url) from error
+                repeated = repeated or may_have_arrived(error)
+            else:
+                wait = self._backoff.after_response(request, response, attempt, self._jitter())
+                if wait is None:
+                    return response
+            self._sleep(wait)
+            attempt += 1
+
+    def _wait_after_failure(
+        self, request: Request, error: httpx.RequestError, attempt: int
+    ) -> float | None:
+        if not may_retry(error):
+            return None
+        return self._backoff.after_failure(request, attempt, self._jitter())
+
+    def _send(self, request: Request, repeated: bool = False) -> Response:
+        answer = self._http.request(
+            request.method,
+            request.target,
+            headers=dict(request.headers),
+            content=request.content or None,
+        )
+        return Response(answer.status_code, dict(answer.headers), answer.content, repeated)

@@ -1,0 +1,258 @@
+"""The kernels in numpy: short, obviously right, and what the fast ones are tested against bit for bit.
+
+They also run where numba is not installed, so they work in blocks: no temporary grows with the
+input.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Indices = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
+
+BLOCK = 1 << 16
+"""Elements a step: what numpy makes on the way stays in the second-level cache."""
+
+
+def warm() -> None:
+    """Nothing to compile here."""
+
+
+def gap_encode(indices: Indices, low_bytes: int) -> Bytes:
+    """The gap stream, see ``modelkin.core.gaps``.
+
+    Args:
+        indices: ascending, distinct, shape ``(k,)``.
+        low_bytes: w, 0 to 7.
+    """
+    pieces, planes, begin = [], np.empty((low_bytes, indices.size), np.uint8), np.uint64(0)
+    shift = np.uint64(8 * low_bytes)
+    for at in range(0, indices.size, BLOCK):
+        block = indices[at : at + BLOCK].astype(np.uint64)
+        gaps = block.copy()
+        gaps[1:] -= block[:-1] + np.uint64(1)
+        gaps[0] -= begin
+        begin = block[-1] + np.uint64(1)
+        for plane in range(low_bytes):
+            planes[plane, at : at + BLOCK] = (gaps >> np.uint64(8 * plane)) & np.uint64(255)
+        pieces.append(_symbols(gaps >> shift))
+    return np.concatenate([*pieces, planes.ravel()])
+
+
+def _symbols(quotients: npt.NDArray[np.uint64]) -> Bytes:
+    escapes, last = np.divmod(quotients, np.uint64(255))
+    if not escapes.any():
+        return last.astype(np.uint8)
+    ends = np.cumsum(escapes.astype(np.int64) + 1)
+    symbols = np.full(ends[-1], 255, np.uint8)
+    symbols[ends - 1] = last
+    return symbols
+
+
+def gap_decode(
+    symbols: Bytes, planes: Bytes, low_bytes: int, num_parameters: int, indices: Indices
+) -> int:
+    """Fills ``indices`` from a stream whose symbols are known to be exactly as many.
+
+    Args:
+        symbols: ends with a byte below 255, holds k such bytes.
+        planes: shape ``(low_bytes * k,)``.
+        low_bytes: w, 0 to 7.
+        num_parameters: M, below 2^63; ``symbols`` holds at most ``(M >> 8w) // 255`` bytes of 255.
+        indices: k indices to be written.
+
+    Returns:
+        How many indices, from the first, are below M.
+    """
+    k, limit, shift = indices.size, np.uint64(num_parameters), np.uint64(8 * low_bytes)
+    done, carried, begin = 0, np.uint64(0), np.uint64(0)
+    for at in range(0, symbols.size, BLOCK):
+        block = symbols[at : at + BLOCK]
+        ends = np.flatnonzero(block != 255)
+        sums = np.cumsum(block, dtype=np.uint64) + carried
+        if ends.size == 0:
+            carried = sums[-1]
+            continue
+        quotients = sums[ends]
+        carried = sums[-1] - quotients[-1]
+        quotients[1:] -= quotients[:-1].copy()
+        valid = quotients <= (limit >> shift)
+        gaps = quotients << shift
+        for plane in range(low_bytes):
+            low = planes[plane * k + done : plane * k + done + ends.size]
+            gaps |= low.astype(np.uint64) << np.uint64(8 * plane)
+        valid &= gaps < limit
+        # The first sum beyond M cannot have wrapped: both of its terms are below 2^63.
+        stops = np.cumsum(gaps + np.uint64(1)) + begin
+        valid &= stops <= limit
+        if not valid.all():
+            return done + int(np.argmin(valid))
+        indices[done : done + ends.size] = stops - np.uint64(1)
+        done, begin = done + ends.size, stops[-1]
+    return done
+
+
+def histogram(bits: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    """How many floats share each upper half; float bits order like the floats themselves.
+
+    Args:
+        bits: float32 seen as uint32, shape ``(n,)``.
+
+    Returns:
+        Shape ``(65536,)``, indexed by ``bits >> 16``.
+    """
+    counts = np.zeros(65536, np.int64)
+    for at in range(0, bits.size, BLOCK):
+        counts += np.bincount(bits[at : at + BLOCK] >> np.uint32(16), minlength=65536)
+    return counts
+
+
+def histogram_mass(
+    bits: npt.NDArray[np.uint32],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """:func:`histogram`, and for each upper half the sum of the lower halves, both exact.
+
+    Together they are the exact mass of a bin, since within one bin only the lower half of the
+    mantissa varies.
+    """
+    counts, low = np.zeros(65536, np.int64), np.zeros(65536, np.int64)
+    for at in range(0, bits.size, BLOCK):
+        block = bits[at : at + BLOCK]
+        upper = block >> np.uint32(16)
+        counts += np.bincount(upper, minlength=65536)
+        # float64 weights, yet exact: a block's sum stays below 2^32.
+        sums = np.bincount(upper, weights=block & np.uint32(0xFFFF), minlength=65536)
+        low += sums.astype(np.int64)
+    return counts, low
+
+
+def histogram_within(bits: npt.NDArray[np.uint32], upper: int) -> npt.NDArray[np.int64]:
+    """How many floats of one upper half have each lower half; shape ``(65536,)``."""
+    counts = np.zeros(65536, np.int64)
+    for at in range(0, bits.size, BLOCK):
+        block = bits[at : at + BLOCK]
+        inside = block[block >> np.uint32(16) == upper]
+        counts += np.bincount(inside & np.uint32(0xFFFF), minlength=65536)
+    return counts
+
+
+def emit(bits: npt.NDArray[np.uint32], threshold: int, ties: int, k: int) -> Indices:
+    """The ascending indices of what lies above ``threshold``, and of the first ``ties`` that equal it.
+
+    Args:
+        bits: float32 seen as uint32, shape ``(n,)``; no NaN, nothing negative but -0.0, which is
+            below everything.
+        threshold: bits of a positive float.
+        ties: how many that equal the threshold are taken, lowest index first.
+        k: how many indices that makes in all.
+
+    Returns:
+        Shape ``(k,)``, uint32 where n <= 2^32, else uint64.
+    """
+    indices = _indices(k, bits.size)
+    signed, done = bits.view(np.int32), 0
+    for at in range(0, bits.size, BLOCK):
+        block = signed[at : at + BLOCK]
+        taken = block > threshold
+        equal = np.flatnonzero(block == threshold)[:ties]
+        taken[equal] = True
+        ties -= equal.size
+        found = np.flatnonzero(taken)
+        indices[done : done + found.size] = found + at
+        done += found.size
+    return indices
+
+
+def _indices(size: int, num_parameters: int) -> Indices:
+    return np.empty(size, np.uint32) if num_parameters <= 2**32 else np.empty(size, np.uint64)
+
+
+def minhash32(
+    indices: npt.NDArray[np.uint32], a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.uint32]:
+    """``min over i of a * fmix32(i) + b mod 2^32`` for each of h odd ``a`` and ``b``; shape ``(h,)``."""
+    least = np.full(a.size, 2**32 - 1, np.uint32)
+    for at in range(0, indices.size, BLOCK):
+        x = indices[at : at + BLOCK]
+        x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+        x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+        _lower(least, x ^ (x >> np.uint32(16)), a, b)
+    return least
+
+
+def minhash64(
+    indices: Indices, a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint64]:
+    """``min over i of a * fmix64(i) + b mod 2^64`` for each of h odd ``a`` and ``b``; shape ``(h,)``."""
+    least = np.full(a.size, 2**64 - 1, np.uint64)
+    for at in range(0, indices.size, BLOCK):
+        x = indices[at : at + BLOCK].astype(np.uint64)
+        x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+        x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+        _lower(least, x ^ (x >> np.uint64(33)), a, b)
+    return least
+
+
+def _lower(least: Any, mixed: Any, a: Any, b: Any) -> None:
+    for j in range(least.size):
+        least[j] = min(least[j], (a[j] * mixed + b[j]).min())
+
+
+def match_counts(rows: Bytes, query: Bytes) -> npt.NDArray[np.int32]:
+    """How many bytes of each row equal the query's; rows ``(n, h)``, query ``(h,)``, answer ``(n,)``."""
+    matches = np.empty(rows.shape[0], np.int32)
+    step = max(1, BLOCK * 16 // max(1, query.size))
+    for at in range(0, rows.shape[0], step):
+        np.sum(rows[at : at + step] == query, axis=1, dtype=np.int32, out=matches[at : at + step])
+    return matches
+
+
+def bitmap(indices: Indices, num_parameters: int) -> npt.NDArray[np.uint64]:
+    """Bit ``i % 64`` of word ``i // 64`` is set for every index i; shape ``(ceil(M / 64),)``."""
+    octets = np.zeros(-(-num_parameters // 64) * 8, np.uint8)
+    for at in range(0, octets.size, BLOCK):
+        ends = np.searchsorted(indices, np.array([at * 8, (at + BLOCK) * 8], indices.dtype))
+        flags = np.zeros(min(BLOCK, octets.size - at) * 8, np.bool_)
+        flags[indices[ends[0] : ends[1]].astype(np.int64) - at * 8] = True
+        octets[at : at + BLOCK] = np.packbits(flags, bitorder="little")
+    return octets.view(np.uint64)
+
+
+def and_count(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> int:
+    """How many bits two bitmaps of equal length share."""
+    shared = 0
+    for at in range(0, a.size, BLOCK):
+        shared += int(np.bitwise_count(a[at : at + BLOCK] & b[at : at + BLOCK]).sum())
+    return shared
+
+
+def and_count_table(
+    rows: npt.NDArray[np.uint64], columns: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.int64]:
+    """:func:`and_count` of every row ``(n, w)`` with every column ``(m, w)``; shape ``(n, m)``."""
+    return np.array([[and_count(a, b) for b in columns] for a in rows], np.int64)
+
+
+def probe_count(words: npt.NDArray[np.uint64], indices: Indices) -> int:
+    """How many of the indices are set in a bitmap that reaches beyond all of them."""
+    shared = 0
+    for at in range(0, indices.size, BLOCK):
+        block = indices[at : at + BLOCK].astype(np.uint64)
+        hits = words[block >> np.uint64(6)] >> (block & np.uint64(63))
+        shared += int((hits & np.uint64(1)).sum())
+    return shared
+
+
+def intersect_count(a: Indices, b: Indices) -> int:
+    """How many indices two ascending lists of one dtype share."""
+    small, large = (a, b) if a.size <= b.size else (b, a)
+    shared = 0
+    for at in range(0, small.size, BLOCK):
+        block = small[at : at + BLOCK]
+        found = np.minimum(np.searchsorted(large, block), large.size - 1)
+        shared += int(np.count_nonzero(large[found] == block))
+    return shared

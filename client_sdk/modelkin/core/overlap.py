@@ -1,0 +1,153 @@
+"""How much two supports share: exact counts, and what they mean as similarity.
+
+The similarity of two supports is ``S = 2 |I n J| / (|I| + |J|)``, Sorensen and Dice's, which for
+equal sizes is the paper's ``|I n J| / K``; the Jaccard similarity is ``J = |I n J| / |I u J|``, and
+``S = 2J / (1 + J)`` holds for every pair. Nothing here estimates: that is ``signature``'s.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelkin.core.kernels.choice import kernels
+from modelkin.core.layout import Layout
+from modelkin.core.packed import PackedSupport, check_same_space, matrix, shared_packed
+from modelkin.core.support import IndexArray, Support
+from modelkin.errors import SpaceMismatch
+
+__all__ = [
+    "PackedSupport",
+    "TensorOverlap",
+    "by_tensor",
+    "intersection",
+    "jaccard",
+    "jaccard_of",
+    "matrix",
+    "shared",
+    "shared_packed",
+    "similarity",
+    "similarity_from_jaccard",
+    "similarity_of",
+    "standard_error",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorOverlap:
+    """What two supports share within one tensor of their layout.
+
+    Attributes:
+        name: of the tensor.
+        size: how many parameters it has.
+        a: how many of them the first support holds.
+        b: how many the second one.
+        shared: how many both.
+        similarity: ``2 * shared / (a + b)``; None where neither has an index in the tensor.
+    """
+
+    name: str
+    size: int
+    a: int
+    b: int
+    shared: int
+    similarity: float | None
+
+
+def shared(a: Support, b: Support) -> int:
+    """How many indices two supports share, exactly.
+
+    Raises:
+        SpaceMismatch: they are of different numbers of parameters.
+    """
+    check_same_space(a.num_parameters, b.num_parameters)
+    small, large = (a, b) if a.k <= b.k else (b, a)
+    if (
+        small.num_parameters < 128 * small.k
+    ):  # a bitmap to probe is small, and much quicker than a merge
+        return int(
+            kernels().probe_count(kernels().bitmap(large.indices, a.num_parameters), small.indices)
+        )
+    return int(kernels().intersect_count(small.indices, large.indices))
+
+
+def similarity(a: Support, b: Support) -> float:
+    """The similarity S of two supports, 0 to 1.
+
+    Raises:
+        SpaceMismatch: they are of different numbers of parameters.
+    """
+    return similarity_of(shared(a, b), a.k, b.k)
+
+
+def jaccard(a: Support, b: Support) -> float:
+    """The Jaccard similarity of two supports, 0 to 1.
+
+    Raises:
+        SpaceMismatch: they are of different numbers of parameters.
+    """
+    both = shared(a, b)
+    return both / (a.k + b.k - both)
+
+
+def intersection(a: Support, b: Support) -> IndexArray:
+    """The shared indices, ascending; possibly none.
+
+    Raises:
+        SpaceMismatch: they are of different numbers of parameters.
+    """
+    check_same_space(a.num_parameters, b.num_parameters)
+    small, large = (a.indices, b.indices) if a.k <= b.k else (b.indices, a.indices)
+    found = np.minimum(np.searchsorted(large, small), large.size - 1)
+    common: IndexArray = small[large[found] == small]
+    return common
+
+
+def by_tensor(a: Support, b: Support, layout: Layout) -> tuple[TensorOverlap, ...]:
+    """The overlap of two supports in each tensor of their layout, in its order.
+
+    Raises:
+        SpaceMismatch: supports and layout are not all of the same number of parameters.
+    """
+    check_same_space(a.num_parameters, b.num_parameters)
+    if layout.num_parameters != a.num_parameters:
+        raise SpaceMismatch(
+            f"the layout has {layout.num_parameters} parameters, the supports are of {a.num_parameters}"
+        )
+    counts = zip(
+        *(layout.counts(i).tolist() for i in (a.indices, b.indices, intersection(a, b))),
+        strict=True,
+    )
+    return tuple(
+        TensorOverlap(
+            name=tensor.name,
+            size=tensor.size,
+            a=in_a,
+            b=in_b,
+            shared=in_both,
+            similarity=similarity_of(in_both, in_a, in_b) if in_a + in_b else None,
+        )
+        for tensor, (in_a, in_b, in_both) in zip(layout.tensors, counts, strict=True)
+    )
+
+
+def similarity_of(shared: int, size_a: int, size_b: int) -> float:
+    """``S = 2 * shared / (size_a + size_b)``; the sizes are not both 0."""
+    return 2 * shared / (size_a + size_b)
+
+
+def jaccard_of(similarity: float) -> float:
+    """``J = S / (2 - S)``."""
+    return similarity / (2.0 - similarity)
+
+
+def similarity_from_jaccard(jaccard: float) -> float:
+    """``S = 2J / (1 + J)``."""
+    return 2.0 * jaccard / (1.0 + jaccard)
+
+
+def standard_error(jaccard: float, num_perm: int) -> float:
+    """The standard error ``2 / (1 + J)^2 * sqrt(J (1 - J) / h)`` of an S that was estimated from h minima."""
+    return 2.0 / (1.0 + jaccard) ** 2 * math.sqrt(jaccard * (1.0 - jaccard) / num_perm)

@@ -1,0 +1,220 @@
+"""``PackedSupport``: a support in the form in which overlaps are counted straight from memory-mapped bytes.
+
+A dense support is a bitmap of M bits, a sparse one its sorted list of indices, whichever is
+smaller. The form is for a service's own disk: it trusts its bytes. What crosses a network is
+``modelkin.wire``'s.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.kernels.choice import kernels
+from modelkin.core.support import IndexArray, Support, index_dtype
+from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
+
+__all__ = ["PackedSupport", "check_same_space", "matrix", "shared_packed"]
+
+Words = npt.NDArray[np.uint64]
+
+TILE = 64
+"""Supports a side of the tiles of a matrix: their stretches stay in cache."""
+
+MATRIX_MEMORY = 1 << 26
+"""Bytes of bitmaps that a matrix holds at a time."""
+
+
+class PackedSupport:
+    """A support of K out of M parameters, ready for overlap; made by :meth:`pack` or :meth:`from_buffer`."""
+
+    __slots__ = ("_array", "_k", "_kind", "_num_parameters")
+
+    def __init__(self, array: Words | IndexArray, num_parameters: int, k: int) -> None:
+        """Trusts its caller: ``array`` is what :meth:`pack` would make."""
+        self._array = array
+        self._kind, _, _ = _form(num_parameters, k)
+        self._num_parameters = num_parameters
+        self._k = k
+
+    @classmethod
+    def pack(cls, support: Support) -> PackedSupport:
+        """The packed form of a support; a list shares the support's memory."""
+        m, k = support.num_parameters, support.k
+        kind, _, _ = _form(m, k)
+        return cls(
+            kernels().bitmap(support.indices, m) if kind == "bitmap" else support.indices, m, k
+        )
+
+    @classmethod
+    def from_buffer(
+        cls, buffer: bytes | bytearray | memoryview | mmap.mmap, num_parameters: int, k: int
+    ) -> PackedSupport:
+        """The packed support that :meth:`to_bytes` wrote, without a copy where the buffer is aligned.
+
+        Args:
+            buffer: bytes, a memory map or a view of one; it must stay as it is.
+            num_parameters: M.
+            k: K.
+
+        Raises:
+            InvalidSupport: the buffer has not the length that M and K demand. The content is not
+                looked at.
+        """
+        _, dtype, size = _form(num_parameters, k)
+        length = memoryview(buffer).nbytes
+        if length != size * dtype.itemsize:
+            raise InvalidSupport(
+                f"a packed support of {k} of {num_parameters} parameters has {size * dtype.itemsize} bytes, "
+                f"not {length}"
+            )
+        array = np.frombuffer(buffer, dtype)
+        return cls(np.require(array, requirements="A"), num_parameters, k)
+
+    @property
+    def kind(self) -> Literal["bitmap", "list"]:
+        """``bitmap`` where M bits take fewer bytes than K indices, else ``list``."""
+        return self._kind
+
+    @property
+    def num_parameters(self) -> int:
+        """M."""
+        return self._num_parameters
+
+    @property
+    def k(self) -> int:
+        """K."""
+        return self._k
+
+    @property
+    def array(self) -> Words | IndexArray:
+        """The words of the bitmap, uint64 of shape ``(ceil(M / 64),)``, or the ``k`` indices."""
+        return self._array
+
+    def to_bytes(self) -> bytes:
+        """Little-endian words or indices, nothing else: M and K are for the caller to keep."""
+        return self._array.astype(self._array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+    def unpack(self) -> Support:
+        """The support again.
+
+        Raises:
+            InvalidSupport: the bytes are not those of a support of K out of M.
+        """
+        if self._kind == "list":
+            return Support.from_indices(self._array, self._num_parameters)
+        indices = _set_bits(self.words(0, self._array.size), self._num_parameters)
+        if indices.size != self._k or int(indices[-1]) >= self._num_parameters:
+            raise InvalidSupport(
+                f"the bitmap holds {indices.size} indices, not {self._k} of {self._num_parameters} parameters"
+            )
+        return Support(indices, self._num_parameters)
+
+    def words(self, begin: int, end: int) -> Words:
+        """The words ``begin`` to ``end`` of the bitmap, whatever the form."""
+        if self._kind == "bitmap":
+            return self._array[begin:end].astype(np.uint64, copy=False)
+        ends = np.searchsorted(self._array, np.array([begin * 64, end * 64], np.uint64))
+        inside = self._array[ends[0] : ends[1]] - self._array.dtype.type(begin * 64)
+        words: Words = kernels().bitmap(inside, (end - begin) * 64)
+        return words
+
+    def __repr__(self) -> str:
+        return (
+            f"<PackedSupport of {self._k:,} of {self._num_parameters:,} parameters, a {self._kind}>"
+        )
+
+
+def shared_packed(a: PackedSupport, b: PackedSupport) -> int:
+    """How many indices two packed supports share, exactly.
+
+    Raises:
+        SpaceMismatch: they are of different numbers of parameters.
+    """
+    check_same_space(a.num_parameters, b.num_parameters)
+    if a.kind == "bitmap" and b.kind == "bitmap":
+        return int(kernels().and_count(a.array, b.array))
+    if a.kind == "list" and b.kind == "list":
+        return int(kernels().intersect_count(a.array, b.array))
+    bitmap, indices = (a, b) if a.kind == "bitmap" else (b, a)
+    return int(kernels().probe_count(bitmap.array, indices.array))
+
+
+def matrix(supports: Sequence[PackedSupport]) -> npt.NDArray[np.float64]:
+    """The similarity of all pairs, exact.
+
+    Args:
+        supports: n of them, of one M, at least one.
+
+    Returns:
+        Shape ``(n, n)``, symmetric, 1 on the diagonal, in the order given.
+
+    Raises:
+        SpaceMismatch: they are of different numbers of parameters.
+        InvalidParameter: there is none.
+    """
+    if not supports:
+        raise InvalidParameter("a matrix needs at least one support", field="supports")
+    for support in supports:
+        check_same_space(supports[0].num_parameters, support.num_parameters)
+    sizes = np.array([support.k for support in supports], np.int64)
+    # Two lists that are long for their space are counted sooner as bitmaps, 64 indices at a time.
+    dense = supports[0].num_parameters <= 2048 * int(sizes.min())
+    shared = _count_tiles(supports) if dense else _count_pairs(supports)
+    return 2.0 * shared / (sizes[:, None] + sizes)
+
+
+def _count_pairs(supports: Sequence[PackedSupport]) -> npt.NDArray[np.int64]:
+    shared = np.diag([support.k for support in supports]).astype(np.int64)
+    for i, a in enumerate(supports):
+        for j in range(i):
+            shared[i, j] = shared[j, i] = shared_packed(a, supports[j])
+    return shared
+
+
+def _count_tiles(supports: Sequence[PackedSupport]) -> npt.NDArray[np.int64]:
+    """Every bitmap is read once, a slice of all of them at a time; within a slice, tile by tile."""
+    n, size = len(supports), -(-supports[0].num_parameters // 64)
+    step = max(1, MATRIX_MEMORY // (8 * n))
+    shared = np.zeros((n, n), np.int64)
+    for begin in range(0, size, step):
+        rows = np.stack([support.words(begin, min(size, begin + step)) for support in supports])
+        for i in range(0, n, TILE):
+            for j in range(0, i + 1, TILE):
+                shared[i : i + TILE, j : j + TILE] += kernels().and_count_table(
+                    rows[i : i + TILE], rows[j : j + TILE]
+                )
+    lower = np.tril(shared)
+    return lower + np.tril(lower, -1).T
+
+
+def check_same_space(num_parameters_a: int, num_parameters_b: int) -> None:
+    """Supports of different spaces are never compared: an error, not a zero."""
+    if num_parameters_a != num_parameters_b:
+        raise SpaceMismatch(
+            f"supports of {num_parameters_a} and {num_parameters_b} parameters are of different spaces "
+            f"and cannot be compared"
+        )
+
+
+def _form(num_parameters: int, k: int) -> tuple[Literal["bitmap", "list"], np.dtype[Any], int]:
+    """Which form M and K get, of which items, and how many."""
+    words, dtype = -(-num_parameters // 64), index_dtype(num_parameters)
+    if words * 8 < k * dtype.itemsize:
+        return "bitmap", np.dtype("<u8"), words
+    return "list", dtype.newbyteorder("<"), k
+
+
+def _set_bits(words: Words, num_parameters: int) -> IndexArray:
+    """The indices of a bitmap's set bits, ascending, block by block."""
+    octets, pieces = words.view(np.uint8), []
+    for at in range(0, octets.size, 1 << 16):
+        flags = np.unpackbits(octets[at : at + (1 << 16)], bitorder="little")
+        found = np.flatnonzero(flags) + at * 8
+        pieces.append(found.astype(index_dtype(num_parameters)))
+    indices: IndexArray = np.concatenate(pieces)
+    return indices

@@ -1,0 +1,393 @@
+"""``Signature``: h minima of a support under h permutations, from which similarity is estimated (MinHash).
+
+The schemes are datasketch 2.x's, bit for bit: an index goes through MurmurHash3's finaliser, then
+through ``a * x + b`` modulo 2^32 (``affine32``) or 2^64 (``affine64``) for h pairs of an odd ``a``
+and a ``b``. Whoever has the indices can check a signature with datasketch, and bring signatures
+made by it.
+
+This module never reads a support back out of a signature, and knows no bytes: those are
+``modelkin.wire``'s.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.kernels.choice import kernels
+from modelkin.core.overlap import similarity_from_jaccard, standard_error
+from modelkin.core.support import Support, check_num_parameters
+from modelkin.errors import InvalidSignature, MissingExtra, SpaceMismatch
+
+if TYPE_CHECKING:
+    import datasketch
+
+__all__ = [
+    "MAX_NUM_PERM",
+    "MAX_SEED",
+    "SCHEMES",
+    "Signature",
+    "default_scheme",
+    "jaccard_error",
+    "jaccard_estimates",
+    "permutations",
+    "value_dtype",
+]
+
+ValueArray = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
+
+SCHEMES: dict[str, int] = {"affine32": 32, "affine64": 64}
+"""The permutation schemes and how many bits a value of each has."""
+
+MAX_NUM_PERM = 4096
+"""The largest h: a standard error of 0.008 at worst, and 32 KiB a model."""
+
+MAX_SEED = 2**32 - 1
+"""The largest seed that numpy's ``RandomState`` takes."""
+
+
+def default_scheme(num_parameters: int) -> str:
+    """``affine32`` up to M = 2^32, ``affine64`` beyond, where indices no longer fit 32 bits."""
+    return "affine32" if num_parameters <= 2**32 else "affine64"
+
+
+def value_dtype(scheme: str) -> np.dtype[np.uint32] | np.dtype[np.uint64]:
+    """uint32 for ``affine32``, uint64 for ``affine64``.
+
+    Raises:
+        InvalidSignature: no such scheme here.
+    """
+    return np.dtype(np.uint32) if SCHEMES[check_scheme(scheme)] == 32 else np.dtype(np.uint64)
+
+
+@cache
+def permutations(scheme: str, num_perm: int, seed: int) -> tuple[ValueArray, ValueArray]:
+    """The h odd factors and h offsets of a scheme, as datasketch 2.x draws them from ``RandomState(seed)``.
+
+    Returns:
+        Two read-only arrays of shape ``(num_perm,)`` and the dtype of the values.
+    """
+    kind, width = value_dtype(scheme).type, SCHEMES[scheme]
+    generator = np.random.RandomState(seed)
+    a = generator.randint(0, 1 << (width - 1), num_perm, dtype=kind) * kind(2) + kind(1)
+    b = generator.randint(0, 1 << width, num_perm, dtype=kind)
+    a.flags.writeable = b.flags.writeable = False
+    return a, b
+
+
+def jaccard_estimates(values: ValueArray, query: ValueArray) -> npt.NDArray[np.float64]:
+    """The share of equal values of many signatures and one: the estimate of each Jaccard similarity.
+
+    Args:
+        values: shape ``(n, h)``, one signature a row.
+        query: shape ``(h,)``, of the same scheme, h and seed.
+
+    Returns:
+        Shape ``(n,)``.
+    """
+    matches: npt.NDArray[np.int64] = np.count_nonzero(values == query, axis=1)
+    return matches / query.size
+
+
+def jaccard_error(jaccard: float, num_perm: int) -> float:
+    """The standard error ``sqrt(J (1 - J) / h)`` of a Jaccard estimate from h minima."""
+    return math.sqrt(jaccard * (1.0 - jaccard) / num_perm)
+
+
+class Signature:
+    """The MinHash signature of a support of K out of M parameters; immutable.
+
+    Make one with :meth:`of`, ``support.signature()``, :meth:`from_values` or
+    :meth:`from_datasketch`. Two are equal when scheme, seed, M, K and all values are.
+    """
+
+    __slots__ = ("_num_parameters", "_scheme", "_seed", "_support_size", "_values")
+
+    def __init__(
+        self, values: ValueArray, *, scheme: str, seed: int, num_parameters: int, support_size: int
+    ) -> None:
+        """Trusts its caller: all is valid, the values are its own. Outside the package use :meth:`from_values`."""
+        view = values.view()
+        view.flags.writeable = False
+        self._values = view
+        self._scheme = scheme
+        self._seed = seed
+        self._num_parameters = num_parameters
+        self._support_size = support_size
+
+    @classmethod
+    def of(
+        cls, support: Support, num_perm: int = 256, seed: int = 1, scheme: str | None = None
+    ) -> Signature:
+        """The signature of a support.
+
+        Args:
+            support: any.
+            num_perm: h, 1 to 4,096.
+            seed: of the permutations, 0 to 2^32 - 1.
+            scheme: ``affine32`` or ``affine64``; by default :func:`default_scheme` of M.
+
+        Raises:
+            InvalidSignature: an argument out of its range, or ``affine32`` where indices need more
+                than 32 bits.
+        """
+        m = support.num_parameters
+        scheme = check_scheme(default_scheme(m) if scheme is None else scheme, m)
+        h = _integer(num_perm, "num_perm", 1, MAX_NUM_PERM)
+        seed = _integer(seed, "seed", 0, MAX_SEED)
+        minhash = kernels().minhash32 if scheme == "affine32" else kernels().minhash64
+        values = minhash(support.indices, *permutations(scheme, h, seed))
+        return cls(values, scheme=scheme, seed=seed, num_parameters=m, support_size=support.k)
+
+    @classmethod
+    def from_values(
+        cls,
+        values: Any,
+        *,
+        num_parameters: int,
+        support_size: int,
+        scheme: str = "affine32",
+        seed: int = 1,
+    ) -> Signature:
+        """A signature from values of any origin, none of them trusted.
+
+        Args:
+            values: 1 to 4,096 integers, a list or a one-dimensional array: below 2^32, or 2^64 for
+                ``affine64``.
+            num_parameters: M.
+            support_size: K, 1 to M.
+            scheme: as in :meth:`of`.
+            seed: as in :meth:`of`.
+
+        Raises:
+            InvalidSignature: any of it does not hold; values cannot be told from random ones, so
+                that they come from a support of this size at all remains the sender's word.
+        """
+        m = check_num_parameters(num_parameters)
+        scheme = check_scheme(scheme, m)
+        return cls(
+            _as_values(values, value_dtype(scheme)),
+            scheme=scheme,
+            seed=_integer(seed, "seed", 0, MAX_SEED),
+            num_parameters=m,
+            support_size=_integer(support_size, "support_size", 1, m),
+        )
+
+    @property
+    def values(self) -> ValueArray:
+        """The h minima, read-only: uint32 for ``affine32``, uint64 for ``affine64``."""
+        return self._values
+
+    @property
+    def scheme(self) -> str:
+        """``affine32`` or ``affine64``."""
+        return self._scheme
+
+    @property
+    def num_perm(self) -> int:
+        """h, how many permutations."""
+        return int(self._values.size)
+
+    @property
+    def seed(self) -> int:
+        """Of the permutations."""
+        return self._seed
+
+    @property
+    def num_parameters(self) -> int:
+        """M, the size of the index space."""
+        return self._num_parameters
+
+    @property
+    def support_size(self) -> int:
+        """K, the size of the support."""
+        return self._support_size
+
+    def jaccard(self, other: Signature) -> float:
+        """The estimated Jaccard similarity of the two supports: the share of equal values.
+
+        Raises:
+            SpaceMismatch: scheme, h, seed or M differ.
+        """
+        self._check_comparable(other)
+        return int(np.count_nonzero(self._values == other._values)) / self.num_perm
+
+    def jaccard_error(self, other: Signature) -> float:
+        """The standard error of :meth:`jaccard`."""
+        return jaccard_error(self.jaccard(other), self.num_perm)
+
+    def similarity(self, other: Signature) -> float:
+        """The estimated similarity ``S = 2J / (1 + J)`` (Lemma E.1 estimates J, not S)."""
+        return similarity_from_jaccard(self.jaccard(other))
+
+    def standard_error(self, other: Signature) -> float:
+        """The standard error of :meth:`similarity`, 0.026 at S = 0.7 and h = 256."""
+        return standard_error(self.jaccard(other), self.num_perm)
+
+    def merge(self, *others: Signature) -> Signature:
+        """The signature of the union of disjoint shards of one support: the least of each value.
+
+        Raises:
+            SpaceMismatch: scheme, h, seed or M differ.
+            InvalidSignature: together the shards have more indices than there are parameters, so
+                they overlap.
+        """
+        for other in others:
+            self._check_comparable(other)
+        size = self._support_size + sum(other._support_size for other in others)
+        if size > self._num_parameters:
+            raise InvalidSignature(
+                f"the shards have {size} indices together, more than {self._num_parameters} parameters: "
+                f"merge takes disjoint shards",
+                field="support_size",
+            )
+        values = np.minimum.reduce([self._values, *(other._values for other in others)])
+        return Signature(
+            values,
+            scheme=self._scheme,
+            seed=self._seed,
+            num_parameters=self._num_parameters,
+            support_size=size,
+        )
+
+    def to_datasketch(self) -> datasketch.MinHash:
+        """The same signature as a ``datasketch.MinHash`` whose hash function is the identity on indices.
+
+        Raises:
+            MissingExtra: datasketch is not installed.
+        """
+        return _datasketch().MinHash(
+            hashvalues=self._values, seed=self._seed, scheme=self._scheme, hashfunc=operator.index
+        )
+
+    @classmethod
+    def from_datasketch(cls, minhash: Any, *, num_parameters: int, support_size: int) -> Signature:
+        """A signature from a ``datasketch.MinHash`` that was updated with the indices under an identity hash.
+
+        Args:
+            minhash: made with ``MinHash(num_perm=h, seed=s, scheme="affine32", hashfunc=lambda i:
+                i)``.
+            num_parameters: M.
+            support_size: K, which a MinHash does not carry.
+
+        Raises:
+            InvalidSignature: its scheme is datasketch 1.x's, or something of it is out of range.
+        """
+        scheme = getattr(minhash, "scheme", "legacy")
+        return cls.from_values(
+            minhash.hashvalues,
+            num_parameters=num_parameters,
+            support_size=support_size,
+            scheme=scheme,
+            seed=minhash.seed,
+        )
+
+    def to_bytes(self) -> bytes:
+        """The binary wire format, ``application/vnd.modelkin.signature``."""
+        from modelkin import wire
+
+        return wire.encode_signature(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Signature:
+        """A signature from the binary wire format; anything else is an :class:`InvalidSignature`."""
+        from modelkin import wire
+
+        return wire.decode_signature(data)
+
+    def _key(self) -> tuple[str, int, int, int]:
+        return self._scheme, self.num_perm, self._seed, self._num_parameters
+
+    def _check_comparable(self, other: Signature) -> None:
+        names = ("scheme", "num_perm", "seed", "num_parameters")
+        for name, mine, theirs in zip(names, self._key(), other._key(), strict=True):
+            if mine != theirs:
+                raise SpaceMismatch(
+                    f"signatures of different {name} cannot be compared: {mine} and {theirs}"
+                )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Signature):
+            return NotImplemented
+        same = self._key() == other._key() and self._support_size == other._support_size
+        return same and np.array_equal(self._values, other._values)
+
+    def __hash__(self) -> int:
+        return hash((self._key(), self._support_size, self._values.tobytes()))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Signature {self._scheme} of {self.num_perm} permutations, {self._support_size:,} of "
+            f"{self._num_parameters:,} parameters>"
+        )
+
+
+def check_scheme(scheme: Any, num_parameters: int = 1) -> str:
+    """The scheme, where it is one of ours and fits M; else an :class:`InvalidSignature`."""
+    if scheme == "legacy":
+        raise InvalidSignature(
+            "datasketch 1.x's scheme 'legacy' is biased on large sets and not read here; make the signature again "
+            "with datasketch 2.x: MinHash(num_perm=h, seed=s, scheme='affine32', hashfunc=lambda i: i)",
+            field="scheme",
+        )
+    if not isinstance(scheme, str) or scheme not in SCHEMES:
+        raise InvalidSignature(
+            f"scheme must be {' or '.join(SCHEMES)}, not {scheme!r}", field="scheme"
+        )
+    if scheme == "affine32" and num_parameters > 2**32:
+        raise InvalidSignature(
+            f"affine32 permutes 32-bit indices, and {num_parameters} parameters need more: use affine64",
+            field="scheme",
+        )
+    return scheme
+
+
+def _integer(value: Any, name: str, least: int, most: int) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidSignature(f"{name} must be an integer, not {value!r}", field=name) from None
+    if not least <= number <= most:
+        raise InvalidSignature(f"{name} must be {least} to {most}, not {number}", field=name)
+    return number
+
+
+def _as_values(values: Any, dtype: np.dtype[Any]) -> ValueArray:
+    """A copy of the values in their dtype; ranges are checked before the cast, which would wrap."""
+    try:
+        size = len(values)
+    except TypeError:
+        raise InvalidSignature(
+            "values must be a list or an array of integers", field="values"
+        ) from None
+    if not 1 <= size <= MAX_NUM_PERM:
+        raise InvalidSignature(
+            f"a signature has 1 to {MAX_NUM_PERM} values, not {size}", field="values"
+        )
+    most = int(np.iinfo(dtype).max)
+    if not isinstance(values, np.ndarray):
+        return np.array([_integer(v, f"values[{j}]", 0, most) for j, v in enumerate(values)], dtype)
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise InvalidSignature(
+            f"values must be one-dimensional integers, not {values.dtype} of shape {values.shape}",
+            field="values",
+        )
+    for extreme in (int(values.min()), int(values.max())):
+        if not 0 <= extreme <= most:
+            raise InvalidSignature(f"values must be 0 to {most}, one is {extreme}", field="values")
+    return values.astype(dtype)
+
+
+def _datasketch() -> Any:
+    try:
+        import datasketch
+    except ImportError:
+        raise MissingExtra("datasketch", "datasketch") from None
+    return datasketch

@@ -1,0 +1,195 @@
+"""``Support``: the indices of a model's most salient parameters, and nothing else of the model.
+
+A support is immutable and valid by construction: whoever holds one may rely on sorted, distinct, in-range
+indices. How it is chosen is ``selection``'s business, how it travels ``modelkin.wire``'s.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core import gaps
+from modelkin.errors import InvalidParameter, InvalidSupport
+
+if TYPE_CHECKING:
+    from modelkin.core.signature import Signature
+
+__all__ = ["MAX_PARAMETERS", "IndexArray", "Support", "index_dtype"]
+
+IndexArray = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
+
+MAX_PARAMETERS = 2**63 - 1
+"""The largest index space: counts travel as signed 64-bit integers through databases and JSON readers."""
+
+
+def index_dtype(num_parameters: int) -> np.dtype[np.uint32] | np.dtype[np.uint64]:
+    """The dtype of indices into ``num_parameters`` parameters: uint32 up to 2^32 of them, uint64 beyond."""
+    return np.dtype(np.uint32) if num_parameters <= 2**32 else np.dtype(np.uint64)
+
+
+class Support:
+    """A sorted set of K distinct parameter indices out of M parameters.
+
+    Make one with :meth:`from_indices`, ``modelkin.select_support`` or :meth:`from_bytes`. Two supports are equal
+    when their M and their indices are.
+    """
+
+    __slots__ = ("_digest", "_indices", "_num_parameters")
+
+    def __init__(self, indices: IndexArray, num_parameters: int) -> None:
+        """Trusts its caller: the indices are already valid. Outside the package use :meth:`from_indices`."""
+        view = indices.view()
+        view.flags.writeable = False
+        self._indices = view
+        self._num_parameters = num_parameters
+        self._digest: str | None = None
+
+    @classmethod
+    def from_indices(cls, indices: Any, num_parameters: int) -> Support:
+        """A support from any one-dimensional integers: a numpy array, a torch tensor, a list.
+
+        Args:
+            indices: K distinct integers in ``[0, num_parameters)``, ascending. They are copied.
+            num_parameters: M, 1 to 2^63 - 1.
+
+        Raises:
+            InvalidSupport: empty, not integers, not one-dimensional, unsorted, repeated or out of range. Nothing is
+                sorted silently: unsorted indices are often a sign that something else went wrong.
+            InvalidParameter: M is not an integer in its range.
+        """
+        m = check_num_parameters(num_parameters)
+        array = _as_integers(indices)
+        if array.ndim != 1:
+            raise InvalidSupport(f"indices must be one-dimensional, these have shape {array.shape}", field="indices")
+        if array.size == 0:
+            raise InvalidSupport("a support needs at least one index, this one is empty", field="indices")
+        # Signedness and range are settled on the original dtype: a cast first would wrap -1 into range.
+        ascending = array[1:] > array[:-1]
+        if not ascending.all():
+            at = int(np.argmin(ascending))
+            a, b = int(array[at]), int(array[at + 1])
+            wrong = "repeated" if a == b else "not sorted"
+            raise InvalidSupport(
+                f"indices are {wrong}: indices[{at}] = {a} is followed by {b}; pass np.unique(indices) if they are "
+                f"meant as a set",
+                field="indices",
+            )
+        if int(array[0]) < 0:
+            raise InvalidSupport(f"indices[0] = {int(array[0])} is negative", field="indices")
+        if int(array[-1]) >= m:
+            raise InvalidSupport(
+                f"indices[{array.size - 1}] = {int(array[-1])} is out of range for {m} parameters", field="indices"
+            )
+        return cls(array.astype(index_dtype(m), copy=True), m)
+
+    @property
+    def indices(self) -> IndexArray:
+        """The K indices, ascending, read-only: uint32 where M <= 2^32, else uint64."""
+        return self._indices
+
+    @property
+    def num_parameters(self) -> int:
+        """M, the size of the index space."""
+        return self._num_parameters
+
+    @property
+    def k(self) -> int:
+        """K, how many indices there are."""
+        return int(self._indices.size)
+
+    @property
+    def density(self) -> float:
+        """K / M."""
+        return self.k / self._num_parameters
+
+    @property
+    def digest(self) -> str:
+        """``"sha256:"`` and the hexadecimal digest of M, K and the gap stream (docs/wire-format.md)."""
+        if self._digest is None:
+            stream = gaps.encode(self._indices, self._num_parameters)
+            self._digest = gaps.digest(stream, self._num_parameters, self.k)
+        return self._digest
+
+    def signature(self, num_perm: int = 256, seed: int = 1, scheme: str | None = None) -> Signature:
+        """The MinHash signature, see :meth:`Signature.of`."""
+        from modelkin.core.signature import Signature
+
+        return Signature.of(self, num_perm=num_perm, seed=seed, scheme=scheme)
+
+    def to_bytes(self) -> bytes:
+        """The native wire format, ``application/vnd.modelkin.support``."""
+        from modelkin import wire
+
+        return wire.encode_support(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Support:
+        """A support from the native wire format; anything else is an :class:`InvalidSupport` that says why."""
+        from modelkin import wire
+
+        return wire.decode_support(data)
+
+    def to_roaring(self) -> bytes:
+        """A portable Roaring bitmap; needs ``modelkin[fast]``."""
+        from modelkin import wire
+
+        return wire.encode_roaring(self)
+
+    @classmethod
+    def from_roaring(cls, data: bytes, num_parameters: int) -> Support:
+        """A support from a portable Roaring bitmap, which does not carry M; needs ``modelkin[fast]``."""
+        from modelkin import wire
+
+        return wire.decode_roaring(data, num_parameters)
+
+    def __len__(self) -> int:
+        return self.k
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Support):
+            return NotImplemented
+        return self._num_parameters == other._num_parameters and np.array_equal(self._indices, other._indices)
+
+    def __hash__(self) -> int:
+        return hash((self._num_parameters, self.digest))
+
+    def __repr__(self) -> str:
+        return f"<Support of {self.k:,} of {self._num_parameters:,} parameters ({self.density:.2%})>"
+
+
+def check_num_parameters(num_parameters: Any) -> int:
+    """M as an int, or :class:`InvalidParameter`."""
+    try:
+        m = operator.index(num_parameters)
+    except TypeError:
+        raise InvalidParameter(
+            f"num_parameters must be an integer, not {type(num_parameters).__name__}", field="num_parameters"
+        ) from None
+    if isinstance(num_parameters, bool) or not 1 <= m <= MAX_PARAMETERS:
+        raise InvalidParameter(f"num_parameters must be 1 to 2^63 - 1, not {num_parameters}", field="num_parameters")
+    return m
+
+
+def _as_integers(indices: Any) -> npt.NDArray[np.integer[Any]]:
+    """Whatever holds integers, as an array of an integer dtype; floats and booleans are refused, not rounded."""
+    if hasattr(indices, "detach") and hasattr(indices, "cpu"):  # a torch tensor, without importing torch
+        indices = indices.detach().cpu().numpy()
+    try:
+        array = np.asarray(indices)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidSupport(f"indices are no array of integers: {error}", field="indices") from error
+    if array.size == 0 or array.dtype.kind in "iu":
+        return array if array.dtype.kind in "iu" else array.astype(np.int64)
+    if array.dtype.kind in "Of" and not isinstance(indices, np.ndarray):
+        # numpy turns Python integers beyond 64 bits into objects, and mixes around 2^63 into floats.
+        flat = list(indices)
+        if all(isinstance(i, int) and not isinstance(i, bool) for i in flat):
+            wide = [i for i in flat if not 0 <= i <= MAX_PARAMETERS]
+            if wide:
+                raise InvalidSupport(f"index {wide[0]} does not fit 0 to 2^63 - 1", field="indices")
+            return np.array(flat, dtype=np.uint64)
+    raise InvalidSupport(f"indices must be integers, these are {array.dtype}", field="indices")

@@ -1,0 +1,217 @@
+"""Every error that modelkin raises, on either side of the wire.
+
+    ModelkinError
+    ├── InvalidInput (also a ValueError)   what was given cannot be right, whoever reads it
+    │   ├── InvalidSupport                 indices unsorted, repeated, out of range, a broken payload
+    │   ├── InvalidSignature               values, scheme or payload of a signature
+    │   ├── InvalidImportance              NaN, infinite, negative or all-zero importance
+    │   ├── InvalidLayout                  tensor names and shapes that make no layout
+    │   ├── InvalidName                    a space, model or tag name
+    │   └── InvalidParameter               any other argument: k, coverage, method, a cursor
+    ├── SpaceMismatch                      two things of different index spaces or schemes
+    ├── PayloadTooLarge                    a body, or what it would decode to, is over the limit
+    ├── UnsupportedMediaType               a body of a type nobody reads here
+    ├── NotAcceptable                      an Accept header that asks for nothing on offer
+    ├── BodyTimeout                        a body that came too slowly
+    ├── NotFound
+    │   ├── SpaceNotFound
+    │   └── ModelNotFound
+    ├── Conflict                           the request is sound, the present state forbids it
+    │   ├── SpaceExists
+    │   ├── SupportExists                  a signature alone may not replace a support
+    │   └── SupportMissing                 the model sent only a signature
+    ├── PreconditionFailed                 If-Match named another version
+    ├── Unavailable                        a store cannot be reached or written just now
+    │   └── StorageFull                    there is no room left to write
+    ├── MissingExtra (also an ImportError) an optional dependency; says what to install
+    ├── ConnectionFailed                   the client found no service at its address
+    └── ApiError                           the service answered with a problem document
+
+The domain and the services raise these; only ``app.api.errors`` knows which HTTP status each becomes.
+This module never imports anything of modelkin.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "ApiError",
+    "BodyTimeout",
+    "Conflict",
+    "ConnectionFailed",
+    "InvalidImportance",
+    "InvalidInput",
+    "InvalidLayout",
+    "InvalidName",
+    "InvalidParameter",
+    "InvalidSignature",
+    "InvalidSupport",
+    "MissingExtra",
+    "ModelNotFound",
+    "ModelkinError",
+    "NotAcceptable",
+    "NotFound",
+    "PayloadTooLarge",
+    "PreconditionFailed",
+    "SpaceExists",
+    "SpaceMismatch",
+    "SpaceNotFound",
+    "StorageFull",
+    "SupportExists",
+    "SupportMissing",
+    "Unavailable",
+    "UnsupportedMediaType",
+]
+
+
+class ModelkinError(Exception):
+    """The root: ``except modelkin.ModelkinError`` catches all of them.
+
+    ``code`` is the stable, machine-readable name that also stands in the problem documents of the service.
+    """
+
+    code: ClassVar[str] = "error"
+
+
+class InvalidInput(ModelkinError, ValueError):
+    """The input itself is wrong. ``field`` names the argument or field, where one can be named."""
+
+    code = "invalid_input"
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class InvalidSupport(InvalidInput):
+    code = "invalid_support"
+
+
+class InvalidSignature(InvalidInput):
+    code = "invalid_signature"
+
+
+class InvalidImportance(InvalidInput):
+    code = "invalid_importance"
+
+
+class InvalidLayout(InvalidInput):
+    code = "invalid_layout"
+
+
+class InvalidName(InvalidInput):
+    code = "invalid_name"
+
+
+class InvalidParameter(InvalidInput):
+    code = "invalid_parameter"
+
+
+class SpaceMismatch(ModelkinError):
+    code = "space_mismatch"
+
+
+class PayloadTooLarge(ModelkinError):
+    code = "payload_too_large"
+
+
+class UnsupportedMediaType(ModelkinError):
+    code = "unsupported_media_type"
+
+
+class NotAcceptable(ModelkinError):
+    code = "not_acceptable"
+
+
+class BodyTimeout(ModelkinError):
+    code = "body_timeout"
+
+
+class NotFound(ModelkinError):
+    code = "not_found"
+
+
+class SpaceNotFound(NotFound):
+    code = "space_not_found"
+
+
+class ModelNotFound(NotFound):
+    code = "model_not_found"
+
+
+class Conflict(ModelkinError):
+    code = "conflict"
+
+
+class SpaceExists(Conflict):
+    code = "space_exists"
+
+
+class SupportExists(Conflict):
+    code = "support_exists"
+
+
+class SupportMissing(Conflict):
+    code = "support_missing"
+
+
+class PreconditionFailed(ModelkinError):
+    code = "precondition_failed"
+
+
+class Unavailable(ModelkinError):
+    code = "unavailable"
+
+
+class StorageFull(Unavailable):
+    code = "storage_full"
+
+
+class MissingExtra(ModelkinError, ImportError):
+    """An optional dependency is not installed.
+
+    Args:
+        package: what could not be imported, ``"torch"``.
+        extra: the extra of modelkin that brings it, ``"torch"``.
+    """
+
+    code = "missing_extra"
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"this needs {package}, which is not installed: pip install 'modelkin[{extra}]'")
+
+
+class ConnectionFailed(ModelkinError):
+    code = "connection_failed"
+
+
+class ApiError(ModelkinError):
+    """The service refused, and said why.
+
+    Attributes:
+        status: the HTTP status.
+        problem_code: the ``code`` of the problem document, ``"space_not_found"`` for one.
+        request_id: what to quote to whoever runs the service; it stands in its log.
+        errors: for invalid input, one ``{"field", "message"}`` per field.
+    """
+
+    code = "api_error"
+
+    def __init__(
+        self,
+        status: int,
+        problem_code: str,
+        detail: str,
+        *,
+        request_id: str | None = None,
+        errors: tuple[dict[str, str], ...] = (),
+    ) -> None:
+        named = "; ".join(f"{e.get('field', '?')}: {e.get('message', '?')}" for e in errors)
+        where = f" [request {request_id}]" if request_id else ""
+        super().__init__(f"{status} {problem_code}: {detail}{f' ({named})' if named else ''}{where}")
+        self.status = status
+        self.problem_code = problem_code
+        self.detail = detail
+        self.request_id = request_id
+        self.errors = errors

@@ -1,0 +1,186 @@
+"""Names of spaces, models and tags: which are allowed, for the SDK and the service alike.
+
+The allow-list keeps out what breaks further down: NUL and control characters (databases refuse
+them), ``.`` and ``..`` segments (HTTP clients collapse them), two spellings of one text (hence
+NFC). It never looks anything up: whether a name exists is the service's to say.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any, Final
+from urllib.parse import quote
+
+from modelkin.errors import InvalidName
+
+__all__ = [
+    "MAX_MODEL_BYTES",
+    "MAX_TAGS",
+    "MAX_TAG_BYTES",
+    "check_model_name",
+    "check_space_name",
+    "check_tag",
+    "check_tags",
+    "quote_model",
+]
+
+MAX_MODEL_BYTES: Final = 200
+MAX_TAG_BYTES: Final = 100
+MAX_TAGS: Final = 50
+
+_SPACE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+_PUNCTUATION = frozenset(" ._-@+:/")
+# Composition never shortens UTF-8 below a quarter, so what is longer still is refused before it is
+# normalised: putting a long run of combining marks in order takes quadratic time.
+_MAX_SHRINK = 4
+
+
+def check_space_name(name: Any, *, field: str = "space") -> str:
+    """The name of a space, as given.
+
+    Args:
+        name: 1 to 100 characters, ``[a-z0-9][a-z0-9._-]{0,99}``.
+        field: what the error calls it.
+
+    Raises:
+        InvalidName: not a string, empty, too long or another character; says which and where.
+    """
+    text = _as_text(name, field)
+    if _SPACE_NAME.fullmatch(text):
+        return text
+    if not text:
+        raise InvalidName("a space name may not be empty", field=field)
+    if len(text) > 100:
+        raise InvalidName(f"a space name has at most 100 characters, not {len(text)}", field=field)
+    at = next(i for i in range(len(text)) if not _SPACE_NAME.fullmatch(text[: i + 1]))
+    allowed = "a-z, 0-9, '.', '_' and '-'" if at else "a-z and 0-9"
+    raise InvalidName(
+        f"space name {_shown(text)} has {_character(text, at)}; "
+        f"{'allowed are' if at else 'it may begin with'} {allowed}",
+        field=field,
+    )
+
+
+def check_model_name(name: Any, *, field: str = "model") -> str:
+    """The name of a model in normal form C, which is the form that is stored and compared.
+
+    Args:
+        name: letters, marks and digits of any script, ``. _ - @ + :``, spaces inside a segment and
+            single ``/`` between segments; no segment is empty, ``.`` or ``..``; 1 to 200 bytes of
+            UTF-8 after normalisation.
+        field: what the error calls it.
+
+    Raises:
+        InvalidName: says what is wrong and where.
+    """
+    text = _check_text(name, "model name", MAX_MODEL_BYTES, field)
+    for position, segment in enumerate(text.split("/"), start=1):
+        wrong = _wrong_segment(segment)
+        if wrong:
+            message = f"segment {position} of model name {_shown(text)} {wrong}"
+            raise InvalidName(message, field=field)
+    return text
+
+
+def check_tag(tag: Any, *, field: str = "tag") -> str:
+    """A tag in normal form C.
+
+    Args:
+        tag: the characters of model names, 1 to 100 bytes of UTF-8, no space at either end.
+        field: what the error calls it.
+
+    Raises:
+        InvalidName: says what is wrong and where.
+    """
+    text = _check_text(tag, "tag", MAX_TAG_BYTES, field)
+    if text != text.strip(" "):
+        raise InvalidName(f"tag {_shown(text)} begins or ends with a space", field=field)
+    return text
+
+
+def check_tags(tags: Iterable[Any], *, field: str = "tags") -> tuple[str, ...]:
+    """The tags of a model: distinct, in code point order.
+
+    Args:
+        tags: at most 50 distinct tags, in any order; repeated ones count once.
+        field: what the error calls them; a single wrong tag is ``tags[position]``.
+
+    Raises:
+        InvalidName: one of them is no tag, there are too many, or one string was given where
+            several are meant.
+    """
+    if isinstance(tags, str):
+        message = f"{field} is one string, {_shown(tags)}; give a list of strings"
+        raise InvalidName(message, field=field)
+    distinct: set[str] = set()
+    for position, tag in enumerate(tags):
+        distinct.add(check_tag(tag, field=f"{field}[{position}]"))
+        if len(distinct) > MAX_TAGS:
+            raise InvalidName(f"a model has at most {MAX_TAGS} tags", field=field)
+    return tuple(sorted(distinct))
+
+
+def quote_model(name: Any) -> str:
+    """A model name as the tail of a URL path: checked, then percent-encoded segment by segment.
+
+    Source: RFC 3986, section 2.1; nothing but unreserved characters and ``/`` stays as it is.
+
+    Raises:
+        InvalidName: as :func:`check_model_name`.
+    """
+    return "/".join(quote(segment, safe="") for segment in check_model_name(name).split("/"))
+
+
+def _check_text(value: Any, what: str, max_bytes: int, field: str) -> str:
+    """Type, alphabet and length, which model names and tags share; returns the normal form."""
+    text = _as_text(value, field)
+    if not text:
+        raise InvalidName(f"a {what} may not be empty", field=field)
+    if len(text) > max_bytes * _MAX_SHRINK:
+        message = f"a {what} has at most {max_bytes} bytes of UTF-8, {_shown(text)} has more"
+        raise InvalidName(message, field=field)
+    text = unicodedata.normalize("NFC", text)
+    for at, character in enumerate(text):
+        if not _allowed(character):
+            raise InvalidName(
+                f"{what} {_shown(text)} has {_character(text, at)}; allowed are letters and "
+                f"digits, spaces inside, and . _ - @ + : /",
+                field=field,
+            )
+    size = len(text.encode())
+    if size > max_bytes:
+        message = f"{what} {_shown(text)} has {size} bytes of UTF-8, at most {max_bytes} may be"
+        raise InvalidName(message, field=field)
+    return text
+
+
+def _as_text(value: Any, field: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidName(f"{field} must be a string, not {type(value).__name__}", field=field)
+    return value
+
+
+def _allowed(character: str) -> bool:
+    # Letters (L*), the marks they carry (M*) and digits (N*); controls and surrogates are C*.
+    return character in _PUNCTUATION or unicodedata.category(character)[0] in "LMN"
+
+
+def _wrong_segment(segment: str) -> str | None:
+    if not segment:
+        return "is empty"
+    if segment in {".", ".."}:
+        return f"is {segment!r}, which URLs collapse"
+    if segment != segment.strip(" "):
+        return "begins or ends with a space"
+    return None
+
+
+def _character(text: str, at: int) -> str:
+    return f"{text[at]!a} (U+{ord(text[at]):04X}) at position {at}"
+
+
+def _shown(text: str) -> str:
+    """The text for a message: escaped where it does not print, and never long."""
+    return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,73 @@
+"""What a loader yields, as batches of samples: checked, moved to the model's device, and cut.
+
+A batch is any nesting of tensors whose first dimension is the samples. It never runs a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from modelkin.errors import InvalidParameter
+
+__all__ = ["batch_of_one", "batches", "rows_of", "told"]
+
+
+def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, Any, int]]:
+    """The loader's non-empty batches on the device, each with its number of samples."""
+    for position, batch in enumerate(loader):
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            raise InvalidParameter(
+                f"the loader must yield (input, target) pairs, item {position} is {told(batch)}; "
+                f"one pair alone goes in as [(input, target)]",
+                field="loader",
+            )
+        sizes = {_samples_in(leaf, position) for leaf in tree_leaves(tuple(batch))}
+        if len(sizes) != 1:
+            raise InvalidParameter(
+                f"tensors of batch {position} have different numbers of samples: {sorted(sizes)}",
+                field="loader",
+            )
+        n = sizes.pop()
+        if n:
+            inputs, targets = tree_map(lambda leaf: _moved(leaf, device), tuple(batch))
+            yield inputs, targets, n
+
+
+def _samples_in(leaf: Any, position: int) -> int:
+    if not isinstance(leaf, Tensor) or leaf.dim() == 0:
+        raise InvalidParameter(
+            f"batch {position} holds {told(leaf)}; inputs and targets are tensors whose first "
+            f"dimension is the samples",
+            field="loader",
+        )
+    return len(leaf)
+
+
+def told(value: Any) -> str:
+    """What a value is, for an error: a tensor by its shape, anything else by its type."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    return f"a {type(value).__name__}" + (
+        f" of {len(value)}" if isinstance(value, (tuple, list)) else ""
+    )
+
+
+def _moved(leaf: Tensor, device: torch.device) -> Tensor:
+    """The leaf on the device; a copy where inference mode made it, which autograd cannot keep."""
+    moved = leaf.detach().to(device)
+    return moved.clone() if moved.is_inference() else moved
+
+
+def rows_of(tree: Any, part: slice) -> Any:
+    """Some samples of a batch."""
+    return tree_map(lambda leaf: leaf[part], tree)
+
+
+def batch_of_one(tree: Any) -> Any:
+    """One sample, ``(...)``, as a batch, ``(1, ...)``."""
+    return tree_map(lambda leaf: leaf.unsqueeze(0), tree)

@@ -1,0 +1,148 @@
+"""Per-sample gradients of a model: at once through ``torch.func``, or one by one by autograd.
+
+It owns the calling of the model, on copies of its buffers and detached weights, so that nothing of
+it changes. What becomes of the gradients is not its business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_leaves
+
+from modelkin.errors import InvalidParameter
+from modelkin.torch.batches import batch_of_one, rows_of, told
+from modelkin.torch.independence import RANDOM, refuse_dependent_samples
+
+__all__ = ["Forward", "LossFunction", "SampleGradients", "Tensors"]
+
+Forward = Callable[[nn.Module, Any], Any]
+LossFunction = Callable[[Any, Any], Tensor]
+Tensors = dict[str, Tensor]
+
+
+class SampleGradients:
+    """Per-sample gradients of one model and loss, with respect to its trainable parameters."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: LossFunction,
+        forward: Forward | None,
+        trainable: Tensors,
+        vectorize: bool,
+    ) -> None:
+        self._module = _Forward(model, forward)
+        self._loss_fn = loss_fn
+        self._names = tuple(trainable)
+        self._weights = {f"model.{name}": p.detach() for name, p in trainable.items()}
+        self._vectorize = vectorize
+
+    def probe(self, inputs: Any, targets: Any) -> None:
+        """Runs a few samples without gradients, and refuses what cannot have per-sample gradients.
+
+        An error of the model itself, a wrong shape of the input for one, is raised here as torch
+        raises it.
+        """
+        with torch.no_grad():
+            refuse_dependent_samples(
+                lambda batch: self._output(self._weights, self._buffers(), batch), inputs
+            )
+            one = slice(0, 1)
+            self._loss(self._weights, self._buffers(), rows_of(inputs, one), rows_of(targets, one))
+
+    def of(self, inputs: Any, targets: Any) -> Iterator[Tensors]:
+        """These n samples' gradients by name, each of shape ``(rows, *shape)``, n rows in all.
+
+        The receiver may take the tensors out of the dict, so that their memory is free early.
+        """
+        return (self._vectorized if self._vectorize else self._one_by_one)(inputs, targets)
+
+    def _vectorized(self, inputs: Any, targets: Any) -> Iterator[Tensors]:
+        """All samples' gradients at once, each of shape ``(n, *shape)``."""
+
+        def loss(weights: Tensors, buffers: Tensors, sample: Any, target: Any) -> Tensor:
+            return self._loss(weights, buffers, batch_of_one(sample), batch_of_one(target))
+
+        per_sample = vmap(grad(loss), in_dims=(None, None, 0, 0))
+        try:
+            with sdpa_kernel(SDPBackend.MATH):  # the one attention kernel that vmap can batch
+                found = per_sample(self._weights, self._buffers(), inputs, targets)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise _not_vectorizable(error) from error
+        yield {name: found.pop(f"model.{name}") for name in self._names}
+
+    def _one_by_one(self, inputs: Any, targets: Any) -> Iterator[Tensors]:
+        """One sample's gradients at a time, each of shape ``(1, *shape)``."""
+        leaves = {name: weight.detach().requires_grad_() for name, weight in self._weights.items()}
+        for i in range(len(tree_leaves(inputs)[0])):
+            one = slice(i, i + 1)
+            with torch.enable_grad():
+                loss = self._loss(
+                    leaves, self._buffers(), rows_of(inputs, one), rows_of(targets, one)
+                )
+            if loss.requires_grad:
+                found = torch.autograd.grad(
+                    loss, list(leaves.values()), allow_unused=True, materialize_grads=True
+                )
+                yield {name: g.unsqueeze(0) for name, g in zip(self._names, found, strict=True)}
+
+    def _loss(self, weights: Tensors, buffers: Tensors, inputs: Any, targets: Any) -> Tensor:
+        loss = self._loss_fn(self._output(weights, buffers, inputs), targets)
+        if not isinstance(loss, Tensor) or loss.dim() != 0:
+            raise InvalidParameter(
+                f"loss_fn must return one number, a tensor of shape (), it returned {told(loss)}: "
+                f"use reduction='mean'",
+                field="loss_fn",
+            )
+        return loss
+
+    def _output(self, weights: Tensors, buffers: Tensors, inputs: Any) -> Any:
+        return functional_call(self._module, (weights, buffers), (inputs,))
+
+    def _buffers(self) -> Tensors:
+        """Fresh copies: a forward pass that updates its buffers updates none of the model's."""
+        return {name: buffer.clone() for name, buffer in self._module.named_buffers()}
+
+
+class _Forward(nn.Module):
+    """The model behind the caller's ``forward``, as one module that ``functional_call`` takes."""
+
+    def __init__(self, model: nn.Module, forward: Forward | None) -> None:
+        super().__init__()
+        self.model = model
+        self._call = forward
+
+    def forward(self, inputs: Any) -> Any:
+        return self.model(inputs) if self._call is None else self._call(self.model, inputs)
+
+
+def _not_vectorizable(error: RuntimeError) -> InvalidParameter:
+    """vmap's refusal in words that say what to do; vmap's, for the model has run without it."""
+    said = str(error)
+    if "random" in said:
+        return InvalidParameter(RANDOM, field="model")
+    if any(words in said for words in ("in-place", "inplace", "in place", "broadcast shape")):
+        cause = (
+            "it changes a tensor in place with values of the sample (a buffer, or a recurrent "
+            "layer's state)"
+        )
+    elif ".item()" in said or "dynamic shape" in said:
+        cause = (
+            "its control flow or its shapes depend on the values of the sample (.item(), if, a "
+            "boolean mask)"
+        )
+    else:
+        cause = said.splitlines()[0] if said else type(error).__name__
+    return InvalidParameter(
+        f"torch.func.vmap cannot run this model or its loss on several samples at once: {cause}. "
+        f"Pass vectorize=False to take the samples one by one",
+        field="model",
+    )

@@ -1,0 +1,141 @@
+"""What makes a sample's gradient its own, and the refusal of models for which it is not.
+
+A per-sample gradient exists only where the model treats every sample as if it were alone, and the
+same way each time. Known modules that do not are named here before any work; others are found by
+running a few samples together and one of them alone. This never changes the model: what to do is
+said, not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.utils._pytree import tree_leaves, tree_map
+
+from modelkin.errors import InvalidParameter
+
+__all__ = ["refuse_dependent_samples", "refuse_known_modules"]
+
+PROBED_SAMPLES = 8
+
+RANDOM = (
+    "the model's output is random, so its importance would be too (dropout in training mode, "
+    "mostly): call model.eval() first"
+)
+
+
+def refuse_known_modules(model: nn.Module) -> None:
+    """Refuses modules that are known to mix samples or to draw random numbers in their present
+    mode.
+
+    Raises:
+        InvalidParameter: names the first such module, the reason, and what to do.
+    """
+    for name, module in model.named_modules():
+        reason = _mixes(module) or _draws(module)
+        if reason:
+            raise InvalidParameter(
+                f"{type(module).__name__} {name or '(the model)'!r} {reason}", field="model"
+            )
+
+
+def _mixes(module: nn.Module) -> str | None:
+    if isinstance(module, _BatchNorm) and module.running_mean is None:
+        return (
+            "has no running statistics and normalises by those of the batch in every mode, so one "
+            "sample's gradient depends on the others: use track_running_stats=True, or GroupNorm "
+            "or LayerNorm instead"
+        )
+    if isinstance(module, _BatchNorm) and module.training:
+        return (
+            "is in training mode and normalises by the statistics of the batch, so one sample's "
+            "gradient depends on the others: call model.eval() first"
+        )
+    if isinstance(module, _InstanceNorm) and module.track_running_stats and module.training:
+        return (
+            "is in training mode and would change its running statistics with every batch: "
+            "call model.eval() first"
+        )
+    return None
+
+
+def _draws(module: nn.Module) -> str | None:
+    if not module.training:
+        return None
+    if isinstance(module, _DropoutNd):
+        probability = module.p
+    elif isinstance(module, (nn.MultiheadAttention, nn.RNNBase)):
+        probability = module.dropout
+    else:
+        probability = float(isinstance(module, nn.RReLU))
+    if probability == 0:
+        return None
+    return (
+        "draws random numbers in training mode, so the importance would be random: "
+        "call model.eval() first"
+    )
+
+
+def refuse_dependent_samples(outputs: Callable[[Any], Any], inputs: Any) -> None:
+    """Refuses a model that answers differently for a sample alone, for the same once more, or among
+    others.
+
+    The comparison is one of outputs, not of losses: a loss may weigh the samples of a batch as it
+        likes.
+
+    Args:
+        outputs: the forward pass, from a batch to whatever the model answers; leaves nothing
+            changed.
+        inputs: the inputs of a batch, tensors of shape ``(n, ...)`` in any nesting, n at least 1.
+            The first ``PROBED_SAMPLES`` of them are used.
+
+    Raises:
+        InvalidParameter: the outputs differ by more than rounding.
+    """
+    alone = outputs(tree_map(lambda leaf: leaf[:1], inputs))
+    if not _agree(alone, outputs(tree_map(lambda leaf: leaf[:1], inputs))):
+        raise InvalidParameter(RANDOM, field="model")
+    together = outputs(tree_map(lambda leaf: leaf[:PROBED_SAMPLES], inputs))
+    if not _agree(tree_map(lambda leaf: leaf[:1] if _has_rows(leaf) else leaf, together), alone):
+        raise InvalidParameter(
+            "the model's output for a sample depends on the other samples of its batch, so there "
+            "is no gradient of one sample alone: some module mixes samples (a batch statistic, "
+            "attention or a mean across the first dimension)",
+            field="model",
+        )
+
+
+def _has_rows(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.dim() > 0
+
+
+def _agree(left: Any, right: Any) -> bool:
+    """Whether all floating-point tensors of equal shape are the same up to the rounding of their
+    precision.
+
+    Batches of different sizes run through different matrix products, so equality to the bit would
+    be too much to ask; mixing samples changes outputs by far more than the square root of the
+    machine epsilon.
+    """
+    for a, b in zip(tree_leaves(left), tree_leaves(right), strict=False):
+        if not (
+            _has_rows(a)
+            and _has_rows(b)
+            and a.is_floating_point()
+            and a.shape == b.shape
+            and a.numel()
+        ):
+            continue
+        scale = torch.maximum(a.abs().amax(), b.abs().amax())
+        tolerance = torch.finfo(a.dtype).eps ** 0.5 * scale
+        if bool(
+            ((a - b).abs() > tolerance).any()
+        ):  # NaN agrees here: it is told later, with its parameter
+            return False
+    return True

@@ -1,0 +1,317 @@
+"""What the client returns: frozen values, named and shaped as the service's JSON.
+
+They never read JSON themselves (``client._answers`` does) and never talk to a service; supports and
+signatures live in ``core``. What is a table or a matrix has ``to_pandas()`` or ``to_numpy()``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, ClassVar, Final, Generic, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.layout import Layout
+from modelkin.errors import MissingExtra
+
+__all__ = [
+    "UNCHANGED",
+    "Donor",
+    "Donors",
+    "ModelInfo",
+    "Neighbor",
+    "Neighbors",
+    "Overlap",
+    "Page",
+    "SignatureSpec",
+    "SimilarityMatrix",
+    "SpaceInfo",
+    "TensorOverlap",
+    "Unchanged",
+]
+
+T = TypeVar("T")
+
+
+class Unchanged(Enum):
+    """The type of :data:`UNCHANGED`, apart from ``None`` because ``None`` clears a field."""
+
+    UNCHANGED = "unchanged"
+
+    def __repr__(self) -> str:
+        return "UNCHANGED"
+
+
+UNCHANGED: Final = Unchanged.UNCHANGED
+"""Leave the field as it is: the default of ``update_model``'s ``source`` and ``base_model``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureSpec:
+    """How the signatures of a space are made, so that all of them compare.
+
+    Attributes:
+        scheme: ``"affine32"`` for M up to 2^32, ``"affine64"`` beyond.
+        num_perm: h, the number of minhashes.
+        seed: 0 to 2^32 - 1.
+    """
+
+    scheme: str = "affine32"
+    num_perm: int = 256
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceInfo:
+    """An index space: the parameters that the supports of its models index.
+
+    Attributes:
+        num_parameters: M.
+        layout: the tensors, where the space was made with them.
+        models: how many models it holds, ``supports + signatures``.
+        supports: models with a support.
+        signatures: models that sent a signature alone.
+        version: grows by one or more with every write to the space.
+    """
+
+    name: str
+    num_parameters: int
+    layout: Layout | None
+    signature: SignatureSpec
+    models: int
+    supports: int
+    signatures: int
+    version: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A model as the service knows it: everything about it but its indices.
+
+    Attributes:
+        kind: ``"support"``, or ``"signature"`` where the model sent a signature alone.
+        support_size: K.
+        digest: of the support, ``"sha256:..."``; None for a signature alone.
+        revision: 1 for the first content of this name, one more for each other content since.
+        version: the version of the space when the model last changed.
+        attributes: the caller's own JSON values.
+        verified: the signature was computed by the service from the support.
+        etag: for ``if_match``, where the answer was of this model alone; a listing carries none.
+    """
+
+    space: str
+    model: str
+    kind: str
+    support_size: int
+    digest: str | None
+    revision: int
+    version: int
+    tags: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(hash=False)
+    source: str | None
+    base_model: str | None
+    verified: bool
+    created_at: datetime
+    updated_at: datetime
+    etag: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page of a listing; ``next_cursor`` is None on the last."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """A model near the one asked for.
+
+    Attributes:
+        similarity: S = 2|A n B| / (|A| + |B|), 0 to 1.
+        jaccard: J = |A n B| / |A u B|, 0 to 1.
+        estimate: ``"exact"``, or what it was estimated from: ``"sketch"``, ``"signature"``.
+        standard_error: of ``similarity``; 0 where it is exact.
+        shared_indices: |A n B|; None where it is an estimate.
+    """
+
+    model: str
+    similarity: float
+    jaccard: float
+    estimate: str
+    standard_error: float
+    shared_indices: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Donor:
+    """A model that another may learn from, with its share of the mixture.
+
+    Attributes:
+        similarity: S to the target, 0 to 1.
+        weight: its share; the weights of all donors sum to 1.
+        estimate: as in :class:`Neighbor`.
+        standard_error: of ``similarity``; 0 where it is exact.
+    """
+
+    model: str
+    similarity: float
+    weight: float
+    estimate: str
+    standard_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking(Sequence[T]):
+    """A sequence of rows, best first, which pandas can take as a table."""
+
+    _row: ClassVar[type[Any]]
+    items: tuple[T, ...]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        return self.items[index]
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with one row an item and its fields as columns, in the same order.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return _table(self.items, self._row)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbors(_Ranking[Neighbor]):
+    """The neighbours of a model, best first, ties by name, the model itself left out.
+
+    Attributes:
+        items: the neighbours; the object itself is a sequence of them too.
+        model: what was asked for; None for a support or signature that is not stored.
+        method: how they were found: ``"exact"``, ``"scan"``, ...
+        candidates: how many models were compared beyond the first, coarse pass.
+        degraded: a part of the service was down, so neighbours may be missing.
+    """
+
+    _row: ClassVar[type[Any]] = Neighbor
+    model: str | None
+    method: str
+    candidates: int
+    degraded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Donors(_Ranking[Donor]):
+    """Ranked donors of a target; their weights sum to 1.
+
+    Attributes:
+        items: the donors; the object itself is a sequence of them too.
+        target: what was asked for; None for a support or signature that is not stored.
+        method: how the weights were made: ``"similarity"``.
+    """
+
+    _row: ClassVar[type[Any]] = Donor
+    target: str | None
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorOverlap:
+    """Two supports within one tensor of the layout.
+
+    Attributes:
+        size: parameters of the tensor.
+        a, b: indices of either support that lie in it.
+        shared_indices: indices of both.
+        similarity: S within the tensor; None where neither support touches it.
+    """
+
+    name: str
+    size: int
+    a: int
+    b: int
+    shared_indices: int
+    similarity: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two models' supports compared exactly.
+
+    Attributes:
+        a, b: the models.
+        shared_indices: |A n B|.
+        similarity: S, 0 to 1.
+        jaccard: J, 0 to 1.
+        tensors: tensor by tensor, in the layout's order; None where the space has no layout.
+    """
+
+    a: str
+    b: str
+    shared_indices: int
+    similarity: float
+    jaccard: float
+    tensors: tuple[TensorOverlap, ...] | None
+
+    def to_pandas(self) -> Any:
+        """The tensors as a ``pandas.DataFrame``, one row each; empty without a layout.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return _table(self.tensors or (), TensorOverlap)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimilarityMatrix:
+    """All pairs of some models.
+
+    Attributes:
+        models: n names, in the order asked.
+        values: S, shape ``(n, n)``, float64, symmetric, read-only, 1 on the diagonal.
+        estimated: models that sent a signature alone: their rows and columns are estimates.
+    """
+
+    models: tuple[str, ...]
+    values: npt.NDArray[np.float64]
+    estimated: tuple[str, ...]
+
+    def to_numpy(self) -> npt.NDArray[np.float64]:
+        """A copy of the matrix that may be written to; shape ``(n, n)``, float64."""
+        return self.values.copy()
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with the names as index and columns.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        names = list(self.models)
+        return _pandas().DataFrame(self.to_numpy(), index=names, columns=names)
+
+
+def _table(rows: Iterable[Any], row_type: type[Any]) -> Any:
+    columns = [f.name for f in dataclasses.fields(row_type)]
+    records = [tuple(getattr(row, column) for column in columns) for row in rows]
+    return _pandas().DataFrame.from_records(records, columns=columns)
+
+
+def _pandas() -> Any:
+    try:
+        return importlib.import_module("pandas")
+    except ImportError as error:
+        raise MissingExtra("pandas", "pandas") from error

@@ -1,0 +1,60 @@
+"""Every form in which a support or a signature crosses the network.
+
+``docs/wire-format.md`` is the specification. Owns bytes in and value objects out, in both
+directions, and believes nothing it reads: what a header declares is checked before anything of that
+size is allocated. It never speaks HTTP and never imports torch.
+"""
+
+from __future__ import annotations
+
+from modelkin.wire.foreign import decode_raw, decode_roaring, encode_raw, encode_roaring
+from modelkin.wire.media import (
+    JSON,
+    RAW,
+    ROARING,
+    SIGNATURE,
+    SIGNATURE_TYPES,
+    SUPPORT,
+    SUPPORT_TYPES,
+    dump_signature,
+    dump_support,
+    load_either,
+    load_signature,
+    load_support,
+)
+from modelkin.wire.shapes import (
+    signature_from_json,
+    signature_to_json,
+    support_from_json,
+    support_to_json,
+)
+from modelkin.wire.signature import decode_signature, encode_signature
+from modelkin.wire.support import MAX_WINDOW, decode_support, encode_support
+
+__all__ = [
+    "JSON",
+    "MAX_WINDOW",
+    "RAW",
+    "ROARING",
+    "SIGNATURE",
+    "SIGNATURE_TYPES",
+    "SUPPORT",
+    "SUPPORT_TYPES",
+    "decode_raw",
+    "decode_roaring",
+    "decode_signature",
+    "decode_support",
+    "dump_signature",
+    "dump_support",
+    "encode_raw",
+    "encode_roaring",
+    "encode_signature",
+    "encode_support",
+    "load_either",
+    "load_signature",
+    "load_support",
+    "signature_from_json",
+    "signature_to_json",
+    "support_from_json",
+    "support_to_json",
+]

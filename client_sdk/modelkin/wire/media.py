@@ -1,0 +1,158 @@
+"""The media types, and which codec reads and writes each.
+
+Service and client share it; the HTTP of neither is here.
+"""
+
+from __future__ import annotations
+
+from modelkin.core.signature import Signature
+from modelkin.core.support import Support
+from modelkin.errors import InvalidSignature, InvalidSupport, UnsupportedMediaType
+from modelkin.wire.checks import Payload
+from modelkin.wire.foreign import decode_raw, decode_roaring, encode_raw, encode_roaring
+from modelkin.wire.shapes import (
+    dump_json,
+    parse_json,
+    signature_from_json,
+    signature_to_json,
+    support_from_json,
+    support_to_json,
+)
+from modelkin.wire.signature import decode_signature, encode_signature
+from modelkin.wire.support import decode_support, encode_support
+
+__all__ = [
+    "JSON",
+    "RAW",
+    "ROARING",
+    "SIGNATURE",
+    "SIGNATURE_TYPES",
+    "SUPPORT",
+    "SUPPORT_TYPES",
+    "dump_signature",
+    "dump_support",
+    "load_either",
+    "load_signature",
+    "load_support",
+]
+
+SUPPORT = "application/vnd.modelkin.support"
+ROARING = "application/vnd.roaring"
+RAW = "application/octet-stream"
+JSON = "application/json"
+SIGNATURE = "application/vnd.modelkin.signature"
+
+SUPPORT_TYPES = (SUPPORT, ROARING, RAW, JSON)
+"""The media types of a support, the preferred one first."""
+
+SIGNATURE_TYPES = (SIGNATURE, JSON)
+"""The media types of a signature, the preferred one first."""
+
+
+def load_support(
+    data: Payload, media_type: str, num_parameters: int, max_k: int | None = None
+) -> Support:
+    """A support from a body of one of ``SUPPORT_TYPES``.
+
+    Args:
+        data: the whole body.
+        media_type: as in Content-Type; parameters such as ``charset`` are ignored.
+        num_parameters: M of the space.
+        max_k: the most indices to decode; None only for trusted writers.
+
+    Raises:
+        UnsupportedMediaType: none of ``SUPPORT_TYPES``.
+        InvalidSupport, SpaceMismatch, PayloadTooLarge, MissingExtra: as that type's decoder says.
+    """
+    kind = _essence(media_type)
+    if kind == SUPPORT:
+        return decode_support(data, num_parameters=num_parameters, max_k=max_k)
+    if kind == ROARING:
+        return decode_roaring(data, num_parameters, max_k=max_k)
+    if kind == RAW:
+        return decode_raw(data, num_parameters, max_k=max_k)
+    if kind == JSON:
+        return support_from_json(parse_json(data, InvalidSupport), num_parameters, max_k=max_k)
+    raise _unsupported(media_type, "a support", SUPPORT_TYPES)
+
+
+def dump_support(support: Support, media_type: str) -> bytes:
+    """The body of a support in one of ``SUPPORT_TYPES``.
+
+    Raises:
+        UnsupportedMediaType: none of ``SUPPORT_TYPES``.
+        MissingExtra: Roaring without pyroaring.
+    """
+    kind = _essence(media_type)
+    if kind == SUPPORT:
+        return encode_support(support)
+    if kind == ROARING:
+        return encode_roaring(support)
+    if kind == RAW:
+        return encode_raw(support)
+    if kind == JSON:
+        return dump_json(support_to_json(support))
+    raise _unsupported(media_type, "a support", SUPPORT_TYPES)
+
+
+def load_signature(data: Payload, media_type: str, num_parameters: int) -> Signature:
+    """A signature from a body of one of ``SIGNATURE_TYPES``.
+
+    Args:
+        data: the whole body.
+        media_type: as in Content-Type; parameters are ignored.
+        num_parameters: M of the space.
+
+    Raises:
+        UnsupportedMediaType: none of ``SIGNATURE_TYPES``.
+        InvalidSignature, SpaceMismatch: as that type's decoder says.
+    """
+    kind = _essence(media_type)
+    if kind == SIGNATURE:
+        return decode_signature(data, num_parameters=num_parameters)
+    if kind == JSON:
+        return signature_from_json(parse_json(data, InvalidSignature), num_parameters)
+    raise _unsupported(media_type, "a signature", SIGNATURE_TYPES)
+
+
+def dump_signature(signature: Signature, media_type: str) -> bytes:
+    """The body of a signature in one of ``SIGNATURE_TYPES``.
+
+    Raises:
+        UnsupportedMediaType: none of ``SIGNATURE_TYPES``.
+    """
+    kind = _essence(media_type)
+    if kind == SIGNATURE:
+        return encode_signature(signature)
+    if kind == JSON:
+        return dump_json(signature_to_json(signature))
+    raise _unsupported(media_type, "a signature", SIGNATURE_TYPES)
+
+
+def load_either(
+    data: Payload, media_type: str, num_parameters: int, max_k: int | None = None
+) -> Support | Signature:
+    """A support or a signature, whichever the body is; in JSON the field ``values`` tells them apart.
+
+    Args and errors are those of :func:`load_support` and :func:`load_signature`.
+    """
+    kind = _essence(media_type)
+    if kind == SIGNATURE:
+        return load_signature(data, kind, num_parameters)
+    if kind == JSON:
+        obj = parse_json(data, InvalidSupport)
+        if isinstance(obj, dict) and "values" in obj:
+            return signature_from_json(obj, num_parameters)
+        return support_from_json(obj, num_parameters, max_k=max_k)
+    return load_support(data, kind, num_parameters, max_k)
+
+
+def _essence(media_type: str) -> str:
+    """Type and subtype alone, in lower case (RFC 9110, 8.3.1)."""
+    return media_type.partition(";")[0].strip().lower()
+
+
+def _unsupported(media_type: str, what: str, known: tuple[str, ...]) -> UnsupportedMediaType:
+    return UnsupportedMediaType(
+        f"{media_type[:80]!a} is no media type of {what}: use {', '.join(known)}"
+    )

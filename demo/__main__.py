@@ -1,0 +1,78 @@
+"""``python -m demo``: the command line, and what it answers with.
+
+Exit codes: 0 when the story was told and serving ended by Ctrl-C or was not asked for, 1 for a
+    failure (one line
+says which), 130 for Ctrl-C before the story was told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+
+DEFAULT_PORT = 8000
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the demo; returns the exit code."""
+    options = parse(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return run(options)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m demo",
+        description="Starts a service, trains 40 small models and shows which of them are kin.",
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="end after printing instead of serving on"
+    )
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, help="where to serve (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--data", type=Path, help="folder to keep the store in (default: one that is removed)"
+    )
+    options = parser.parse_args(arguments)
+    if not 0 <= options.port <= 65535:
+        parser.error(f"--port must be 0 to 65535, not {options.port}")
+    return options
+
+
+def run(options: argparse.Namespace) -> int:
+    """Tells the story on a service in ``--data``, or in a folder that is removed afterwards."""
+    try:
+        from demo.service import DemoError
+        from demo.story import serve
+        from modelkin.errors import ModelkinError
+    except ImportError as error:
+        return _failed(f"{error} (make demo installs what it needs)")
+    try:
+        if options.data is not None:
+            return serve(options.data, options.port, once=options.once)
+        with tempfile.TemporaryDirectory(prefix="modelkin-demo-") as folder:
+            return serve(Path(folder), options.port, once=options.once)
+    except (DemoError, ModelkinError, OSError) as error:
+        return _failed(str(error))
+
+
+def _interrupt(_signum: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _failed(message: str) -> int:
+    print(f"the demo failed: {' '.join(message.split())}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

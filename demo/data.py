@@ -1,0 +1,145 @@
+"""The clients' data: scikit-learn's digits under a balanced Dirichlet split, and the order they
+should be found in.
+
+It owns the true label distributions and all that is measured against them; it knows no model and no
+service.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.datasets import load_digits
+
+__all__ = ["CLASSES", "Split", "chance", "jensen_shannon", "load_split", "recall"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+CLASSES = 10
+TEST_SHARE = 0.2
+DECIMALS = 9
+"""Divergences closer than this many decimals are equal: they differ by rounding alone."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Digits dealt out to clients, with some kept aside to test on.
+
+    Attributes:
+        images: float32 ``(samples, 1, 8, 8)``, standardised over the training part.
+        labels: int64 ``(samples,)``, 0 to 9.
+        clients: one array of sample indices a client, all of one length, without a common element.
+        test: indices of the samples that no client has.
+        counts: int64 ``(clients, 10)``, how many samples of each digit a client has.
+    """
+
+    images: npt.NDArray[np.float32]
+    labels: Integers
+    clients: tuple[Integers, ...]
+    test: Integers
+    counts: Integers
+
+    @property
+    def mixes(self) -> Floats:
+        """Each client's label distribution, ``(clients, 10)``; rows sum to 1."""
+        return np.asarray(self.counts / self.counts.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def load_split(num_clients: int = 40, alpha: float = 0.1, seed: int = 0) -> Split:
+    """The 1,797 digits of scikit-learn, a fifth for testing, the rest dealt to clients by
+    Dirichlet(alpha).
+
+    Every client gets the same number of samples, so that clients differ by their labels and not by
+    their size. The smaller alpha, the fewer digits a client has. The same seed gives the same
+    split.
+    """
+    rng = np.random.default_rng(seed)
+    digits = load_digits()
+    labels = digits.target.astype(np.int64)
+    by_class = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
+    test = np.concatenate([members[: int(TEST_SHARE * len(members))] for members in by_class])
+    stock = [members[int(TEST_SHARE * len(members)) :] for members in by_class]
+    counts = deal(np.array([len(members) for members in stock]), num_clients, alpha, rng)
+    ends = np.cumsum(counts, axis=0)
+    clients = tuple(
+        np.concatenate([stock[c][end[c] - row[c] : end[c]] for c in range(CLASSES)])
+        for row, end in zip(counts, ends, strict=True)
+    )
+    images = digits.images.astype(np.float32)[:, None]
+    train = images[np.concatenate(clients)]
+    return Split((images - train.mean()) / train.std(), labels, clients, test, counts)
+
+
+def deal(stock: Integers, num_clients: int, alpha: float, rng: np.random.Generator) -> Integers:
+    """How many samples of each class every client gets.
+
+    Args:
+        stock: samples there are of each class, ``(classes,)``.
+
+    Returns:
+        ``(clients, classes)``; rows sum to ``stock.sum() // num_clients``, columns to at most
+        ``stock``.
+    """
+    size = int(stock.sum()) // num_clients
+    wanted = rng.dirichlet(np.full(len(stock), alpha), num_clients) + 1e-9
+    for _ in range(
+        300
+    ):  # scale columns to the stock and rows to the size, in turn, until both fit (Sinkhorn)
+        wanted *= stock / wanted.sum(axis=0)
+        wanted *= size / wanted.sum(axis=1, keepdims=True)
+    counts = np.zeros_like(wanted, dtype=np.int64)
+    left = stock.astype(np.int64)
+    for client in rng.permutation(num_clients):
+        for _ in range(
+            size
+        ):  # one at a time, to the class that is furthest behind and not yet sold out
+            behind = np.where(left > 0, wanted[client] - counts[client], -np.inf)
+            chosen = int(np.argmax(behind))
+            counts[client, chosen] += 1
+            left[chosen] -= 1
+    return counts
+
+
+def jensen_shannon(mixes: Floats) -> Floats:
+    """The Jensen-Shannon divergence, base 2, of all pairs of rows: 0 for equal mixes, 1 for
+    disjoint ones.
+
+    Args:
+        mixes: ``(n, classes)``, rows sum to 1.
+
+    Returns:
+        ``(n, n)``, symmetric.
+    """
+    p, q = mixes[:, None], mixes[None]
+    middle = (p + q) / 2
+    divergence = (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / 2
+    return np.asarray(np.maximum(divergence, 0.0))
+
+
+def _relative_entropy(p: Floats, q: Floats) -> Floats:
+    ratio = np.divide(p, q, out=np.ones(np.broadcast_shapes(p.shape, q.shape)), where=p > 0)
+    return np.asarray((p * np.log2(ratio)).sum(axis=-1))
+
+
+def true_neighbors(divergences: Floats, client: int, k: int) -> npt.NDArray[np.bool_]:
+    """Which clients are among the k nearest to one, ``(n,)``; all that tie with the k-th are."""
+    row = np.round(divergences[client], DECIMALS)
+    others = np.delete(row, client)
+    near = row <= np.sort(others)[k - 1]
+    near[client] = False
+    return np.asarray(near)
+
+
+def recall(found: list[int], divergences: Floats, client: int) -> float:
+    """The share of the clients found that are true neighbours, ties with the last included."""
+    near = true_neighbors(divergences, client, len(found))
+    return float(np.mean([near[other] for other in found]))
+
+
+def chance(divergences: Floats, k: int) -> float:
+    """The mean recall of k clients drawn at random, under the same rule for ties."""
+    n = len(divergences)
+    return float(np.mean([true_neighbors(divergences, i, k).sum() / (n - 1) for i in range(n)]))

@@ -1,0 +1,249 @@
+"""The demo's story: train, choose supports, upload, ask, and hold the answers against the truth.
+
+Every figure it prints was computed in this run, from the service's answers and the clients' labels.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.cluster import AffinityPropagation
+from torch import Tensor, nn
+
+from demo import data, training
+from demo.report import Report, described
+from demo.service import choose_port, running
+from modelkin import Client, Neighbors, Support, layout_of, select_support
+
+__all__ = ["serve", "tell"]
+
+SPACE = "digits-cnn"
+NUM_CLIENTS = 40
+ALPHA = 0.1
+SEED = 0
+NEIGHBORS = 8
+COVERAGE = 0.8
+LARGEST_SHARE = 0.2
+SHOWN = (0, 13, 26)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The clients with their data, and the model that all of them received."""
+
+    split: data.Split
+    model: nn.Module
+    names: tuple[str, ...]
+
+    @cached_property
+    def divergences(self) -> data.Floats:
+        return data.jensen_shannon(self.split.mixes)
+
+    def digits(self, client: int) -> str:
+        return described(self.split.mixes[client])
+
+    def number(self, name: str) -> int:
+        return self.names.index(name)
+
+
+def serve(folder: Path, wanted_port: int, *, once: bool) -> int:
+    """Starts a service in ``folder``, tells the story, and serves on until Ctrl-C unless ``once``.
+
+    Returns 0. Raises DemoError, ModelkinError or OSError where something is in the way, with
+    the service stopped.
+    """
+    report = Report()
+    port = choose_port(wanted_port)
+    if port != wanted_port:
+        report.say(f"Port {wanted_port} is taken: this serves on {port}.")
+    report.say(f"Starting a service on its embedded store in {folder} ...")
+    with running(folder, port) as service:
+        report.say(f"It answers at {service.url}")
+        with Client(service.url) as client:
+            tell(client, report)
+        if once:
+            return 0
+        report.say(f"\nExplore the models at {service.url}/ (Ctrl-C ends the service).")
+        try:
+            service.wait()
+        except KeyboardInterrupt:
+            report.say("\nStopping the service.")
+    return 0
+
+
+def tell(client: Client, report: Report) -> None:
+    """Runs the demo against the service behind ``client`` and prints it."""
+    started = time.monotonic()
+    torch.set_num_threads(
+        1
+    )  # the network is too small to share out, and one thread always adds alike
+    federation = prepare(report)
+    supports = choose_supports(federation, report)
+    trained = train_all(federation, report)
+    upload(client, federation, supports, report)
+    found = [client.neighbors(SPACE, name, k=NEIGHBORS) for name in federation.names]
+    show_neighbors(federation, found, report)
+    show_recall(federation, found, report)
+    show_donors(client, federation, trained, report)
+    show_group(client, federation, report)
+    report.say(f"\nAll of it took {time.monotonic() - started:.0f} s.")
+
+
+def prepare(report: Report) -> Federation:
+    split = data.load_split(NUM_CLIENTS, ALPHA, SEED)
+    model = training.common_model(SEED)
+    names = tuple(f"digits/client-{i:02d}" for i in range(NUM_CLIENTS))
+    report.section("Clients")
+    report.say(
+        f"{NUM_CLIENTS} clients hold {len(split.clients[0])} handwritten digits each, in very "
+        f"different mixes (Dirichlet {ALPHA}). All receive one network of "
+        f"{layout_of(model).num_parameters:,} parameters."
+    )
+    return Federation(split, model, names)
+
+
+def choose_supports(federation: Federation, report: Report) -> list[Support]:
+    """Each client's support at the weights it received, of the size that all clients agree on.
+
+    Every client finds the smallest K that covers its importance, the clients agree on the median of
+    these, and each keeps its K most important parameters.
+    """
+    importances = [
+        training.importance(federation.model, federation.split, client)
+        for client in range(NUM_CLIENTS)
+    ]
+    wanted = [select_support(s, coverage=COVERAGE, k_max=LARGEST_SHARE).k for s in importances]
+    agreed = int(statistics.median(wanted))
+    report.say(
+        f"{COVERAGE:.0%} of a client's importance lies in {min(wanted):,} to {max(wanted):,} "
+        f"parameters; they agree on the median, K = {agreed:,} "
+        f"({agreed / len(importances[0]):.1%}), before any of them trains."
+    )
+    return [select_support(s, k=agreed) for s in importances]
+
+
+def train_all(federation: Federation, report: Report) -> Tensor:
+    """Every client's weights after training on its own digits alone, ``(clients, M)``."""
+    clients = report.progress(range(NUM_CLIENTS), "Training", lambda i: federation.names[i])
+    return torch.stack(
+        [
+            training.train(copy.deepcopy(federation.model), federation.split, i, SEED)
+            for i in clients
+        ]
+    )
+
+
+def upload(client: Client, federation: Federation, supports: list[Support], report: Report) -> None:
+    client.ensure_space(SPACE, layout=layout_of(federation.model))
+    pairs = list(zip(federation.names, supports, strict=True))
+    for name, support in report.progress(pairs, "Uploading", lambda pair: pair[0]):
+        client.put_support(SPACE, name, support, tags=["demo"])
+    sent = sum(len(support.to_bytes()) for support in supports)
+    report.say(
+        f"{sent / len(supports):,.0f} bytes a client, against "
+        f"{4 * supports[0].num_parameters:,} for the weights; no value of any parameter was sent."
+    )
+
+
+def show_neighbors(federation: Federation, found: list[Neighbors], report: Report) -> None:
+    report.section("Neighbours: what the service finds, and the true order of the label mixes")
+    for client in SHOWN:
+        true = [
+            int(i) for i in np.argsort(federation.divergences[client], kind="stable") if i != client
+        ]
+        near = data.true_neighbors(federation.divergences, client, NEIGHBORS)
+        rows = []
+        for neighbor, truth in zip(found[client], true, strict=False):
+            number = federation.number(neighbor.model)
+            rows.append(
+                (
+                    "✓" if near[number] else "·",
+                    f"{number:02d}",
+                    f"{neighbor.similarity:.2f}",
+                    federation.digits(number),
+                    f"{truth:02d}",
+                    f"{federation.divergences[client, truth]:.2f}",
+                    federation.digits(truth),
+                )
+            )
+        title = f"{federation.names[client]}: {federation.digits(client)}"
+        report.table(title, ("", "found", "S ", "its digits", "true", "JS ", "its digits"), rows)
+
+
+def show_recall(federation: Federation, found: list[Neighbors], report: Report) -> None:
+    recalls = [
+        data.recall([federation.number(n.model) for n in neighbors], federation.divergences, client)
+        for client, neighbors in enumerate(found)
+    ]
+    by_chance = data.chance(federation.divergences, NEIGHBORS)
+    report.say(
+        f"Mean Recall@{NEIGHBORS} over all {NUM_CLIENTS} clients: {np.mean(recalls):.3f} "
+        f"(by chance: {by_chance:.3f})"
+    )
+
+
+def show_donors(client: Client, federation: Federation, trained: Tensor, report: Report) -> None:
+    """One client's donors, and what averages of models are worth on each client's own mix."""
+    mixes = federation.split.mixes
+    shares = np.zeros((NUM_CLIENTS, NUM_CLIENTS))
+    for i, name in enumerate(federation.names):
+        for donor in client.donors(SPACE, name, k=NEIGHBORS):
+            shares[i, federation.number(donor.model)] = donor.weight
+    shown = SHOWN[0]
+    report.section("Donors: whose models may stand in for one's own")
+    order = np.argsort(-shares[shown], kind="stable")[:NEIGHBORS]
+    report.table(
+        f"{federation.names[shown]}: {federation.digits(shown)}",
+        ("donor", "weight ", "its digits"),
+        [
+            (federation.names[j], f"{shares[shown, j]:.3f}", federation.digits(int(j)))
+            for j in order
+        ],
+    )
+
+    def worth(mixture: npt.NDArray[np.float64]) -> float:
+        """Mean accuracy over clients, on their own mixes, of averages by these shares."""
+        rows = [training.mixture(trained, row) for row in mixture]
+        right = [training.accuracy_by_class(federation.model, w, federation.split) for w in rows]
+        return float((np.array(right) * mixes).sum(axis=1).mean())
+
+    uniform = np.full_like(shares, 1 / NUM_CLIENTS)
+    report.table(
+        "Test accuracy on each client's own mix of digits, mean over clients, of",
+        ("", "accuracy "),
+        [
+            (f"the plain average of all {NUM_CLIENTS} models", f"{worth(uniform):.3f}"),
+            (
+                f"the weighted average of its {NEIGHBORS} donors, its own left out",
+                f"{worth(shares):.3f}",
+            ),
+            ("its own model alone", f"{worth(np.eye(NUM_CLIENTS)):.3f}"),
+        ],
+    )
+
+
+def show_group(client: Client, federation: Federation, report: Report) -> None:
+    """The group of one client, by affinity propagation on the service's similarities."""
+    similarity = client.similarity(SPACE, federation.names).to_numpy()
+    grouping = AffinityPropagation(affinity="precomputed", random_state=SEED, max_iter=1000)
+    labels = grouping.fit_predict(similarity)
+    shown = SHOWN[0]
+    members = [int(i) for i in np.flatnonzero(labels == labels[shown])]
+    report.section("A group of kin")
+    report.table(
+        f"{federation.names[shown]} is in one of {len(set(labels))} groups, computed here by "
+        f"scikit-learn's AffinityPropagation from the service's similarity matrix:",
+        ("member", "S ", "its digits"),
+        [
+            (federation.names[j], f"{similarity[shown, j]:.2f}", federation.digits(j))
+            for j in members
+        ],
+    )

@@ -1,0 +1,32 @@
+"""Alembic's entry: the service hands its connection in; ``alembic`` on the command line opens the default database."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from app.settings import Settings
+from app.stores.sql.database import Database
+from app.stores.sql.tables import Base
+
+
+def run() -> None:
+    connection = context.config.attributes.get("connection")
+    if connection is not None:
+        _migrate(connection)
+        return
+    settings = Settings()
+    database = Database(settings.database_url, timeout=settings.database_timeout)
+    with database.writing() as session:
+        _migrate(session.connection())
+
+
+def _migrate(connection) -> None:  # type: ignore[no-untyped-def]
+    context.configure(
+        connection=connection,
+        target_metadata=Base.metadata,
+        render_as_batch=connection.dialect.name == "sqlite",
+    )
+    context.run_migrations()
+
+
+run()

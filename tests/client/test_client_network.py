@@ -1,0 +1,119 @@
+"""The client over real sockets: what a server sees, and what a dead one does."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from modelkin.client import Client
+from modelkin.core.support import Support
+from modelkin.errors import ApiError, ConnectionFailed
+
+
+class Recorder(BaseHTTPRequestHandler):
+    """Answers 404 and keeps the request; drops the connection of a server's first ``drop`` ones."""
+
+    server: Any
+    protocol_version = "HTTP/1.1"
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.server.seen.append((self.command, self.path, body))
+        if len(self.server.seen) <= self.server.drop:
+            self.close_connection = True
+            return
+        self.send_response(404)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def do_PUT(self) -> None:
+        self.answer()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """The tests read what was seen instead."""
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    """A server on a port of its own, with what it has seen."""
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
+    http.seen, http.drop = [], 0  # type: ignore[attr-defined]
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield http
+    http.shutdown()
+    thread.join()
+    http.server_close()
+
+
+def connect(port: int, **options: Any) -> Client:
+    return Client(f"http://127.0.0.1:{port}", sleep=lambda seconds: None, **options)
+
+
+def test_a_name_arrives_as_it_was_encoded(server: Any) -> None:
+    """Between the client and the request line nothing re-encodes or collapses the path."""
+    with connect(server.server_port) as client, pytest.raises(ApiError):
+        client.model("digits", "org name/naïve+1@x:y/..z")
+    assert [("GET", "/v1/spaces/digits/models/org%20name/na%C3%AFve%2B1%40x%3Ay/..z", b"")] == (
+        server.seen
+    )
+
+
+def test_an_upload_survives_a_dropped_connection(server: Any) -> None:
+    """An upload whose connection breaks is sent again, whole."""
+    server.drop = 1
+    support = Support.from_indices(range(0, 10_000, 7), 10_000)
+    with connect(server.server_port) as client, pytest.raises(ApiError):
+        client.put_support("digits", "a", support)
+    sent = ("PUT", "/v1/spaces/digits/supports/a", support.to_bytes())
+    assert [sent, sent] == server.seen
+
+
+def test_a_closed_port_is_told_in_one_line() -> None:
+    """Nobody listening is one line with the address and what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with connect(port) as client, pytest.raises(ConnectionFailed) as caught:
+        client.space("digits")
+    assert (
+        f"no modelkin service answers at http://127.0.0.1:{port} (connection refused): "
+        f"start one with `python -m app`, or set MODELKIN_URL"
+    ) == str(caught.value)
+
+
+def test_a_server_that_never_answers_is_given_up() -> None:
+    """A connection without an answer ends at the timeout, after one try."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        connect(listener.getsockname()[1], timeout=0.05) as client,
+        pytest.raises(ConnectionFailed, match="did not finish in time"),
+    ):
+        client.space("digits")
+
+
+def test_threads_may_share_a_client(server: Any) -> None:
+    """Requests of several threads over one client all arrive."""
+    with connect(server.server_port) as client:
+        threads = [
+            threading.Thread(target=_ask, args=(client, f"model-{number}")) for number in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert {f"/v1/spaces/digits/models/model-{number}" for number in range(8)} == {
+        path for _, path, _ in server.seen
+    }
+
+
+def _ask(client: Client, name: str) -> None:
+    with pytest.raises(ApiError):
+        client.model("digits", name)

@@ -1,0 +1,57 @@
+"""The public names of the package, and what importing it costs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+
+import modelkin
+
+PUBLIC = """
+    ApiError Client ConnectionFailed Donor Donors InvalidInput Layout MissingExtra ModelInfo
+    ModelkinError Neighbor Neighbors Overlap Signature SignatureSpec SimilarityMatrix SpaceInfo
+    Support TensorOverlap TensorSpec UNCHANGED __version__ layout_of select_support similarity
+"""
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.strip()
+
+
+def test_the_public_names_are_these() -> None:
+    """A name enters or leaves the public list only on purpose."""
+    assert sorted(PUBLIC.split()) == sorted(modelkin.__all__)
+    assert set(modelkin.__all__) <= vars(modelkin).keys()
+
+
+def test_importing_needs_no_extra() -> None:
+    """import modelkin loads neither torch nor numba, nor any other extra."""
+    extras = "{'torch', 'numba', 'pyroaring', 'datasketch', 'pandas'}"
+    assert "[]" == run(f"import sys, modelkin; print(sorted({extras} & set(sys.modules)))")
+
+
+def test_layout_of_comes_with_torch() -> None:
+    """modelkin.layout_of reads a torch model as modelkin.torch does."""
+    code = "import modelkin, torch\nprint(modelkin.layout_of(torch.nn.Linear(3, 2)).to_json())"
+    assert ("[{'name': 'weight', 'shape': [2, 3]}, {'name': 'bias', 'shape': [2]}]") == run(code)
+
+
+def test_without_torch_layout_of_says_what_to_install() -> None:
+    """Where torch is missing everything imports, and calling layout_of names the extra."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from modelkin import *\n"
+        "try: layout_of(None)\n"
+        "except MissingExtra as error: print(error)"
+    )
+    assert "pip install 'modelkin[torch]'" in run(code)
+
+
+def test_the_version_is_the_installed_one() -> None:
+    """The version in the code is the version in the distribution's metadata."""
+    assert importlib.metadata.version("modelkin") == modelkin.__version__

@@ -1,0 +1,63 @@
+"""The demo as its user runs it: one command, a service of its own, and neighbours that are kin."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs ``python -m demo`` to its end."""
+    command = [sys.executable, "-m", "demo", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """One whole run, with its port already taken by somebody else."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        return demo("--once", "--port", port, "--data", str(tmp_path_factory.mktemp("demo")))
+
+
+def test_it_ends_well(told: subprocess.CompletedProcess[str]) -> None:
+    """With --once it prints its story and exits with 0 and no word of complaint."""
+    assert (0, "") == (told.returncode, told.stderr)
+
+
+def test_neighbours_are_kin(told: subprocess.CompletedProcess[str]) -> None:
+    """The service's neighbours are the true ones far beyond chance."""
+    found = re.search(
+        r"Mean Recall@8 over all 40 clients: (0\.\d+) \(by chance: (0\.\d+)\)", told.stdout
+    )
+    assert found is not None
+    recall, chance = (float(figure) for figure in found.groups())
+    assert recall > 0.6 > 2 * chance
+
+
+def test_a_taken_port_is_replaced(told: subprocess.CompletedProcess[str]) -> None:
+    """Where the port is taken it says so and serves on another."""
+    assert re.search(r"Port \d+ is taken: this serves on \d+\.", told.stdout)
+
+
+def test_its_service_is_gone_afterwards(told: subprocess.CompletedProcess[str]) -> None:
+    """When the demo has ended, nothing listens at the address it printed."""
+    address = re.search(r"It answers at http://127\.0\.0\.1:(\d+)", told.stdout)
+    assert address is not None
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(address[1])), timeout=5)
+
+
+def test_a_folder_that_cannot_be_used_is_one_clear_line(tmp_path: Path) -> None:
+    """A failure is one line on stderr and exit code 1."""
+    (tmp_path / "file").touch()
+    failed = demo("--once", "--data", str(tmp_path / "file" / "folder"))
+    assert (1, 1) == (failed.returncode, failed.stderr.count("\n"))
+    assert failed.stderr.startswith("the demo failed: ")
