@@ -28,9 +28,9 @@ from modelkin._version import __version__
 __all__ = ["create_app"]
 
 _DESCRIPTION = """
-Tells which models are kin without ever seeing their values. A model is represented by its *support*, the indices
-of its most salient parameters; similarity is how much two supports overlap. Send supports, or only MinHash
-signatures, and ask for neighbours, overlaps and donors.
+Tells which models are kin without ever seeing their values. A model is represented by its
+*support*, the indices of its most salient parameters; similarity is how much two supports overlap.
+Send supports, or only MinHash signatures, and ask for neighbours, overlaps and donors.
 """
 
 

@@ -1,4 +1,5 @@
-"""Every setting of the service, read in one place: flags, then ``MODELKIN_*`` variables, then defaults.
+"""Every setting of the service, read in one place: flags, then ``MODELKIN_*`` variables, then
+defaults.
 
 No other module reads the environment.
 """
@@ -38,7 +39,7 @@ class Settings(BaseSettings):
     )
     blob_url: str | None = Field(
         None,
-        description="where supports are kept: file:///FOLDER (default: a folder beside the database)",
+        description="where supports are kept: file:///FOLDER (default: beside the database)",
     )
     host: str = Field("127.0.0.1", description="the address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
@@ -100,6 +101,8 @@ class Settings(BaseSettings):
 
     @classmethod
     def from_command_line(cls, arguments: list[str]) -> Settings:
-        """Settings from flags over the environment; prints help or the mistake and exits as a command does."""
+        """Settings from flags over the environment; prints help or the mistake and exits as a
+        command does.
+        """
         options: dict[str, Any] = {"_cli_parse_args": arguments}
         return cls(**options)

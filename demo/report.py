@@ -20,6 +20,7 @@ __all__ = ["Report", "described"]
 T = TypeVar("T")
 
 SHOWN_SHARE = 0.1
+PIPED_WIDTH = 100
 
 
 def described(mix: npt.NDArray[np.float64]) -> str:
@@ -33,6 +34,8 @@ class Report:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
+        if not self._console.is_terminal:
+            self._console.width = PIPED_WIDTH
 
     def section(self, title: str) -> None:
         self._console.print(f"\n[bold]{title}[/bold]")

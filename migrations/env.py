@@ -1,4 +1,6 @@
-"""Alembic's entry: the service hands its connection in; ``alembic`` on the command line opens the default database."""
+"""Alembic's entry: the service hands its connection in; ``alembic`` on the command line opens the
+default database.
+"""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ async def read_body(request: Request, settings: Settings, media_type: str) -> by
     """The whole body.
 
     Raises:
-        PayloadTooLarge: it is, or says it will be, longer than its media type may be; no more of it is read.
-        BodyTimeout: it comes too slowly.
+        PayloadTooLarge: it is, or says it will be, longer than its media type may be; no more of it
+        is read. BodyTimeout: it comes too slowly.
     """
     is_json = media_type == wire.JSON
     limit = settings.max_json_bytes if is_json else settings.max_body_bytes
@@ -65,7 +65,9 @@ async def read_body(request: Request, settings: Settings, media_type: str) -> by
 
 
 class JsonRoute(APIRoute):
-    """A route whose body is strict JSON: no NaN, no lone surrogates, no thousand levels, 415 for anything else."""
+    """A route whose body is strict JSON: no NaN, no lone surrogates, no thousand levels, 415 for
+    anything else.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -80,7 +82,9 @@ class JsonRoute(APIRoute):
 
 
 class _Refused(HTTPException):
-    """Carries an error out through FastAPI, which lets nothing but HTTP exceptions pass while it reads a body."""
+    """Carries an error out through FastAPI, which lets nothing but HTTP exceptions pass while it
+    reads a body.
+    """
 
     def __init__(self, reason: Exception) -> None:
         super().__init__(400)

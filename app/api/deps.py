@@ -1,7 +1,7 @@
 """What endpoints are given: the tenant, transactions, the space of the path, checked names.
 
-A writer's exit runs when the endpoint has returned and before the answer leaves (``scope="function"``): what is
-acknowledged is committed.
+A writer's exit runs when the endpoint has returned and before the answer leaves
+(``scope="function"``): what is acknowledged is committed.
 """
 
 from __future__ import annotations

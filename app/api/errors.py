@@ -1,6 +1,7 @@
 """The one place that knows HTTP status codes: every error becomes an RFC 9457 problem document.
 
-Nothing a client sent is echoed here: a body may hold what JSON cannot, and a 422 must never turn into a 500.
+Nothing a client sent is echoed here: a body may hold what JSON cannot, and a 422 must never turn
+into a 500.
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ async def _on_disconnect(request: Request, _error: Exception) -> Response:
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
+    del error  # uvicorn logs it, with its traceback
     detail = "this is a bug in the service; its log has the details under this request id"
     return problem(request, 500, "internal_error", detail)
 

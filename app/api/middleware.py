@@ -1,4 +1,6 @@
-"""Request ids: every request has one, every answer says it, every line of the access log begins with it."""
+"""Request ids: every request has one, every answer says it, every line of the access log begins
+with it.
+"""
 
 from __future__ import annotations
 

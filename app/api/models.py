@@ -62,7 +62,9 @@ def update(
     response: Response,
     if_match: IfMatch = None,
 ) -> ModelOut:
-    """Replace tags, attributes, source or base_model; what is absent stays, `null` clears the last two."""
+    """Replace tags, attributes, source or base_model; what is absent stays, `null` clears the last
+    two.
+    """
     given = body.model_fields_set
     base_model = None if body.base_model is None else check_model_name(body.base_model)
     model = resources.ingest.update(

@@ -1,4 +1,6 @@
-"""Supports and signatures in requests and answers: which media types, how they are read, how documented."""
+"""Supports and signatures in requests and answers: which media types, how they are read, how
+documented.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ ANY_BODY: dict[str, Any] = {
 
 
 class Payload:
-    """The body of a request, read whole and not yet decoded: decoding waits for the space, and for a thread."""
+    """The body of a request, read whole and not yet decoded: decoding waits for the space, and for
+    a thread.
+    """
 
     def __init__(self, data: bytes, media_type: str, settings: Settings) -> None:
         self._data = data
@@ -99,7 +103,9 @@ class Payload:
         return wire.load_either(self._data, self._media_type, num_parameters, max_k)
 
     def _max_k(self, num_parameters: int) -> int:
-        """What a body decodes to is held to the limit of the body itself: a few bytes may mean gigabytes."""
+        """What a body decodes to is held to the limit of the body itself: a few bytes may mean
+        gigabytes.
+        """
         return self._settings.max_body_bytes // index_dtype(num_parameters).itemsize
 
 

@@ -1,4 +1,6 @@
-"""The JSON of the API: what is taken, strictly, and what is answered. Names and shapes are the public contract."""
+"""The JSON of the API: what is taken, strictly, and what is answered. Names and shapes are the
+public contract.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ Estimate = Literal["exact", "sketch", "signature"]
 
 
 class _In(BaseModel):
-    """What is taken: integers are integers (no ``true``, no ``"5"``), and no field is silently ignored."""
+    """What is taken: integers are integers (no ``true``, no ``"5"``), and no field is silently
+    ignored.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -167,7 +171,7 @@ class ModelPage(_Out):
 
 
 def _finite(value: dict[str, Any]) -> dict[str, Any]:
-    """JSON's numbers have no infinity, but ``1e400`` parses to one: it could not be answered again."""
+    """JSON has no infinity, yet ``1e400`` parses to one, which could never be answered."""
     stack: list[Any] = [value]
     while stack:
         item = stack.pop()

@@ -29,7 +29,7 @@ def create(
     body: Annotated[SpaceIn, Body()],
     response: Response,
 ) -> SpaceOut:
-    """Make an index space. The same body again answers 200; another body of the same name is a 409."""
+    """Make an index space. The same body again is a 200, another of the same name a 409."""
     layout = None
     if body.layout is not None:
         layout = Layout.of((tensor.name, tensor.shape) for tensor in body.layout)

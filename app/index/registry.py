@@ -1,4 +1,6 @@
-"""The indexes of all spaces, by space id. An id is never used again, so a recreated space begins empty."""
+"""The indexes of all spaces, by space id. An id is never used again, so a recreated space begins
+empty.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The signatures of one space, cut to a byte a value, as one array that a query scans from end to end.
+"""The signatures of one space, cut to a byte a value, as one array that a query scans from end to
+end.
 
-Rows are only ever appended, so a query works on a snapshot without a lock while writers go on. The array is
-derived data: it follows the version of its space and is rebuilt from the database when the process starts. It
-only proposes candidates and never says how similar anything is.
+Rows are only ever appended, so a query works on a snapshot without a lock while writers go on. The
+array is derived data: it follows the version of its space and is rebuilt from the database when the
+process starts. It only proposes candidates and never says how similar anything is.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class Feed(Protocol):
     """What happened in a space, as its database tells it."""
 
     def changed(self, since: int) -> Iterable[tuple[int, bytes]]:
-        """The models that changed after version ``since``: their ids and signatures, little-endian."""
+        """Ids and signatures (little-endian) of the models that changed after ``since``."""
 
     def removed(self, since: int) -> Iterable[int]:
-        """The ids of the models that were removed after version ``since``."""
+        """Ids of the models that were removed after ``since``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class Snapshot:
         *,
         among: npt.NDArray[np.int64] | None = None,
     ) -> npt.NDArray[np.int64]:
-        """The ids of the ``count`` models that share most signature bytes with ``values``, in no order.
+        """The ids of the ``count`` models that share most signature bytes with ``values``, in no
+        order.
 
         Args:
             values: a signature of this space, shape ``(num_perm,)``.
@@ -68,6 +70,7 @@ class Snapshot:
         eligible = self.alive
         if among is not None:
             eligible = eligible & np.isin(self.ids, among)
+        matches: npt.NDArray[np.int32]
         matches = kernels().match_counts(self.rows, values.astype(np.uint8))
         matches[~eligible] = -1
         threshold = _threshold(matches, count)
@@ -125,7 +128,8 @@ class SpaceIndex:
 
     def _append(self, batch: Sequence[tuple[int, bytes]]) -> None:
         self._reserve(self._count + len(batch))
-        # What a published snapshot may be reading is replaced, never written: rows and ids only grow.
+        # What a published snapshot may be reading is replaced, never written: rows and ids only
+        # grow.
         self._alive = self._alive.copy()
         values = np.frombuffer(b"".join(signature for _, signature in batch), self._dtype)
         at = self._count

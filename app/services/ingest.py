@@ -1,13 +1,15 @@
 """Ingest: a support or a signature becomes a model, or the next revision of one, whole and durable.
 
-What takes time (signing, packing, writing the blob) is done in ``prepare`` before the write transaction begins;
-``put_support`` then only records it. Whatever becomes of the transaction, no blob is left that no row names.
+What takes time (signing, packing, writing the blob) is done in ``prepare`` before the write
+transaction begins; ``put_support`` then only records it. Whatever becomes of the transaction, no
+blob is left that no row names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,22 +87,22 @@ class IngestService:
     ) -> tuple[ModelRecord, bool]:
         """Record a prepared support under ``name``; answers the model and whether it is new.
 
-        The same content again changes nothing. ``tags`` replaces the model's tags where given. A model that had
-        only a signature becomes a full one.
+        The same content again changes nothing. ``tags`` replaces the model's tags where given. A
+        model that had only a signature becomes a full one.
         """
         blob_key = prepared.blob_key
         if blob_key is not None:
-            session.after_rollback(lambda: self._blobs.delete(blob_key))
+            session.after_rollback(partial(self._blobs.delete, blob_key))
         space = spaces.lock_space(session, space)
         current = models.find_model(session, space, name)
         _check_match(current, if_match, name)
         if current is not None and current.digest == prepared.support.digest:
             if blob_key is not None:
-                session.after_commit(lambda: self._blobs.delete(blob_key))
+                session.after_commit(partial(self._blobs.delete, blob_key))
             return self._retag(session, space, current, tags), False
         if blob_key is None:  # the model changed between prepare and here, so its blob is not ours
-            blob_key = new_key = self._blobs.put(str(space.id), prepared.packed)
-            session.after_rollback(lambda: self._blobs.delete(new_key))
+            blob_key = self._blobs.put(str(space.id), prepared.packed)
+            session.after_rollback(partial(self._blobs.delete, blob_key))
         content = models.Content(
             kind="support",
             support_size=prepared.support.k,
@@ -161,7 +163,9 @@ class IngestService:
         base_model: str | Unchanged | None,
         if_match: str | None,
     ) -> ModelRecord:
-        """Replace what is said of a model; what is None (for source and base_model: UNCHANGED) stays."""
+        """Replace what is said of a model; what is None (for source and base_model: UNCHANGED)
+        stays.
+        """
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
         _check_match(current, if_match, name)
@@ -228,9 +232,8 @@ class IngestService:
         return models.get_model(session, space, current.name)
 
     def _delete_blob_after(self, session: Writer, model: ModelRecord) -> None:
-        key = model.blob_key
-        if key is not None:
-            session.after_commit(lambda: self._blobs.delete(key))
+        if model.blob_key is not None:
+            session.after_commit(partial(self._blobs.delete, model.blob_key))
 
 
 def require_same_space(space: SpaceRecord, signature: Signature) -> None:
@@ -259,7 +262,9 @@ def _moved(before: str, after: str) -> dict[str, int]:
 
 
 def _check_match(current: ModelRecord | None, if_match: str | None, name: str) -> None:
-    """RFC 9110, section 13.1.1: ``*`` asks that the model exists, a list of tags that it is one of those."""
+    """RFC 9110, section 13.1.1: ``*`` asks that the model exists, a list of tags that it is one of
+    those.
+    """
     if if_match is None:
         return
     if current is None:

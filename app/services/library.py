@@ -1,7 +1,8 @@
-"""Reading what is kept: models, their signatures, and their supports in the form that overlaps fast.
+"""Reading what is kept: models, their signatures, and their supports in the form that overlaps
+fast.
 
-A support may be replaced between the row and its blob; what a reader then sees is the newer one or, if the model
-is gone, nothing. It is never a mixture.
+A support may be replaced between the row and its blob; what a reader then sees is the newer one or,
+if the model is gone, nothing. It is never a mixture.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Library:
         return models.list_models(session, space, limit=limit, cursor=cursor, tags=tags)
 
     def packed(self, space: SpaceRecord, model: ModelRecord) -> PackedSupport | None:
-        """The model's support, mapped; None if it has only a signature, or was deleted meanwhile."""
+        """The model's support, mapped; None if it has only a signature, or was deleted."""
         for _ in range(_ATTEMPTS):
             if model.blob_key is None:
                 return None
@@ -108,7 +109,9 @@ class Library:
     def values(
         self, session: Reader, space: SpaceRecord, ids: Iterable[int]
     ) -> dict[int, npt.NDArray[np.unsignedinteger]]:
-        """The signatures' values, shape ``(num_perm,)`` each, under the ids of those models that exist."""
+        """The signatures' values, shape ``(num_perm,)`` each, under the ids of those models that
+        exist.
+        """
         dtype = value_dtype(space.signature.scheme).newbyteorder("<")
         found = models.signatures_by_id(session, ids)
         return {model_id: np.frombuffer(values, dtype) for model_id, values in found.items()}
@@ -130,7 +133,7 @@ class Library:
         return Subject(model, values, self.packed(space, model))
 
     def given_subject(self, space: SpaceRecord, thing: Support | Signature) -> Subject:
-        """What is not stored, to be asked about; :class:`SpaceMismatch` if it is of another space."""
+        """What is not stored, to be asked about; :class:`SpaceMismatch` if of another space."""
         if isinstance(thing, Signature):
             require_same_space(space, thing)
             return Subject(None, thing.values, None)

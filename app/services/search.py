@@ -1,8 +1,8 @@
 """Search: the neighbours of a model, and the donors among them.
 
-Candidates come from everything (``exact``) or from the scan of signature bytes (``scan``); what is answered is
-always compared again, by exact overlap where both sides have a support, by all full-width minhashes where one
-has not. An item says which of the two it was.
+Candidates come from everything (``exact``) or from the scan of signature bytes (``scan``); what is
+answered is always compared again, by exact overlap where both sides have a support, by all
+full-width minhashes where one has not. An item says which of the two it was.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ METHODS = ("auto", "exact", "scan")
 MAX_K = 1000
 
 _EXACT_WORK = 64 << 20
-"""``auto`` compares everything exactly while that reads at most so many bytes of supports: some 10 ms."""
+"""``auto`` compares everything exactly while that reads at most so many bytes: some 10 ms."""
 _SCANNED = 200
 """A scan looks again, at full width, at no fewer models than this, and at no fewer than 4 k."""
 _REFINED = 40
-"""And overlaps exactly no fewer than this, and no fewer than 2 k: S of a signature is off by about .026, so
-beyond the k best by estimate there are others that may belong among them."""
+"""And overlaps exactly no fewer than this, and no fewer than 2 k: S of a signature is off by
+about .026, so beyond the k best by estimate others may belong among them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class SearchService:
         method: str = "auto",
         tags: Sequence[str] = (),
     ) -> Neighbors:
-        """The ``k`` models that overlap most with ``subject``, best first, ties by name, itself left out.
+        """The ``k`` models that overlap most with ``subject``, best first, itself left out.
 
         Args:
             k: 1 to 1,000.
@@ -104,9 +105,10 @@ class SearchService:
         k: int,
         tags: Sequence[str] = (),
     ) -> Donors:
-        """The ``k`` best donors for ``target``, weighted by their similarity to it (section 5 of the paper).
+        """The ``k`` best donors for ``target``, weighted by their similarity to it.
 
-        A model that shares nothing with the target is no donor, so there may be fewer than ``k``.
+        Source: section 5 of the paper, ``u_t(j) ~ S(t, j)``. A model that shares nothing with the
+        target is no donor, so there may be fewer than ``k``.
         """
         near = self.neighbors(session, space, target, k=k, tags=tags)
         useful = [item for item in near if item.similarity > 0]
@@ -143,7 +145,7 @@ class SearchService:
         subject: Subject,
         ids: npt.NDArray[np.int64],
     ) -> list[_Candidate]:
-        """The candidates with J estimated from all minhashes at full width, best first, ties by name."""
+        """The candidates with J estimated from all minhashes, best first, ties by name."""
         own = None if subject.model is None else subject.model.id
         records = models.models_by_id(session, (int(i) for i in ids if i != own))
         signatures = self._library.values(session, space, records)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from app.index.registry import IndexRegistry
 from app.stores.ports import BlobStore, SpaceRecord, Tenant
 from app.stores.sql import spaces
@@ -67,8 +69,8 @@ class SpaceService:
         """Delete the space and everything in it."""
         space = spaces.lock_space(session, space)
         spaces.delete_space(session, space)
-        session.after_commit(lambda: self._indexes.forget(space.id))
-        session.after_commit(lambda: self._blobs.delete_prefix(str(space.id)))
+        session.after_commit(partial(self._indexes.forget, space.id))
+        session.after_commit(partial(self._blobs.delete_prefix, str(space.id)))
 
 
 def _num_parameters(num_parameters: int | None, layout: Layout | None) -> int:

@@ -1,6 +1,7 @@
 """Blobs in a folder: each one file, written beside its place, synced, then renamed into it.
 
-A crash leaves at most a file that no row names; ``sweep`` removes those. This module never looks into a blob.
+A crash leaves at most a file that no row names; ``sweep`` removes those. This module never looks
+into a blob.
 """
 
 from __future__ import annotations
@@ -118,7 +119,9 @@ class FileBlobs:
             raise
 
     def _make_folder(self, folder: Path) -> None:
-        """Make ``folder`` and sync every parent that gained a name: a file is not durable in a folder that is not."""
+        """Make ``folder`` and sync every parent that gained a name: a file is not durable in a
+        folder that is not.
+        """
         missing = []
         while not folder.exists():
             missing.append(folder)

@@ -30,7 +30,8 @@ class Tenant:
 class SpaceRecord:
     """An index space: what supports must have in common to be compared.
 
-    ``version`` grows by one with every change inside the space; it is the clock that the in-process index follows.
+    ``version`` grows by one with every change inside the space; it is the clock that the in-process
+    index follows.
     """
 
     id: int
@@ -75,10 +76,12 @@ class BlobStore(Protocol):
     """Immutable bytes under opaque keys. A key never holds anything a user wrote."""
 
     def put(self, prefix: str, data: bytes) -> str:
-        """Store ``data`` durably (it survives power loss once this returns) and answer its new key."""
+        """Store ``data`` and answer its new key; once this returns it survives power loss."""
 
     def open(self, key: str) -> memoryview:
-        """The bytes, mapped rather than read where that is possible; ``KeyError`` if there is no such blob."""
+        """The bytes, mapped rather than read where that is possible; ``KeyError`` if there is no
+        such blob.
+        """
 
     def delete(self, key: str) -> None:
         """Forget one blob; deleting what is not there is no error."""
@@ -87,7 +90,8 @@ class BlobStore(Protocol):
         """Forget every blob stored under ``prefix``."""
 
     def sweep(self, wanted: Callable[[Sequence[str]], set[str]], *, older_than: float) -> int:
-        """Forget the blobs older than ``older_than`` seconds that are not ``wanted``; answers how many.
+        """Forget the blobs older than ``older_than`` seconds that are not ``wanted``; answers how
+        many.
 
         Args:
             wanted: those of some keys that must stay.

@@ -1,4 +1,6 @@
-"""The pages of the explorer, rendered on the server, with no script and nothing fetched from elsewhere."""
+"""The pages of the explorer, rendered on the server, with no script and nothing fetched from
+elsewhere.
+"""
 
 from __future__ import annotations
 

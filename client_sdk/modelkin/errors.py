@@ -2,33 +2,28 @@
 
     ModelkinError
     ├── InvalidInput (also a ValueError)   what was given cannot be right, whoever reads it
-    │   ├── InvalidSupport                 indices unsorted, repeated, out of range, a broken payload
-    │   ├── InvalidSignature               values, scheme or payload of a signature
-    │   ├── InvalidImportance              NaN, infinite, negative or all-zero importance
-    │   ├── InvalidLayout                  tensor names and shapes that make no layout
-    │   ├── InvalidName                    a space, model or tag name
-    │   └── InvalidParameter               any other argument: k, coverage, method, a cursor
-    ├── SpaceMismatch                      two things of different index spaces or schemes
-    ├── PayloadTooLarge                    a body, or what it would decode to, is over the limit
-    ├── UnsupportedMediaType               a body of a type nobody reads here
-    ├── NotAcceptable                      an Accept header that asks for nothing on offer
-    ├── BodyTimeout                        a body that came too slowly
-    ├── NotFound
-    │   ├── SpaceNotFound
-    │   └── ModelNotFound
-    ├── Conflict                           the request is sound, the present state forbids it
-    │   ├── SpaceExists
-    │   ├── SupportExists                  a signature alone may not replace a support
-    │   └── SupportMissing                 the model sent only a signature
-    ├── PreconditionFailed                 If-Match named another version
-    ├── Unavailable                        a store cannot be reached or written just now
-    │   └── StorageFull                    there is no room left to write
-    ├── MissingExtra (also an ImportError) an optional dependency; says what to install
-    ├── ConnectionFailed                   the client found no service at its address
-    └── ApiError                           the service answered with a problem document
+    │   ├── InvalidSupport                 indices unsorted, repeated, out of range, a broken
+    payload │   ├── InvalidSignature               values, scheme or payload of a signature │   ├──
+    InvalidImportance              NaN, infinite, negative or all-zero importance │   ├──
+    InvalidLayout                  tensor names and shapes that make no layout │   ├── InvalidName
+    a space, model or tag name │   └── InvalidParameter               any other argument: k,
+    coverage, method, a cursor ├── SpaceMismatch                      two things of different index
+    spaces or schemes ├── PayloadTooLarge                    a body, or what it would decode to, is
+    over the limit ├── UnsupportedMediaType               a body of a type nobody reads here ├──
+    NotAcceptable                      an Accept header that asks for nothing on offer ├──
+    BodyTimeout                        a body that came too slowly ├── NotFound │   ├──
+    SpaceNotFound │   └── ModelNotFound ├── Conflict                           the request is sound,
+    the present state forbids it │   ├── SpaceExists │   ├── SupportExists                  a
+    signature alone may not replace a support │   └── SupportMissing                 the model sent
+    only a signature ├── PreconditionFailed                 If-Match named another version ├──
+    Unavailable                        a store cannot be reached or written just now │   └──
+    StorageFull                    there is no room left to write ├── MissingExtra (also an
+    ImportError) an optional dependency; says what to install ├── ConnectionFailed
+    the client found no service at its address └── ApiError                           the service
+    answered with a problem document
 
-The domain and the services raise these; only ``app.api.errors`` knows which HTTP status each becomes.
-This module never imports anything of modelkin.
+The domain and the services raise these; only ``app.api.errors`` knows which HTTP status each
+becomes. This module never imports anything of modelkin.
 """
 
 from __future__ import annotations
@@ -68,7 +63,8 @@ __all__ = [
 class ModelkinError(Exception):
     """The root: ``except modelkin.ModelkinError`` catches all of them.
 
-    ``code`` is the stable, machine-readable name that also stands in the problem documents of the service.
+    ``code`` is the stable, machine-readable name that also stands in the problem documents of the
+    service.
     """
 
     code: ClassVar[str] = "error"
@@ -179,7 +175,9 @@ class MissingExtra(ModelkinError, ImportError):
     code = "missing_extra"
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"this needs {package}, which is not installed: pip install 'modelkin[{extra}]'")
+        super().__init__(
+            f"this needs {package}, which is not installed: pip install 'modelkin[{extra}]'"
+        )
 
 
 class ConnectionFailed(ModelkinError):
@@ -209,7 +207,9 @@ class ApiError(ModelkinError):
     ) -> None:
         named = "; ".join(f"{e.get('field', '?')}: {e.get('message', '?')}" for e in errors)
         where = f" [request {request_id}]" if request_id else ""
-        super().__init__(f"{status} {problem_code}: {detail}{f' ({named})' if named else ''}{where}")
+        super().__init__(
+            f"{status} {problem_code}: {detail}{f' ({named})' if named else ''}{where}"
+        )
         self.status = status
         self.problem_code = problem_code
         self.detail = detail

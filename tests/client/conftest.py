@@ -55,8 +55,9 @@ def wire() -> Wire:
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test depends on the settings of whoever runs it."""
-    monkeypatch.delenv("MODELKIN_URL", raising=False)
-    monkeypatch.delenv("MODELKIN_API_KEY", raising=False)
+    for name in ("MODELKIN_URL", "MODELKIN_API_KEY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
 
 
 SPACE = {

@@ -99,6 +99,25 @@ def test_a_server_that_never_answers_is_given_up() -> None:
         client.space("digits")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_proxy_is_not_asked_for_this_machine(
+    host: str, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy of the environment does not stand between a client and a service beside it."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    client = Client(f"http://{host}:{server.server_port}", retries=0)
+    with client, pytest.raises(ApiError, match="404"):
+        client.space("digits")
+
+
+def test_a_proxy_is_asked_for_others(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service elsewhere is reached through the proxy of the environment."""
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.server_port}")
+    with Client("http://kin.test", retries=0) as client, pytest.raises(ApiError, match="404"):
+        client.space("digits")
+    assert [("GET", "http://kin.test/v1/spaces/digits", b"")] == server.seen
+
+
 def test_threads_may_share_a_client(server: Any) -> None:
     """Requests of several threads over one client all arrive."""
     with connect(server.server_port) as client:

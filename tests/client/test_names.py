@@ -48,7 +48,7 @@ def test_space_names_refused(name: object, said: str) -> None:
         "v1.0_x-y@z+w:q",
         "模型/७",
         "naïve",
-        "שָׁלוֹם",
+        "\u05e9\u05c1\u05b8\u05dc",
         "a/..b",
         "...",
         "e" * 200,
@@ -99,7 +99,7 @@ def test_length_counts_after_normalisation() -> None:
 
 
 def test_every_composition_keeps_a_quarter_of_the_bytes() -> None:
-    """No character shrinks below a quarter, so refusing long names unread refuses no allowed one."""
+    """Nothing shrinks below a quarter, so refusing long names unread refuses no allowed one."""
     for point in [*range(0xD800), *range(0xE000, 0x30000)]:
         composed = unicodedata.normalize("NFC", chr(point))
         whole = unicodedata.normalize("NFD", composed)

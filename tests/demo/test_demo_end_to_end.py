@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -53,6 +54,16 @@ def test_its_service_is_gone_afterwards(told: subprocess.CompletedProcess[str]) 
     assert address is not None
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(address[1])), timeout=5)
+
+
+def test_ctrl_c_ends_serving_well(tmp_path: Path) -> None:
+    """Without --once it prints the explorer's address, serves on, and ends with 0 on Ctrl-C."""
+    command = [sys.executable, "-u", "-m", "demo", "--port", "0", "--data", str(tmp_path)]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        explorer = next(line for line in process.stdout if line.startswith("Explore the models"))
+        process.send_signal(signal.SIGINT)
+        assert (0, True) == (process.wait(30), "http://127.0.0.1:" in explorer)
 
 
 def test_a_folder_that_cannot_be_used_is_one_clear_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
 import re
@@ -35,7 +36,7 @@ def reader() -> Callable[[bytes], tuple[int, list[int]]]:
 
 
 def test_the_example_of_a_support() -> None:
-    """The example is the payload of the support that the page names, up to zstd's choice of block."""
+    """The example is a payload of the support that the page names, with our header."""
     data = example("support")
     assert SUPPORT == wire.decode_support(data)
     assert data[:56] == SUPPORT.to_bytes()[:56]
@@ -70,7 +71,7 @@ def test_the_offsets_add_up(heading: str) -> None:
     table = PAGE.split(f"\n## {heading}")[1].split("\n\n")[1]
     rows = [row.split(" | ") for row in table.splitlines()[2:]]
     fixed = [(int(offset.strip("| ")), size) for offset, size, *_ in rows if "+" not in offset]
-    for (offset, size), (following, _) in zip(fixed, fixed[1:], strict=False):
+    for (offset, size), (following, _) in itertools.pairwise(fixed):
         assert following == offset + int(size)
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import zstandard
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from modelkin import wire
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport, PayloadTooLarge, SpaceMismatch
-from tests.wire.payloads import LARGEST, every, forge, scattered, supports
+from tests.wire.payloads import LARGEST, every, forge, scattered, sealed, supports
 
 
 @given(supports())
@@ -84,6 +85,21 @@ def test_trailing_bytes_are_refused(tail: bytes) -> None:
     """Bytes behind the payload make it invalid."""
     with pytest.raises(InvalidSupport, match="followed by other bytes"):
         wire.decode_support(every(3).to_bytes() + tail)
+
+
+@given(st.sampled_from(SMALL), st.integers(0, 10**6), st.integers(1, 255))
+@settings(max_examples=400, deadline=None)
+def test_damage_behind_a_right_checksum_is_no_other_support(
+    support: Support, position: int, difference: int
+) -> None:
+    """Where a writer seals damage in, decoding gives that very support or an error of ours."""
+    body = bytearray(support.to_bytes()[:-4])
+    body[position % len(body)] ^= difference
+    try:
+        decoded = wire.decode_support(sealed(bytes(body)), max_k=10**6)
+    except (InvalidSupport, PayloadTooLarge):
+        return
+    assert support == decoded
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Cursors of listings: the last name of a page, made opaque so that nobody builds on what is inside."""
+"""Cursors of listings: the last name of a page, made opaque so that nobody builds on what is
+inside.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The engine and its transactions: ``reading()`` for a snapshot, ``writing()`` for one change, whole or not at all.
+"""The engine and its transactions: ``reading()`` for a snapshot, ``writing()`` for one change,
+whole or not at all.
 
-Readers and writers are different types, so that a query which writes cannot be handed a reader by mistake.
+Readers and writers are different types, so that a query which writes cannot be handed a reader by
+mistake.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ class Reader(Session):
 
 
 class Writer(Reader):
-    """One change of the database. What must follow its outcome, such as deleting a file, is queued with it."""
+    """One change of the database. What must follow its outcome, such as deleting a file, is queued
+    with it.
+    """
 
     def __init__(self, bind: Engine) -> None:
         super().__init__(bind, autoflush=True, expire_on_commit=False)
@@ -78,8 +82,8 @@ class Database:
     def writing(self) -> Iterator[Writer]:
         """A change: committed, durably, when the block ends; rolled back when it raises.
 
-        The transaction begins with the first statement. SQLite takes its one write lock there, so do what is slow
-        before it.
+        The transaction begins with the first statement. SQLite takes its one write lock there, so
+        do what is slow before it.
         """
         with Writer(self._write_engine) as session:
             try:
@@ -113,7 +117,9 @@ class Database:
 
 
 def _configure(connection: Any, _record: object) -> None:
-    """Every new connection: WAL, full syncs (what was acknowledged survives power loss), foreign keys."""
+    """Every new connection: WAL, full syncs (what was acknowledged survives power loss), foreign
+    keys.
+    """
     connection.isolation_level = None  # BEGIN is ours to say, below
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-16384"):
@@ -122,14 +128,16 @@ def _configure(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """Writers take the lock at once: a deferred writer fails where an immediate one waits its turn."""
+    """Writers take the lock at once: a deferred one fails where an immediate one waits."""
     mode = connection.get_execution_options().get("begin", "DEFERRED")
     connection.exec_driver_sql(f"BEGIN {mode}")
 
 
 @contextmanager
 def _faults() -> Iterator[None]:
-    """A database that is locked, full, unreadable or gone becomes :class:`Unavailable`; mistakes stay mistakes."""
+    """A database that is locked, full, unreadable or gone becomes :class:`Unavailable`; mistakes
+    stay mistakes.
+    """
     try:
         yield
     except OperationalError as error:

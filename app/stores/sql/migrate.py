@@ -19,10 +19,12 @@ _SCRIPTS = Path(__file__).resolve().parents[3] / "migrations"
 
 
 def migrate(database: Database) -> None:
-    """Run every migration the database has not seen, in one transaction: a failed one changes nothing.
+    """Run every migration the database has not seen, in one transaction: a failed one changes
+    nothing.
 
     Raises:
-        Unavailable: a newer version of the service has written this database, or it cannot be written.
+        Unavailable: a newer version of the service has written this database, or it cannot be
+        written.
     """
     with database.writing() as session:
         session.execute(
@@ -40,7 +42,8 @@ def require_current(database: Database) -> None:
     _refuse_newer(heads, database)
     if set(heads) != set(ScriptDirectory(str(_SCRIPTS)).get_heads()):
         raise Unavailable(
-            f"the database at {database.url} is of an older version: start once without --no-migrate"
+            f"the database at {database.url} is of an older version: "
+            f"start once without --no-migrate"
         )
 
 

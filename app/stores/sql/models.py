@@ -17,7 +17,6 @@ from modelkin.errors import ModelNotFound
 from modelkin.types import Page
 
 __all__ = [
-    "Change",
     "Content",
     "blob_keys",
     "changed_since",
@@ -41,21 +40,14 @@ _IDS_AT_ONCE = 500  # below every backend's limit of bound parameters
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a model is, as against what is said of it: its support (or signature) and what was derived from it."""
+    """What a model is, as against what is said of it: its support (or signature) and what was
+    derived from it.
+    """
 
     kind: Kind
     support_size: int
     digest: str | None
     blob_key: str | None
-    signature: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A model as it stands after a change: what an index needs to follow."""
-
-    model_id: int
-    version: int
     signature: bytes
 
 
@@ -74,7 +66,9 @@ def get_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
 
 
 def get_models(session: Reader, space: SpaceRecord, names: Sequence[str]) -> list[ModelRecord]:
-    """The models of these names, in this order; :class:`ModelNotFound` names the first that is missing."""
+    """The models of these names, in this order; :class:`ModelNotFound` names the first that is
+    missing.
+    """
     found: dict[str, ModelRecord] = {}
     for some in _batches(dict.fromkeys(names)):
         query = select(ModelRow).where(_in(space), ModelRow.name.in_(some))
@@ -128,16 +122,16 @@ def ids_with_tags(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> l
     return list(session.scalars(select(ModelRow.id).where(_in(space), *_tagged(tags))))
 
 
-def changed_since(session: Reader, space_id: int, version: int) -> Iterator[Change]:
-    """The models that changed after ``version``, in the order in which they did."""
+def changed_since(session: Reader, space_id: int, version: int) -> Iterator[tuple[int, bytes]]:
+    """The ids and signatures of the models that changed after ``version``, in that order."""
     query = (
-        select(ModelRow.id, ModelRow.version, SignatureRow.values)
+        select(ModelRow.id, SignatureRow.values)
         .join(SignatureRow, SignatureRow.model_id == ModelRow.id)
         .where(ModelRow.space_id == space_id, ModelRow.version > version)
         .order_by(ModelRow.version)
     )
     for row in session.execute(query.execution_options(yield_per=4096)):
-        yield Change(model_id=row.id, version=row.version, signature=row.values)
+        yield row.id, row.values
 
 
 def removed_since(session: Reader, space_id: int, version: int) -> list[int]:
@@ -220,7 +214,9 @@ def update_metadata(
     tags: Sequence[str] | None = None,
     **columns: Any,
 ) -> None:
-    """Replace what is said of the model: ``tags`` where given, and any of attributes, source, base_model."""
+    """Replace what is said of the model: ``tags`` where given, and any of attributes, source,
+    base_model.
+    """
     _update(session, model, version=version, updated_at=datetime.now(UTC), **columns)
     if tags is not None:
         _set_tags(session, model.id, tags)
@@ -262,7 +258,7 @@ def _tagged(tags: Sequence[str]) -> list[Any]:
     ]
 
 
-def _records(session: Reader, query: Select[tuple[ModelRow]]) -> list[ModelRecord]:
+def _records(session: Reader, query: Select[ModelRow]) -> list[ModelRecord]:
     rows = session.scalars(query).all()
     tags: dict[int, list[str]] = {}
     for some in _batches(row.id for row in rows):

@@ -1,4 +1,6 @@
-"""The tables. Names of constraints are spelled out by one convention, so that migrations can name them too."""
+"""The tables. Names of constraints are spelled out by one convention, so that migrations can name
+them too.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +39,7 @@ class Moment(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        del dialect
         return None if value is None else value.replace(tzinfo=value.tzinfo or UTC)
 
 
@@ -82,8 +85,9 @@ class SpaceRow(Base):
 
 
 class ModelRow(Base):
-    """One model of a space. ``version`` is the space's when it last changed: read in that order from some
-    version on, the table is its own change log (removals are kept beside it)."""
+    """One model of a space. ``version`` is the space's when it last changed: read in that order
+    from some version on, the table is its own change log (removals are kept beside it).
+    """
 
     __tablename__ = "models"
     __table_args__ = (

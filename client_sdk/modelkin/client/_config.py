@@ -6,6 +6,7 @@ never shows an API key.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import operator
 import os
@@ -31,12 +32,14 @@ class Config:
         headers: sent with every request; they hold the key and do not show in ``repr``.
         timeout: seconds, for connecting and for each pause while sending or receiving.
         retries: tries after the first.
+        trust_env: whether proxies of the environment apply; never on the way to this machine.
     """
 
     url: str
     headers: dict[str, str] = field(repr=False)
     timeout: float
     retries: int
+    trust_env: bool
 
     @classmethod
     def resolve(cls, url: str | None, api_key: str | None, timeout: float, retries: int) -> Config:
@@ -49,11 +52,13 @@ class Config:
         key = _check_key(api_key or os.environ.get("MODELKIN_API_KEY") or None)
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
+        address = _check_url(url or os.environ.get("MODELKIN_URL") or DEFAULT_URL)
         return cls(
-            url=_check_url(url or os.environ.get("MODELKIN_URL") or DEFAULT_URL),
+            url=address,
             headers=headers,
             timeout=_check_timeout(timeout),
             retries=_check_retries(retries),
+            trust_env=not _is_loopback(httpx.URL(address).host),
         )
 
 
@@ -72,6 +77,13 @@ def _check_url(url: Any) -> str:
     if parsed.query or parsed.fragment:
         raise InvalidParameter(f"url {url!r} may not have a ? or # part", field="url")
     return str(parsed).rstrip("/")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _check_key(key: Any) -> str | None:

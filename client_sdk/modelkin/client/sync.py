@@ -96,6 +96,7 @@ class Client:
             timeout=config.timeout,
             transport=transport,
             follow_redirects=False,
+            trust_env=config.trust_env,
         )
 
     # --- spaces -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Donor weights: how much each of several models should count in what a target takes from them (section 5).
+"""Donor weights: how much each of several models counts in what a target takes (section 5).
 
 It weighs donors that somebody else found and ranked.
 """

@@ -47,7 +47,7 @@ def low_bytes(num_parameters: int, k: int) -> int:
 
 
 def max_stream_size(num_parameters: int, k: int) -> int:
-    """The most bytes that a stream of ``k`` indices below ``num_parameters`` can have; the least is ``k * (1 + w)``.
+    """The most bytes of a stream of ``k`` indices; the least is ``k * (1 + w)``.
 
     The symbols of all gaps sum to at most ``M >> 8w``, and each 255 of them costs one byte.
     """
@@ -93,8 +93,8 @@ def decode(stream: npt.NDArray[np.uint8], num_parameters: int, k: int) -> IndexA
     least, most = k * (1 + w), max_stream_size(num_parameters, k)
     if not least <= stream.size <= most:
         raise InvalidSupport(
-            f"the gap stream has {stream.size} bytes, {k} indices of {num_parameters} parameters take "
-            f"{least} to {most}"
+            f"the gap stream has {stream.size} bytes, {k} indices of {num_parameters} "
+            f"parameters take {least} to {most}"
         )
     symbols, planes = stream[: stream.size - w * k], stream[stream.size - w * k :]
     if symbols[-1] == ESCAPE:
@@ -112,7 +112,10 @@ def decode(stream: npt.NDArray[np.uint8], num_parameters: int, k: int) -> IndexA
 
 
 def digest(stream: npt.NDArray[np.uint8], num_parameters: int, k: int) -> str:
-    """``"sha256:"`` and the hexadecimal SHA-256 (FIPS 180-4) of M, K (u64, little-endian) and the gap stream."""
+    """``"sha256:"`` and the hexadecimal SHA-256 (FIPS 180-4) of M, K and the gap stream.
+
+    M and K go in as u64, little-endian.
+    """
     state = hashlib.sha256(struct.pack("<QQ", num_parameters, k))
     state.update(np.ascontiguousarray(stream).data)
     return f"sha256:{state.hexdigest()}"

@@ -1,7 +1,7 @@
 """``Layout``: the ordered tensor names and shapes that give every parameter index its meaning.
 
-Models are comparable only where index i means the same parameter in both, so a space may carry its layout, and
-an overlap can be told tensor by tensor. A layout never holds values.
+Models are comparable only where index i means the same parameter in both, so a space may carry its
+layout, and an overlap can be told tensor by tensor. A layout never holds values.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ class Layout:
         """A layout from ``(name, shape)`` pairs.
 
         Raises:
-            InvalidLayout: no tensor, a name used twice or empty, a negative dimension, or more than 2^63 - 1
-                parameters in all.
+            InvalidLayout: no tensor, a name used twice or empty, a negative dimension, or more than
+                2^63 - 1 parameters in all.
         """
-        specs = tuple(_spec(position, name, shape) for position, (name, shape) in enumerate(tensors))
+        specs = tuple(_spec(at, name, shape) for at, (name, shape) in enumerate(tensors))
         if not specs:
             raise InvalidLayout("a layout needs at least one tensor", field="layout")
         seen: set[str] = set()
         for spec in specs:
             if spec.name in seen:
-                raise InvalidLayout(f"tensor {spec.name!r} stands in the layout twice", field="layout")
+                raise InvalidLayout(f"tensor {spec.name!r} is in it twice", field="layout")
             seen.add(spec.name)
         total = sum(spec.size for spec in specs)
         if not 1 <= total <= MAX_PARAMETERS:
-            raise InvalidLayout(f"the tensors hold {total} parameters, not 1 to 2^63 - 1", field="layout")
+            raise InvalidLayout(f"{total} parameters in all, not 1 to 2^63 - 1", field="layout")
         return cls(specs)
 
     @classmethod
@@ -93,7 +93,11 @@ def _spec(position: int, name: Any, shape: Any) -> TensorSpec:
     try:
         dimensions = tuple(operator.index(d) for d in shape)
     except TypeError:
-        raise InvalidLayout(f"the shape of {name!r} must be integers, not {shape!r}", field="layout") from None
+        raise InvalidLayout(
+            f"the shape of {name!r} must be integers, not {shape!r}", field="layout"
+        ) from None
     if any(d < 0 for d in dimensions):
-        raise InvalidLayout(f"the shape {dimensions} of {name!r} has a negative dimension", field="layout")
+        raise InvalidLayout(
+            f"the shape {dimensions} of {name!r} has a negative dimension", field="layout"
+        )
     return TensorSpec(name, dimensions)

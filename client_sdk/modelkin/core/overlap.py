@@ -114,7 +114,8 @@ def by_tensor(a: Support, b: Support, layout: Layout) -> tuple[TensorOverlap, ..
     check_same_space(a.num_parameters, b.num_parameters)
     if layout.num_parameters != a.num_parameters:
         raise SpaceMismatch(
-            f"the layout has {layout.num_parameters} parameters, the supports are of {a.num_parameters}"
+            f"the layout has {layout.num_parameters} parameters, "
+            f"the supports are of {a.num_parameters}"
         )
     counts = zip(
         *(layout.counts(i).tolist() for i in (a.indices, b.indices, intersection(a, b))),
@@ -149,5 +150,5 @@ def similarity_from_jaccard(jaccard: float) -> float:
 
 
 def standard_error(jaccard: float, num_perm: int) -> float:
-    """The standard error ``2 / (1 + J)^2 * sqrt(J (1 - J) / h)`` of an S that was estimated from h minima."""
+    """The standard error ``2 / (1 + J)^2 * sqrt(J (1 - J) / h)`` of an S from h minima."""
     return 2.0 / (1.0 + jaccard) ** 2 * math.sqrt(jaccard * (1.0 - jaccard) / num_perm)

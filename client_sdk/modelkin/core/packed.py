@@ -1,4 +1,4 @@
-"""``PackedSupport``: a support in the form in which overlaps are counted straight from memory-mapped bytes.
+"""``PackedSupport``: a support as overlaps are counted from it, straight from mapped bytes.
 
 A dense support is a bitmap of M bits, a sparse one its sorted list of indices, whichever is
 smaller. The form is for a service's own disk: it trusts its bytes. What crosses a network is
@@ -30,7 +30,10 @@ MATRIX_MEMORY = 1 << 26
 
 
 class PackedSupport:
-    """A support of K out of M parameters, ready for overlap; made by :meth:`pack` or :meth:`from_buffer`."""
+    """A support of K out of M parameters, ready for overlap.
+
+    Made by :meth:`pack` or :meth:`from_buffer`.
+    """
 
     __slots__ = ("_array", "_k", "_kind", "_num_parameters")
 
@@ -54,7 +57,7 @@ class PackedSupport:
     def from_buffer(
         cls, buffer: bytes | bytearray | memoryview | mmap.mmap, num_parameters: int, k: int
     ) -> PackedSupport:
-        """The packed support that :meth:`to_bytes` wrote, without a copy where the buffer is aligned.
+        """The packed support that :meth:`to_bytes` wrote, not copied where the buffer is aligned.
 
         Args:
             buffer: bytes, a memory map or a view of one; it must stay as it is.
@@ -69,8 +72,8 @@ class PackedSupport:
         length = memoryview(buffer).nbytes
         if length != size * dtype.itemsize:
             raise InvalidSupport(
-                f"a packed support of {k} of {num_parameters} parameters has {size * dtype.itemsize} bytes, "
-                f"not {length}"
+                f"a packed support of {k} of {num_parameters} parameters has "
+                f"{size * dtype.itemsize} bytes, not {length}"
             )
         array = np.frombuffer(buffer, dtype)
         return cls(np.require(array, requirements="A"), num_parameters, k)
@@ -110,7 +113,8 @@ class PackedSupport:
         indices = _set_bits(self.words(0, self._array.size), self._num_parameters)
         if indices.size != self._k or int(indices[-1]) >= self._num_parameters:
             raise InvalidSupport(
-                f"the bitmap holds {indices.size} indices, not {self._k} of {self._num_parameters} parameters"
+                f"the bitmap holds {indices.size} indices, not {self._k} of "
+                f"{self._num_parameters} parameters"
             )
         return Support(indices, self._num_parameters)
 
@@ -196,8 +200,8 @@ def check_same_space(num_parameters_a: int, num_parameters_b: int) -> None:
     """Supports of different spaces are never compared: an error, not a zero."""
     if num_parameters_a != num_parameters_b:
         raise SpaceMismatch(
-            f"supports of {num_parameters_a} and {num_parameters_b} parameters are of different spaces "
-            f"and cannot be compared"
+            f"supports of {num_parameters_a} and {num_parameters_b} parameters are of different "
+            f"spaces and cannot be compared"
         )
 
 

@@ -33,7 +33,7 @@ Counts = npt.NDArray[np.int64]
 
 BINS = 1 << 16
 INVALID = 0x7F80
-"""The first upper half that is no finite non-negative float: infinity and NaN, and from 0x8000 on the negative."""
+"""The first upper half of infinity and NaN; the negative floats follow from 0x8000 on."""
 
 _UPPER = np.arange(INVALID, dtype=np.int64)
 _LEADING = (_UPPER >= 1 << 7).astype(np.int64) << 23
@@ -44,7 +44,7 @@ _MANTISSA = _LEADING | (_UPPER & 0x7F) << 16
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A selection: all entries above ``bits``, and of those that equal it the first ``ties`` by index.
+    """A selection: all entries above ``bits``, and the first ``ties`` of those that equal it.
 
     Attributes:
         bits: of a positive float32.
@@ -70,7 +70,7 @@ class _Crossing:
 
 
 def locate_count(counts: Counts, k: int, within: Callable[[int], Counts]) -> Threshold | None:
-    """The threshold of the ``k`` largest positive entries, or of all positive ones where they are fewer.
+    """The threshold of the ``k`` largest positive entries, or of all where they are fewer.
 
     Args:
         counts: how many entries have each upper half; those from ``INVALID`` on are ignored (-0.0
@@ -91,7 +91,7 @@ def locate_count(counts: Counts, k: int, within: Callable[[int], Counts]) -> Thr
 def locate_coverage(
     counts: Counts, low: Counts, coverage: Fraction, k_max: int, within: Callable[[int], Counts]
 ) -> Threshold | None:
-    """The threshold of the fewest largest entries whose mass is ``coverage`` of all, ``k_max`` at most.
+    """The threshold of the fewest largest entries whose mass is ``coverage`` of all.
 
     The K* of Algorithm 1: the smallest K with (mass of the top K) >= coverage * (mass of all),
     decided exactly.
@@ -100,7 +100,7 @@ def locate_coverage(
         counts: as in :func:`locate_count`.
         low: for each upper half the sum of the lower halves of its entries.
         coverage: in (0, 1].
-        k_max: at least 1.
+        k_max: the most entries that may be taken, at least 1.
         within: as in :func:`locate_count`.
 
     Returns:
@@ -128,7 +128,7 @@ def total_mass(counts: Counts, low: Counts) -> int:
 
 
 def _shift(exponent: int) -> int:
-    """A mantissa under this biased exponent counts ``2**shift`` units; the denormal exponent 0 counts as 1."""
+    """A mantissa under this biased exponent counts ``2**shift`` units."""
     return max(exponent - 1, 0)
 
 
@@ -148,7 +148,7 @@ def _crossing_by_mass(counts: Counts, low: Counts, target: int) -> _Crossing:
     while masses[exponent] << _shift(exponent) < target:
         target -= masses[exponent] << _shift(exponent)
         exponent -= 1
-    # Within one exponent all masses are multiples of one unit, so rounding the rest up to it changes nothing.
+    # Within one exponent all masses are multiples of one unit: rounding up to it changes nothing.
     rest = -(-target >> _shift(exponent))
     bins = slice(exponent * 128, exponent * 128 + 128)
     descending = _bin_masses(counts, low)[bins][::-1]

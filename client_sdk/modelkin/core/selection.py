@@ -1,4 +1,4 @@
-"""``select_support``: from an importance to the support, the indices of its K largest positive entries.
+"""``select_support``: from an importance to the indices of its K largest positive entries.
 
 It owns the rules of a selection: how K is asked for, what an importance must be, and that ties go
 to the lower index. Where the selection ends is found by ``radix``; how an importance is made of a
@@ -67,21 +67,20 @@ class SelectionRule:
             InvalidParameter: more than one way to choose K, a cap without a coverage, a number out
                 of range.
         """
-        given = [name for name, value in (("k", k), ("fraction", fraction), ("coverage", coverage))
-                 if value is not None]  # fmt: skip
+        ways = {"k": k, "fraction": fraction, "coverage": coverage}
+        given = [name for name, value in ways.items() if value is not None]
         if len(given) > 1:
             raise InvalidParameter(
                 f"give one of k, fraction and coverage, not {' and '.join(given)}"
             )
-        if given in (["k"], ["fraction"]):
-            if k_max is not None:
-                raise InvalidParameter(
-                    "k_max caps a coverage; leave it out with k or fraction", field="k_max"
-                )
-            wanted = _count(k, "k", num_parameters) if fraction is None else None
-            return cls(
-                _share(fraction, "fraction", num_parameters) if wanted is None else wanted, None
+        if k_max is not None and given in (["k"], ["fraction"]):
+            raise InvalidParameter(
+                "k_max caps a coverage; leave it out with k or fraction", field="k_max"
             )
+        if k is not None:
+            return cls(_count(k, "k", num_parameters), None)
+        if fraction is not None:
+            return cls(_share(fraction, "fraction", num_parameters), None)
         tau = _ratio(DEFAULT_COVERAGE if coverage is None else coverage, "coverage")
         return cls(_cap(DEFAULT_K_MAX if k_max is None else k_max, num_parameters), tau)
 
@@ -94,7 +93,7 @@ def select_support(
     coverage: float | None = None,
     k_max: float | None = None,
 ) -> Support:
-    """The support of an importance: its K largest positive entries, ties to the lower index (section 3.2).
+    """The K largest positive entries of an importance, ties to the lower index (section 3.2).
 
     Give one of ``k``, ``fraction`` and ``coverage``; with none of them, ``coverage=0.8``. The
     answer is exact and does not depend on the machine: masses are summed as integers.
@@ -125,13 +124,14 @@ def select_support(
     threshold = _locate(bits, rule)
     if threshold is None:
         raise InvalidImportance(
-            f"all {bits.size} entries of the importance are zero, a support takes positive ones only",
+            f"all {bits.size} entries of the importance are zero, and a support takes only "
+            f"positive ones",
             field="importance",
         )
     if rule.coverage is None and threshold.k < rule.k:
         warnings.warn(
-            f"only {threshold.k} of {bits.size} entries are positive: the support has these, not the {rule.k} "
-            f"asked for",
+            f"only {threshold.k} of {bits.size} entries are positive: the support has these, "
+            f"not the {rule.k} asked for",
             SmallSupportWarning,
             stacklevel=2,
         )
@@ -140,7 +140,7 @@ def select_support(
 
 
 def coverage_of(importance: Any, support: Support) -> float:
-    """The share of an importance's mass that lies on a support: the C(K) of Algorithm 1, correctly rounded.
+    """The share of an importance's mass that lies on a support, the C(K) of Algorithm 1.
 
     Args:
         importance: as for :func:`select_support`, shape ``(M,)``.
@@ -181,7 +181,8 @@ def _bits(importance: Any) -> Bits:
     array = _array(importance)
     if array.ndim != 1 or array.size == 0:
         raise InvalidImportance(
-            f"an importance is a vector with an entry for each parameter, this has shape {array.shape}",
+            f"an importance is a vector with an entry for each parameter, "
+            f"this has shape {array.shape}",
             field="importance",
         )
     if array.dtype.kind != "f":
@@ -228,8 +229,8 @@ def _refusal(array: npt.NDArray[Any]) -> InvalidImportance:
             first = at + int(bad[0])
         count += bad.size
     return InvalidImportance(
-        f"importance[{first}] = {array[first]}: entries must be finite and not negative, {count} of "
-        f"{array.size} are not",
+        f"importance[{first}] = {array[first]}: entries must be finite and not negative, "
+        f"{count} of {array.size} are not",
         field="importance",
     )
 

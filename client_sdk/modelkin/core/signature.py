@@ -1,4 +1,4 @@
-"""``Signature``: h minima of a support under h permutations, from which similarity is estimated (MinHash).
+"""``Signature``: h minima of a support under h permutations, which estimate similarity (MinHash).
 
 The schemes are datasketch 2.x's, bit for bit: an index goes through MurmurHash3's finaliser, then
 through ``a * x + b`` modulo 2^32 (``affine32``) or 2^64 (``affine64``) for h pairs of an odd ``a``
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,9 +65,9 @@ def value_dtype(scheme: str) -> np.dtype[np.uint32] | np.dtype[np.uint64]:
     return np.dtype(np.uint32) if SCHEMES[check_scheme(scheme)] == 32 else np.dtype(np.uint64)
 
 
-@cache
+@lru_cache(maxsize=64)
 def permutations(scheme: str, num_perm: int, seed: int) -> tuple[ValueArray, ValueArray]:
-    """The h odd factors and h offsets of a scheme, as datasketch 2.x draws them from ``RandomState(seed)``.
+    """The h odd factors and h offsets of a scheme, as datasketch 2.x draws them.
 
     Returns:
         Two read-only arrays of shape ``(num_perm,)`` and the dtype of the values.
@@ -81,7 +81,7 @@ def permutations(scheme: str, num_perm: int, seed: int) -> tuple[ValueArray, Val
 
 
 def jaccard_estimates(values: ValueArray, query: ValueArray) -> npt.NDArray[np.float64]:
-    """The share of equal values of many signatures and one: the estimate of each Jaccard similarity.
+    """The share of equal values of many signatures and one, which estimates each Jaccard.
 
     Args:
         values: shape ``(n, h)``, one signature a row.
@@ -111,7 +111,7 @@ class Signature:
     def __init__(
         self, values: ValueArray, *, scheme: str, seed: int, num_parameters: int, support_size: int
     ) -> None:
-        """Trusts its caller: all is valid, the values are its own. Outside the package use :meth:`from_values`."""
+        """Trusts its caller that all is valid; outside the package use :meth:`from_values`."""
         view = values.view()
         view.flags.writeable = False
         self._values = view
@@ -242,8 +242,8 @@ class Signature:
         size = self._support_size + sum(other._support_size for other in others)
         if size > self._num_parameters:
             raise InvalidSignature(
-                f"the shards have {size} indices together, more than {self._num_parameters} parameters: "
-                f"merge takes disjoint shards",
+                f"the shards have {size} indices together, more than {self._num_parameters} "
+                f"parameters: merge takes disjoint shards",
                 field="support_size",
             )
         values = np.minimum.reduce([self._values, *(other._values for other in others)])
@@ -256,7 +256,7 @@ class Signature:
         )
 
     def to_datasketch(self) -> datasketch.MinHash:
-        """The same signature as a ``datasketch.MinHash`` whose hash function is the identity on indices.
+        """The same signature as a ``datasketch.MinHash`` whose hash function is the identity.
 
         Raises:
             MissingExtra: datasketch is not installed.
@@ -267,7 +267,7 @@ class Signature:
 
     @classmethod
     def from_datasketch(cls, minhash: Any, *, num_parameters: int, support_size: int) -> Signature:
-        """A signature from a ``datasketch.MinHash`` that was updated with the indices under an identity hash.
+        """A signature from a ``datasketch.MinHash`` of the indices under an identity hash.
 
         Args:
             minhash: made with ``MinHash(num_perm=h, seed=s, scheme="affine32", hashfunc=lambda i:
@@ -295,7 +295,7 @@ class Signature:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Signature:
-        """A signature from the binary wire format; anything else is an :class:`InvalidSignature`."""
+        """A signature from the binary wire format, or :class:`InvalidSignature`."""
         from modelkin import wire
 
         return wire.decode_signature(data)
@@ -331,8 +331,9 @@ def check_scheme(scheme: Any, num_parameters: int = 1) -> str:
     """The scheme, where it is one of ours and fits M; else an :class:`InvalidSignature`."""
     if scheme == "legacy":
         raise InvalidSignature(
-            "datasketch 1.x's scheme 'legacy' is biased on large sets and not read here; make the signature again "
-            "with datasketch 2.x: MinHash(num_perm=h, seed=s, scheme='affine32', hashfunc=lambda i: i)",
+            "datasketch 1.x's scheme 'legacy' is biased on large sets and not read here; make the "
+            "signature again with datasketch 2.x: "
+            "MinHash(num_perm=h, seed=s, scheme='affine32', hashfunc=lambda i: i)",
             field="scheme",
         )
     if not isinstance(scheme, str) or scheme not in SCHEMES:
@@ -341,7 +342,7 @@ def check_scheme(scheme: Any, num_parameters: int = 1) -> str:
         )
     if scheme == "affine32" and num_parameters > 2**32:
         raise InvalidSignature(
-            f"affine32 permutes 32-bit indices, and {num_parameters} parameters need more: use affine64",
+            f"affine32 permutes 32-bit indices, {num_parameters} parameters need affine64",
             field="scheme",
         )
     return scheme

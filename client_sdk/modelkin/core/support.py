@@ -1,7 +1,7 @@
 """``Support``: the indices of a model's most salient parameters, and nothing else of the model.
 
-A support is immutable and valid by construction: whoever holds one may rely on sorted, distinct, in-range
-indices. How it is chosen is ``selection``'s business, how it travels ``modelkin.wire``'s.
+A support is immutable and valid by construction: whoever holds one may rely on sorted, distinct,
+in-range indices. How it is chosen is ``selection``'s business, how it travels ``modelkin.wire``'s.
 """
 
 from __future__ import annotations
@@ -23,25 +23,31 @@ __all__ = ["MAX_PARAMETERS", "IndexArray", "Support", "index_dtype"]
 IndexArray = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 
 MAX_PARAMETERS = 2**63 - 1
-"""The largest index space: counts travel as signed 64-bit integers through databases and JSON readers."""
+"""The largest index space: counts travel as signed 64-bit integers through databases and JSON
+readers.
+"""
 
 
 def index_dtype(num_parameters: int) -> np.dtype[np.uint32] | np.dtype[np.uint64]:
-    """The dtype of indices into ``num_parameters`` parameters: uint32 up to 2^32 of them, uint64 beyond."""
+    """The dtype of indices into ``num_parameters`` parameters: uint32 up to 2^32 of them, uint64
+    beyond.
+    """
     return np.dtype(np.uint32) if num_parameters <= 2**32 else np.dtype(np.uint64)
 
 
 class Support:
     """A sorted set of K distinct parameter indices out of M parameters.
 
-    Make one with :meth:`from_indices`, ``modelkin.select_support`` or :meth:`from_bytes`. Two supports are equal
-    when their M and their indices are.
+    Make one with :meth:`from_indices`, ``modelkin.select_support`` or :meth:`from_bytes`. Two
+    supports are equal when their M and their indices are.
     """
 
     __slots__ = ("_digest", "_indices", "_num_parameters")
 
     def __init__(self, indices: IndexArray, num_parameters: int) -> None:
-        """Trusts its caller: the indices are already valid. Outside the package use :meth:`from_indices`."""
+        """Trusts its caller: the indices are already valid. Outside the package use
+        :meth:`from_indices`.
+        """
         view = indices.view()
         view.flags.writeable = False
         self._indices = view
@@ -57,17 +63,23 @@ class Support:
             num_parameters: M, 1 to 2^63 - 1.
 
         Raises:
-            InvalidSupport: empty, not integers, not one-dimensional, unsorted, repeated or out of range. Nothing is
-                sorted silently: unsorted indices are often a sign that something else went wrong.
+            InvalidSupport: empty, not integers, not one-dimensional, unsorted, repeated or out of
+                range. Nothing is sorted silently: unsorted indices are often a sign that something
+                else went wrong.
             InvalidParameter: M is not an integer in its range.
         """
         m = check_num_parameters(num_parameters)
         array = _as_integers(indices)
         if array.ndim != 1:
-            raise InvalidSupport(f"indices must be one-dimensional, these have shape {array.shape}", field="indices")
+            raise InvalidSupport(
+                f"indices must be one-dimensional, these have shape {array.shape}", field="indices"
+            )
         if array.size == 0:
-            raise InvalidSupport("a support needs at least one index, this one is empty", field="indices")
-        # Signedness and range are settled on the original dtype: a cast first would wrap -1 into range.
+            raise InvalidSupport(
+                "a support needs at least one index, this one is empty", field="indices"
+            )
+        # Signedness and range are settled on the original dtype: a cast first would wrap -1 into
+        # range.
         ascending = array[1:] > array[:-1]
         if not ascending.all():
             at = int(np.argmin(ascending))
@@ -82,7 +94,8 @@ class Support:
             raise InvalidSupport(f"indices[0] = {int(array[0])} is negative", field="indices")
         if int(array[-1]) >= m:
             raise InvalidSupport(
-                f"indices[{array.size - 1}] = {int(array[-1])} is out of range for {m} parameters", field="indices"
+                f"indices[{array.size - 1}] = {int(array[-1])} is out of range for {m} parameters",
+                field="indices",
             )
         return cls(array.astype(index_dtype(m), copy=True), m)
 
@@ -108,7 +121,9 @@ class Support:
 
     @property
     def digest(self) -> str:
-        """``"sha256:"`` and the hexadecimal digest of M, K and the gap stream (docs/wire-format.md)."""
+        """``"sha256:"`` and the hexadecimal digest of M, K and the gap stream
+        (docs/wire-format.md).
+        """
         if self._digest is None:
             stream = gaps.encode(self._indices, self._num_parameters)
             self._digest = gaps.digest(stream, self._num_parameters, self.k)
@@ -128,7 +143,9 @@ class Support:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Support:
-        """A support from the native wire format; anything else is an :class:`InvalidSupport` that says why."""
+        """A support from the native wire format; anything else is an :class:`InvalidSupport` that
+        says why.
+        """
         from modelkin import wire
 
         return wire.decode_support(data)
@@ -141,7 +158,9 @@ class Support:
 
     @classmethod
     def from_roaring(cls, data: bytes, num_parameters: int) -> Support:
-        """A support from a portable Roaring bitmap, which does not carry M; needs ``modelkin[fast]``."""
+        """A support from a portable Roaring bitmap, which does not carry M; needs
+        ``modelkin[fast]``.
+        """
         from modelkin import wire
 
         return wire.decode_roaring(data, num_parameters)
@@ -152,13 +171,17 @@ class Support:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Support):
             return NotImplemented
-        return self._num_parameters == other._num_parameters and np.array_equal(self._indices, other._indices)
+        return self._num_parameters == other._num_parameters and np.array_equal(
+            self._indices, other._indices
+        )
 
     def __hash__(self) -> int:
         return hash((self._num_parameters, self.digest))
 
     def __repr__(self) -> str:
-        return f"<Support of {self.k:,} of {self._num_parameters:,} parameters ({self.density:.2%})>"
+        return (
+            f"<Support of {self.k:,} of {self._num_parameters:,} parameters ({self.density:.2%})>"
+        )
 
 
 def check_num_parameters(num_parameters: Any) -> int:
@@ -167,25 +190,35 @@ def check_num_parameters(num_parameters: Any) -> int:
         m = operator.index(num_parameters)
     except TypeError:
         raise InvalidParameter(
-            f"num_parameters must be an integer, not {type(num_parameters).__name__}", field="num_parameters"
+            f"num_parameters must be an integer, not {type(num_parameters).__name__}",
+            field="num_parameters",
         ) from None
     if isinstance(num_parameters, bool) or not 1 <= m <= MAX_PARAMETERS:
-        raise InvalidParameter(f"num_parameters must be 1 to 2^63 - 1, not {num_parameters}", field="num_parameters")
+        raise InvalidParameter(
+            f"num_parameters must be 1 to 2^63 - 1, not {num_parameters}", field="num_parameters"
+        )
     return m
 
 
 def _as_integers(indices: Any) -> npt.NDArray[np.integer[Any]]:
-    """Whatever holds integers, as an array of an integer dtype; floats and booleans are refused, not rounded."""
-    if hasattr(indices, "detach") and hasattr(indices, "cpu"):  # a torch tensor, without importing torch
+    """Whatever holds integers, as an array of an integer dtype; floats and booleans are refused,
+    not rounded.
+    """
+    if hasattr(indices, "detach") and hasattr(
+        indices, "cpu"
+    ):  # a torch tensor, without importing torch
         indices = indices.detach().cpu().numpy()
     try:
         array = np.asarray(indices)
     except (ValueError, TypeError, OverflowError) as error:
-        raise InvalidSupport(f"indices are no array of integers: {error}", field="indices") from error
+        raise InvalidSupport(
+            f"indices are no array of integers: {error}", field="indices"
+        ) from error
     if array.size == 0 or array.dtype.kind in "iu":
         return array if array.dtype.kind in "iu" else array.astype(np.int64)
     if array.dtype.kind in "Of" and not isinstance(indices, np.ndarray):
-        # numpy turns Python integers beyond 64 bits into objects, and mixes around 2^63 into floats.
+        # numpy turns Python integers beyond 64 bits into objects, and mixes around 2^63 into
+        # floats.
         flat = list(indices)
         if all(isinstance(i, int) and not isinstance(i, bool) for i in flat):
             wide = [i for i in flat if not 0 <= i <= MAX_PARAMETERS]

@@ -22,8 +22,9 @@ from modelkin.torch.layout import parameters_of
 
 __all__ = ["fisher_importance"]
 
-PIECE = 2**22
-"""Squares are summed in float64 this many elements at a time: 32 MiB of working memory."""
+PIECE = 2**20
+"""Squares are summed in float64 this many elements at a time: 8 MiB, which an allocator hands out
+again and again, where larger pieces would be fresh pages from the system each time."""
 
 
 @torch.inference_mode(False)

@@ -132,7 +132,7 @@ def dump_signature(signature: Signature, media_type: str) -> bytes:
 def load_either(
     data: Payload, media_type: str, num_parameters: int, max_k: int | None = None
 ) -> Support | Signature:
-    """A support or a signature, whichever the body is; in JSON the field ``values`` tells them apart.
+    """A support or a signature, whichever the body is; in JSON the field ``values`` tells.
 
     Args and errors are those of :func:`load_support` and :func:`load_signature`.
     """
@@ -144,7 +144,9 @@ def load_either(
         if isinstance(obj, dict) and "values" in obj:
             return signature_from_json(obj, num_parameters)
         return support_from_json(obj, num_parameters, max_k=max_k)
-    return load_support(data, kind, num_parameters, max_k)
+    if kind in SUPPORT_TYPES:
+        return load_support(data, kind, num_parameters, max_k)
+    raise _unsupported(media_type, "a support or a signature", (*SUPPORT_TYPES, SIGNATURE))
 
 
 def _essence(media_type: str) -> str:

@@ -1,6 +1,8 @@
-"""Which kernels run: numba's where it is installed, numpy's otherwise. The answers are the same, the time is not.
+"""Which kernels run: numba's where it is installed, numpy's otherwise. The answers are the same,
+the time is not.
 
-``MODELKIN_KERNELS=reference`` forces numpy's, ``MODELKIN_KERNELS=fast`` makes a missing numba an error.
+``MODELKIN_KERNELS=reference`` forces numpy's, ``MODELKIN_KERNELS=fast`` makes a missing numba an
+error.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ __all__ = ["kernels"]
 
 @cache
 def kernels() -> ModuleType:
-    """The module whose functions do the work. numba is imported here, at first use, since it takes a second."""
+    """The module whose functions do the work. numba is imported here, at first use, since it takes
+    a second.
+    """
     wanted = os.environ.get("MODELKIN_KERNELS", "auto")
     if wanted not in {"auto", "fast", "reference"}:
         raise InvalidParameter(f"MODELKIN_KERNELS must be auto, fast or reference, not {wanted!r}")

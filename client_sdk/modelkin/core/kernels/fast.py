@@ -8,60 +8,25 @@ before it serves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from numba.core import types
-from numba.extending import intrinsic
+
+from modelkin.core.kernels.compiled import compiled, popcount, read_only
 
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
-F = TypeVar("F", bound=Callable[..., Any])
-A = TypeVar("A", bound=npt.NDArray[Any])
-
-
-def _compiled(function: F) -> F:
-    """numba's loop of a function, kept on disk where any folder for it can be written."""
-    compiler: Any = numba.njit
-    try:
-        loop: F = compiler(function, nogil=True, error_model="numpy", cache=True)
-    except RuntimeError:  # no folder to keep it in
-        loop = compiler(function, nogil=True, error_model="numpy")
-    return loop
-
-
-def _read(array: A) -> A:
-    """The array as the one type that a loop is compiled for: contiguous, aligned, read-only."""
-    plain: Any = np.require(array, requirements=["C", "A"])
-    if plain.flags.writeable:
-        plain = plain.view()
-        plain.flags.writeable = False
-    return plain  # type: ignore[no-any-return]
-
-
-def _typed_popcount(context: Any, word: Any) -> Any:
-    """The processor's own bit count of a uint64, which numba does not offer."""
-
-    def emit_call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.uint64(types.uint64), emit_call
-
-
-_popcount: Any = intrinsic(_typed_popcount)
 
 
 def gap_encode(indices: Indices, low_bytes: int) -> Bytes:
-    frozen = _read(indices)
+    frozen = read_only(indices)
     stream = np.empty(int(_gap_size(frozen, low_bytes)), np.uint8)
     _gap_encode(frozen, low_bytes, stream)
     return stream
 
 
-@_compiled
+@compiled
 def _gap_size(indices: Any, low_bytes: int) -> Any:
     shift = np.uint64(8 * low_bytes)
     escapes, begin = np.uint64(0), np.uint64(0)
@@ -71,7 +36,7 @@ def _gap_size(indices: Any, low_bytes: int) -> Any:
     return escapes + np.uint64(indices.size * (1 + low_bytes))
 
 
-@_compiled
+@compiled
 def _gap_encode(indices: Any, low_bytes: int, stream: Any) -> None:
     k, shift = indices.size, np.uint64(8 * low_bytes)
     at, begin, full = np.uint64(0), np.uint64(0), np.uint64(255)
@@ -93,12 +58,14 @@ def _gap_encode(indices: Any, low_bytes: int, stream: Any) -> None:
 def gap_decode(
     symbols: Bytes, planes: Bytes, low_bytes: int, num_parameters: int, indices: Indices
 ) -> int:
-    if low_bytes == 0 and _gap_decode_dense(_read(symbols), indices) <= num_parameters:
+    if low_bytes == 0 and _gap_decode_dense(read_only(symbols), indices) <= num_parameters:
         return indices.size
-    return int(_gap_decode(_read(symbols), _read(planes), low_bytes, num_parameters, indices))
+    return int(
+        _gap_decode(read_only(symbols), read_only(planes), low_bytes, num_parameters, indices)
+    )
 
 
-@_compiled
+@compiled
 def _gap_decode_dense(symbols: Any, indices: Any) -> Any:
     """Without a branch and without low bytes; answers one more than the last index, unwrapped."""
     stop, at, one = np.uint64(0), np.uint64(0), np.uint64(1)
@@ -110,7 +77,7 @@ def _gap_decode_dense(symbols: Any, indices: Any) -> Any:
     return stop
 
 
-@_compiled
+@compiled
 def _gap_decode(
     symbols: Any, planes: Any, low_bytes: int, num_parameters: int, indices: Any
 ) -> Any:
@@ -136,11 +103,11 @@ def _gap_decode(
 
 def histogram(bits: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
     counts = np.zeros(65536, np.int64)
-    _histogram(_read(bits), counts)
+    _histogram(read_only(bits), counts)
     return counts
 
 
-@_compiled
+@compiled
 def _histogram(bits: Any, counts: Any) -> None:
     table, shift, one = np.zeros(65536, np.uint32), np.uint32(16), np.uint32(1)
     for begin in range(0, bits.size, 1 << 31):
@@ -156,14 +123,14 @@ def histogram_mass(
     bits: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     counts, low = np.zeros(65536, np.int64), np.zeros(65536, np.int64)
-    _histogram_mass(_read(bits), counts, low)
+    _histogram_mass(read_only(bits), counts, low)
     return counts, low
 
 
-@_compiled
+@compiled
 def _histogram_mass(bits: Any, counts: Any, low: Any) -> None:
-    # One cell holds the count from bit 40 up and the sum of lower halves below it: one load and one store an
-    # element. It is emptied every 2^23 elements, before either field can overflow.
+    # One cell holds the count from bit 40 up and the sum of lower halves below it: one load and
+    # one store an element. It is emptied every 2^23 elements, before either field can overflow.
     table, shift, half = np.zeros(65536, np.uint64), np.uint32(16), np.uint32(0xFFFF)
     one, field = np.uint64(1 << 40), np.uint64((1 << 40) - 1)
     for begin in range(0, bits.size, 1 << 23):
@@ -178,11 +145,11 @@ def _histogram_mass(bits: Any, counts: Any, low: Any) -> None:
 
 def histogram_within(bits: npt.NDArray[np.uint32], upper: int) -> npt.NDArray[np.int64]:
     counts = np.zeros(65536, np.int64)
-    _histogram_within(_read(bits), np.uint32(upper), counts)
+    _histogram_within(read_only(bits), np.uint32(upper), counts)
     return counts
 
 
-@_compiled
+@compiled
 def _histogram_within(bits: Any, upper: Any, counts: Any) -> None:
     shift, half = np.uint32(16), np.uint32(0xFFFF)
     for begin in range(0, bits.size, 128):
@@ -201,14 +168,14 @@ def emit(bits: npt.NDArray[np.uint32], threshold: int, ties: int, k: int) -> Ind
     indices: Indices = (
         np.empty(k + 1, np.uint32) if bits.size <= 2**32 else np.empty(k + 1, np.uint64)
     )
-    signed = _read(bits.view(np.int32))
+    signed = read_only(bits.view(np.int32))
     last = bits.size if ties >= bits.size else int(_behind_ties(signed, threshold, ties))
     done = _emit(signed, threshold, 0, last, indices, 0)
     _emit(signed, threshold + 1, last, bits.size, indices, done)
     return indices[:k]
 
 
-@_compiled
+@compiled
 def _behind_ties(signed: Any, threshold: Any, ties: Any) -> Any:
     """The position behind the last tie that is taken; 0 where none is."""
     threshold = np.int32(threshold)
@@ -229,7 +196,7 @@ def _behind_ties(signed: Any, threshold: Any, ties: Any) -> Any:
     return signed.size
 
 
-@_compiled
+@compiled
 def _emit(signed: Any, least: Any, begin: int, end: int, indices: Any, done: int) -> Any:
     at, i, least = np.uint64(done), np.uint64(begin), np.int32(least)
     while i < np.uint64(end):
@@ -243,13 +210,13 @@ def minhash32(
     indices: npt.NDArray[np.uint32], a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.uint32]:
     least = np.full(a.size, 2**32 - 1, np.uint32)
-    _minhash32(_read(indices), _read(a), _read(b), least)
+    _minhash32(read_only(indices), read_only(a), read_only(b), least)
     return least
 
 
-@_compiled
+@compiled
 def _minhash32(indices: Any, a: Any, b: Any, least: Any) -> None:
-    # Every step is cast back: numba makes uint64 of uint32 * uint32, which is neither 2^32 arithmetic nor fast.
+    # Every step is cast back: numba makes uint64 of uint32 * uint32, neither modulo 2^32 nor fast.
     mixed = np.empty(2048, np.uint32)
     for begin in range(0, indices.size, 2048):
         size = min(2048, indices.size - begin)
@@ -270,11 +237,11 @@ def minhash64(
     indices: Indices, a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.uint64]:
     least = np.full(a.size, 2**64 - 1, np.uint64)
-    _minhash64(_read(indices), _read(a), _read(b), least)
+    _minhash64(read_only(indices), read_only(a), read_only(b), least)
     return least
 
 
-@_compiled
+@compiled
 def _minhash64(indices: Any, a: Any, b: Any, least: Any) -> None:
     mixed = np.empty(1024, np.uint64)
     for begin in range(0, indices.size, 1024):
@@ -294,11 +261,11 @@ def _minhash64(indices: Any, a: Any, b: Any, least: Any) -> None:
 
 def match_counts(rows: Bytes, query: Bytes) -> npt.NDArray[np.int32]:
     matches = np.empty(rows.shape[0], np.int32)
-    _match_counts(_read(rows), _read(query), matches)
+    _match_counts(read_only(rows), read_only(query), matches)
     return matches
 
 
-@_compiled
+@compiled
 def _match_counts(rows: Any, query: Any, matches: Any) -> None:
     for row in range(rows.shape[0]):
         equal = np.int32(0)
@@ -309,11 +276,11 @@ def _match_counts(rows: Any, query: Any, matches: Any) -> None:
 
 def bitmap(indices: Indices, num_parameters: int) -> npt.NDArray[np.uint64]:
     words = np.zeros(-(-num_parameters // 64), np.uint64)
-    _bitmap(_read(indices), words)
+    _bitmap(read_only(indices), words)
     return words
 
 
-@_compiled
+@compiled
 def _bitmap(indices: Any, words: Any) -> None:
     for index in indices:
         words[np.uint64(index) >> np.uint64(6)] |= np.uint64(1) << (
@@ -322,14 +289,14 @@ def _bitmap(indices: Any, words: Any) -> None:
 
 
 def and_count(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> int:
-    return int(_and_count(_read(a), _read(b)))
+    return int(_and_count(read_only(a), read_only(b)))
 
 
-@_compiled
+@compiled
 def _and_count(a: Any, b: Any) -> Any:
     shared = np.uint64(0)
     for i in range(a.size):
-        shared += _popcount(a[i] & b[i])
+        shared += popcount(a[i] & b[i])
     return shared
 
 
@@ -337,13 +304,13 @@ def and_count_table(
     rows: npt.NDArray[np.uint64], columns: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.int64]:
     shared = np.zeros((rows.shape[0], columns.shape[0]), np.int64)
-    _and_count_table(_read(rows), _read(columns), shared)
+    _and_count_table(read_only(rows), read_only(columns), shared)
     return shared
 
 
-@_compiled
+@compiled
 def _and_count_table(rows: Any, columns: Any, shared: Any) -> None:
-    # Stretches of 2 KiB keep a block of rows and one of columns in the first- and second-level cache.
+    # Stretches of 2 KiB keep a tile of rows and one of columns in the nearest caches.
     for begin in range(0, rows.shape[1], 256):
         for i in range(rows.shape[0]):
             left = rows[i, begin : begin + 256]
@@ -351,15 +318,15 @@ def _and_count_table(rows: Any, columns: Any, shared: Any) -> None:
                 right = columns[j, begin : begin + 256]
                 count = np.uint64(0)
                 for word in range(left.size):
-                    count += _popcount(left[word] & right[word])
+                    count += popcount(left[word] & right[word])
                 shared[i, j] += np.int64(count)
 
 
 def probe_count(words: npt.NDArray[np.uint64], indices: Indices) -> int:
-    return int(_probe_count(_read(words), _read(indices)))
+    return int(_probe_count(read_only(words), read_only(indices)))
 
 
-@_compiled
+@compiled
 def _probe_count(words: Any, indices: Any) -> Any:
     shared = np.uint64(0)
     for i in range(indices.size):
@@ -371,10 +338,10 @@ def _probe_count(words: Any, indices: Any) -> Any:
 def intersect_count(a: Indices, b: Indices) -> int:
     small, large = (a, b) if a.size <= b.size else (b, a)
     walk = _intersect_gallop if small.size * 32 < large.size else _intersect_merge
-    return int(walk(_read(small), _read(large)))
+    return int(walk(read_only(small), read_only(large)))
 
 
-@_compiled
+@compiled
 def _intersect_merge(a: Any, b: Any) -> Any:
     i, j, shared = np.uint64(0), np.uint64(0), np.uint64(0)
     while i < np.uint64(a.size) and j < np.uint64(b.size):
@@ -385,7 +352,7 @@ def _intersect_merge(a: Any, b: Any) -> Any:
     return shared
 
 
-@_compiled
+@compiled
 def _intersect_gallop(small: Any, large: Any) -> Any:
     low, shared, size = 0, 0, large.size
     for index in small:
@@ -406,7 +373,7 @@ def _intersect_gallop(small: Any, large: Any) -> Any:
 
 
 def warm() -> None:
-    """Compiles, or loads from disk, every loop for every type it will meet; takes seconds the first time ever."""
+    """Compiles, or loads from disk, every loop for every type it will meet: seconds at first."""
     octets, words = np.zeros(8, np.uint8), np.ones(1, np.uint64)
     small: list[Indices] = [np.zeros(1, np.uint32), np.zeros(1, np.uint64)]
     for indices in small:
@@ -424,7 +391,7 @@ def warm() -> None:
     histogram_within(bits, 0)
     emit(bits, 1, 1, 1)
     emit(bits, 1, 0, 1)
-    _emit(_read(bits.view(np.int32)), 1, 0, 1, np.empty(2, np.uint64), 0)
+    _emit(read_only(bits.view(np.int32)), 1, 0, 1, np.empty(2, np.uint64), 0)
     minhash32(bits, bits, bits)
     match_counts(octets.reshape(1, 8), octets)
     and_count(words, words)

@@ -1,4 +1,4 @@
-"""The kernels in numpy: short, obviously right, and what the fast ones are tested against bit for bit.
+"""The kernels in numpy: short, obviously right, and the measure of the fast ones, bit for bit.
 
 They also run where numba is not installed, so they work in blocks: no temporary grows with the
 input.
@@ -141,7 +141,7 @@ def histogram_within(bits: npt.NDArray[np.uint32], upper: int) -> npt.NDArray[np
 
 
 def emit(bits: npt.NDArray[np.uint32], threshold: int, ties: int, k: int) -> Indices:
-    """The ascending indices of what lies above ``threshold``, and of the first ``ties`` that equal it.
+    """The ascending indices of all above ``threshold`` and of the first ``ties`` that equal it.
 
     Args:
         bits: float32 seen as uint32, shape ``(n,)``; no NaN, nothing negative but -0.0, which is
@@ -174,7 +174,7 @@ def _indices(size: int, num_parameters: int) -> Indices:
 def minhash32(
     indices: npt.NDArray[np.uint32], a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.uint32]:
-    """``min over i of a * fmix32(i) + b mod 2^32`` for each of h odd ``a`` and ``b``; shape ``(h,)``."""
+    """The least ``a * fmix32(index) + b mod 2^32`` for each of h odd ``a`` and ``b``."""
     least = np.full(a.size, 2**32 - 1, np.uint32)
     for at in range(0, indices.size, BLOCK):
         x = indices[at : at + BLOCK]
@@ -187,7 +187,7 @@ def minhash32(
 def minhash64(
     indices: Indices, a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.uint64]:
-    """``min over i of a * fmix64(i) + b mod 2^64`` for each of h odd ``a`` and ``b``; shape ``(h,)``."""
+    """The least ``a * fmix64(index) + b mod 2^64`` for each of h odd ``a`` and ``b``."""
     least = np.full(a.size, 2**64 - 1, np.uint64)
     for at in range(0, indices.size, BLOCK):
         x = indices[at : at + BLOCK].astype(np.uint64)
@@ -203,7 +203,7 @@ def _lower(least: Any, mixed: Any, a: Any, b: Any) -> None:
 
 
 def match_counts(rows: Bytes, query: Bytes) -> npt.NDArray[np.int32]:
-    """How many bytes of each row equal the query's; rows ``(n, h)``, query ``(h,)``, answer ``(n,)``."""
+    """How many bytes of each row ``(n, h)`` equal the query's ``(h,)``; shape ``(n,)``."""
     matches = np.empty(rows.shape[0], np.int32)
     step = max(1, BLOCK * 16 // max(1, query.size))
     for at in range(0, rows.shape[0], step):

@@ -1,0 +1,46 @@
+"""How a loop of ``fast`` is compiled, and what its arguments look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba.core import types
+from numba.extending import intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+A = TypeVar("A", bound=npt.NDArray[Any])
+
+
+def compiled(function: F) -> F:
+    """numba's loop of a function, kept on disk where any folder for it can be written."""
+    compiler: Any = numba.njit
+    try:
+        loop: F = compiler(function, nogil=True, error_model="numpy", cache=True)
+    except RuntimeError:  # no folder to keep it in
+        loop = compiler(function, nogil=True, error_model="numpy")
+    return loop
+
+
+def read_only(array: A) -> A:
+    """The array as the one type that a loop is compiled for: contiguous, aligned, read-only."""
+    plain: Any = np.require(array, requirements=["C", "A"])
+    if plain.flags.writeable:
+        plain = plain.view()
+        plain.flags.writeable = False
+    return plain  # type: ignore[no-any-return]
+
+
+def _typed_popcount(_context: Any, _word: Any) -> Any:
+    """The processor's own bit count of a uint64, which numba does not offer."""
+
+    def emit_call(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), emit_call
+
+
+popcount: Any = intrinsic(_typed_popcount)

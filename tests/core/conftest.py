@@ -1,0 +1,45 @@
+"""What the tests of the domain share."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from modelkin.core.kernels import fast, reference
+from modelkin.core.kernels.choice import kernels
+
+# The first call of a kernel loads it from disk: no deadline. The kernels are the same for every example.
+settings.register_profile(
+    "domain", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("domain")
+
+MODULES = (
+    "modelkin.core.gaps",
+    "modelkin.core.overlap",
+    "modelkin.core.packed",
+    "modelkin.core.selection",
+    "modelkin.core.signature",
+)
+
+
+@pytest.fixture(params=[reference, fast], ids=["reference", "fast"])
+def implementation(request: pytest.FixtureRequest) -> ModuleType:
+    """Each of the two modules of kernels."""
+    module: ModuleType = request.param
+    return module
+
+
+@pytest.fixture
+def each_kernels(implementation: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The domain run on the reference, then on the fast kernels."""
+    for name in MODULES:
+        monkeypatch.setattr(f"{name}.kernels", lambda: implementation)
+    return implementation
+
+
+@pytest.fixture(autouse=True)
+def _fresh_choice() -> None:
+    kernels.cache_clear()
