@@ -24,12 +24,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m docs.generate --check
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.dev
-	$(BIN)/python -m docs
+	$(BIN)/python -m docs.generate
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import resource
+import signal
 import sys
 
 import uvicorn
+from fastapi import FastAPI
 from pydantic import ValidationError
 
 from app.main import create_app
+from app.resources import open_resources
 from app.settings import Settings
+from modelkin.errors import Unavailable
 
 _GRACE = 20
 """Seconds that requests under way may take once the service is told to stop."""
@@ -31,18 +35,33 @@ def main() -> int:
     )
     logging.getLogger("alembic").setLevel(logging.WARNING)
     _raise_descriptor_limit()
-    server = uvicorn.Server(
-        uvicorn.Config(
-            create_app(settings),
-            host=settings.host,
-            port=settings.port,
-            access_log=False,  # app.api.middleware writes one, with request ids
-            log_config=None,
-            timeout_graceful_shutdown=_GRACE,
-        )
+    try:
+        with open_resources(settings) as resources:
+            return _serve(create_app(resources), settings)
+    except Unavailable as error:
+        print(f"modelkin: {error}", file=sys.stderr)
+        return 1
+
+
+def _serve(app: FastAPI, settings: Settings) -> int:
+    """Serve until told to stop. Being told is no failure, but uvicorn raises the signal once more
+    when it has finished, and by default that would end the process as a killed one.
+    """
+    for told in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(told, lambda *_: sys.exit(0))
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        access_log=False,  # app.api.middleware writes one, with request ids
+        log_config=None,
+        timeout_graceful_shutdown=_GRACE,
     )
-    server.run()
-    return 0 if server.started else 1
+    try:
+        uvicorn.Server(config).run()
+    except SystemExit as ended:  # uvicorn's own code for a port that is taken is 3
+        return 1 if ended.code else 0
+    return 0
 
 
 def _raise_descriptor_limit() -> None:

@@ -1,12 +1,8 @@
-"""The composition root: settings in, a FastAPI application out."""
+"""The composition root: open resources in, a FastAPI application out."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from fastapi import FastAPI
-from starlette.concurrency import run_in_threadpool
 
 from app.api import (
     donors,
@@ -19,11 +15,11 @@ from app.api import (
     spaces,
     supports,
 )
-from app.api.middleware import RequestIds
-from app.resources import open_resources
-from app.settings import Settings
+from app.api.middleware import PlainStartupErrors, RequestIds
+from app.resources import Resources
 from app.ui import pages
 from modelkin._version import __version__
+from modelkin.errors import ModelkinError
 
 __all__ = ["create_app"]
 
@@ -34,27 +30,22 @@ Send supports, or only MinHash signatures, and ask for neighbours, overlaps and 
 """
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The service, ready to be served; its stores open when it starts and close when it stops."""
+def create_app(resources: Resources) -> FastAPI:
+    """The service over these stores, ready to be served; whoever opened them closes them.
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        opened = open_resources(settings)
-        app.state.resources = await run_in_threadpool(opened.__enter__)
-        try:
-            yield
-        finally:
-            await run_in_threadpool(opened.__exit__, None, None, None)
-
+    They are open before the server starts, so that what keeps them shut is one line to whoever
+    started it, and not the traceback that a failing lifespan becomes.
+    """
     app = FastAPI(
         title="modelkin",
         version=__version__,
         description=_DESCRIPTION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        lifespan=lifespan,
     )
-    app.state.settings = settings
+    app.state.resources = resources
+    app.state.settings = resources.settings
     app.add_middleware(RequestIds)
+    app.add_middleware(PlainStartupErrors)
     errors.install(app)
     for module in (spaces, supports, signatures, models, neighbors, donors, similarity, health):
         app.include_router(module.router)

@@ -37,7 +37,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--once", action="store_true", help="end after printing instead of serving on"
     )
     parser.add_argument(
-        "--port", type=int, default=DEFAULT_PORT, help="where to serve (default: %(default)s)"
+        "--port",
+        type=int,
+        default=DEFAULT_PORT,
+        help="where to serve, 0 for any free port (default: %(default)s)",
     )
     parser.add_argument(
         "--data", type=Path, help="folder to keep the store in (default: one that is removed)"

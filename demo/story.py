@@ -62,7 +62,7 @@ def serve(folder: Path, wanted_port: int, *, once: bool) -> int:
     """
     report = Report()
     port = choose_port(wanted_port)
-    if port != wanted_port:
+    if port != wanted_port != 0:
         report.say(f"Port {wanted_port} is taken: this serves on {port}.")
     report.say(f"Starting a service on its embedded store in {folder} ...")
     with running(folder, port) as service:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import HealthCheck, settings
 from modelkin.core.kernels import fast, reference
 from modelkin.core.kernels.choice import kernels
 
-# The first call of a kernel loads it from disk: no deadline. The kernels are the same for every example.
+# No deadline, since the first call of a kernel loads it from disk; and each_kernels holds for every
+# example of a property alike.
 settings.register_profile(
     "domain", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -41,5 +43,8 @@ def each_kernels(implementation: ModuleType, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture(autouse=True)
-def _fresh_choice() -> None:
+def _fresh_choice() -> Iterator[None]:
+    """No test inherits, or leaves behind, a choice of kernels made under another environment."""
+    kernels.cache_clear()
+    yield
     kernels.cache_clear()

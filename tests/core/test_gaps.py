@@ -54,7 +54,7 @@ def test_decode_inverts_encode(each_kernels: ModuleType, support: Support) -> No
 
 
 def test_blocks_join(each_kernels: ModuleType) -> None:
-    """A support that spans several blocks of a kernel, with escapes across their seams, comes back."""
+    """A support over several blocks of a kernel, with escapes across their seams, comes back."""
     rng = np.random.default_rng(4)
     for m, density in ((400_000, 0.5), (60_000_000, 0.0045), (30_000_000, 0.0005)):
         support = Support.from_indices(np.unique(rng.integers(0, m, int(m * density))), m)
@@ -96,7 +96,7 @@ def octets(*values: int) -> npt.NDArray[np.uint8]:
     [
         (octets(0), 10, 2, "has 1 bytes, 2 indices of 10 parameters take 2 to 2"),
         (octets(0, 0, 0), 10, 2, "has 3 bytes"),
-        (octets(1, 255), 600, 2, "ends within an escape, at byte 1"),
+        (octets(1, 255), 500, 2, "ends within an escape, at byte 1"),
         (octets(7, 255, 255), 600, 3, "ends within an escape, at byte 2"),
         (octets(7, 255, 1), 700, 3, "holds 2 indices, not the 3"),
         (octets(7, 2), 10, 2, r"indices\[1\] is not below 10"),
@@ -132,10 +132,7 @@ def test_digest_is_golden() -> None:
     """The digest of a small support is this constant: another means a new format version."""
     support = Support.from_indices([3, 5, 8, 300, 999], 1000)
     stream = bytes([3, 1, 2, 255, 36, 255, 255, 188])
-    expected = hashlib.sha256(struct.pack("<QQ", 1000, 5) + stream).hexdigest()
+    golden = "bf8ee7575d9cff9314efda0593ddf7b5335f36fe168b29f4b80808372eb9787f"
+    assert golden == hashlib.sha256(struct.pack("<QQ", 1000, 5) + stream).hexdigest()
     assert stream == gaps.encode(support.indices, 1000).tobytes()
-    assert f"sha256:{expected}" == support.digest
-    assert GOLDEN == support.digest
-
-
-GOLDEN = "sha256:"
+    assert f"sha256:{golden}" == support.digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 
 import numpy as np
 import pyroaring
@@ -96,8 +97,17 @@ def test_four_billion_indices_in_a_megabyte_are_not_materialised() -> None:
     assert len(full.serialize()) < 1_000_000
     with pytest.raises(PayloadTooLarge, match="4294967296 indices, at most 1000000"):
         wire.decode_roaring(full.serialize(), 2**32, max_k=1_000_000)
-    with pytest.raises(InvalidSupport, match="4294967295 is out of range"):
-        wire.decode_roaring(full.serialize(), 2**31)
+
+
+def test_an_index_out_of_range_is_seen_before_the_others_are_made() -> None:
+    """The maximum is held against M before there is an index."""
+    bitmap = pyroaring.BitMap(range(1 << 20)).serialize()
+    tracemalloc.start()
+    with pytest.raises(InvalidSupport, match="1048575 is out of range"):
+        wire.decode_roaring(bitmap, 1 << 19)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 16
 
 
 def test_an_empty_bitmap_is_no_support() -> None:

@@ -142,6 +142,19 @@ def test_signatures_by_media_type(media_type: str) -> None:
     assert signature == wire.load_signature(body, media_type + ";v=1", 30_000)
 
 
+def test_either_is_told_apart() -> None:
+    """Where both may come, the media type tells which it is, and in JSON the fields do."""
+    signature = every(3).signature(num_perm=8)
+    for media_type in wire.SUPPORT_TYPES:
+        body = wire.dump_support(every(3), media_type)
+        assert every(3) == wire.load_either(body, media_type, 30_000)
+    for media_type in wire.SIGNATURE_TYPES:
+        body = wire.dump_signature(signature, media_type)
+        assert signature == wire.load_either(body, media_type, 30_000)
+    with pytest.raises(UnsupportedMediaType, match=r"of a support or a signature: .*signature$"):
+        wire.load_either(b"", "text/plain", 9)
+
+
 @pytest.mark.parametrize(
     "media_type", ["", "text/plain", "application/jsonp", "\ud800", "x" * 9999]
 )

@@ -23,15 +23,11 @@ __all__ = ["MAX_PARAMETERS", "IndexArray", "Support", "index_dtype"]
 IndexArray = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 
 MAX_PARAMETERS = 2**63 - 1
-"""The largest index space: counts travel as signed 64-bit integers through databases and JSON
-readers.
-"""
+"""The largest index space: counts travel as signed 64-bit integers, through databases too."""
 
 
 def index_dtype(num_parameters: int) -> np.dtype[np.uint32] | np.dtype[np.uint64]:
-    """The dtype of indices into ``num_parameters`` parameters: uint32 up to 2^32 of them, uint64
-    beyond.
-    """
+    """The dtype of indices into M parameters: uint32 up to M = 2^32, uint64 beyond."""
     return np.dtype(np.uint32) if num_parameters <= 2**32 else np.dtype(np.uint64)
 
 
@@ -44,15 +40,15 @@ class Support:
 
     __slots__ = ("_digest", "_indices", "_num_parameters")
 
-    def __init__(self, indices: IndexArray, num_parameters: int) -> None:
-        """Trusts its caller: the indices are already valid. Outside the package use
-        :meth:`from_indices`.
-        """
+    def __init__(
+        self, indices: IndexArray, num_parameters: int, *, digest: str | None = None
+    ) -> None:
+        """Trusts its caller: indices and digest are valid. Elsewhere use :meth:`from_indices`."""
         view = indices.view()
         view.flags.writeable = False
         self._indices = view
         self._num_parameters = num_parameters
-        self._digest: str | None = None
+        self._digest = digest
 
     @classmethod
     def from_indices(cls, indices: Any, num_parameters: int) -> Support:
@@ -78,16 +74,15 @@ class Support:
             raise InvalidSupport(
                 "a support needs at least one index, this one is empty", field="indices"
             )
-        # Signedness and range are settled on the original dtype: a cast first would wrap -1 into
-        # range.
+        # Signedness and range are settled on the original dtype: a cast would wrap -1 into range.
         ascending = array[1:] > array[:-1]
         if not ascending.all():
             at = int(np.argmin(ascending))
             a, b = int(array[at]), int(array[at + 1])
             wrong = "repeated" if a == b else "not sorted"
             raise InvalidSupport(
-                f"indices are {wrong}: indices[{at}] = {a} is followed by {b}; pass np.unique(indices) if they are "
-                f"meant as a set",
+                f"indices are {wrong}: indices[{at}] = {a} is followed by {b}; "
+                f"pass np.unique(indices) if they are meant as a set",
                 field="indices",
             )
         if int(array[0]) < 0:
@@ -97,7 +92,8 @@ class Support:
                 f"indices[{array.size - 1}] = {int(array[-1])} is out of range for {m} parameters",
                 field="indices",
             )
-        return cls(array.astype(index_dtype(m), copy=True), m)
+        checked: Any = array.astype(index_dtype(m), copy=True)
+        return cls(checked, m)
 
     @property
     def indices(self) -> IndexArray:
@@ -201,14 +197,10 @@ def check_num_parameters(num_parameters: Any) -> int:
 
 
 def _as_integers(indices: Any) -> npt.NDArray[np.integer[Any]]:
-    """Whatever holds integers, as an array of an integer dtype; floats and booleans are refused,
-    not rounded.
-    """
-    if hasattr(indices, "detach") and hasattr(
-        indices, "cpu"
-    ):  # a torch tensor, without importing torch
-        indices = indices.detach().cpu().numpy()
+    """Whatever holds integers, as an array of an integer dtype; floats and booleans are refused."""
     try:
+        if hasattr(indices, "detach") and hasattr(indices, "cpu"):  # a tensor, without torch
+            indices = indices.detach().cpu().numpy()
         array = np.asarray(indices)
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidSupport(
@@ -216,7 +208,7 @@ def _as_integers(indices: Any) -> npt.NDArray[np.integer[Any]]:
         ) from error
     if array.size == 0 or array.dtype.kind in "iu":
         return array if array.dtype.kind in "iu" else array.astype(np.int64)
-    if array.dtype.kind in "Of" and not isinstance(indices, np.ndarray):
+    if array.dtype.kind in "Of" and array.ndim == 1 and not isinstance(indices, np.ndarray):
         # numpy turns Python integers beyond 64 bits into objects, and mixes around 2^63 into
         # floats.
         flat = list(indices)

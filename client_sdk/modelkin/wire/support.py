@@ -82,9 +82,7 @@ def decode_support(
             f"the content does not match its digest: bytes 24-55 say {header.digest}, the decoded "
             f"support has {digest}; its writer is at fault"
         )
-    support = Support(indices, header.m)
-    support._digest = digest  # just verified: nobody needs to encode and hash it again
-    return support
+    return Support(indices, header.m, digest=digest)  # verified: nobody need hash it again
 
 
 class _Header(NamedTuple):

@@ -1,0 +1,51 @@
+"""Writes what the documentation takes from the code: the table of settings, and the OpenAPI document."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from app.main import create_app
+from app.settings import Settings
+
+DOCS = Path(__file__).parent
+_SETTINGS = re.compile(r"(<!-- settings: begin .*?-->\n).*?(<!-- settings: end -->)", re.DOTALL)
+
+
+def settings_table() -> str:
+    """One row a setting: its variable, its default, what it is for."""
+    lines = ["| variable | default | what it is |", "| --- | --- | --- |"]
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else f"`{field.default}`"
+        lines.append(f"| `MODELKIN_{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(lines) + "\n"
+
+
+def operations() -> str:
+    """docs/operations.md with the settings as they are."""
+    text = (DOCS / "operations.md").read_text()
+    return _SETTINGS.sub(lambda found: found[1] + settings_table() + found[2], text)
+
+
+def openapi() -> str:
+    """The OpenAPI document of the service."""
+    return json.dumps(create_app(Settings.model_construct()).openapi(), indent=2) + "\n"
+
+
+def main() -> int:
+    """Write the pages; with ``--check`` only say whether they are up to date."""
+    pages = {DOCS / "operations.md": operations(), DOCS / "openapi.json": openapi()}
+    stale = [page for page, text in pages.items() if not page.exists() or page.read_text() != text]
+    if "--check" in sys.argv[1:]:
+        for page in stale:
+            print(f"docs/{page.name} is behind the code: run `make docs`", file=sys.stderr)
+        return 1 if stale else 0
+    for page in stale:
+        page.write_text(pages[page])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""``Support``: valid by construction, immutable, one value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modelkin.core.support import MAX_PARAMETERS, Support, index_dtype
+from modelkin.errors import InvalidParameter, InvalidSupport
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [[1, 5, 9], (1, 5, 9), range(1, 10, 4), np.array([1, 5, 9]), np.array([1, 5, 9], ">i2"),
+     np.array([1, 0, 5, 0, 9], np.uint8)[::2], torch.tensor([1, 5, 9])],
+)  # fmt: skip
+def test_any_integers_make_a_support(indices: Any) -> None:
+    """Lists, ranges, arrays of any integer type and tensors give one and the same support."""
+    support = Support.from_indices(indices, 10)
+    assert ([1, 5, 9], np.uint32) == (support.indices.tolist(), support.indices.dtype)
+    assert (3, 10, 0.3, 3) == (support.k, support.num_parameters, support.density, len(support))
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([], "at least one index"),
+        ([3, 1], r"not sorted: indices\[0\] = 3 is followed by 1"),
+        ([1, 1], r"repeated: indices\[0\] = 1"),
+        (np.array([2, 1], np.uint64), "not sorted"),
+        ([-1, 2], r"indices\[0\] = -1 is negative"),
+        ([1, 10], r"indices\[1\] = 10 is out of range for 10"),
+        ([1, 2**64], "does not fit"),
+        ([-1, 2**63], "does not fit"),
+        ([1.0, 2.0], "must be integers"),
+        (np.array([1.5]), "must be integers"),
+        ([True, False], "must be integers"),
+        ([[1, 2]], "one-dimensional"),
+        (["1"], "must be integers"),
+        ([1, None], "must be integers"),
+        ([[1], [2, 3]], "no array of integers"),
+        (None, "must be integers"),
+        (2**70, "must be integers"),
+        (torch.ones(2, dtype=torch.bfloat16), "no array of integers"),
+        (7, "one-dimensional"),
+    ],
+)
+def test_what_is_no_support(indices: Any, message: str) -> None:
+    """Everything else is refused with what is wrong and where, and nothing is sorted silently."""
+    with pytest.raises(InvalidSupport, match=message):
+        Support.from_indices(indices, 10)
+
+
+@pytest.mark.parametrize("m", [0, -1, MAX_PARAMETERS + 1, 1.0, "10", True, None])
+def test_what_is_no_index_space(m: Any) -> None:
+    """M is an integer of 1 to 2^63 - 1."""
+    with pytest.raises(InvalidParameter, match="num_parameters must be"):
+        Support.from_indices([0], m)
+
+
+@pytest.mark.parametrize(("m", "dtype"), [(2**32, np.uint32), (2**32 + 1, np.uint64)])
+def test_indices_take_32_bits_while_they_can(m: int, dtype: type) -> None:
+    """uint32 holds every index up to M = 2^32, uint64 beyond; the last index is a valid one."""
+    support = Support.from_indices([m - 1], m)
+    assert dtype == index_dtype(m) == support.indices.dtype
+    assert [m - 1] == support.indices.tolist()
+
+
+def test_a_support_cannot_be_changed() -> None:
+    """Neither through its indices nor through the array it was made from."""
+    given_array = np.array([1, 2], np.uint32)
+    support = Support.from_indices(given_array, 9)
+    given_array[0] = 0
+    with pytest.raises(ValueError, match="read-only"):
+        support.indices[0] = 0
+    assert [1, 2] == support.indices.tolist()
+
+
+@given(st.sets(st.integers(0, 30), min_size=1), st.sets(st.integers(0, 30), min_size=1))
+def test_equality_is_that_of_sets(a: set[int], b: set[int]) -> None:
+    """Supports are equal, hash alike and share a digest exactly when their sets are equal."""
+    x, y = (Support.from_indices(sorted(s), 31) for s in (a, b))
+    assert (a == b) == (x == y) == (x.digest == y.digest)
+    assert len({frozenset(a), frozenset(b)}) == len({x, y})
+
+
+def test_the_space_is_part_of_the_value() -> None:
+    """The same indices of another M are another support with another digest."""
+    a, b = Support.from_indices([1], 9), Support.from_indices([1], 10)
+    assert a != b
+    assert a.digest != b.digest
+    assert a != [1]
+
+
+def test_repr_says_how_dense() -> None:
+    """A support in a session says its K, M and density, not its indices."""
+    assert "<Support of 2 of 1,000 parameters (0.20%)>" == repr(Support.from_indices([1, 2], 1000))

@@ -1,0 +1,109 @@
+"""A service under test: a real process on a port of its own, which can be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+_ADDRESS = re.compile(r"running on (http://[\d.]+:\d+)")
+_PATIENCE = 60.0
+
+
+class Server:
+    """``python -m app`` on the embedded store in ``folder``.
+
+    Args:
+        folder: holds the database, the blobs and the log.
+        flags: more of the command line.
+    """
+
+    def __init__(self, folder: Path, *flags: str) -> None:
+        self.folder = folder
+        self.database = folder / "m.db"
+        self.blobs = folder / "blobs"
+        self.log = folder / "service.log"
+        self._flags = flags
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def start(self) -> Self:
+        """Start it and wait until it can serve."""
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command(f"--database-url=sqlite:///{self.database}", "--port=0", *self._flags),
+                cwd=ROOT,
+                env=environment(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self.url = self._wait_for_address()
+        assert httpx.get(f"{self.url}/readyz", timeout=_PATIENCE).status_code == 200
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL: what a power cut leaves of a process."""
+        self.process.kill()
+        self.process.wait(_PATIENCE)
+
+    def terminate(self) -> None:
+        """SIGTERM, without waiting."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> int:
+        """The exit code, once the process has ended."""
+        return self.process.wait(_PATIENCE)
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.terminate()
+        return self.wait()
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def peak_memory(self) -> int:
+        """The most bytes the process has had in memory so far."""
+        return self._memory("VmHWM")
+
+    @property
+    def memory(self) -> int:
+        """Bytes the process has in memory."""
+        return self._memory("VmRSS")
+
+    def _memory(self, what: str) -> int:
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(rf"{what}:\s+(\d+) kB", text)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def _wait_for_address(self) -> str:
+        for _ in range(int(_PATIENCE / 0.05)):
+            found = _ADDRESS.search(self.log.read_text())
+            if found:
+                return found[1]
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.05)
+        raise AssertionError(self.log.read_text())
+
+
+def command(*flags: str) -> list[str]:
+    """The command line of the service."""
+    return [sys.executable, "-m", "app", *flags]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """This process's environment without any setting of the service but the given ones."""
+    inherited = {k: v for k, v in os.environ.items() if not k.upper().startswith("MODELKIN_")}
+    return {**inherited, **settings}
