@@ -15,11 +15,10 @@ from app.api import (
     spaces,
     supports,
 )
-from app.api.middleware import PlainStartupErrors, RequestIds
+from app.api.middleware import RequestIds
 from app.resources import Resources
 from app.ui import pages
 from modelkin._version import __version__
-from modelkin.errors import ModelkinError
 
 __all__ = ["create_app"]
 
@@ -45,7 +44,6 @@ def create_app(resources: Resources) -> FastAPI:
     app.state.resources = resources
     app.state.settings = resources.settings
     app.add_middleware(RequestIds)
-    app.add_middleware(PlainStartupErrors)
     errors.install(app)
     for module in (spaces, supports, signatures, models, neighbors, donors, similarity, health):
         app.include_router(module.router)

@@ -1,4 +1,6 @@
-"""Writes what the documentation takes from the code: the table of settings, and the OpenAPI document."""
+"""Writes what the documentation takes from the code: the table of settings, and the OpenAPI
+document.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,10 @@ import json
 import re
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from app.main import create_app
+from app.resources import open_resources
 from app.settings import Settings
 
 DOCS = Path(__file__).parent
@@ -31,7 +35,10 @@ def operations() -> str:
 
 def openapi() -> str:
     """The OpenAPI document of the service."""
-    return json.dumps(create_app(Settings.model_construct()).openapi(), indent=2) + "\n"
+    with TemporaryDirectory() as folder:
+        settings = Settings(database_url=f"sqlite:///{folder}/modelkin.db")
+        with open_resources(settings) as resources:
+            return json.dumps(create_app(resources).openapi(), indent=2) + "\n"
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ import time
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["PlainStartupErrors", "RequestIds"]
+__all__ = ["RequestIds"]
 
 _SAFE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -54,23 +54,3 @@ class RequestIds:
                 status,
                 milliseconds,
             )
-
-
-class PlainStartupErrors:
-    """Says in one line why the service cannot start, where the reason is known; else the traceback.
-
-    The lifespan leaves the reason in ``app.state.startup_error``.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_plainly(message: Message) -> None:
-            if message["type"] == "lifespan.startup.failed":
-                reason = getattr(scope["app"].state, "startup_error", None)
-                if reason is not None:
-                    message["message"] = f"modelkin cannot start: {reason}"
-            await send(message)
-
-        await self._app(scope, receive, send_plainly if scope["type"] == "lifespan" else send)

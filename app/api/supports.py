@@ -65,6 +65,6 @@ def get(
     """The support, in the format that `Accept` asks for; the native one by default."""
     media_type = choose(accept, wire.SUPPORT_TYPES)
     model = resources.library.model(session, space, name)
-    support = resources.library.require_packed(space, model).unpack()
+    support = resources.library.support(space, model)
     body = wire.dump_support(support, media_type)
     return Response(body, media_type=media_type, headers={**etag(model), "Vary": "Accept"})

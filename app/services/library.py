@@ -20,7 +20,13 @@ from app.stores.sql.database import Database, Reader
 from modelkin.core.packed import PackedSupport
 from modelkin.core.signature import Signature, value_dtype
 from modelkin.core.support import Support
-from modelkin.errors import ModelNotFound, SpaceMismatch, SupportMissing, Unavailable
+from modelkin.errors import (
+    InvalidSupport,
+    ModelNotFound,
+    SpaceMismatch,
+    SupportMissing,
+    Unavailable,
+)
 from modelkin.types import Page
 
 __all__ = ["Library", "Subject"]
@@ -74,10 +80,7 @@ class Library:
             try:
                 data = self._blobs.open(model.blob_key)
             except KeyError:
-                with (
-                    self._database.reading() as session
-                ):  # the caller's snapshot is what went stale
-                    current = models.find_model(session, space, model.name)
+                current = self._current(space, model)
                 if current is None:
                     return None
                 if current.blob_key == model.blob_key:
@@ -88,6 +91,11 @@ class Library:
                 continue
             return PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
         raise Unavailable(f"model {model.name!r} is being replaced faster than it can be read")
+
+    def _current(self, space: SpaceRecord, model: ModelRecord) -> ModelRecord | None:
+        """The model as it is now: the caller's snapshot may have been overtaken."""
+        with self._database.reading() as session:
+            return models.find_model(session, space, model.name)
 
     def require_packed(self, space: SpaceRecord, model: ModelRecord) -> PackedSupport:
         """The model's support, mapped.
@@ -105,6 +113,23 @@ class Library:
                 f"ask for neighbors, donors or similarity, which answer estimates"
             )
         raise ModelNotFound(f"there is no model {model.name!r} in space {space.name!r}")
+
+    def support(self, space: SpaceRecord, model: ModelRecord) -> Support:
+        """The model's support, whole and held against its digest.
+
+        Raises:
+            SupportMissing, ModelNotFound: as :meth:`require_packed`.
+            Unavailable: the file is not what was stored; nothing wrong is ever answered.
+        """
+        try:
+            support = self.require_packed(space, model).unpack()
+        except InvalidSupport as error:
+            raise _damaged(model) from error
+        if support.digest != model.digest:
+            current = self._current(space, model)
+            if current is None or current.digest != support.digest:
+                raise _damaged(model)
+        return support
 
     def values(
         self, session: Reader, space: SpaceRecord, ids: Iterable[int]
@@ -145,3 +170,9 @@ class Library:
         spec = space.signature
         signature = thing.signature(spec.num_perm, spec.seed, spec.scheme)
         return Subject(None, signature.values, PackedSupport.pack(thing))
+
+
+def _damaged(model: ModelRecord) -> Unavailable:
+    return Unavailable(
+        f"the stored support of {model.name!r} is damaged: restore its file, or send it again"
+    )

@@ -14,7 +14,7 @@ from modelkin.core import overlap
 from modelkin.core import packed as packing
 from modelkin.core.signature import jaccard_estimates
 from modelkin.errors import InvalidParameter
-from modelkin.types import Overlap, SimilarityMatrix, TensorOverlap
+from modelkin.types import Overlap, SimilarityMatrix
 
 __all__ = ["MAX_MODELS", "SimilarityService"]
 
@@ -35,15 +35,15 @@ class SimilarityService:
             SupportMissing: one of them sent only a signature.
         """
         records = models.get_models(session, space, [a, b])
-        first, second = (self._library.require_packed(space, r).unpack() for r in records)
-        shared = overlap.shared(first, second)
-        similarity = overlap.similarity_of(shared, first.k, second.k)
         tensors = None
-        if space.layout is not None:
-            tensors = tuple(
-                TensorOverlap(t.name, t.size, t.a, t.b, t.shared, t.similarity)
-                for t in overlap.by_tensor(first, second, space.layout)
-            )
+        if space.layout is None:
+            one, other = (self._library.require_packed(space, record) for record in records)
+            shared, sizes = packing.shared_packed(one, other), (one.k, other.k)
+        else:
+            first, second = (self._library.support(space, record) for record in records)
+            shared, sizes = overlap.shared(first, second), (first.k, second.k)
+            tensors = overlap.by_tensor(first, second, space.layout)
+        similarity = overlap.similarity_of(shared, *sizes)
         return Overlap(a, b, shared, similarity, overlap.jaccard_of(similarity), tensors)
 
     def matrix(self, session: Reader, space: SpaceRecord, names: Sequence[str]) -> SimilarityMatrix:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.layout import Layout
+from modelkin.core.overlap import TensorOverlap
 from modelkin.errors import MissingExtra
 
 __all__ = [
@@ -227,25 +228,6 @@ class Donors(_Ranking[Donor]):
     _row: ClassVar[type[Any]] = Donor
     target: str | None
     method: str
-
-
-@dataclass(frozen=True, slots=True)
-class TensorOverlap:
-    """Two supports within one tensor of the layout.
-
-    Attributes:
-        size: parameters of the tensor.
-        a, b: indices of either support that lie in it.
-        shared_indices: indices of both.
-        similarity: S within the tensor; None where neither support touches it.
-    """
-
-    name: str
-    size: int
-    a: int
-    b: int
-    shared_indices: int
-    similarity: float | None
 
 
 @dataclass(frozen=True, slots=True)

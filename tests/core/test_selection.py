@@ -148,6 +148,7 @@ def test_impossible_entries_are_named(
         (np.array([1.0, 1e300]), r"importance\[1\] = inf"),
         (torch.ones(2, dtype=torch.int32), "holds int32"),
         (torch.ones(2).to_sparse(), "no plain tensor"),
+        (torch.ones(2, device="meta"), "no plain tensor"),
     ],
 )
 def test_what_is_no_importance(importance: Any, message: str) -> None:

@@ -56,3 +56,16 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for running in started:
         if running.process.poll() is None:
             running.kill()
+
+
+@pytest.fixture
+def untouched(space: Space) -> Iterator[Space]:
+    """A space with one model, which whatever the test sends may not change; and the service
+    answers afterwards.
+    """
+    support = modelkin.Support.from_indices(range(0, space.m, 7), space.m)
+    space.put("stored", support, tags=["t"])
+    before = space.show(), space.model("stored")
+    yield space
+    assert before == (space.show(), space.model("stored"))
+    assert 200 == space.http.get("/readyz").status_code

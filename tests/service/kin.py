@@ -73,9 +73,7 @@ class Space:
         self.http = http
         self.m = m
         self.name = next(_names)
-        created = http.post(
-            "/v1/spaces", json={"name": self.name, "num_parameters": m, **body}
-        )
+        created = http.post("/v1/spaces", json={"name": self.name, "num_parameters": m, **body})
         assert created.status_code == 201, created.text
 
     def path(self, kind: str, model: str | None = None) -> str:
@@ -87,9 +85,7 @@ class Space:
         """Store a support; the answered model."""
         return ok(self.put_bytes(model, support.to_bytes(), SUPPORT, tag=list(tags)))
 
-    def put_bytes(
-        self, model: str, data: bytes, media_type: str, **params: Any
-    ) -> httpx.Response:
+    def put_bytes(self, model: str, data: bytes, media_type: str, **params: Any) -> httpx.Response:
         """Send bytes as a support; the answer, whatever it is."""
         headers = {"Content-Type": media_type}
         url = self.path("supports", model)

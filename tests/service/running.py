@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -107,3 +109,33 @@ def environment(**settings: str) -> dict[str, str]:
     """This process's environment without any setting of the service but the given ones."""
     inherited = {k: v for k, v in os.environ.items() if not k.upper().startswith("MODELKIN_")}
     return {**inherited, **settings}
+
+
+def raw_exchange(url: str, request: bytes, *, close: bool = False) -> bytes:
+    """What the service answers to these very bytes, read until it closes or says no more.
+
+    Args:
+        url: of the service.
+        request: sent as it is: clients mend what is wrong with it.
+        close: say that nothing more comes, once it is sent.
+    """
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.sendall(request)  # it may have answered and closed in the middle of it
+        if close:
+            connection.shutdown(socket.SHUT_WR)
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            while not _is_whole(received):
+                chunk = connection.recv(1 << 16)
+                if not chunk:
+                    break
+                received += chunk
+    return received
+
+
+def _is_whole(answer: bytes) -> bool:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head.lower())
+    return length is not None and len(body) >= int(length[1])

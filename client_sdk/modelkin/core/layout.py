@@ -37,7 +37,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Layout:
-    """The tensors of a model in its own parameter order, flattened row by row and laid end to end."""
+    """The tensors of a model in its own parameter order, flattened row by row, end to end."""
 
     tensors: tuple[TensorSpec, ...]
 

@@ -44,15 +44,15 @@ class TensorOverlap:
         size: how many parameters it has.
         a: how many of them the first support holds.
         b: how many the second one.
-        shared: how many both.
-        similarity: ``2 * shared / (a + b)``; None where neither has an index in the tensor.
+        shared_indices: how many both.
+        similarity: ``2 * shared_indices / (a + b)``; None where neither has an index in the tensor.
     """
 
     name: str
     size: int
     a: int
     b: int
-    shared: int
+    shared_indices: int
     similarity: float | None
 
 
@@ -127,7 +127,7 @@ def by_tensor(a: Support, b: Support, layout: Layout) -> tuple[TensorOverlap, ..
             size=tensor.size,
             a=in_a,
             b=in_b,
-            shared=in_both,
+            shared_indices=in_both,
             similarity=similarity_of(in_both, in_a, in_b) if in_a + in_b else None,
         )
         for tensor, (in_a, in_b, in_both) in zip(layout.tensors, counts, strict=True)

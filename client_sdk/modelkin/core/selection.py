@@ -198,10 +198,10 @@ def _bits(importance: Any) -> Bits:
 def _array(importance: Any) -> npt.NDArray[Any]:
     if not (hasattr(importance, "detach") and hasattr(importance, "cpu")):
         return np.asarray(importance)
-    tensor = importance.detach().cpu()
-    if tensor.is_floating_point() and tensor.element_size() < 4:
-        tensor = tensor.float()  # exact, and numpy has no bfloat16
     try:
+        tensor = importance.detach().cpu()
+        if tensor.is_floating_point() and tensor.element_size() < 4:
+            tensor = tensor.float()  # exact, and numpy has no bfloat16
         array: npt.NDArray[Any] = tensor.numpy()
     except (TypeError, RuntimeError) as error:
         raise InvalidImportance(

@@ -1,4 +1,6 @@
-"""``python -m modelkin.core.kernels``: compile the fast kernels once, before several processes want them."""
+"""``python -m modelkin.core.kernels``: compile the fast kernels once, before several processes want
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,89 @@
+"""The SDK's wheel by itself, installed as a stranger would install it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+WORKS = """
+import sys
+import numpy as np
+import modelkin
+
+support = modelkin.select_support(np.random.default_rng(1).random(10_000, np.float32), coverage=0.5)
+assert modelkin.Support.from_bytes(support.to_bytes()) == support
+signature = support.signature()
+assert modelkin.Signature.from_bytes(signature.to_bytes()) == signature
+assert modelkin.similarity(support, support) == 1.0
+try:
+    modelkin.Client("http://127.0.0.1:9", retries=0).space("nobody-is-there")
+except modelkin.ConnectionFailed as error:
+    print(error)
+heavy = {"torch", "numba", "pyroaring", "datasketch", "pandas", "fastapi"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+MISSING = {
+    "torch": "from modelkin.torch import fisher_importance",
+    "fast": "import modelkin; modelkin.Support.from_indices([1], 9).to_roaring()",
+    "datasketch": "from modelkin import Support as S; S.from_indices([1], 9).signature().to_datasketch()",
+    "pandas": "import modelkin; modelkin.Neighbors((), None, 'exact', 0, False).to_pandas()",
+}
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, cwd="/")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the sources."""
+    folder = tmp_path_factory.mktemp("wheel")
+    built = run(
+        sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT / "client_sdk"
+    )
+    assert built.returncode == 0, built.stderr
+    (path,) = folder.glob("modelkin-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the wheel and what it requires, nothing else."""
+    venv = tmp_path_factory.mktemp("venv")
+    assert run(sys.executable, "-m", "venv", venv).returncode == 0
+    interpreter = venv / "bin" / "python"
+    constraints = ROOT / "constraints.txt"
+    installed = run(interpreter, "-m", "pip", "install", "-q", "-c", constraints, wheel)
+    assert installed.returncode == 0, installed.stderr
+    return interpreter
+
+
+def test_wheel_works_with_numpy_httpx_and_zstandard_alone(python: Path) -> None:
+    """Supports, signatures and the client work, and a service that is down is one line."""
+    done = run(python, "-c", WORKS)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    assert "python -m app" in done.stdout
+
+
+@pytest.mark.parametrize("extra", MISSING)
+def test_missing_extra_names_its_install_command(python: Path, extra: str) -> None:
+    """What needs an optional dependency says which pip install brings it."""
+    done = run(python, "-c", MISSING[extra])
+    assert done.returncode == 1
+    assert f"pip install 'modelkin[{extra}]'" in done.stderr.splitlines()[-1]
+
+
+def test_wheel_holds_the_package_alone(wheel: Path) -> None:
+    """The wheel carries modelkin with its type marker and licence, and no tests or service."""
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"modelkin"} == {n.split("/")[0] for n in names if ".dist-info/" not in n}
+    assert "modelkin/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
