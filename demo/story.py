@@ -71,8 +71,8 @@ def serve(folder: Path, wanted_port: int, *, once: bool) -> int:
             tell(client, report)
         if once:
             return 0
-        report.say(f"\nExplore the models at {service.url}/ (Ctrl-C ends the service).")
         try:
+            report.say(f"\nExplore the models at {service.url}/ (Ctrl-C ends the service).")
             service.wait()
         except KeyboardInterrupt:
             report.say("\nStopping the service.")

@@ -38,6 +38,9 @@ _STATUS: Mapping[type[errors.ModelkinError], int] = {
     errors.Unavailable: 503,
 }
 
+_MOST_FIELDS = 100
+"""A body of many mistakes does not get an answer larger than itself."""
+
 log = logging.getLogger(__name__)
 
 
@@ -91,7 +94,8 @@ async def _on_error(request: Request, error: Exception) -> Response:
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    fields = [{"field": _field(entry["loc"]), "message": entry["msg"]} for entry in error.errors()]
+    entries = error.errors()[:_MOST_FIELDS]
+    fields = [{"field": _field(entry["loc"]), "message": entry["msg"]} for entry in entries]
     detail = "; ".join(f"{f['field']}: {f['message']}" for f in fields[:3])
     return problem(request, 422, errors.InvalidParameter.code, detail, fields=fields)
 

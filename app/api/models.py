@@ -66,7 +66,9 @@ def update(
     two.
     """
     given = body.model_fields_set
-    base_model = None if body.base_model is None else check_model_name(body.base_model)
+    base_model = body.base_model
+    if base_model is not None:
+        base_model = check_model_name(base_model, field="base_model")
     model = resources.ingest.update(
         session,
         space,
