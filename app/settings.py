@@ -35,7 +35,8 @@ class Settings(BaseSettings):
 
     database_url: str = Field(
         DEFAULT_DATABASE_URL,
-        description="where the truth is kept: sqlite:///FILE for one machine",
+        description="where the truth is kept: sqlite:///FILE for one machine, or "
+        "postgresql+psycopg://USER:PASSWORD@HOST/NAME",
     )
     blob_url: str | None = Field(
         None,
@@ -70,9 +71,12 @@ class Settings(BaseSettings):
             url = make_url(value)
         except ArgumentError as error:
             raise ValueError(f"{value!r} is no database URL: {error}") from None
-        if url.get_backend_name() != "sqlite":
-            raise ValueError(f"{url.get_backend_name()!r} is not supported: use sqlite:///FILE")
-        if not url.database or url.database == ":memory:":
+        if url.drivername not in {"sqlite", "sqlite+pysqlite", "postgresql+psycopg"}:
+            raise ValueError(
+                f"{url.drivername!r} is not supported: use sqlite:///FILE "
+                f"or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+            )
+        if url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}:
             raise ValueError("an in-memory database would lose what was acknowledged: name a file")
         return value
 
@@ -87,10 +91,11 @@ class Settings(BaseSettings):
 
     @property
     def data_folder(self) -> Path:
-        """The folder that holds the SQLite database."""
-        database = make_url(self.database_url).database
-        assert database is not None  # the validator saw to it
-        return Path(database).absolute().parent
+        """The folder of the SQLite database; beside Postgres, ./modelkin-data."""
+        url = make_url(self.database_url)
+        if url.get_backend_name() != "sqlite" or url.database is None:
+            return Path("modelkin-data").absolute()
+        return Path(url.database).absolute().parent
 
     @property
     def blob_folder(self) -> Path:

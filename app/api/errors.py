@@ -38,6 +38,13 @@ _STATUS: Mapping[type[errors.ModelkinError], int] = {
     errors.Unavailable: 503,
 }
 
+_HEADERS: Mapping[int, Mapping[str, str]] = {
+    503: {"Retry-After": "1"},
+    # The rest of such a body is not worth receiving (RFC 9110, sections 15.5.9 and 15.5.14).
+    408: {"Connection": "close"},
+    413: {"Connection": "close"},
+}
+
 _MOST_FIELDS = 100
 """A body of many mistakes does not get an answer larger than itself."""
 
@@ -88,7 +95,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
         error.code,
         str(error),
         fields=[{"field": field, "message": str(error)}] if field else (),
-        headers={"Retry-After": "1"} if status == 503 else None,
+        headers=_HEADERS.get(status),
     )
 
 

@@ -18,6 +18,7 @@ from app.api.deps import (
     TagFilter,
     Writing,
 )
+from app.api.paths import MODEL
 from app.api.schemas import ModelOut, ModelPage, ModelUpdate, etag
 from modelkin.names import check_model_name, check_tags
 from modelkin.types import UNCHANGED
@@ -42,7 +43,7 @@ def list_models(
     return ModelPage(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/{model:path}", operation_id="get_model")
+@router.get(MODEL, operation_id="get_model")
 def show(
     resources: Handle, space: KnownSpace, name: ModelName, session: Reading, response: Response
 ) -> ModelOut:
@@ -52,7 +53,7 @@ def show(
     return ModelOut.of(space, model)
 
 
-@router.patch("/{model:path}", operation_id="update_model")
+@router.patch(MODEL, operation_id="update_model")
 def update(
     resources: Handle,
     space: KnownSpace,
@@ -83,7 +84,7 @@ def update(
     return ModelOut.of(space, model)
 
 
-@router.delete("/{model:path}", operation_id="delete_model", status_code=204)
+@router.delete(MODEL, operation_id="delete_model", status_code=204)
 def delete(
     resources: Handle,
     space: KnownSpace,

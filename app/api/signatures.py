@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Response
 
 from app.api.deps import Handle, IfMatch, KnownSpace, ModelName, NewTags, Reading, Writing
 from app.api.media import choose
+from app.api.paths import MODEL
 from app.api.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, SignaturePayload
 from app.api.schemas import ModelOut, etag
 from modelkin import wire
@@ -18,7 +19,7 @@ router = APIRouter(prefix="/v1/spaces/{space}/signatures", tags=["models"])
 
 
 @router.put(
-    "/{model:path}",
+    MODEL,
     operation_id="put_signature",
     status_code=201,
     responses={200: {"model": ModelOut, "description": "Replaced, or the same content again"}},
@@ -47,7 +48,7 @@ def put(
 
 
 @router.get(
-    "/{model:path}",
+    MODEL,
     operation_id="get_signature",
     response_class=Response,
     responses={200: {"content": SIGNATURE_CONTENT, "description": "The signature"}},

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Response
 
 from app.api.deps import Handle, IfMatch, KnownSpace, ModelName, NewTags, Reading, Writing
 from app.api.media import choose
+from app.api.paths import MODEL
 from app.api.payloads import SUPPORT_BODY, SUPPORT_CONTENT, SupportPayload
 from app.api.schemas import ModelOut, etag
 from modelkin import wire
@@ -18,7 +19,7 @@ router = APIRouter(prefix="/v1/spaces/{space}/supports", tags=["models"])
 
 
 @router.put(
-    "/{model:path}",
+    MODEL,
     operation_id="put_support",
     status_code=201,
     responses={200: {"model": ModelOut, "description": "Replaced, or the same content again"}},
@@ -50,7 +51,7 @@ def put(
 
 
 @router.get(
-    "/{model:path}",
+    MODEL,
     operation_id="get_support",
     response_class=Response,
     responses={200: {"content": SUPPORT_CONTENT, "description": "The support"}},

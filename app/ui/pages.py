@@ -13,6 +13,7 @@ from fastapi.templating import Jinja2Templates
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from app.api.deps import Cursor, Handle, Reading, TheTenant
+from app.api.paths import MODEL
 from modelkin.errors import InvalidInput, NotFound
 from modelkin.names import check_model_name, check_space_name, quote_model
 
@@ -61,7 +62,7 @@ def space(
     return _render(request, "space.html", space=record, page=page)
 
 
-@router.get("/spaces/{space}/models/{model:path}")
+@router.get("/spaces/{space}/models" + MODEL)
 def model(
     request: Request,
     resources: Handle,

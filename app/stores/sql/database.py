@@ -1,5 +1,4 @@
-"""The engine and its transactions: ``reading()`` for a snapshot, ``writing()`` for one change,
-whole or not at all.
+"""Transactions: ``reading()`` for a snapshot, ``writing()`` for one change, whole or not at all.
 
 Readers and writers are different types, so that a query which writes cannot be handed a reader by
 mistake.
@@ -9,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
+from app.stores.sql.dialects import connect
 from modelkin.errors import StorageFull, Unavailable
 
 __all__ = ["Database", "Reader", "Writer"]
-
-_POOL = 40  # as many as the server has request threads: none ever waits for a connection
 
 
 class Reader(Session):
@@ -29,9 +26,7 @@ class Reader(Session):
 
 
 class Writer(Reader):
-    """One change of the database. What must follow its outcome, such as deleting a file, is queued
-    with it.
-    """
+    """One change of the database. What must follow its outcome is queued with it."""
 
     def __init__(self, bind: Engine) -> None:
         super().__init__(bind, autoflush=True, expire_on_commit=False)
@@ -43,39 +38,32 @@ class Writer(Reader):
         self._after_commit.append(action)
 
     def after_rollback(self, action: Callable[[], None]) -> None:
-        """Run ``action`` if the change does not come about."""
+        """Run ``action`` if the change certainly does not come about.
+
+        Where a commit fails half-way nobody knows, and it is not run.
+        """
         self._after_rollback.append(action)
 
 
 class Database:
-    """A SQLite file in WAL mode.
+    """A SQLite file or a Postgres database.
 
     Args:
         url: an SQLAlchemy URL.
         timeout: seconds a writer waits for another one to finish.
 
     Raises:
-        Unavailable: the file, or the folder it lies in, cannot be written.
+        Unavailable: it cannot be opened, or would lose what it acknowledges.
     """
 
     def __init__(self, url: str, *, timeout: float) -> None:
         self.url = make_url(url)
-        self._prepare_folder(Path(str(self.url.database)))
-        self.engine = create_engine(
-            self.url,
-            connect_args={"timeout": timeout},
-            pool_size=_POOL,
-            max_overflow=_POOL,
-            pool_timeout=timeout,
-        )
-        event.listen(self.engine, "connect", _configure)
-        event.listen(self.engine, "begin", _begin)
-        self._write_engine = self.engine.execution_options(begin="IMMEDIATE")
+        self._engines = connect(self.url, timeout=timeout)
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
         """A consistent view, for as long as the block runs."""
-        with _faults(), Reader(self.engine, autoflush=False) as session:
+        with _faults(), Reader(self._engines.reading, autoflush=False) as session:
             yield session
 
     @contextmanager
@@ -85,16 +73,16 @@ class Database:
         The transaction begins with the first statement. SQLite takes its one write lock there, so
         do what is slow before it.
         """
-        with Writer(self._write_engine) as session:
+        with _faults(), Writer(self._engines.writing) as session:
             try:
-                with _faults():
-                    yield session
-                    session.commit()
+                yield session
+                session.flush()
             except BaseException:
                 session.rollback()
                 for action in session._after_rollback:
                     action()
                 raise
+            session.commit()
         for action in session._after_commit:
             action()
 
@@ -105,44 +93,17 @@ class Database:
 
     def close(self) -> None:
         """Close every connection; SQLite folds its write-ahead log into the file."""
-        self.engine.dispose()
-
-    @staticmethod
-    def _prepare_folder(file: Path) -> None:
-        folder = file.absolute().parent
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise Unavailable(f"cannot make the data folder {folder}: {error.strerror}") from error
-
-
-def _configure(connection: Any, _record: object) -> None:
-    """Every new connection: WAL, full syncs (what was acknowledged survives power loss), foreign
-    keys.
-    """
-    connection.isolation_level = None  # BEGIN is ours to say, below
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-16384"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _begin(connection: Connection) -> None:
-    """Writers take the lock at once: a deferred one fails where an immediate one waits."""
-    mode = connection.get_execution_options().get("begin", "DEFERRED")
-    connection.exec_driver_sql(f"BEGIN {mode}")
+        self._engines.writing.dispose()
 
 
 @contextmanager
 def _faults() -> Iterator[None]:
-    """A database that is locked, full, unreadable or gone becomes :class:`Unavailable`; mistakes
-    stay mistakes.
-    """
+    """A database that is locked, full or gone becomes :class:`Unavailable`; mistakes stay so."""
     try:
         yield
-    except OperationalError as error:
-        reason = str(error.orig)
-        if "full" in reason:
+    except (OperationalError, PoolTimeout) as error:
+        reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
+        if "is full" in reason or "No space left" in reason:
             raise StorageFull(f"the database has no room left: {reason}") from error
         raise Unavailable(f"the database cannot serve this now: {reason}") from error
     except DBAPIError as error:

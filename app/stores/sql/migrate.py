@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from app.stores.sql.database import Database
 from modelkin.errors import Unavailable
@@ -27,10 +27,8 @@ def migrate(database: Database) -> None:
         written.
     """
     with database.writing() as session:
-        session.execute(
-            text("SELECT 1")
-        )  # takes the write lock: of two starting processes one migrates
         connection = session.connection()
+        _lock(connection)
         _refuse_newer(MigrationContext.configure(connection).get_current_heads(), database)
         command.upgrade(_config(connection), "head")
 
@@ -45,6 +43,13 @@ def require_current(database: Database) -> None:
             f"the database at {database.url} is of an older version: "
             f"start once without --no-migrate"
         )
+
+
+def _lock(connection: Connection) -> None:
+    """Of two processes that start at once, one migrates and the other waits for it."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('modelkin migrations'))"))
+    # SQLite's writers queue up at BEGIN IMMEDIATE already.
 
 
 def _refuse_newer(heads: tuple[str, ...], database: Database) -> None:
