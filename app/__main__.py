@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import resource
 import signal
 import sys
@@ -11,10 +10,12 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
+from app import commands
+from app.logs import configure
 from app.main import create_app
 from app.resources import open_resources
 from app.settings import Settings
-from modelkin.errors import Unavailable
+from modelkin.errors import ModelkinError
 
 _GRACE = 20
 """Seconds that requests under way may take once the service is told to stop."""
@@ -22,6 +23,8 @@ _GRACE = 20
 
 def main() -> int:
     """Exit 0 after a clean stop, 1 where the service could not start, 2 for wrong settings."""
+    if sys.argv[1:2] == ["keys"]:
+        return commands.keys(sys.argv[2:])
     try:
         settings = Settings.from_command_line(sys.argv[1:])
     except ValidationError as error:
@@ -30,15 +33,12 @@ def main() -> int:
             reason = entry["msg"].removeprefix("Value error, ")
             print(f"modelkin: MODELKIN_{name.upper()}: {reason}", file=sys.stderr)
         return 2
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    configure(settings)
     _raise_descriptor_limit()
     try:
         with open_resources(settings) as resources:
             return _serve(create_app(resources), settings)
-    except Unavailable as error:
+    except ModelkinError as error:
         print(f"modelkin: {error}", file=sys.stderr)
         return 1
 

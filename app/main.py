@@ -8,6 +8,7 @@ from app.api import (
     donors,
     errors,
     health,
+    metrics,
     models,
     neighbors,
     signatures,
@@ -15,12 +16,15 @@ from app.api import (
     spaces,
     supports,
 )
-from app.api.middleware import RequestIds
+from app.api.metrics import Metrics
+from app.api.middleware import Observed
 from app.resources import Resources
 from app.ui import pages
 from modelkin._version import __version__
 
 __all__ = ["create_app"]
+
+_RESOURCES = (spaces, supports, signatures, models, neighbors, donors, similarity)
 
 _DESCRIPTION = """
 Tells which models are kin without ever seeing their values. A model is represented by its
@@ -43,9 +47,9 @@ def create_app(resources: Resources) -> FastAPI:
     )
     app.state.resources = resources
     app.state.settings = resources.settings
-    app.add_middleware(RequestIds)
+    app.state.metrics = Metrics(resources.indexes)
+    app.add_middleware(Observed, metrics=app.state.metrics)
     errors.install(app)
-    for module in (spaces, supports, signatures, models, neighbors, donors, similarity, health):
+    for module in (*_RESOURCES, health, metrics, pages):
         app.include_router(module.router)
-    app.include_router(pages.router)
     return app

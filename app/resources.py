@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from app.index.registry import IndexRegistry
 from app.services.ingest import IngestService
+from app.services.keys import SCOPES, KeyService
 from app.services.library import Library
 from app.services.search import SearchService
 from app.services.similarity import SimilarityService
@@ -16,12 +17,13 @@ from app.services.spaces import SpaceService
 from app.settings import Settings
 from app.stores.blobs import FileBlobs
 from app.stores.ports import Tenant
-from app.stores.sql.database import Database
+from app.stores.sql.database import Database, Writer
 from app.stores.sql.migrate import migrate, require_current
 from app.stores.sql.models import blob_keys
 from app.stores.sql.spaces import ensure_tenant
 from modelkin._version import __version__
 from modelkin.core.kernels.choice import kernels
+from modelkin.errors import Unavailable
 
 __all__ = ["DEFAULT_TENANT", "Resources", "open_resources"]
 
@@ -41,7 +43,9 @@ class Resources:
     database: Database
     library: Library
     tenant: Tenant
+    indexes: IndexRegistry
     spaces: SpaceService
+    keys: KeyService
     ingest: IngestService
     search: SearchService
     similarity: SimilarityService
@@ -64,6 +68,7 @@ def open_resources(settings: Settings) -> Iterator[Resources]:
         blobs = FileBlobs(settings.blob_folder)
         with database.writing() as session:
             tenant = ensure_tenant(session, DEFAULT_TENANT)
+            _require_keys(session, settings)
         _sweep(database, blobs)
         kernels().warm()
         library = Library(database, blobs)
@@ -74,13 +79,33 @@ def open_resources(settings: Settings) -> Iterator[Resources]:
             database=database,
             library=library,
             tenant=tenant,
+            indexes=indexes,
             spaces=SpaceService(blobs, indexes),
+            keys=KeyService(),
             ingest=IngestService(blobs),
             search=SearchService(library, indexes),
             similarity=SimilarityService(library),
         )
     finally:
         database.close()
+
+
+def _require_keys(session: Writer, settings: Settings) -> None:
+    """Store the initial key where there is none; refuse to open to a network without any."""
+    keys = KeyService()
+    if settings.initial_key is not None and not keys.any(session):
+        initial = settings.initial_key.get_secret_value()
+        keys.create(session, DEFAULT_TENANT, key=initial, label="initial key", scopes=SCOPES)
+    if settings.auth == "off" and not settings.on_loopback:
+        raise Unavailable(
+            f"MODELKIN_AUTH=off would open everything to whoever reaches {settings.host}: "
+            f"listen on 127.0.0.1, or leave it at auto"
+        )
+    if settings.keys_required and not keys.any(session):
+        raise Unavailable(
+            "there is no key, so nobody could use the service: make one with "
+            "`python -m app keys create`, or set MODELKIN_INITIAL_KEY"
+        )
 
 
 def _sweep(database: Database, blobs: FileBlobs) -> None:

@@ -6,11 +6,12 @@ No other module reads the environment.
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
@@ -44,6 +45,14 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="the address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
+    auth: Literal["auto", "off", "required"] = Field(
+        "auto", description="whether keys are asked for; auto: off on loopback, required elsewhere"
+    )
+    initial_key: SecretStr | None = Field(
+        None,
+        description="a key for the default tenant, stored at start while there is none "
+        "(make one with `python -m app keys generate`)",
+    )
     migrate: bool = Field(
         True,
         description="bring the database to this version at start; --no-migrate refuses instead",
@@ -59,6 +68,9 @@ class Settings(BaseSettings):
     )
     database_timeout: float = Field(
         10.0, gt=0, description="seconds to wait for the database's write lock before a 503"
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="lines for people, or JSON for machines"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="how much to log"
@@ -88,6 +100,21 @@ class Settings(BaseSettings):
         ):
             raise ValueError(f"{value!r} is not supported: use file:///FOLDER, an absolute path")
         return value
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def keys_required(self) -> bool:
+        """Whether a request needs a key."""
+        return self.auth == "required" or (self.auth == "auto" and not self.on_loopback)
 
     @property
     def data_folder(self) -> Path:

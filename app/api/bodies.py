@@ -38,7 +38,8 @@ async def read_body(request: Request, settings: Settings, media_type: str) -> by
 
     Raises:
         PayloadTooLarge: it is, or says it will be, longer than its media type may be; no more of it
-        is read. BodyTimeout: it comes too slowly.
+        is read.
+        BodyTimeout: it comes too slowly.
     """
     is_json = media_type == wire.JSON
     limit = settings.max_json_bytes if is_json else settings.max_body_bytes

@@ -1,4 +1,4 @@
-"""What endpoints are given: the tenant, transactions, the space of the path, checked names.
+"""What endpoints are given: transactions, the space of the path, checked names.
 
 A writer's exit runs when the endpoint has returned and before the answer leaves
 (``scope="function"``): what is acknowledged is committed.
@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from fastapi import Depends, Header, Path, Query, Request
+from fastapi import Depends, Header, Path, Query
 
-from app.resources import Resources
-from app.stores.ports import SpaceRecord, Tenant
+from app.api.auth import Handle, ReadingTenant, WritingTenant
+from app.stores.ports import SpaceRecord
 from app.stores.sql.database import Reader, Writer
 from modelkin.names import check_model_name, check_space_name, check_tags
 
 __all__ = [
     "Cursor",
     "Handle",
+    "ReadingTenant",
+    "WritingTenant",
     "IfMatch",
     "K",
     "KnownSpace",
@@ -27,25 +29,9 @@ __all__ = [
     "NewTags",
     "Reading",
     "TagFilter",
-    "TheTenant",
+    "WritableSpace",
     "Writing",
 ]
-
-
-async def _resources(request: Request) -> Resources:
-    resources: Resources = request.app.state.resources
-    return resources
-
-
-Handle = Annotated[Resources, Depends(_resources)]
-
-
-async def _tenant(resources: Handle) -> Tenant:
-    """Whose request this is. The one place that will ask for a key."""
-    return resources.tenant
-
-
-TheTenant = Annotated[Tenant, Depends(_tenant)]
 
 
 def _reading(resources: Handle) -> Iterator[Reader]:
@@ -62,16 +48,25 @@ Reading = Annotated[Reader, Depends(_reading, scope="function")]
 Writing = Annotated[Writer, Depends(_writing, scope="function")]
 
 
+SpaceName = Annotated[str, Path(description="the name of the space")]
+
+
 def _space(
-    resources: Handle,
-    tenant: TheTenant,
-    session: Reading,
-    space: Annotated[str, Path(description="the name of the space")],
+    resources: Handle, tenant: ReadingTenant, session: Reading, space: SpaceName
+) -> SpaceRecord:
+    return resources.spaces.get(session, tenant, check_space_name(space))
+
+
+def _writable_space(
+    resources: Handle, tenant: WritingTenant, session: Reading, space: SpaceName
 ) -> SpaceRecord:
     return resources.spaces.get(session, tenant, check_space_name(space))
 
 
 KnownSpace = Annotated[SpaceRecord, Depends(_space)]
+"""The space of the path, to a key that may read."""
+WritableSpace = Annotated[SpaceRecord, Depends(_writable_space)]
+"""The space of the path, to a key that may write."""
 
 
 async def _model_name(

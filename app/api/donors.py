@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from app.api.auth import AUTHENTICATED
 from app.api.deps import Handle, K, KnownSpace, Reading, TagFilter
 from app.api.payloads import ANY_BODY, AnyPayload
 from app.api.schemas import DonorsOut
@@ -13,7 +14,7 @@ from modelkin.names import check_model_name
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/spaces/{space}/donors", tags=["kin"])
+router = APIRouter(prefix="/v1/spaces/{space}/donors", tags=["kin"], dependencies=AUTHENTICATED)
 
 
 @router.get("", operation_id="get_donors")

@@ -26,6 +26,8 @@ PROBLEM = "application/problem+json"
 # The first class an error is an instance of decides, so subclasses stand before their parents.
 _STATUS: Mapping[type[errors.ModelkinError], int] = {
     errors.InvalidInput: 422,
+    errors.Unauthorized: 401,
+    errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.SpaceMismatch: 409,
     errors.Conflict: 409,
@@ -39,6 +41,8 @@ _STATUS: Mapping[type[errors.ModelkinError], int] = {
 }
 
 _HEADERS: Mapping[int, Mapping[str, str]] = {
+    # Basic is for browsers: its password is the key.
+    401: {"WWW-Authenticate": 'Bearer realm="modelkin", Basic realm="modelkin"'},
     503: {"Retry-After": "1"},
     # The rest of such a body is not worth receiving (RFC 9110, sections 15.5.9 and 15.5.14).
     408: {"Connection": "close"},

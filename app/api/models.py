@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
+from app.api.auth import AUTHENTICATED
 from app.api.bodies import JsonRoute
 from app.api.deps import (
     Cursor,
@@ -16,6 +17,7 @@ from app.api.deps import (
     ModelName,
     Reading,
     TagFilter,
+    WritableSpace,
     Writing,
 )
 from app.api.paths import MODEL
@@ -25,7 +27,12 @@ from modelkin.types import UNCHANGED
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/spaces/{space}/models", tags=["models"], route_class=JsonRoute)
+router = APIRouter(
+    prefix="/v1/spaces/{space}/models",
+    tags=["models"],
+    route_class=JsonRoute,
+    dependencies=AUTHENTICATED,
+)
 
 
 @router.get("", operation_id="list_models")
@@ -56,7 +63,7 @@ def show(
 @router.patch(MODEL, operation_id="update_model")
 def update(
     resources: Handle,
-    space: KnownSpace,
+    space: WritableSpace,
     name: ModelName,
     session: Writing,
     body: Annotated[ModelUpdate, Body()],
@@ -87,7 +94,7 @@ def update(
 @router.delete(MODEL, operation_id="delete_model", status_code=204)
 def delete(
     resources: Handle,
-    space: KnownSpace,
+    space: WritableSpace,
     name: ModelName,
     session: Writing,
     if_match: IfMatch = None,

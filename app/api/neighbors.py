@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
+from app.api.auth import AUTHENTICATED
 from app.api.deps import Handle, K, KnownSpace, Reading, TagFilter
 from app.api.payloads import ANY_BODY, AnyPayload
 from app.api.schemas import NeighborsOut
@@ -13,7 +14,7 @@ from modelkin.names import check_model_name
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/spaces/{space}/neighbors", tags=["kin"])
+router = APIRouter(prefix="/v1/spaces/{space}/neighbors", tags=["kin"], dependencies=AUTHENTICATED)
 
 Method = Annotated[
     Literal["auto", "exact", "scan"],

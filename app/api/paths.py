@@ -1,7 +1,8 @@
 """How a model's name stands in a path: as its whole tail, slashes, newlines and all.
 
 Starlette's own ``path`` stops before a newline at the end and drops it, so that a request for
-``a%0A`` would be answered, or carried out, for ``a``. Whether the tail is a name is not decided here.
+``a%0A`` would be answered, or carried out, for ``a``. Whether the tail is a name is not decided
+here.
 """
 
 from __future__ import annotations

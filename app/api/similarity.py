@@ -10,6 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Body, Header, Query, Response
 from pydantic_core import to_json
 
+from app.api.auth import AUTHENTICATED
 from app.api.bodies import JsonRoute
 from app.api.deps import Handle, KnownSpace, Reading
 from app.api.media import choose
@@ -20,7 +21,9 @@ from modelkin.types import SimilarityMatrix
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/spaces/{space}", tags=["kin"], route_class=JsonRoute)
+router = APIRouter(
+    prefix="/v1/spaces/{space}", tags=["kin"], route_class=JsonRoute, dependencies=AUTHENTICATED
+)
 
 CSV = "text/csv"
 NPY = "application/x-npy"

@@ -6,14 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
+from app.api.auth import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
 from app.api.bodies import JsonRoute
-from app.api.deps import Cursor, Handle, KnownSpace, Limit, Reading, TheTenant, Writing
+from app.api.deps import Cursor, KnownSpace, Limit, Reading, WritableSpace, Writing
 from app.api.schemas import SpaceIn, SpaceOut, SpacePage
 from modelkin.core.layout import Layout
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/spaces", tags=["spaces"], route_class=JsonRoute)
+router = APIRouter(
+    prefix="/v1/spaces", tags=["spaces"], route_class=JsonRoute, dependencies=AUTHENTICATED
+)
 
 
 @router.post(
@@ -24,7 +27,7 @@ router = APIRouter(prefix="/v1/spaces", tags=["spaces"], route_class=JsonRoute)
 )
 def create(
     resources: Handle,
-    tenant: TheTenant,
+    tenant: WritingTenant,
     session: Writing,
     body: Annotated[SpaceIn, Body()],
     response: Response,
@@ -51,7 +54,7 @@ def create(
 @router.get("", operation_id="list_spaces")
 def list_spaces(
     resources: Handle,
-    tenant: TheTenant,
+    tenant: ReadingTenant,
     session: Reading,
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -68,6 +71,6 @@ def show(space: KnownSpace) -> SpaceOut:
 
 
 @router.delete("/{space}", operation_id="delete_space", status_code=204)
-def delete(resources: Handle, space: KnownSpace, session: Writing) -> None:
+def delete(resources: Handle, space: WritableSpace, session: Writing) -> None:
     """Delete the space and every model in it."""
     resources.spaces.delete(session, space)

@@ -6,7 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from app.api.deps import Handle, IfMatch, KnownSpace, ModelName, NewTags, Reading, Writing
+from app.api.auth import AUTHENTICATED
+from app.api.deps import (
+    Handle,
+    IfMatch,
+    KnownSpace,
+    ModelName,
+    NewTags,
+    Reading,
+    WritableSpace,
+    Writing,
+)
 from app.api.media import choose
 from app.api.paths import MODEL
 from app.api.payloads import SUPPORT_BODY, SUPPORT_CONTENT, SupportPayload
@@ -15,7 +25,9 @@ from modelkin import wire
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/spaces/{space}/supports", tags=["models"])
+router = APIRouter(
+    prefix="/v1/spaces/{space}/supports", tags=["models"], dependencies=AUTHENTICATED
+)
 
 
 @router.put(
@@ -30,7 +42,7 @@ def put(
     payload: SupportPayload,  # read before a connection is taken: a slow upload holds none
     name: ModelName,
     tags: NewTags,
-    space: KnownSpace,
+    space: WritableSpace,
     reading: Reading,
     writing: Writing,
     response: Response,

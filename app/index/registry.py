@@ -27,6 +27,12 @@ class IndexRegistry:
                 index = self._indexes[space_id] = SpaceIndex(spec)
             return index
 
+    def totals(self) -> tuple[int, int, int]:
+        """How many spaces are indexed, how many models, and in how many bytes."""
+        with self._lock:
+            indexes = list(self._indexes.values())
+        return len(indexes), sum(len(i) for i in indexes), sum(i.nbytes for i in indexes)
+
     def forget(self, space_id: int) -> None:
         """Let the index of a deleted space go."""
         with self._lock:

@@ -111,6 +111,9 @@ class SpaceIndex:
                 self._snapshot = self._take(version)
             return self._snapshot
 
+    def __len__(self) -> int:
+        return len(self._row_of)
+
     @property
     def nbytes(self) -> int:
         """Bytes that the arrays hold, room for growth included."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from modelkin.core.layout import Layout
 from modelkin.types import SignatureSpec
 
-__all__ = ["BlobStore", "Kind", "ModelRecord", "SpaceRecord", "Tenant"]
+__all__ = ["BlobStore", "KeyRecord", "Kind", "ModelRecord", "SpaceRecord", "Tenant"]
 
 Kind = Literal["support", "signature"]
 
@@ -24,6 +24,24 @@ class Tenant:
 
     id: int
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """An API key as it is stored: its hash, and never itself.
+
+    ``prefix`` is the part of the key by which people tell it from others.
+    """
+
+    id: int
+    tenant: Tenant
+    prefix: str
+    sha256: bytes
+    label: str
+    scopes: frozenset[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
-from app.api.deps import Cursor, Handle, Reading, TheTenant
+from app.api.auth import Handle, ReadingTenant
+from app.api.deps import Cursor, Reading
 from app.api.paths import MODEL
 from modelkin.errors import InvalidInput, NotFound
 from modelkin.names import check_model_name, check_space_name, quote_model
@@ -35,7 +36,7 @@ _KIN = 12
 def spaces(
     request: Request,
     resources: Handle,
-    tenant: TheTenant,
+    tenant: ReadingTenant,
     session: Reading,
     cursor: Cursor = None,
 ) -> HTMLResponse:
@@ -48,7 +49,7 @@ def spaces(
 def space(
     request: Request,
     resources: Handle,
-    tenant: TheTenant,
+    tenant: ReadingTenant,
     session: Reading,
     space: str,
     cursor: Cursor = None,
@@ -66,7 +67,7 @@ def space(
 def model(
     request: Request,
     resources: Handle,
-    tenant: TheTenant,
+    tenant: ReadingTenant,
     session: Reading,
     space: str,
     model: str,

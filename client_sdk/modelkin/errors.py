@@ -2,25 +2,33 @@
 
     ModelkinError
     ├── InvalidInput (also a ValueError)   what was given cannot be right, whoever reads it
-    │   ├── InvalidSupport                 indices unsorted, repeated, out of range, a broken
-    payload │   ├── InvalidSignature               values, scheme or payload of a signature │   ├──
-    InvalidImportance              NaN, infinite, negative or all-zero importance │   ├──
-    InvalidLayout                  tensor names and shapes that make no layout │   ├── InvalidName
-    a space, model or tag name │   └── InvalidParameter               any other argument: k,
-    coverage, method, a cursor ├── SpaceMismatch                      two things of different index
-    spaces or schemes ├── PayloadTooLarge                    a body, or what it would decode to, is
-    over the limit ├── UnsupportedMediaType               a body of a type nobody reads here ├──
-    NotAcceptable                      an Accept header that asks for nothing on offer ├──
-    BodyTimeout                        a body that came too slowly ├── NotFound │   ├──
-    SpaceNotFound │   └── ModelNotFound ├── Conflict                           the request is sound,
-    the present state forbids it │   ├── SpaceExists │   ├── SupportExists                  a
-    signature alone may not replace a support │   └── SupportMissing                 the model sent
-    only a signature ├── PreconditionFailed                 If-Match named another version ├──
-    Unavailable                        a store cannot be reached or written just now │   └──
-    StorageFull                    there is no room left to write ├── MissingExtra (also an
-    ImportError) an optional dependency; says what to install ├── ConnectionFailed
-    the client found no service at its address └── ApiError                           the service
-    answered with a problem document
+    │   ├── InvalidSupport                 indices unsorted, repeated, out of range; a broken payload
+    │   ├── InvalidSignature               values, scheme or payload of a signature
+    │   ├── InvalidImportance              NaN, infinite, negative or all-zero importance
+    │   ├── InvalidLayout                  tensor names and shapes that make no layout
+    │   ├── InvalidCheckpoint              a safetensors file, index or tensor that cannot be read
+    │   ├── InvalidName                    a space, model or tag name
+    │   └── InvalidParameter               any other argument: k, coverage, method, a cursor
+    ├── SpaceMismatch                      two things of different index spaces or schemes
+    ├── PayloadTooLarge                    a body, or what it would decode to, is over the limit
+    ├── UnsupportedMediaType               a body of a type nobody reads here
+    ├── NotAcceptable                      an Accept header that asks for nothing on offer
+    ├── BodyTimeout                        a body that came too slowly
+    ├── Unauthorized                       no key, or a malformed, unknown, revoked or expired one
+    ├── Forbidden                          a good key without the scope that this needs
+    ├── NotFound
+    │   ├── SpaceNotFound
+    │   └── ModelNotFound
+    ├── Conflict                           the request is sound, the present state forbids it
+    │   ├── SpaceExists
+    │   ├── SupportExists                  a signature alone may not replace a support
+    │   └── SupportMissing                 the model sent only a signature
+    ├── PreconditionFailed                 If-Match named another version
+    ├── Unavailable                        a store cannot be reached or written just now
+    │   └── StorageFull                    there is no room left to write
+    ├── MissingExtra (also an ImportError) an optional dependency; says what to install
+    ├── ConnectionFailed                   the client found no service at its address
+    └── ApiError                           the service answered with a problem document
 
 The domain and the services raise these; only ``app.api.errors`` knows which HTTP status each
 becomes. This module never imports anything of modelkin.
@@ -35,6 +43,8 @@ __all__ = [
     "BodyTimeout",
     "Conflict",
     "ConnectionFailed",
+    "Forbidden",
+    "InvalidCheckpoint",
     "InvalidImportance",
     "InvalidInput",
     "InvalidLayout",
@@ -55,6 +65,7 @@ __all__ = [
     "StorageFull",
     "SupportExists",
     "SupportMissing",
+    "Unauthorized",
     "Unavailable",
     "UnsupportedMediaType",
 ]
@@ -96,6 +107,10 @@ class InvalidLayout(InvalidInput):
     code = "invalid_layout"
 
 
+class InvalidCheckpoint(InvalidInput):
+    code = "invalid_checkpoint"
+
+
 class InvalidName(InvalidInput):
     code = "invalid_name"
 
@@ -122,6 +137,14 @@ class NotAcceptable(ModelkinError):
 
 class BodyTimeout(ModelkinError):
     code = "body_timeout"
+
+
+class Unauthorized(ModelkinError):
+    code = "unauthorized"
+
+
+class Forbidden(ModelkinError):
+    code = "forbidden"
 
 
 class NotFound(ModelkinError):

@@ -39,6 +39,11 @@ class Server:
 
     def start(self) -> Self:
         """Start it and wait until it can serve."""
+        self.launch()
+        return self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start it, without waiting."""
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 command(f"--database-url=sqlite:///{self.database}", "--port=0", *self._flags),
@@ -47,8 +52,12 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
+
+    def wait_until_ready(self) -> Self:
+        """Wait until it can serve."""
         self.url = self._wait_for_address()
-        assert httpx.get(f"{self.url}/readyz", timeout=_PATIENCE).status_code == 200
+        answer = httpx.get(f"{self.url}/readyz", timeout=_PATIENCE, trust_env=False)
+        assert answer.status_code == 200, answer.text
         return self
 
     def kill(self) -> None:

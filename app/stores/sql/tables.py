@@ -24,7 +24,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-__all__ = ["Base", "ModelRow", "RemovalRow", "SignatureRow", "SpaceRow", "TagRow", "TenantRow"]
+__all__ = [
+    "Base",
+    "KeyRow",
+    "ModelRow",
+    "RemovalRow",
+    "SignatureRow",
+    "SpaceRow",
+    "TagRow",
+    "TenantRow",
+]
 
 # Names sort by code point everywhere: SQLite does so by itself, Postgres when told to.
 Name = String().with_variant(String(collation="C"), "postgresql")
@@ -61,6 +70,23 @@ class TenantRow(Base):
 
     id: Mapped[int] = mapped_column(Id, primary_key=True)
     name: Mapped[str] = mapped_column(Name)
+
+
+class KeyRow(Base):
+    """An API key: its SHA-256, by which it is looked up. 256 random bits need no slower hash."""
+
+    __tablename__ = "keys"
+    __table_args__ = (UniqueConstraint("sha256"), UniqueConstraint("prefix"))
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
+    prefix: Mapped[str] = mapped_column(String(16))
+    sha256: Mapped[bytes] = mapped_column(LargeBinary(32))
+    label: Mapped[str] = mapped_column(String(200))
+    scopes: Mapped[list[str]] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+    expires_at: Mapped[datetime | None] = mapped_column(Moment)
+    revoked_at: Mapped[datetime | None] = mapped_column(Moment)
 
 
 class SpaceRow(Base):

@@ -24,7 +24,7 @@ from modelkin.errors import InvalidSupport
 if TYPE_CHECKING:
     from modelkin.core.support import IndexArray
 
-__all__ = ["decode", "digest", "encode", "low_bytes", "max_stream_size"]
+__all__ = ["decode", "digest", "encode", "encode_part", "low_bytes", "max_stream_size"]
 
 ESCAPE = 255
 """A symbol byte that says "255 more, and read on"."""
@@ -69,6 +69,28 @@ def encode(indices: IndexArray, num_parameters: int) -> npt.NDArray[np.uint8]:
         indices, low_bytes(num_parameters, indices.size)
     )
     return stream
+
+
+def encode_part(
+    indices: IndexArray, begin: int, low_bytes: int
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """What a stretch of a support adds to the stream: its symbols, and its bytes of each plane.
+
+    The symbols of all stretches, then the first plane of all stretches, and so on, are the stream.
+
+    Args:
+        indices: the next indices, ascending and distinct, at least ``begin``.
+        begin: one more than the last index before them, 0 for the first.
+        low_bytes: :func:`low_bytes` of M and of the K of the whole support.
+
+    Returns:
+        uint8 of shape ``(n,)``, and uint8 of shape ``(low_bytes, len(indices))``.
+    """
+    if indices.size == 0:
+        return np.empty(0, np.uint8), np.empty((low_bytes, 0), np.uint8)
+    stream = kernels().gap_encode(indices - indices.dtype.type(begin), low_bytes)
+    symbols = stream.size - low_bytes * indices.size
+    return stream[:symbols], stream[symbols:].reshape(low_bytes, indices.size)
 
 
 def decode(stream: npt.NDArray[np.uint8], num_parameters: int, k: int) -> IndexArray:

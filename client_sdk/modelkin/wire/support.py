@@ -25,7 +25,7 @@ from modelkin.wire.checks import (
     with_crc,
 )
 
-__all__ = ["MAX_WINDOW", "decode_support", "encode_support"]
+__all__ = ["MAX_WINDOW", "compressor", "decode_support", "encode_support", "pack_header"]
 
 MAX_WINDOW = 8 << 20
 """The largest zstd window, in bytes: what RFC 8878 (3.1.1.1.2) asks every decoder to support."""
@@ -37,17 +37,26 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def encode_support(support: Support) -> bytes:
-    """The native format: 56 bytes of header, the gap stream in one zstd frame, a CRC-32 of it all.
+    """The native format: 56 bytes of header, the gap stream in one zstd frame, a CRC-32 of it all."""
+    m, k = support.num_parameters, support.k
+    stream = gaps.encode(support.indices, m)
+    header = pack_header(m, k, gaps.digest(stream, m, k))
+    return with_crc(header + compressor().compress(stream.data))
+
+
+def pack_header(num_parameters: int, k: int, digest: str) -> bytes:
+    """The 56 bytes of header: M, K and the digest in its text form, as ``gaps.digest`` gives it."""
+    raw = bytes.fromhex(digest.removeprefix("sha256:"))
+    return _HEADER.pack(_MAGIC, VERSION, _GAP_STREAM, 0, num_parameters, k, raw)
+
+
+def compressor() -> zstandard.ZstdCompressor:
+    """What makes the frame of a gap stream.
 
     zstd's level 1 is the measured choice: on gaps the higher levels are slower and no smaller, and
     the negative ones skip the entropy coding that does the work.
     """
-    m, k = support.num_parameters, support.k
-    stream = gaps.encode(support.indices, m)
-    digest = bytes.fromhex(gaps.digest(stream, m, k).removeprefix("sha256:"))
-    header = _HEADER.pack(_MAGIC, VERSION, _GAP_STREAM, 0, m, k, digest)
-    frame = zstandard.ZstdCompressor(level=1, write_checksum=True).compress(stream.data)
-    return with_crc(header + frame)
+    return zstandard.ZstdCompressor(level=1, write_checksum=True)
 
 
 def decode_support(

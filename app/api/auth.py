@@ -1,0 +1,84 @@
+"""Who is asking: the key in a request, and the tenant and scopes that it opens.
+
+Bearer is for programs; Basic, with the key as password, is for the explorer in a browser. Where
+keys are not asked for, everybody is the default tenant.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPBearer, SecurityScopes
+
+from app.resources import Resources
+from app.services.keys import SCOPES
+from app.stores.ports import Tenant
+from modelkin.errors import Forbidden, Unauthorized
+
+__all__ = ["AUTHENTICATED", "Handle", "MetricsTenant", "ReadingTenant", "WritingTenant"]
+
+# Only for the OpenAPI document: what is sent is read below, where Basic is understood too.
+_declared = HTTPBearer(auto_error=False, description="an API key, `mk_...`")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A tenant, and what it may do."""
+
+    tenant: Tenant
+    scopes: frozenset[str]
+
+
+async def _resources(request: Request) -> Resources:
+    resources: Resources = request.app.state.resources
+    return resources
+
+
+Handle = Annotated[Resources, Depends(_resources)]
+
+
+def _identity(
+    request: Request, resources: Handle, _: Annotated[object, Depends(_declared)]
+) -> Identity:
+    """The holder of the key; its own short transaction, so that a slow body holds no connection."""
+    if not resources.settings.keys_required:
+        return Identity(resources.tenant, frozenset(SCOPES))
+    key = _presented(request.headers.get("authorization", ""))
+    with resources.database.reading() as session:
+        record = resources.keys.check(session, key)
+    return Identity(record.tenant, record.scopes)
+
+
+async def _tenant(
+    needed: SecurityScopes, identity: Annotated[Identity, Depends(_identity)]
+) -> Tenant:
+    missing = set(needed.scopes) - identity.scopes
+    if missing:
+        raise Forbidden(f"this key lacks the scope {', '.join(sorted(missing))}")
+    return identity.tenant
+
+
+AUTHENTICATED = [Depends(_identity)]
+"""Dependencies of a router that answers nobody without a key, before it looks at anything else."""
+
+ReadingTenant = Annotated[Tenant, Security(_tenant, scopes=["read"])]
+WritingTenant = Annotated[Tenant, Security(_tenant, scopes=["write"])]
+MetricsTenant = Annotated[Tenant, Security(_tenant, scopes=["metrics"])]
+
+
+def _presented(header: str) -> str:
+    kind, _, value = header.strip().partition(" ")
+    if not value:
+        raise Unauthorized("this needs a key: send Authorization: Bearer mk_...")
+    if kind.lower() == "bearer":
+        return value.strip()
+    if kind.lower() == "basic":
+        try:
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+        except (ValueError, binascii.Error):
+            raise Unauthorized("the Authorization header is no valid Basic") from None
+    raise Unauthorized("send Authorization: Bearer mk_..., no other kind is understood")

@@ -1,0 +1,218 @@
+"""A checkpoint on disk: one file, or shards and the index that names them, as one list of tensors.
+
+It never keeps a file open and never reads a tensor but into the caller's buffer: what is mapped
+into memory would count as memory in use.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from modelkin.checkpoints.dtypes import BITS, FLOATS, UNREADABLE
+from modelkin.checkpoints.header import MAX_HEADER, TensorEntry, bad_checkpoint, read_header, shown
+from modelkin.core.layout import Layout
+from modelkin.errors import InvalidCheckpoint
+
+__all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
+
+_SUFFIX: Final = ".safetensors"
+_INDEX_SUFFIX: Final = ".safetensors.index.json"
+_MOST_INTEGERS: Final = 0.1
+"""The share of bytes in integers above which a checkpoint is taken to be quantised: position ids
+and masks stay below it, packed weights do not."""
+_SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor in a file: ``size`` elements from byte ``begin`` on."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    path: Path
+    begin: int
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element; its dtype is one of whole bytes."""
+        return BITS[self.dtype] // 8
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The tensors of a checkpoint, sorted by name, which is the order of its parameters.
+
+    Attributes:
+        path: what was opened.
+        tensors: those of floats, the parameters. Buffers that are floats are among them: a file
+            does not tell them apart. Tied tensors are where the file has them, once.
+        skipped: tensors of integers and booleans, which carry no gradient and no importance.
+        excluded: names left out on request.
+    """
+
+    path: Path
+    tensors: tuple[StoredTensor, ...]
+    skipped: tuple[StoredTensor, ...]
+    excluded: tuple[str, ...]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Names and shapes, in order."""
+        return Layout.of((tensor.name, tensor.shape) for tensor in self.tensors)
+
+    @property
+    def num_parameters(self) -> int:
+        """M."""
+        return self.layout.num_parameters
+
+    @property
+    def dtypes(self) -> dict[str, int]:
+        """Parameters by dtype, most first."""
+        counts: Counter[str] = Counter()
+        for tensor in self.tensors:
+            counts[tensor.dtype] += tensor.size
+        return dict(counts.most_common())
+
+
+def open_checkpoint(path: str | Path, exclude: Iterable[str] = ()) -> Checkpoint:
+    """A checkpoint's tensors, from its headers alone.
+
+    Args:
+        path: a ``.safetensors`` file, an index (``*.safetensors.index.json``) of shards beside it,
+            or a folder that holds one checkpoint.
+        exclude: shell patterns of names to leave out, such as ``"lm_head.*"``.
+
+    Raises:
+        InvalidCheckpoint: no safetensors, damaged, incomplete, quantised, or with no parameters; a
+            pattern that matches nothing.
+        OSError: it cannot be read.
+    """
+    source = _resolve(Path(path))
+    stored = _indexed(source) if source.name.endswith(".json") else _in_file(source)
+    named = {tensor.name: tensor for tensor in sorted(stored, key=lambda t: t.name)}
+    excluded = _matching(named, tuple(exclude), source.name)
+    kept = [tensor for name, tensor in named.items() if name not in excluded]
+    for tensor in kept:
+        if tensor.dtype in UNREADABLE:
+            raise bad_checkpoint(
+                tensor.path.name,
+                f"tensor {shown(tensor.name)} is {tensor.dtype}, which {UNREADABLE[tensor.dtype]}: "
+                f"give the checkpoint before quantisation",
+            )
+    floats = tuple(tensor for tensor in kept if tensor.dtype in FLOATS)
+    skipped = tuple(tensor for tensor in kept if tensor.dtype not in FLOATS)
+    _check_parameters(floats, skipped, source.name)
+    return Checkpoint(Path(path), floats, skipped, tuple(sorted(excluded)))
+
+
+def _resolve(path: Path) -> Path:
+    """The file or the index to begin with."""
+    if not path.is_dir():
+        shard = _SHARD.fullmatch(path.name)
+        if shard and int(shard[3]) > 1:
+            raise bad_checkpoint(
+                path.name,
+                f"it is one of {int(shard[3])} shards: give their folder, or {shard[1]}"
+                f"{_INDEX_SUFFIX}",
+            )
+        return path
+    files = sorted(entry for entry in path.iterdir() if entry.is_file())
+    found = [f for f in files if f.name.endswith(_INDEX_SUFFIX)]
+    found = found or [f for f in files if f.name.endswith(".safetensors")]
+    if len(found) != 1:
+        some = ", ".join(shown(f.name) for f in found[:3])
+        what = f"several checkpoints, {some}: give one of them" if found else "no .safetensors file"
+        raise bad_checkpoint(str(path), f"the folder holds {what}")
+    return found[0]
+
+
+def _in_file(path: Path) -> list[StoredTensor]:
+    return [_stored(entry, path) for entry in read_header(path)]
+
+
+def _stored(entry: TensorEntry, path: Path) -> StoredTensor:
+    return StoredTensor(entry.name, entry.dtype, entry.shape, path, entry.begin)
+
+
+def _indexed(index: Path) -> list[StoredTensor]:
+    """The tensors of all shards; index and shards must say the same."""
+    weight_map = _read_index(index)
+    stored: list[StoredTensor] = []
+    for shard in sorted(set(weight_map.values())):
+        path = index.parent / shard
+        if not path.is_file():
+            raise bad_checkpoint(index.name, f"shard {shown(shard)} is missing beside it")
+        held = _in_file(path)
+        listed = {name for name, file in weight_map.items() if file == shard}
+        differing = sorted(listed ^ {tensor.name for tensor in held})
+        if differing:
+            where = "the index alone" if differing[0] in listed else "the shard alone"
+            raise bad_checkpoint(
+                index.name,
+                f"it and {shard} disagree on {len(differing)} tensors: "
+                f"{shown(differing[0])} is in {where}",
+            )
+        stored += held
+    return stored
+
+
+def _read_index(index: Path) -> dict[str, str]:
+    if index.stat().st_size > MAX_HEADER:
+        raise bad_checkpoint(index.name, f"an index has at most {MAX_HEADER} bytes")
+    try:
+        fields: Any = json.loads(index.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise bad_checkpoint(index.name, f"it is no JSON: {error}") from None
+    weight_map = fields.get("weight_map") if isinstance(fields, dict) else None
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise bad_checkpoint(index.name, "it has no weight_map: it is no index of shards")
+    for file in weight_map.values():
+        if not isinstance(file, str) or Path(file).name != file or not file.endswith(_SUFFIX):
+            raise bad_checkpoint(
+                index.name, f"it names {shown(file)}, which is no {_SUFFIX} file beside it"
+            )
+    return weight_map
+
+
+def _matching(names: Iterable[str], patterns: tuple[str, ...], where: str) -> set[str]:
+    matched: set[str] = set()
+    names = list(names)
+    for pattern in patterns:
+        found = {name for name in names if fnmatch.fnmatchcase(name, pattern)}
+        if not found:
+            raise bad_checkpoint(where, f"no tensor is named like {shown(pattern)}")
+        matched |= found
+    return matched
+
+
+def _check_parameters(
+    floats: tuple[StoredTensor, ...], skipped: tuple[StoredTensor, ...], where: str
+) -> None:
+    parameters = sum(tensor.size * tensor.itemsize for tensor in floats)
+    if parameters == 0:
+        raise bad_checkpoint(where, "it holds no tensor of floats, and so no parameters")
+    packed = [t for t in skipped if t.dtype != "BOOL"]
+    size = sum(tensor.size * tensor.itemsize for tensor in packed)
+    if size > _MOST_INTEGERS * (size + parameters):
+        largest = max(packed, key=lambda t: t.size * t.itemsize)
+        raise bad_checkpoint(
+            where,
+            f"{size / (size + parameters):.0%} of its bytes are integers, most of them in "
+            f"{shown(largest.name)} ({largest.dtype}): it looks quantised; give the checkpoint "
+            f"before quantisation, or exclude these tensors if they are no weights",
+        )

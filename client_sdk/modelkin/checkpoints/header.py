@@ -1,0 +1,191 @@
+"""The header of one safetensors file, believed only where it adds up.
+
+Source: the format's description (https://github.com/huggingface/safetensors#format): 8 bytes of
+length, little-endian, that many bytes of JSON, then the tensors' bytes, without holes. It never
+reads a tensor, and allocates nothing that a header declares.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from modelkin.checkpoints.dtypes import BITS
+from modelkin.errors import InvalidCheckpoint
+
+__all__ = [
+    "MAX_HEADER",
+    "TensorEntry",
+    "bad_checkpoint",
+    "parse_header",
+    "read_header",
+    "shown",
+]
+
+MAX_HEADER: Final = 100_000_000
+"""The longest header the format allows, in bytes."""
+
+_LENGTH = 8
+_KEYS = {"dtype", "shape", "data_offsets"}
+_MAX_COUNT = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """A tensor as a header declares it: its bytes are ``begin`` to ``end`` of the file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def read_header(path: Path) -> tuple[TensorEntry, ...]:
+    """The tensors of a file, in the order of their bytes.
+
+    Raises:
+        InvalidCheckpoint: it is no safetensors file, or truncated, or its header does not add up.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        length = int.from_bytes(file.read(_LENGTH), "little")
+        if size < _LENGTH or not 2 <= length <= size - _LENGTH or length > MAX_HEADER:
+            raise bad_checkpoint(path.name, _length_problem(size, length))
+        return parse_header(file.read(length), size, path.name)
+
+
+def parse_header(header: bytes, file_size: int, where: str) -> tuple[TensorEntry, ...]:
+    """The tensors that a header declares, in the order of their bytes.
+
+    Args:
+        header: the JSON, without the 8 bytes before it.
+        file_size: bytes of the whole file, which the tensors must fill to its end.
+        where: what errors call the file.
+
+    Raises:
+        InvalidCheckpoint: the header does not add up.
+    """
+    begin = _LENGTH + len(header)
+    fields = _load(header, where)
+    metadata = fields.pop("__metadata__", None)
+    if metadata is not None and not _is_text_map(metadata):
+        raise bad_checkpoint(where, "its __metadata__ is no map of texts")
+    entries = [_entry(name, value, begin, where) for name, value in fields.items()]
+    entries.sort(key=lambda entry: (entry.begin, entry.end))
+    at, last = begin, "the header"
+    for entry in entries:
+        if entry.begin != at:
+            wrong = "overlaps" if entry.begin < at else "leaves a hole behind"
+            raise bad_checkpoint(where, f"tensor {shown(entry.name)} {wrong} {last}")
+        at, last = entry.end, shown(entry.name)
+    if at != file_size:
+        wrong = "truncated: get it again" if at > file_size else "followed by other bytes"
+        raise bad_checkpoint(
+            where, f"its tensors end at byte {at}, the file at {file_size}: it is {wrong}"
+        )
+    return tuple(entries)
+
+
+def _length_problem(size: int, length: int) -> str:
+    if size < _LENGTH + 2:
+        return f"it has {size} bytes, a safetensors file has at least {_LENGTH + 2}"
+    if length > MAX_HEADER:
+        return (
+            f"its first 8 bytes declare a header of {length} bytes, at most {MAX_HEADER} may be: "
+            f"it is no safetensors file"
+        )
+    return (
+        f"its first 8 bytes declare a header of {length} bytes, {size - _LENGTH} follow: it is "
+        f"truncated, or no safetensors file"
+    )
+
+
+def _load(header: bytes, where: str) -> dict[str, Any]:
+    if header[:1] != b"{":
+        raise bad_checkpoint(where, "its header does not begin with '{': it is no safetensors file")
+    try:
+        # Decoded here, since json.loads would take UTF-16 too, and a byte order mark.
+        fields = json.loads(
+            header.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant
+        )
+    except (ValueError, RecursionError) as error:
+        raise bad_checkpoint(
+            where, f"its header is no JSON that the format allows: {error}"
+        ) from None
+    if not isinstance(fields, dict):  # unreachable behind '{', and mypy's proof of it
+        raise bad_checkpoint(where, "its header is no JSON object")
+    return fields
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"{shown(twice)} is in it twice")
+    return fields
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _is_text_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+
+
+def _entry(name: str, value: Any, begin: int, where: str) -> TensorEntry:
+    if not isinstance(value, dict) or value.keys() != _KEYS:
+        raise bad_checkpoint(
+            where, f"tensor {shown(name)} is not described by {', '.join(sorted(_KEYS))}"
+        )
+    dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in BITS:
+        raise bad_checkpoint(
+            where, f"tensor {shown(name)} has the dtype {shown(dtype)}, unknown to this modelkin"
+        )
+    if not _are_counts(shape):
+        raise bad_checkpoint(where, f"tensor {shown(name)} has a shape that is no list of counts")
+    if not _are_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise bad_checkpoint(
+            where, f"tensor {shown(name)} has data_offsets that are no ascending pair"
+        )
+    bits = _product(shape) * BITS[dtype]
+    if bits != 8 * (offsets[1] - offsets[0]):
+        raise bad_checkpoint(
+            where,
+            f"tensor {shown(name)}, {dtype} of shape {shown(shape)}, takes {bits / 8:.15g} "
+            f"bytes, its data_offsets span {offsets[1] - offsets[0]}",
+        )
+    return TensorEntry(name, dtype, tuple(shape), begin + offsets[0], begin + offsets[1])
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, list) and all(type(v) is int and 0 <= v <= _MAX_COUNT for v in value)
+
+
+def _product(shape: list[int]) -> int:
+    """The product, but no further than where it exceeds every file: a header may hold millions."""
+    if 0 in shape:
+        return 0
+    size = 1
+    for dimension in shape:
+        size *= dimension
+        if size > _MAX_COUNT:
+            break
+    return size
+
+
+def shown(value: Any) -> str:
+    """For a message: in ASCII, since names come from strangers, and never long."""
+    text = ascii(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def bad_checkpoint(where: str, what: str) -> InvalidCheckpoint:
+    """The error that names the file and says what is wrong with it."""
+    return InvalidCheckpoint(f"{where}: {what}")

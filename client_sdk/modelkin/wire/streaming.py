@@ -1,0 +1,97 @@
+"""The native format of a support whose indices are never in memory together.
+
+The header comes first and holds a digest of all that follows, so the gap stream is spooled, a byte
+an index, and compressed from there. Content and digest are ``encode_support``'s; the zstd frame
+may be cut into other blocks. This module opens no file: the caller brings the spool.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core import gaps
+from modelkin.core.support import IndexArray
+from modelkin.errors import InvalidSupport
+from modelkin.wire.support import compressor, pack_header
+
+__all__ = ["StreamedSupport", "stream_support"]
+
+Bytes = npt.NDArray[np.uint8]
+
+_PIECE = 1 << 20
+
+
+class StreamedSupport(NamedTuple):
+    """A payload on its way: its digest, ``"sha256:..."``, and its bytes, piece by piece."""
+
+    digest: str
+    pieces: Iterator[bytes]
+
+
+def stream_support(
+    parts: Iterable[IndexArray], num_parameters: int, k: int, spool: BinaryIO
+) -> StreamedSupport:
+    """Encodes a support in memory for one part, and for the low bytes of sparse supports.
+
+    ``parts`` is used up before this returns; the pieces are made as they are taken.
+
+    Args:
+        parts: the indices, ascending and distinct within and across parts, below M.
+        num_parameters: M, 1 to 2^63 - 1.
+        k: K, how many indices the parts hold together.
+        spool: empty, readable, writable and seekable; it grows to the size of the gap stream, and
+            is read as the pieces are taken.
+
+    Raises:
+        InvalidSupport: the parts hold more or fewer than K indices.
+    """
+    state = hashlib.sha256(struct.pack("<QQ", num_parameters, k))
+    size = 0
+    for block in _blocks(parts, num_parameters, k):
+        state.update(block.data)
+        size += spool.write(block.data)
+    digest = f"sha256:{state.hexdigest()}"
+    return StreamedSupport(digest, _pieces(pack_header(num_parameters, k, digest), spool, size))
+
+
+def _blocks(parts: Iterable[IndexArray], num_parameters: int, k: int) -> Iterator[Bytes]:
+    """The gap stream: the symbols as they come, then the planes, which are under M / 256 bytes."""
+    w = gaps.low_bytes(num_parameters, k)
+    planes: list[list[Bytes]] = [[] for _ in range(w)]
+    begin = seen = 0
+    for indices in parts:
+        if indices.size == 0:
+            continue
+        symbols, low = gaps.encode_part(indices, begin, w)
+        for plane, stretch in zip(planes, low, strict=True):
+            plane.append(stretch.copy())  # not a view that keeps the symbols alive
+        begin, seen = int(indices[-1]) + 1, seen + indices.size
+        yield symbols
+    if seen != k:
+        raise InvalidSupport(f"the parts hold {seen} indices, not the {k} announced")
+    for plane in planes:
+        yield from plane
+
+
+def _pieces(header: bytes, spool: BinaryIO, size: int) -> Iterator[bytes]:
+    crc = 0
+    for piece in _framed(header, spool, size):
+        crc = zlib.crc32(piece, crc)
+        yield piece
+    yield struct.pack("<I", crc)
+
+
+def _framed(header: bytes, spool: BinaryIO, size: int) -> Iterator[bytes]:
+    yield header
+    frame = compressor().compressobj(size=size)  # declares the content size, as readers demand
+    spool.seek(0)
+    while block := spool.read(_PIECE):
+        yield frame.compress(block)
+    yield frame.flush()

@@ -1,0 +1,285 @@
+"""Nothing acknowledged is ever lost: SIGKILL and SIGTERM under load, and writers of one model."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from modelkin import Support
+from tests.service.conftest import Start
+from tests.service.kin import (
+    SUPPORT,
+    Space,
+    ok,
+    random_support,
+    ranking,
+    related,
+    true_neighbors,
+)
+from tests.service.running import Server
+from tests.service.workload import K, M, Ledger, State, finish, start_writers
+
+WRITERS = 4
+
+
+def stored(http: httpx.Client, space: str) -> dict[str, State]:
+    """Every model of the space, page by page."""
+    found: dict[str, State] = {}
+    cursor: dict[str, str] = {}
+    while True:
+        page = ok(http.get(f"/v1/spaces/{space}/models", params={"limit": 7, **cursor}))
+        found.update((item["model"], State.of(item)) for item in page["items"])
+        if page["next_cursor"] is None:
+            return found
+        cursor = {"cursor": page["next_cursor"]}
+
+
+def supports(http: httpx.Client, space: str, names: list[str]) -> dict[str, Support]:
+    """The supports themselves; decoding them checks their digests."""
+    base = f"/v1/spaces/{space}/supports/"
+    return {name: Support.from_bytes(http.get(base + name).content) for name in names}
+
+
+def rows(database: Path) -> list[tuple[str, int]]:
+    """Key of the blob and size of the support of every model in the database."""
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
+        found = connection.execute("SELECT blob_key, support_size FROM models").fetchall()
+    connection.close()
+    return found
+
+
+def files(server: Server) -> set[str]:
+    """The keys of all blobs on disk, temporary files included."""
+    found = (path for path in server.blobs.rglob("*") if path.is_file())
+    return {path.relative_to(server.blobs).as_posix() for path in found}
+
+
+def check(server: Server, space: str, ledgers: list[Ledger]) -> None:
+    """What the service holds is what it acknowledged, whole, counted right, and found."""
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+        states = stored(http, space)
+        for ledger in ledgers:
+            for name in {*ledger.acknowledged, *ledger.pending}:
+                assert states.get(name, State()) in ledger.possible(name), name
+                ledger.settle(name, states.get(name, State()))
+        held = supports(http, space, list(states))
+        assert {name: s.digest for name, s in states.items()} == {
+            name: support.digest for name, support in held.items()
+        }
+        shown = ok(http.get(f"/v1/spaces/{space}"))
+        assert (len(held), len(held), 0) == tuple(
+            shown[count] for count in ("models", "supports", "signatures")
+        )
+        check_neighbors(http, space, held)
+    assert {key for key, _ in rows(server.database)} <= files(server)
+
+
+def check_neighbors(http: httpx.Client, space: str, held: dict[str, Support]) -> None:
+    """The index was rebuilt to what is stored: both methods answer what brute force does."""
+    for name in list(held)[:2]:
+        others = {other: support for other, support in held.items() if other != name}
+        for method in ("exact", "scan"):
+            params = {"model": name, "method": method, "k": 5}
+            answer = ok(http.get(f"/v1/spaces/{space}/neighbors", params=params))
+            assert true_neighbors(held[name], others, 5) == ranking(answer)
+
+
+def make_space(server: Server, name: str = "s") -> str:
+    """A space for the workload."""
+    body = {"name": name, "num_parameters": M}
+    assert 201 == httpx.post(f"{server.url}/v1/spaces", json=body).status_code
+    return name
+
+
+def test_kill_9_under_load_loses_nothing_acknowledged(start: Start) -> None:
+    """After each of five kills at random moments all that was acknowledged is there, whole."""
+    server = start()
+    space = make_space(server)
+    ledgers = [Ledger() for _ in range(WRITERS)]
+    random = np.random.default_rng(2026)
+    for seed in range(5):
+        writers = start_writers(server.url, space, ledgers, seed)
+        time.sleep(random.uniform(0.2, 1.2))
+        server.kill()
+        assert [] == finish(writers)
+        server.start()
+        check(server, space, ledgers)
+    assert sum(ledger.writes for ledger in ledgers) > 100
+
+
+def test_the_sweep_removes_what_a_crash_left(start: Start) -> None:
+    """Blobs that no row names go at the next start once they are old, and only then."""
+    server = start()
+    space = make_space(server)
+    with httpx.Client(base_url=server.url) as http:
+        support = random_support(np.random.default_rng(1), M, K)
+        url, headers = f"/v1/spaces/{space}/supports/a", {"Content-Type": SUPPORT}
+        assert 201 == http.put(url, content=support.to_bytes(), headers=headers).status_code
+    kept = files(server)
+    left = [server.blobs / "1/ab" / name for name in ("abcd", "abce.part")]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"left by a crash")
+    server.kill()
+    server.start()
+    assert kept | {"1/ab/abcd", "1/ab/abce.part"} == files(server)
+    for path in server.blobs.rglob("*"):
+        os.utime(path, times=(time.time() - 7200,) * 2)
+    server.kill()
+    server.start()
+    assert kept == files(server)
+
+
+def test_a_write_is_acknowledged_only_when_it_is_stored(start: Start) -> None:
+    """A kill right behind the answer finds the write done: the commit came first."""
+    server = start()
+    space = make_space(server)
+    random = np.random.default_rng(4)
+    for round_ in range(3):
+        support = random_support(random, M, K)
+        url = f"{server.url}/v1/spaces/{space}/supports/m{round_}"
+        answer = httpx.put(url, content=support.to_bytes(), headers={"Content-Type": SUPPORT})
+        server.kill()
+        assert 201 == answer.status_code
+        server.start()
+        url = f"{server.url}/v1/spaces/{space}/supports/m{round_}"
+        assert support == Support.from_bytes(httpx.get(url).content)
+
+
+def test_SIGTERM_under_load_ends_cleanly(start: Start) -> None:
+    """Requests under way are finished, the exit code is 0, and nothing acknowledged is lost."""
+    server = start()
+    space = make_space(server)
+    ledgers = [Ledger() for _ in range(WRITERS)]
+    writers = start_writers(server.url, space, ledgers, 7)
+    time.sleep(0.7)
+    code = server.stop()
+    assert ([], 0) == (finish(writers), code)
+    assert "Traceback" not in server.log.read_text()
+    server.start()
+    check(server, space, ledgers)
+    assert sum(ledger.writes for ledger in ledgers) > 20
+
+
+def test_concurrent_writers_leave_no_blob_behind(start: Start) -> None:
+    """While the service lives, the blobs on disk are exactly those that rows name."""
+    server = start()
+    space = make_space(server)
+    ledgers = [Ledger() for _ in range(WRITERS)]
+    writers = start_writers(server.url, space, ledgers, 3)
+    time.sleep(0.8)
+    assert [] == finish(writers)
+    assert {key for key, _ in rows(server.database)} == files(server)
+    check(server, space, ledgers)
+
+
+def put_together(space: Space, contents: list[Support], **headers: str) -> list[httpx.Response]:
+    """PUT all the contents as one model, each from its own thread, at the same moment."""
+    barrier = threading.Barrier(len(contents))
+
+    def put(support: Support) -> httpx.Response:
+        url, all_headers = space.path("supports", "one"), {"Content-Type": SUPPORT, **headers}
+        barrier.wait()
+        return space.http.put(url, content=support.to_bytes(), headers=all_headers)
+
+    with ThreadPoolExecutor(len(contents)) as pool:
+        return list(pool.map(put, contents))
+
+
+def test_concurrent_writers_of_one_model_leave_one_whole_winner(space: Space) -> None:
+    """Of 16 contents exactly one is created, the rest replace it, and one of them stays, whole."""
+    random = np.random.default_rng(16)
+    contents = [random_support(random, M, K + i) for i in range(16)]
+    answers = put_together(space, contents)
+    assert [200] * 15 + [201] == sorted(answer.status_code for answer in answers)
+    assert set(range(1, 17)) == {answer.json()["revision"] for answer in answers}
+    model = space.model("one")
+    assert (16, 16, 1) == (model["revision"], model["version"], space.show()["models"])
+    got = Support.from_bytes(space.http.get(space.path("supports", "one")).content)
+    assert (got.digest, got.k) == (model["digest"], model["support_size"])
+    last = next(answer.json() for answer in answers if answer.json()["revision"] == 16)
+    assert model == last
+    signature = space.http.get(space.path("signatures", "one")).content
+    assert got.signature().to_bytes() == signature
+
+
+def test_concurrent_writers_of_one_content_make_one_revision(space: Space) -> None:
+    """16 times the same support is one model at revision 1, created once."""
+    support = random_support(np.random.default_rng(17), M, K)
+    answers = put_together(space, [support] * 16)
+    assert [200] * 15 + [201] == sorted(answer.status_code for answer in answers)
+    assert (1, 1) == (space.model("one")["revision"], space.show()["version"])
+
+
+def test_concurrent_writers_with_one_ETag_leave_one_winner(space: Space) -> None:
+    """Of eight PUTs on the condition of the same ETag one succeeds, the others get a 412."""
+    random = np.random.default_rng(18)
+    space.put("one", random_support(random, M, K))
+    contents = [random_support(random, M, K) for _ in range(8)]
+    answers = put_together(space, contents, **{"If-Match": space.etag("one")})
+    assert [200] + [412] * 7 == sorted(answer.status_code for answer in answers)
+    winner = next(answer for answer in answers if answer.status_code == 200)
+    assert winner.json() == space.model("one")
+
+
+def test_readers_never_see_a_torn_model(space: Space) -> None:
+    """While a model is replaced again and again, each read is one of its contents, whole."""
+    random = np.random.default_rng(19)
+    contents = [random_support(random, M, K + i) for i in range(20)]
+    digests = {support.digest for support in contents}
+    space.put("one", contents[0])
+    space.put("two", contents[0])
+
+    def read(_: int) -> str:
+        params = {"model": "two", "method": "scan"}
+        found = ok(space.http.get(space.path("neighbors"), params=params))
+        assert ["one"] == [item["model"] for item in found["items"]]
+        return Support.from_bytes(space.http.get(space.path("supports", "one")).content).digest
+
+    with ThreadPoolExecutor(4) as pool:
+        reads = pool.map(read, range(60))
+        for support in contents * 3:
+            space.put("one", support)
+        assert set(reads) <= digests
+
+
+def test_a_space_deleted_under_load_leaves_nothing(start: Start) -> None:
+    """Writers to a space that goes get answers, never a 5xx, and no row or blob of it stays."""
+    server = start()
+    with httpx.Client(base_url=server.url, timeout=30) as http:
+        space = Space(http, M)
+        random = np.random.default_rng(20)
+        body = related(random, random_support(random, M, K), 0.5).to_bytes()
+
+        def write(number: int) -> int:
+            return space.put_bytes(f"m{number}", body, SUPPORT).status_code
+
+        with ThreadPoolExecutor(6) as pool:
+            answers = pool.map(write, range(120))
+            time.sleep(0.2)
+            assert 204 == http.delete(f"/v1/spaces/{space.name}").status_code
+            assert set(answers) <= {201, 404}
+    assert ([], set()) == (rows(server.database), files(server))
+
+
+@pytest.mark.parametrize("kind", ["models", "supports"])
+def test_a_deleted_model_stays_deleted(start: Start, kind: str) -> None:
+    """An acknowledged DELETE survives a kill right behind its answer."""
+    server = start()
+    space = make_space(server)
+    base = f"{server.url}/v1/spaces/{space}"
+    support = random_support(np.random.default_rng(21), M, K)
+    headers = {"Content-Type": SUPPORT}
+    httpx.put(f"{base}/supports/a", content=support.to_bytes(), headers=headers)
+    assert 204 == httpx.delete(f"{base}/models/a").status_code
+    server.kill()
+    server.start()
+    assert 404 == httpx.get(f"{server.url}/v1/spaces/{space}/{kind}/a").status_code
