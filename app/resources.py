@@ -101,7 +101,7 @@ def _require_keys(session: Writer, settings: Settings) -> None:
             f"MODELKIN_AUTH=off would open everything to whoever reaches {settings.host}: "
             f"listen on 127.0.0.1, or leave it at auto"
         )
-    if settings.keys_required and not keys.any(session):
+    if not settings.on_loopback and not keys.any(session):
         raise Unavailable(
             "there is no key, so nobody could use the service: make one with "
             "`python -m app keys create`, or set MODELKIN_INITIAL_KEY"

@@ -38,8 +38,11 @@ class PreparedSupport:
 
 
 def etag_of(model: ModelRecord) -> str:
-    """The entity tag of a model as it stands: it changes with every change of the model."""
-    return f'"{model.id:x}-{model.version:x}"'
+    """The entity tag of a model as it stands: it changes with every change of the model.
+
+    It tells nothing of other tenants, as an id would: the version is the space's own.
+    """
+    return f'"{model.version:x}-{model.revision:x}"'
 
 
 class IngestService:

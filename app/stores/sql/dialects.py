@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from modelkin.errors import Unavailable
 
@@ -59,6 +59,10 @@ def _sqlite(url: URL, timeout: float) -> Engines:
     )
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
+    try:
+        engine.connect().close()
+    except DatabaseError as error:  # no place to write, or a file of something else
+        raise Unavailable(f"cannot open the database {url.database}: {error.orig}") from error
     return Engines(engine, engine.execution_options(begin="IMMEDIATE"))
 
 

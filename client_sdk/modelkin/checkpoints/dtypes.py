@@ -74,7 +74,7 @@ _TABLES: Final = {
     # Source: Micikevicius et al. 2022, arXiv:2209.05433, table 1.
     "F8_E4M3": _table(4, 3, 7, lambda code: code & 0x7F == 0x7F),
     "F8_E5M2": _e5m2(),
-    # Source: Noune et al. 2022, arXiv:2206.02915: no infinity, no -0, which is NaN, a bias of one more.
+    # Source: Noune et al. 2022, arXiv:2206.02915: no infinity, NaN in place of -0, one more bias.
     "F8_E4M3FNUZ": _table(4, 3, 8, lambda code: code == 0x80),
     "F8_E5M2FNUZ": _table(5, 2, 16, lambda code: code == 0x80),
 }

@@ -20,7 +20,6 @@ from typing import Any, Final
 from modelkin.checkpoints.dtypes import BITS, FLOATS, UNREADABLE
 from modelkin.checkpoints.header import MAX_HEADER, TensorEntry, bad_checkpoint, read_header, shown
 from modelkin.core.layout import Layout
-from modelkin.errors import InvalidCheckpoint
 
 __all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
 

@@ -8,6 +8,7 @@ reads a tensor, and allocates nothing that a header declares.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -28,7 +29,7 @@ MAX_HEADER: Final = 100_000_000
 """The longest header the format allows, in bytes."""
 
 _LENGTH = 8
-_KEYS = {"dtype", "shape", "data_offsets"}
+_KEYS = ("dtype", "shape", "data_offsets")
 _MAX_COUNT = 2**63 - 1
 
 
@@ -124,8 +125,7 @@ def _load(header: bytes, where: str) -> dict[str, Any]:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise ValueError(f"{shown(twice)} is in it twice")
     return fields
 
@@ -139,7 +139,7 @@ def _is_text_map(value: Any) -> bool:
 
 
 def _entry(name: str, value: Any, begin: int, where: str) -> TensorEntry:
-    if not isinstance(value, dict) or value.keys() != _KEYS:
+    if not isinstance(value, dict) or value.keys() != set(_KEYS):
         raise bad_checkpoint(
             where, f"tensor {shown(name)} is not described by {', '.join(sorted(_KEYS))}"
         )
@@ -149,11 +149,9 @@ def _entry(name: str, value: Any, begin: int, where: str) -> TensorEntry:
             where, f"tensor {shown(name)} has the dtype {shown(dtype)}, unknown to this modelkin"
         )
     if not _are_counts(shape):
-        raise bad_checkpoint(where, f"tensor {shown(name)} has a shape that is no list of counts")
+        raise bad_checkpoint(where, f"tensor {shown(name)} has no list of counts as its shape")
     if not _are_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise bad_checkpoint(
-            where, f"tensor {shown(name)} has data_offsets that are no ascending pair"
-        )
+        raise bad_checkpoint(where, f"tensor {shown(name)} has no ascending pair as data_offsets")
     bits = _product(shape) * BITS[dtype]
     if bits != 8 * (offsets[1] - offsets[0]):
         raise bad_checkpoint(

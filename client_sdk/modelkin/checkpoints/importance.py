@@ -199,7 +199,7 @@ def _values(tensor: StoredTensor) -> Iterator[Any]:
         file.seek(tensor.begin)
         while left:
             stretch = buffer[: min(left, buffer.size)]
-            _read(file, memoryview(stretch), tensor)
+            _read(file, stretch.data, tensor)
             left -= stretch.size
             yield decode(stretch, tensor.dtype)
 

@@ -37,7 +37,7 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def encode_support(support: Support) -> bytes:
-    """The native format: 56 bytes of header, the gap stream in one zstd frame, a CRC-32 of it all."""
+    """The native format: 56 bytes of header, the gap stream in a zstd frame, a CRC-32 of it all."""
     m, k = support.num_parameters, support.k
     stream = gaps.encode(support.indices, m)
     header = pack_header(m, k, gaps.digest(stream, m, k))

@@ -1,0 +1,194 @@
+"""API keys: what opens the service, and how little it tells those to whom it stays shut."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+import modelkin
+from app.services.keys import KeyService, generate
+from app.stores.sql.database import Database
+from tests.service.running import ROOT, Server, command, environment
+
+SPACE = {"name": "a", "num_parameters": 1000}
+
+
+def keys(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """``python -m app keys ...`` on the database in ``folder``."""
+    url = f"sqlite:///{folder / 'm.db'}"
+    return subprocess.run(
+        command("keys", *arguments),
+        cwd=ROOT,
+        env=environment(MODELKIN_DATABASE_URL=url),
+        capture_output=True,
+        text=True,
+    )
+
+
+def new_key(folder: Path, *arguments: str) -> str:
+    """A key as an operator makes it."""
+    made = keys(folder, "create", *arguments)
+    assert made.returncode == 0, made.stderr
+    return made.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service that asks for keys."""
+    running = Server(tmp_path_factory.mktemp("locked"), "--auth=required").start()
+    yield running
+    assert running.stop() == 0
+
+
+def ask(server: Server, authorization: str | None, path: str = "/v1/spaces") -> httpx.Response:
+    """A GET with this Authorization header."""
+    headers = {} if authorization is None else {"Authorization": authorization}
+    return httpx.get(server.url + path, headers=headers, trust_env=False)
+
+
+def test_key_opens(locked: Server) -> None:
+    """A key that was created opens the API as Bearer, and as the password of Basic."""
+    key = new_key(locked.folder)
+    basic = base64.b64encode(f"anyone:{key}".encode()).decode()
+    assert 200 == ask(locked, f"Bearer {key}").status_code
+    assert 200 == ask(locked, f"Basic {basic}", "/").status_code
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer x",
+        f"Bearer {generate()}",
+        "Bearer mk_" + "0" * 49,
+        "Basic !!!",
+        "Basic eDp5",
+        "Digest a",
+        "Bearer " + "A" * 5000,
+        "Bearer mk_\xe9",
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/spaces", "/v1/spaces/a/models", "/metrics", "/"])
+def test_anything_else_is_a_401(locked: Server, authorization: str | None, path: str) -> None:
+    """No key, a malformed one and an unknown one get the same problem and a challenge."""
+    headers = [] if authorization is None else [(b"authorization", authorization.encode("latin1"))]
+    answer = httpx.get(locked.url + path, headers=headers, trust_env=False)
+    assert (401, "unauthorized") == (answer.status_code, answer.json()["code"])
+    assert "Bearer" in answer.headers["WWW-Authenticate"]
+
+
+def test_without_a_key_no_body_is_read(locked: Server) -> None:
+    """A PUT without a key is a 401 whatever it would have stored."""
+    url = f"{locked.url}/v1/spaces/a/supports/m"
+    headers = {"Content-Type": "application/octet-stream"}
+    assert 401 == httpx.put(url, content=b"x", headers=headers, trust_env=False).status_code
+
+
+def test_revoked_key_opens_nothing(locked: Server) -> None:
+    """From the moment it is revoked a key is a 401, and revoking it again says so."""
+    key = new_key(locked.folder)
+    assert 200 == ask(locked, f"Bearer {key}").status_code
+    assert 0 == keys(locked.folder, "revoke", key[:11]).returncode
+    assert "was revoked" in ask(locked, f"Bearer {key}").json()["detail"]
+    assert 1 == keys(locked.folder, "revoke", key[:11]).returncode
+
+
+def test_expired_key_opens_nothing(locked: Server) -> None:
+    """A key whose time is over is a 401."""
+    database = Database(f"sqlite:///{locked.database}", timeout=5)
+    with database.writing() as session:
+        key = KeyService().create(session, "default", valid_for=timedelta(seconds=-1))
+    database.close()
+    assert "has expired" in ask(locked, f"Bearer {key}").json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "reads", "writes", "measures"),
+    [
+        (["read"], 200, 403, 403),
+        (["write"], 403, 201, 403),
+        (["metrics"], 403, 403, 200),
+        (["read", "write"], 200, 201, 403),
+    ],
+)
+def test_scopes(locked: Server, scopes: list[str], reads: int, writes: int, measures: int) -> None:
+    """A key does what its scopes say; the rest is a 403 that names the scope."""
+    name = "tenant-" + "-".join(scopes)
+    key = new_key(locked.folder, f"--tenant={name}", *(f"--scope={s}" for s in scopes))
+    with httpx.Client(
+        base_url=locked.url, headers={"Authorization": f"Bearer {key}"}, trust_env=False
+    ) as http:
+        assert reads == http.get("/v1/spaces").status_code
+        assert writes == http.post("/v1/spaces", json=SPACE).status_code
+        assert measures == http.get("/metrics").status_code
+
+
+def test_key_is_stored_as_a_hash(locked: Server) -> None:
+    """Neither database nor log nor listing ever holds a key, only its first characters."""
+    key = new_key(locked.folder, "--label=mine")
+    ask(locked, f"Bearer {key}")
+    listing = keys(locked.folder, "list").stdout
+    assert key[:11] in listing
+    assert key not in listing
+    written = b"".join(f.read_bytes() for f in locked.folder.glob("*") if f.is_file())
+    assert key[:11].encode() in written
+    assert key[11:].encode() not in written
+
+
+def test_sdk_says_what_is_missing(locked: Server) -> None:
+    """The SDK's error without a key carries status, code and request id; with one it works."""
+    with modelkin.Client(locked.url) as client, pytest.raises(modelkin.ApiError) as caught:
+        list(client.spaces())
+    assert (401, "unauthorized") == (caught.value.status, caught.value.problem_code)
+    assert caught.value.request_id
+    with modelkin.Client(locked.url, api_key=new_key(locked.folder, "--tenant=sdk")) as client:
+        assert [] == list(client.spaces())
+
+
+def start(folder: Path, *flags: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """A start that must fail by itself."""
+    return subprocess.run(
+        command(f"--database-url=sqlite:///{folder}/m.db", "--port=0", *flags),
+        cwd=ROOT,
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_no_network_without_keys(tmp_path: Path) -> None:
+    """Beyond loopback the service refuses to start without a key, and with --auth=off at all."""
+    refused = start(tmp_path, "--host=0.0.0.0")
+    assert (1, True) == (refused.returncode, "keys create" in refused.stderr)
+    refused = start(tmp_path, "--host=0.0.0.0", "--auth=off")
+    assert (1, True) == (refused.returncode, "MODELKIN_AUTH=off" in refused.stderr)
+
+
+def test_initial_key(tmp_path: Path) -> None:
+    """The first key may come from the environment; a malformed one ends the start in one line."""
+    key = keys(tmp_path, "generate").stdout.strip()
+    refused = start(tmp_path, "--auth=required", MODELKIN_INITIAL_KEY="swordfish")
+    assert (1, 1) == (refused.returncode, refused.stderr.count("\n"))
+    assert "swordfish" not in refused.stderr
+    server = Server(tmp_path, "--auth=required", f"--initial-key={key}").start()
+    assert 200 == ask(server, f"Bearer {key}", "/metrics").status_code
+    assert 0 == server.stop()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["create", "--tenant", "No Name"], ["create", "--valid-for", "1y"]]
+)
+def test_bad_commands(tmp_path: Path, arguments: list[str]) -> None:
+    """What cannot be a tenant or a time is one line, and nothing is stored."""
+    refused = keys(tmp_path, *arguments)
+    assert (1, 1) == (refused.returncode, refused.stderr.count("\n"))
+    assert 1 == keys(tmp_path, "list").stdout.count("\n")
