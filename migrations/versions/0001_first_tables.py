@@ -60,8 +60,10 @@ def upgrade() -> None:
         sa.Column("base_model", NAME, nullable=True),
         sa.Column("created_at", MOMENT, nullable=False),
         sa.Column("updated_at", MOMENT, nullable=False),
-        sa.CheckConstraint("kind IN ('support', 'signature')", name="ck_models_kind"),
-        sa.CheckConstraint("(kind = 'support') = (blob_key IS NOT NULL)", name="ck_models_blob"),
+        sa.CheckConstraint("kind IN ('support', 'signature')", name=op.f("ck_models_kind")),
+        sa.CheckConstraint(
+            "(kind = 'support') = (blob_key IS NOT NULL)", name=op.f("ck_models_blob")
+        ),
         sa.ForeignKeyConstraint(
             ["space_id"], ["spaces.id"], name="fk_models_space_id", ondelete="CASCADE"
         ),

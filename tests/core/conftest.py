@@ -24,6 +24,7 @@ MODULES = (
     "modelkin.core.packed",
     "modelkin.core.selection",
     "modelkin.core.signature",
+    "modelkin.core.streaming",
 )
 
 

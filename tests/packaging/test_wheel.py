@@ -32,7 +32,9 @@ assert not heavy, heavy
 MISSING = {
     "torch": "from modelkin.torch import fisher_importance",
     "fast": "import modelkin; modelkin.Support.from_indices([1], 9).to_roaring()",
-    "datasketch": "from modelkin import Support as S; S.from_indices([1], 9).signature().to_datasketch()",
+    "datasketch": (
+        "import modelkin; modelkin.Support.from_indices([1], 9).signature().to_datasketch()"
+    ),
     "pandas": "import modelkin; modelkin.Neighbors((), None, 'exact', 0, False).to_pandas()",
 }
 

@@ -36,7 +36,7 @@ def related(rng: np.random.Generator, base: Support, share: float) -> Support:
 
 
 def family(seed: int, m: int, k: int, n: int) -> dict[str, Support]:
-    """``n`` supports named m000, m001, ...: the first a base, the others at all distances from it."""
+    """``n`` supports named m000, m001, ...: a base, and others at all distances from it."""
     rng = np.random.default_rng(seed)
     base = random_support(rng, m, k)
     shares = rng.uniform(0.0, 0.95, n - 1)

@@ -1,4 +1,4 @@
-"""A service under test: a real process on a port of its own, which can be killed and started again."""
+"""A service under test: a real process on a port of its own, to be killed and started again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that cannot be right: names, parameters, JSON bodies, media types, routes and headers."""
+"""Requests that cannot be right: names, parameters, JSON, media types, routes and headers."""
 
 from __future__ import annotations
 
@@ -128,13 +128,9 @@ def test_an_unknown_space_is_a_404_everywhere(http: httpx.Client) -> None:
         http.get("/v1/spaces/nowhere/models/a"),
         http.patch("/v1/spaces/nowhere/models/a", json={}),
         http.delete("/v1/spaces/nowhere/models/a"),
-        http.put(
-            "/v1/spaces/nowhere/supports/a", content=GOOD, headers={"Content-Type": SUPPORT}
-        ),
+        http.put("/v1/spaces/nowhere/supports/a", content=GOOD, headers={"Content-Type": SUPPORT}),
         http.get("/v1/spaces/nowhere/neighbors", params={"model": "a"}),
-        http.post(
-            "/v1/spaces/nowhere/neighbors", content=GOOD, headers={"Content-Type": SUPPORT}
-        ),
+        http.post("/v1/spaces/nowhere/neighbors", content=GOOD, headers={"Content-Type": SUPPORT}),
         http.get("/v1/spaces/nowhere/overlap", params={"a": "a", "b": "b"}),
         http.post("/v1/spaces/nowhere/similarity", json={"models": ["a"]}),
         http.get("/v1/spaces/nowhere/donors", params={"target": "a"}),
@@ -292,7 +288,10 @@ WRONG_SPACES: dict[str, tuple[Any, str]] = {
         {"name": "a", "num_parameters": 5, "signature": {"scheme": "md5"}},
         "scheme",
     ),
-    "a scheme of NUL": ({"name": "a", "num_parameters": 5, "signature": {"scheme": "\0"}}, "scheme"),
+    "a scheme of NUL": (
+        {"name": "a", "num_parameters": 5, "signature": {"scheme": "\0"}},
+        "scheme",
+    ),
     "a scheme too narrow": (
         {"name": "a", "num_parameters": 2**32 + 1, "signature": {"scheme": "affine32"}},
         "scheme",
@@ -414,7 +413,9 @@ def test_a_support_is_no_signature(untouched: Space) -> None:
     assert_problem(answer, 415, "unsupported_media_type")
 
 
-@pytest.mark.parametrize("accept", ["text/plain", "application/*;q=0", "nonsense", ";;;", "*/*;q=x"])
+@pytest.mark.parametrize(
+    "accept", ["text/plain", "application/*;q=0", "nonsense", ";;;", "*/*;q=x"]
+)
 def test_an_Accept_of_nothing_on_offer_is_a_406(untouched: Space, accept: str) -> None:
     """The answer names what there is."""
     for kind in ("supports", "signatures"):
@@ -423,7 +424,9 @@ def test_an_Accept_of_nothing_on_offer_is_a_406(untouched: Space, accept: str) -
         assert "application/vnd.modelkin" in assert_problem(answer, 406, "not_acceptable")
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/v1", "/v1/models", "/v1/spaces/a/b/c", "/%00", "/a%0Ab"])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/v1", "/v1/models", "/v1/spaces/a/b/c", "/%00", "/a%0Ab"]
+)
 def test_an_unknown_route_is_a_problem(http: httpx.Client, path: str) -> None:
     """A 404 of the router is a problem document like any other."""
     assert_problem(http.get(path), 404, "route_not_found")
@@ -462,9 +465,7 @@ def test_a_harmless_request_id_comes_back(http: httpx.Client) -> None:
     assert "trace-1.a_b" == answer.headers["X-Request-Id"] == answer.json()["request_id"]
 
 
-@pytest.mark.parametrize(
-    "given", ["x" * 5_000, '"unterminated', "W/", ",,,", "\xe9\xff", "* *"]
-)
+@pytest.mark.parametrize("given", ["x" * 5_000, '"unterminated', "W/", ",,,", "\xe9\xff", "* *"])
 def test_a_hostile_If_Match_is_a_412(untouched: Space, given: str) -> None:
     """A condition nobody can meet is not met, whatever it looks like."""
     headers = {"If-Match": given.encode("latin-1")}

@@ -1,4 +1,4 @@
-"""Supports and signatures that are none: each is refused with what is wrong, and nothing is stored."""
+"""Supports and signatures that are none: refused with what is wrong, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ SUPPORTS = {
 
 @pytest.mark.parametrize("case", SUPPORTS)
 def test_a_broken_support_is_refused(untouched: Space, case: str) -> None:
-    """PUT answers 422 ``invalid_support``, saying what is wrong, for a new and for a stored name."""
+    """PUT answers 422 ``invalid_support`` and what is wrong, for a new and for a stored name."""
     media_type, body, said = SUPPORTS[case]
     for name in ("new", "stored"):
         answer = untouched.put_bytes(name, body, media_type)

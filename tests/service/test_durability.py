@@ -25,7 +25,7 @@ from tests.service.kin import (
     true_neighbors,
 )
 from tests.service.running import Server
-from tests.service.workload import K, M, Ledger, State, finish, start_writers
+from tests.service.workload import K, Ledger, M, State, finish, start_writers
 
 WRITERS = 4
 

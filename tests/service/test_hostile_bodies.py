@@ -27,7 +27,7 @@ ROOM = 64 << 20
 
 @pytest.fixture
 def steady(server: Server, untouched: Space) -> Iterator[Space]:
-    """A space in whose tests the service may not grow by more than 64 MiB, not even for a moment."""
+    """A space in whose tests the service may not grow by more than 64 MiB, not for a moment."""
     before = server.peak_memory
     yield untouched
     assert server.peak_memory - before < ROOM
@@ -35,7 +35,9 @@ def steady(server: Server, untouched: Space) -> Iterator[Space]:
 
 def request(space: Space, headers: str, body: bytes = b"", kind: str = SUPPORT) -> bytes:
     """The bytes of a PUT whose framing headers are the test's own."""
-    head = f"PUT /v1/spaces/{space.name}/supports/new HTTP/1.1\r\nHost: h\r\nContent-Type: {kind}\r\n"
+    head = (
+        f"PUT /v1/spaces/{space.name}/supports/new HTTP/1.1\r\nHost: h\r\nContent-Type: {kind}\r\n"
+    )
     return f"{head}{headers}\r\n\r\n".encode() + body
 
 
@@ -243,9 +245,7 @@ def test_a_huge_declared_K_allocates_nothing(steady: Space, wide: Space) -> None
 
 
 @pytest.mark.parametrize("last", [M32, 2**31])
-def test_a_bitmap_of_billions_is_never_materialised(
-    steady: Space, wide: Space, last: int
-) -> None:
+def test_a_bitmap_of_billions_is_never_materialised(steady: Space, wide: Space, last: int) -> None:
     """A few hundred kilobytes of runs that hold 2 or 4 billion indices are a 413."""
     bitmap = BitMap()
     bitmap.add_range(0, last)

@@ -112,7 +112,8 @@ def test_an_absent_field_stays(stored: Space, field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "left"), [("source", None), ("base_model", None), ("tags", ["t"]), ("attributes", {"a": 1})]
+    ("field", "left"),
+    [("source", None), ("base_model", None), ("tags", ["t"]), ("attributes", {"a": 1})],
 )
 def test_null_clears_what_may_be_nothing(stored: Space, field: str, left: Any) -> None:
     """``null`` clears source and base_model; tags and attributes have an empty value instead."""
@@ -193,7 +194,9 @@ def test_PATCH_holds_If_Match(stored: Space) -> None:
     answer = patch(stored, {"source": "x"}, **{"If-Match": first})
     assert 200 == answer.status_code
     assert first != answer.headers["ETag"] == stored.etag("a")
-    assert_problem(patch(stored, {"source": "y"}, **{"If-Match": first}), 412, "precondition_failed")
+    assert_problem(
+        patch(stored, {"source": "y"}, **{"If-Match": first}), 412, "precondition_failed"
+    )
     assert "x" == stored.model("a")["source"]
 
 

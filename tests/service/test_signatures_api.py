@@ -31,7 +31,9 @@ def support() -> Support:
     return random_support(np.random.default_rng(1), M, K)
 
 
-def datasketch_json(support: Support, h: int = 256, seed: int = 1, scheme: str = "affine32") -> bytes:
+def datasketch_json(
+    support: Support, h: int = 256, seed: int = 1, scheme: str = "affine32"
+) -> bytes:
     """A signature made by datasketch's public API alone, as JSON."""
     minhash = MinHash(num_perm=h, seed=seed, scheme=scheme, hashfunc=lambda i: i)
     minhash.update_batch([int(i) for i in support.indices])
@@ -62,7 +64,9 @@ def test_a_new_signature_is_a_201_that_describes_the_model(space: Space, support
 
 
 @pytest.mark.parametrize("method", ["exact", "scan"])
-def test_a_signature_of_datasketch_finds_the_same_neighbors(http: httpx.Client, method: str) -> None:
+def test_a_signature_of_datasketch_finds_the_same_neighbors(
+    http: httpx.Client, method: str
+) -> None:
     """By body and stored, datasketch's signature and the SDK's find the very same."""
     space, models = Space(http, M), family(3, M, K, 60)
     space.put_all({name: models[name] for name in list(models)[1:]})

@@ -1,4 +1,4 @@
-"""Starting and stopping: what cannot be is said in one line, with an exit code, and no traceback."""
+"""Starting and stopping: what cannot be is said in one line, with an exit code, no traceback."""
 
 from __future__ import annotations
 

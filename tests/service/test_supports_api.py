@@ -182,7 +182,7 @@ def test_If_Match_of_a_missing_model_is_a_412(space: Space, support: Support) ->
 
 
 def test_a_support_turns_a_signature_into_a_full_model(space: Space, support: Support) -> None:
-    """A model known by its signature gets its support: the next revision, verified, counted anew."""
+    """A model known by its signature gets its support: the next revision, verified, recounted."""
     first = space.put_signature("a", support.signature())
     assert ("signature", None, False) == (first["kind"], first["digest"], first["verified"])
     model = space.put("a", support)

@@ -121,13 +121,9 @@ class Writer(threading.Thread):
             self.ledger.pending.pop(name)
 
 
-def start_writers(
-    url: str, space: str, ledgers: list[Ledger], seed: int
-) -> list[Writer]:
+def start_writers(url: str, space: str, ledgers: list[Ledger], seed: int) -> list[Writer]:
     """One running writer for each ledger."""
-    writers = [
-        Writer(url, space, ledger, number, seed) for number, ledger in enumerate(ledgers)
-    ]
+    writers = [Writer(url, space, ledger, number, seed) for number, ledger in enumerate(ledgers)]
     for writer in writers:
         writer.start()
     return writers
@@ -140,4 +136,3 @@ def finish(writers: list[Writer]) -> list[str]:
     for writer in writers:
         writer.join()
     return [refusal for writer in writers for refusal in writer.refused]
-

@@ -28,6 +28,8 @@ _INDEX_SUFFIX: Final = ".safetensors.index.json"
 _MOST_INTEGERS: Final = 0.1
 """The share of bytes in integers above which a checkpoint is taken to be quantised: position ids
 and masks stay below it, packed weights do not."""
+_SCALES: Final = ("_scale", "_scale_inv")
+"""How tensors are named that hold the scales of others."""
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
 
@@ -86,6 +88,23 @@ class Checkpoint:
         for tensor in self.tensors:
             counts[tensor.dtype] += tensor.size
         return dict(counts.most_common())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of its supports should know, a sentence each."""
+        notes = []
+        if self.skipped:
+            notes.append(
+                f"{len(self.skipped)} tensors of integers or booleans are left out, "
+                f"{shown(self.skipped[0].name)} ({self.skipped[0].dtype}) for one"
+            )
+        scales = [t.name for t in self.tensors if t.name.endswith(_SCALES)]
+        if scales and any(t.dtype.startswith("F8") for t in self.tensors):
+            notes.append(
+                f"8-bit values are compared as they are stored, without their scales "
+                f"({shown(scales[0])} for one); a checkpoint of more bits has no such doubt"
+            )
+        return tuple(notes)
 
 
 def open_checkpoint(path: str | Path, exclude: Iterable[str] = ()) -> Checkpoint:

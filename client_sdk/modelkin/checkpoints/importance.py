@@ -29,7 +29,7 @@ from modelkin.core.streaming import (
     selected_indices,
 )
 from modelkin.core.support import Support
-from modelkin.errors import SpaceMismatch
+from modelkin.errors import InvalidParameter, SpaceMismatch
 from modelkin.wire.streaming import stream_support
 
 __all__ = [
@@ -140,11 +140,13 @@ def write_support(
     Raises:
         InvalidCheckpoint, SpaceMismatch: as :func:`importance_chunks`.
         InvalidImportance: all of it is zero.
+        InvalidParameter: ``path`` is one of the files to be read, or no ordinary file.
         OSError: a file cannot be read or written.
     """
+    target = Path(path)
+    _check_target(target, checkpoint, base)
     chunks = _watched(importance_chunks(checkpoint, base), watch)
     selection = locate(chunks, checkpoint.num_parameters, rule)
-    target = Path(path)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -165,6 +167,20 @@ def _write(file: BinaryIO, chunks: Chunks, selection: Selection, folder: Path) -
         for piece in streamed.pieces:
             file.write(piece)
     return streamed.digest
+
+
+def _check_target(target: Path, checkpoint: Checkpoint, base: Checkpoint | None) -> None:
+    """Refuses to replace a device, a folder, or what is about to be read."""
+    if not target.exists():
+        return
+    if not target.is_file():
+        raise InvalidParameter(f"{target} is no ordinary file: give another name", field="path")
+    tensors = checkpoint.tensors + (base.tensors if base else ())
+    for source in {tensor.path for tensor in tensors}:
+        if target.samefile(source):
+            raise InvalidParameter(
+                f"{target} is the checkpoint itself: give another name", field="path"
+            )
 
 
 def _umask() -> int:

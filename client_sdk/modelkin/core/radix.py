@@ -25,6 +25,7 @@ __all__ = [
     "Threshold",
     "locate_count",
     "locate_coverage",
+    "taken_mass",
     "total_mass",
 ]
 
@@ -125,6 +126,27 @@ def total_mass(counts: Counts, low: Counts) -> int:
     return sum(
         mass << _shift(exponent) for exponent, mass in enumerate(_exponent_masses(counts, low))
     )
+
+
+def taken_mass(threshold: Threshold, counts: Counts, low: Counts, within: Counts) -> int:
+    """The exact sum of the entries that a threshold takes, in units of 2^-149.
+
+    Args:
+        threshold: located in these histograms.
+        counts: as in :func:`locate_coverage`.
+        low: as in :func:`locate_coverage`.
+        within: the histogram over the lower halves of the threshold's own upper half.
+    """
+    upper, lower = divmod(threshold.bits, BINS)
+    inside = within.copy()
+    inside[:lower] = 0
+    above = int(counts[upper + 1 : INVALID].sum() + inside[lower + 1 :].sum())
+    inside[lower] = threshold.k - above
+    taken, taken_low = counts.copy(), low.copy()
+    taken[:upper] = taken_low[:upper] = 0
+    taken[upper] = inside.sum()
+    taken_low[upper] = inside @ np.arange(BINS)
+    return total_mass(taken, taken_low)
 
 
 def _shift(exponent: int) -> int:

@@ -152,8 +152,8 @@ def histogram_within(bits: npt.NDArray[np.uint32], upper: int) -> npt.NDArray[np
 @compiled
 def _histogram_within(bits: Any, upper: Any, counts: Any) -> None:
     shift, half = np.uint32(16), np.uint32(0xFFFF)
-    for begin in range(0, bits.size, 128):
-        stretch = bits[begin : begin + 128]
+    for begin in range(0, bits.size, 64):
+        stretch = bits[begin : begin + 64]
         inside = np.uint32(0)
         for i in range(stretch.size):  # vectorised, and most stretches hold nothing of the bin
             inside = np.uint32(inside | np.uint32((stretch[i] >> shift) == upper))

@@ -1,0 +1,68 @@
+"""``python -m benchmarks [SUBJECT ...] [--quick] [--out FILE]``: measure, and write the page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Protocol, cast
+
+from benchmarks import report, selection, signature, startup, wire
+from benchmarks.report import Findings
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+
+
+class Subject(Protocol):
+    """A module of this package that measures something."""
+
+    LIBRARIES: tuple[str, ...]
+    """The distributions whose versions its figures depend on."""
+
+    def run(self, quick: bool) -> Findings:
+        """Its figures; quick ones are of tiny sizes and only show that it works."""
+
+
+SUBJECTS: dict[str, Subject] = {
+    name: cast(Subject, module)
+    for name, module in {
+        "signature": signature,
+        "selection": selection,
+        "wire": wire,
+        "startup": startup,
+    }.items()
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure the subjects asked for, print them, and put them into the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("subject", nargs="*", help=f"any of {', '.join(SUBJECTS)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes; the page stays as it is")
+    parser.add_argument("--out", type=Path, help="also write the sections, alone, to this file")
+    asked = parser.parse_args(arguments)
+    if unknown := set(asked.subject) - set(SUBJECTS):
+        parser.error(f"no subject {', '.join(sorted(unknown))}; there are {', '.join(SUBJECTS)}")
+    sections = {name: measured(name, asked.quick) for name in asked.subject or SUBJECTS}
+    if asked.out:
+        asked.out.write_text("\n".join(f"## {name}\n\n{text}" for name, text in sections.items()))
+    if not asked.quick:
+        page = PAGE.read_text()
+        for name, section in sections.items():
+            page = report.replaced(page, name, section)
+        PAGE.write_text(page)
+    return 0
+
+
+def measured(name: str, quick: bool) -> str:
+    """The section of one subject, printed too."""
+    begin = time.perf_counter()
+    subject = SUBJECTS[name]
+    section = report.markdown(subject.run(quick), report.machine(subject.LIBRARIES))
+    print(f"## {name}, {time.perf_counter() - begin:.0f} s\n\n{section}", flush=True)
+    return section
+
+
+if __name__ == "__main__":
+    sys.exit(main())

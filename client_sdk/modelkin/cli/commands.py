@@ -1,0 +1,232 @@
+"""One function a command: arguments in, an :class:`Answer` out.
+
+They print nothing; what is computed is ``checkpoints``' and ``core``'s, what is asked the client's.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from modelkin import checkpoints
+from modelkin.checkpoints import Checkpoint
+from modelkin.cli.inputs import base_of, notes_of, open_source, rule_of, support_of, watch
+from modelkin.cli.output import Answer, counted, fields_of, pairs, table
+from modelkin.client import Client
+from modelkin.core.signature import Signature
+from modelkin.core.support import Support
+from modelkin.types import Donor, ModelInfo, Neighbor, SpaceInfo
+
+__all__ = ["donors", "inspect", "neighbors", "overlap", "push", "support"]
+
+
+def support(arguments: argparse.Namespace) -> Answer:
+    """``modelkin support``: a checkpoint's support into a file."""
+    checkpoint = checkpoints.open_checkpoint(arguments.checkpoint, arguments.exclude)
+    base, rule = base_of(arguments), rule_of(arguments, checkpoint)
+    written = checkpoints.write_support(arguments.output, checkpoint, base, rule, watch(checkpoint))
+    density = written.k / written.num_parameters
+    kind = "|w|" if base is None else "|w - base|"
+    return Answer(
+        text=(
+            f"{arguments.output}: {written.k:,} of {written.num_parameters:,} parameters "
+            f"({density:.2%}) with {written.coverage:.1%} of all {kind}, {written.size:,} bytes"
+        ),
+        fields={
+            "file": arguments.output,
+            "bytes": written.size,
+            "kind": "weight" if base is None else "delta",
+            "num_parameters": written.num_parameters,
+            "support_size": written.k,
+            "density": density,
+            "coverage": written.coverage,
+            "digest": written.digest,
+        },
+        notes=notes_of(checkpoint, base),
+    )
+
+
+def push(arguments: argparse.Namespace) -> Answer:
+    """``modelkin push``: a support or signature into a space."""
+    source = open_source(arguments, arguments.source)
+    value, notes = support_of(arguments, source)
+    with Client(arguments.url, arguments.api_key) as client:
+        if arguments.create:
+            layout = source.layout if isinstance(source, Checkpoint) else None
+            m = None if layout else value.num_parameters
+            client.ensure_space(arguments.space, layout=layout, num_parameters=m)
+        if arguments.signature_only and isinstance(value, Support):
+            value = _signed(value, client.space(arguments.space))
+        info = _put(client, arguments, value)
+    tags = f", tags {', '.join(info.tags)}" if info.tags else ""
+    what = "support" if info.kind == "support" else "signature of a support"
+    return Answer(
+        text=(
+            f"{info.model} in space {info.space}: revision {info.revision}, a {what} "
+            f"of {info.support_size:,} indices{tags}"
+        ),
+        fields=fields_of(info),
+        notes=notes,
+    )
+
+
+def neighbors(arguments: argparse.Namespace) -> Answer:
+    """``modelkin neighbors``: of a stored model, or of a file that is not stored."""
+    query, notes = _query(arguments)
+    with Client(arguments.url, arguments.api_key) as client:
+        found = client.neighbors(
+            arguments.space,
+            query,
+            k=arguments.count,
+            min_similarity=arguments.min_similarity,
+            method=arguments.method,
+            tags=arguments.tag,
+        )
+    rows = [(*_scored(n), f"{n.jaccard:.3f}", _or_dash(n.shared_indices)) for n in found]
+    if found.degraded:
+        notes = (*notes, "a part of the service is down: neighbours may be missing")
+    columns = ("MODEL", "SIMILARITY", "ERROR", "JACCARD", "SHARED")
+    text = table(columns, rows) if rows else "no neighbours"
+    return Answer(text, fields_of(found), notes)
+
+
+def donors(arguments: argparse.Namespace) -> Answer:
+    """``modelkin donors``: of a stored model, or of a file that is not stored."""
+    query, notes = _query(arguments)
+    with Client(arguments.url, arguments.api_key) as client:
+        found = client.donors(arguments.space, query, k=arguments.count, tags=arguments.tag)
+    rows = [(*_scored(d), f"{d.weight:.3f}") for d in found]
+    text = table(("MODEL", "SIMILARITY", "ERROR", "WEIGHT"), rows) if rows else "no donors"
+    return Answer(text, fields_of(found), notes)
+
+
+def overlap(arguments: argparse.Namespace) -> Answer:
+    """``modelkin overlap``: two stored models."""
+    with Client(arguments.url, arguments.api_key) as client:
+        found = client.overlap(arguments.space, arguments.a, arguments.b)
+    summary = {
+        "similarity": f"{found.similarity:.3f}",
+        "jaccard": f"{found.jaccard:.3f}",
+        "shared indices": f"{found.shared_indices:,}",
+    }
+    text = pairs(summary)
+    if found.tensors:
+        columns = ("TENSOR", "PARAMETERS", "A", "B", "SHARED", "SIMILARITY")
+        rows = [
+            (
+                t.name,
+                *(f"{count:,}" for count in (t.size, t.a, t.b, t.shared_indices)),
+                "-" if t.similarity is None else f"{t.similarity:.3f}",
+            )
+            for t in found.tensors
+        ]
+        text += "\n\n" + table(columns, rows)
+    return Answer(text, fields_of(found))
+
+
+def inspect(arguments: argparse.Namespace) -> Answer:
+    """``modelkin inspect``: whatever a file is; supports and signatures are verified whole."""
+    source = open_source(arguments, arguments.source)
+    if isinstance(source, Support):
+        return _inspect_support(source, Path(arguments.source).stat().st_size)
+    if isinstance(source, Signature):
+        return _inspect_signature(source)
+    return _inspect_checkpoint(source)
+
+
+def _put(client: Client, arguments: argparse.Namespace, value: Support | Signature) -> ModelInfo:
+    if isinstance(value, Support):
+        return client.put_support(arguments.space, arguments.model, value, tags=arguments.tag)
+    return client.put_signature(arguments.space, arguments.model, value, tags=arguments.tag)
+
+
+def _query(arguments: argparse.Namespace) -> tuple[str | Support | Signature, tuple[str, ...]]:
+    if arguments.file is not None:
+        return support_of(arguments, open_source(arguments, arguments.file))
+    name: str = arguments.model
+    return name, ()
+
+
+def _signed(support: Support, space: SpaceInfo) -> Signature:
+    """The signature that the space wants; made here, so that indices stay here."""
+    spec = space.signature
+    return support.signature(num_perm=spec.num_perm, seed=spec.seed, scheme=spec.scheme)
+
+
+def _scored(item: Neighbor | Donor) -> tuple[str, str, str]:
+    exact = item.estimate == "exact"
+    return item.model, f"{item.similarity:.3f}", "exact" if exact else f"±{item.standard_error:.3f}"
+
+
+def _or_dash(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"
+
+
+def _inspect_support(support: Support, size: int) -> Answer:
+    return Answer(
+        text=pairs(
+            {
+                "support": f"{support.k:,} of {support.num_parameters:,} parameters "
+                f"({support.density:.2%})",
+                "size": f"{size:,} bytes, {8 * size / support.k:.2f} bits an index",
+                "digest": support.digest,
+            }
+        ),
+        fields={
+            "kind": "support",
+            "num_parameters": support.num_parameters,
+            "support_size": support.k,
+            "density": support.density,
+            "bytes": size,
+            "digest": support.digest,
+        },
+    )
+
+
+def _inspect_signature(signature: Signature) -> Answer:
+    return Answer(
+        text=pairs(
+            {
+                "signature": f"of {signature.support_size:,} of {signature.num_parameters:,} "
+                f"parameters",
+                "scheme": f"{signature.scheme}, {signature.num_perm} permutations, "
+                f"seed {signature.seed}",
+            }
+        ),
+        fields={
+            "kind": "signature",
+            "num_parameters": signature.num_parameters,
+            "support_size": signature.support_size,
+            "scheme": signature.scheme,
+            "num_perm": signature.num_perm,
+            "seed": signature.seed,
+        },
+    )
+
+
+def _inspect_checkpoint(checkpoint: Checkpoint) -> Answer:
+    dtypes = ", ".join(f"{dtype} {count:,}" for dtype, count in checkpoint.dtypes.items())
+    rows = [(t.name, t.dtype, str(list(t.shape)), f"{t.size:,}") for t in checkpoint.tensors]
+    summary = {
+        "checkpoint": f"{checkpoint.num_parameters:,} parameters in "
+        f"{counted(len(checkpoint.tensors), 'tensor')}",
+        "dtypes": dtypes,
+    }
+    columns = ("TENSOR", "DTYPE", "SHAPE", "PARAMETERS")
+    return Answer(
+        text=pairs(summary) + "\n\n" + table(columns, rows),
+        fields={
+            "kind": "checkpoint",
+            "num_parameters": checkpoint.num_parameters,
+            "dtypes": checkpoint.dtypes,
+            "tensors": [
+                {"name": t.name, "dtype": t.dtype, "shape": list(t.shape)}
+                for t in checkpoint.tensors
+            ],
+            "skipped": [
+                {"name": t.name, "dtype": t.dtype, "shape": list(t.shape)}
+                for t in checkpoint.skipped
+            ],
+        },
+        notes=checkpoint.notes,
+    )

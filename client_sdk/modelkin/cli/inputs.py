@@ -1,0 +1,98 @@
+"""What a command is given as a file: a support, a signature or a checkpoint; the content tells."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TypeAlias
+
+from modelkin import checkpoints
+from modelkin.checkpoints import Checkpoint
+from modelkin.cli.output import one_line
+from modelkin.cli.progress import Bar
+from modelkin.core.selection import SelectionRule
+from modelkin.core.signature import Signature
+from modelkin.core.support import Support
+from modelkin.errors import InvalidParameter
+
+__all__ = ["Source", "base_of", "notes_of", "open_source", "rule_of", "support_of", "watch"]
+
+Source: TypeAlias = Support | Signature | Checkpoint
+
+_SELECTION = ("base", "kind", "coverage", "k", "fraction", "k_max", "exclude")
+
+
+def open_source(arguments: argparse.Namespace, path: str) -> Source:
+    """What a path leads to; of a checkpoint only the headers are read.
+
+    Raises:
+        InvalidSupport, InvalidSignature, InvalidCheckpoint: it is damaged, or none of the three.
+        InvalidParameter: options of a selection where the file is a support or signature already.
+        OSError: it cannot be read.
+    """
+    magic = b""
+    if Path(path).is_file():
+        with open(path, "rb") as file:
+            magic = file.read(4)
+    if magic not in {b"MKSP", b"MKSG"}:
+        return checkpoints.open_checkpoint(path, getattr(arguments, "exclude", ()))
+    for name in _SELECTION:
+        if getattr(arguments, name, None) not in (None, []):
+            raise InvalidParameter(
+                f"--{name.replace('_', '-')} is for checkpoints, and {path} is a finished "
+                f"{'support' if magic == b'MKSP' else 'signature'}"
+            )
+    data = Path(path).read_bytes()
+    return Support.from_bytes(data) if magic == b"MKSP" else Signature.from_bytes(data)
+
+
+def base_of(arguments: argparse.Namespace) -> Checkpoint | None:
+    """The base of a delta, None for weights.
+
+    Raises:
+        InvalidParameter: ``--kind`` and ``--base`` do not go together.
+    """
+    if (arguments.kind or "weight") == "weight":
+        if arguments.base is None:
+            return None
+        if arguments.kind:
+            raise InvalidParameter("--kind weight needs no --base: leave one of them out")
+    if arguments.base is None:
+        raise InvalidParameter("--kind delta needs --base CHECKPOINT: what the model was made from")
+    return checkpoints.open_checkpoint(arguments.base, arguments.exclude)
+
+
+def rule_of(arguments: argparse.Namespace, checkpoint: Checkpoint) -> SelectionRule:
+    """How K is to be chosen; raises InvalidParameter as ``SelectionRule.of`` does."""
+    return SelectionRule.of(
+        checkpoint.num_parameters,
+        k=arguments.k,
+        fraction=arguments.fraction,
+        coverage=arguments.coverage,
+        k_max=arguments.k_max,
+    )
+
+
+def support_of(
+    arguments: argparse.Namespace, source: Source
+) -> tuple[Support | Signature, tuple[str, ...]]:
+    """The source as it travels, a checkpoint's support selected, and what to note about it."""
+    if not isinstance(source, Checkpoint):
+        return source, ()
+    base, rule = base_of(arguments), rule_of(arguments, source)
+    support = checkpoints.select_from_checkpoint(source, base, rule, watch(source))
+    return support, notes_of(source, base)
+
+
+def watch(checkpoint: Checkpoint) -> Bar:
+    """What shows the passes over a checkpoint."""
+    return Bar(f"reading {one_line(checkpoint.path.name)}", checkpoint.num_parameters)
+
+
+def notes_of(checkpoint: Checkpoint, base: Checkpoint | None) -> tuple[str, ...]:
+    """The checkpoint's own notes, and one where rounding passes for a difference."""
+    if base is None or base.dtypes.keys() == checkpoint.dtypes.keys():
+        return checkpoint.notes
+    mine, theirs = ", ".join(checkpoint.dtypes), ", ".join(base.dtypes)
+    rounding = f"the base is {theirs}, the checkpoint {mine}: differences include rounding"
+    return (*checkpoint.notes, rounding)

@@ -1,0 +1,63 @@
+"""How answers look: for people aligned columns, for programs JSON in the service's shapes.
+
+It never writes anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+__all__ = ["Answer", "counted", "fields_of", "one_line", "pairs", "table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command has to say.
+
+    Attributes:
+        text: for people, without a newline at its end.
+        fields: for programs, what ``--json`` prints.
+        notes: what is odd about it, a sentence each.
+    """
+
+    text: str
+    fields: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns under their names, the first to the left, the others to the right."""
+    lines = [columns, *([one_line(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        for line in lines
+    )
+
+
+def pairs(items: Mapping[str, str]) -> str:
+    """A name and a value each line."""
+    width = max(map(len, items))
+    return "\n".join(f"{name.ljust(width)}  {one_line(value)}" for name, value in items.items())
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 tensor``, ``1,234 tensors``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def one_line(text: str) -> str:
+    """The text with what would move a terminal's cursor spelled out: names come from strangers."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """A result of the client as JSON's types."""
+    return asdict(value, dict_factory=_plain)
+
+
+def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in items}
