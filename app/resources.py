@@ -53,8 +53,7 @@ class Resources:
 
 @contextmanager
 def open_resources(settings: Settings) -> Iterator[Resources]:
-    """Open every store, bring the database up to date, load the kernels, and clean up after a
-    crash.
+    """Open the stores, bring the database up to date, load kernels, clean up after a crash.
 
     Raises:
         Unavailable: a store cannot be opened; says which and why.

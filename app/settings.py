@@ -1,5 +1,4 @@
-"""Every setting of the service, read in one place: flags, then ``MODELKIN_*`` variables, then
-defaults.
+"""Every setting of the service, read in one place: flags, then variables, then defaults.
 
 No other module reads the environment.
 """
@@ -133,8 +132,6 @@ class Settings(BaseSettings):
 
     @classmethod
     def from_command_line(cls, arguments: list[str]) -> Settings:
-        """Settings from flags over the environment; prints help or the mistake and exits as a
-        command does.
-        """
+        """Settings from flags over the environment; prints help or the mistake, and exits."""
         options: dict[str, Any] = {"_cli_parse_args": arguments}
         return cls(**options)

@@ -139,7 +139,7 @@ def fastest_read(array: npt.NDArray[np.float32]) -> list[Contender]:
     ]
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@numba.njit
 def _read(bits: Any) -> Any:
     seen = np.uint32(0)
     for i in range(bits.size):

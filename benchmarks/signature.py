@@ -19,9 +19,9 @@ from modelkin import Support
 LIBRARIES = ("numpy", "numba", "datasketch", "rensa")
 
 H = 256
-BATCH = 4096
-"""Integers a call of update_batch, the size at which datasketch is the fastest: its temporaries
-then stay in the second-level cache.
+BATCH = 1024
+"""Integers a call of update_batch: datasketch is at its fastest where the temporary of a call, a
+megabyte, stays in the second-level cache, and falls far behind where malloc returns it every time.
 """
 SIZES = [(9_000_000, 93_750_000), (800_000, 8_333_333)]
 QUICK_SIZES = [(3_000, 40_000)]
@@ -62,8 +62,11 @@ def _one_size(k: int, num_parameters: int, rounds: int) -> tuple[list[Row], Tabl
 
 
 def _contenders(support: Support) -> list[Contender]:
-    numbers, blocks = support.indices.tolist(), np.array_split(support.indices, support.k // 1024)
-    slow = 3 if support.k > 1_000_000 else None
+    numbers, blocks = (
+        support.indices.tolist(),
+        np.array_split(support.indices, -(-support.k // BATCH)),
+    )
+    slow = 5 if support.k > 1_000_000 else None
     sign = partial(support.signature, num_perm=H)
     contenders = [
         Contender("modelkin, numba", sign, partial(use_kernels, "fast")),

@@ -117,8 +117,8 @@ def _judged(uniform: list[Measured], clustered: Measured) -> list[Row]:
     longest = max(dense, key=lambda each: each.over_bound)
     typical = next(each for each in uniform if each.name == f"uniform, {TYPICAL:.1%}")
     return [
-        _against_bound(longest, "≤ 1.5% over", 0.015, "the longest of 1% to 12%"),
-        _against_bound(clustered, "below the bound of uniform ones", 0.0, "K = 9.6%"),
+        _against_bound(longest, "≤ 1.5% over", 0.015, ", the longest of 1% to 12%"),
+        _against_bound(clustered, "below the bound", 0.0, ""),
         _smaller(typical, "int32", 6.5),
         _smaller(typical, "Roaring", 1.8),
         _decoded("numba", [*dense, clustered], 5),
@@ -128,7 +128,7 @@ def _judged(uniform: list[Measured], clustered: Measured) -> list[Row]:
 
 def _against_bound(each: Measured, target: str, most: float, note: str) -> Row:
     return Row(
-        f"bits an index, {each.name}, {note}",
+        f"bits an index, {each.name}{note}",
         f"{each.bits['modelkin']:.2f}",
         f"log2 C(M, K) / K: {each.bits['bound']:.2f}",
         f"{each.over_bound:+.1%}",

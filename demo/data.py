@@ -1,5 +1,4 @@
-"""The clients' data: scikit-learn's digits under a balanced Dirichlet split, and the order they
-should be found in.
+"""The clients' data: scikit-learn's digits under a Dirichlet split, and their true order.
 
 It owns the true label distributions and all that is measured against them; it knows no model and no
 service.
@@ -49,8 +48,7 @@ class Split:
 
 
 def load_split(num_clients: int = 40, alpha: float = 0.1, seed: int = 0) -> Split:
-    """The 1,797 digits of scikit-learn, a fifth for testing, the rest dealt to clients by
-    Dirichlet(alpha).
+    """scikit-learn's 1,797 digits: a fifth for testing, the rest dealt by Dirichlet(alpha).
 
     Every client gets the same number of samples, so that clients differ by their labels and not by
     their size. The smaller alpha, the fewer digits a client has. The same seed gives the same
@@ -104,8 +102,7 @@ def deal(stock: Integers, num_clients: int, alpha: float, rng: np.random.Generat
 
 
 def jensen_shannon(mixes: Floats) -> Floats:
-    """The Jensen-Shannon divergence, base 2, of all pairs of rows: 0 for equal mixes, 1 for
-    disjoint ones.
+    """The Jensen-Shannon divergence, base 2, of all pairs of rows: 0 if equal, 1 if disjoint.
 
     Args:
         mixes: ``(n, classes)``, rows sum to 1.

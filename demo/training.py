@@ -1,5 +1,4 @@
-"""The clients' models: one small network, trained by each client on its own digits, and averages of
-them.
+"""The clients' models: one small network, trained by each client alone, and averages.
 
 It owns all that happens on a client before anything is sent; it knows no service.
 """

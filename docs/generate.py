@@ -1,6 +1,4 @@
-"""Writes what the documentation takes from the code: the table of settings, and the OpenAPI
-document.
-"""
+"""Writes what the documentation takes from the code: settings and the OpenAPI document."""
 
 from __future__ import annotations
 

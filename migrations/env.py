@@ -1,6 +1,4 @@
-"""Alembic's entry: the service hands its connection in; ``alembic`` on the command line opens the
-default database.
-"""
+"""Alembic's entry: the service hands its connection in, the command line opens one."""
 
 from __future__ import annotations
 

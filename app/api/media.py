@@ -1,6 +1,4 @@
-"""Media types of answers: which of those on offer an Accept header asks for (RFC 9110, section
-12.5.1).
-"""
+"""Media types of answers: which on offer an Accept header asks for (RFC 9110, 12.5.1)."""
 
 from __future__ import annotations
 

@@ -70,9 +70,7 @@ def update(
     response: Response,
     if_match: IfMatch = None,
 ) -> ModelOut:
-    """Replace tags, attributes, source or base_model; what is absent stays, `null` clears the last
-    two.
-    """
+    """Replace tags, attributes, source or base_model; `null` clears the last two."""
     given = body.model_fields_set
     base_model = body.base_model
     if base_model is not None:

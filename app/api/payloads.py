@@ -1,6 +1,4 @@
-"""Supports and signatures in requests and answers: which media types, how they are read, how
-documented.
-"""
+"""Supports and signatures in requests and answers: which types, how read, how documented."""
 
 from __future__ import annotations
 
@@ -79,9 +77,7 @@ ANY_BODY: dict[str, Any] = {
 
 
 class Payload:
-    """The body of a request, read whole and not yet decoded: decoding waits for the space, and for
-    a thread.
-    """
+    """The body of a request, read but not decoded: that waits for the space, and a thread."""
 
     def __init__(self, data: bytes, media_type: str, settings: Settings) -> None:
         self._data = data
@@ -103,9 +99,7 @@ class Payload:
         return wire.load_either(self._data, self._media_type, num_parameters, max_k)
 
     def _max_k(self, num_parameters: int) -> int:
-        """What a body decodes to is held to the limit of the body itself: a few bytes may mean
-        gigabytes.
-        """
+        """A body decodes to no more than it may itself have: a few bytes may mean gigabytes."""
         return self._settings.max_body_bytes // index_dtype(num_parameters).itemsize
 
 

@@ -1,6 +1,4 @@
-"""The JSON of the API: what is taken, strictly, and what is answered. Names and shapes are the
-public contract.
-"""
+"""The JSON of the API: what is taken, strictly, and what is answered."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ Estimate = Literal["exact", "sketch", "signature"]
 
 
 class _In(BaseModel):
-    """What is taken: integers are integers (no ``true``, no ``"5"``), and no field is silently
-    ignored.
-    """
+    """What is taken: integers are integers, not ``true`` or ``5.0``; no field is ignored."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 

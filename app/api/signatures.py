@@ -47,9 +47,7 @@ def put(
     response: Response,
     if_match: IfMatch = None,
 ) -> ModelOut:
-    """Store a signature alone: the service never sees the indices. 409 where the model has a
-    support.
-    """
+    """Store a signature alone, never the indices. 409 where the model has a support."""
     signature = payload.signature(space.num_parameters)
     model, created = resources.ingest.put_signature(
         session, space, name, signature, tags=tags, if_match=if_match

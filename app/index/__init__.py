@@ -1,3 +1,1 @@
-"""The in-process signature index: what a scan reads. Derived from the database, lost and rebuilt at
-will.
-"""
+"""The in-process signature index: derived from the database, rebuilt at will."""

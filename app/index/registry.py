@@ -1,6 +1,4 @@
-"""The indexes of all spaces, by space id. An id is never used again, so a recreated space begins
-empty.
-"""
+"""The indexes of all spaces, by space id, which is never used again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The signatures of one space, cut to a byte a value, as one array that a query scans from end to
-end.
+"""The signatures of one space, cut to a byte a value: the array that a query scans.
 
 Rows are only ever appended, so a query works on a snapshot without a lock while writers go on. The
 array is derived data: it follows the version of its space and is rebuilt from the database when the
@@ -59,8 +58,7 @@ class Snapshot:
         *,
         among: npt.NDArray[np.int64] | None = None,
     ) -> npt.NDArray[np.int64]:
-        """The ids of the ``count`` models that share most signature bytes with ``values``, in no
-        order.
+        """The ids of the ``count`` models that share most bytes with ``values``, unordered.
 
         Args:
             values: a signature of this space, shape ``(num_perm,)``.

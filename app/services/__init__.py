@@ -1,3 +1,1 @@
-"""The use cases: what a request means, told without HTTP. Services are given a transaction and
-never make one.
-"""
+"""The use cases: what a request means, without HTTP. Transactions are given to them."""

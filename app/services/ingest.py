@@ -166,9 +166,7 @@ class IngestService:
         base_model: str | Unchanged | None,
         if_match: str | None,
     ) -> ModelRecord:
-        """Replace what is said of a model; what is None (for source and base_model: UNCHANGED)
-        stays.
-        """
+        """Replace what is said of a model; what is None or UNCHANGED stays."""
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
         _check_match(current, if_match, name)
@@ -265,9 +263,7 @@ def _moved(before: str, after: str) -> dict[str, int]:
 
 
 def _check_match(current: ModelRecord | None, if_match: str | None, name: str) -> None:
-    """RFC 9110, section 13.1.1: ``*`` asks that the model exists, a list of tags that it is one of
-    those.
-    """
+    """RFC 9110, 13.1.1: ``*`` asks that there is a model, tags that it is one of those."""
     if if_match is None:
         return
     if current is None:

@@ -1,5 +1,4 @@
-"""Reading what is kept: models, their signatures, and their supports in the form that overlaps
-fast.
+"""Reading what is kept: models, signatures, and supports in the form that overlaps fast.
 
 A support may be replaced between the row and its blob; what a reader then sees is the newer one or,
 if the model is gone, nothing. It is never a mixture.
@@ -134,9 +133,7 @@ class Library:
     def values(
         self, session: Reader, space: SpaceRecord, ids: Iterable[int]
     ) -> dict[int, npt.NDArray[np.unsignedinteger]]:
-        """The signatures' values, shape ``(num_perm,)`` each, under the ids of those models that
-        exist.
-        """
+        """The signatures' values, ``(num_perm,)`` each, under the ids of models that exist."""
         dtype = value_dtype(space.signature.scheme).newbyteorder("<")
         found = models.signatures_by_id(session, ids)
         return {model_id: np.frombuffer(values, dtype) for model_id, values in found.items()}

@@ -47,8 +47,7 @@ class SimilarityService:
         return Overlap(a, b, shared, similarity, overlap.jaccard_of(similarity), tensors)
 
     def matrix(self, session: Reader, space: SpaceRecord, names: Sequence[str]) -> SimilarityMatrix:
-        """All pairs of the models, in the order asked; S is estimated where one of a pair has no
-        support.
+        """All pairs, in the order asked; S is estimated where one of a pair has no support.
 
         Raises:
             InvalidParameter: none, more than 1,000 or a repeated name.

@@ -1,3 +1,1 @@
-"""What is kept, and how: SQL for the truth, files for the supports. Nothing here knows HTTP or
-similarity.
-"""
+"""What is kept: SQL for the truth, files for the supports. No HTTP and no similarity."""

@@ -119,9 +119,7 @@ class FileBlobs:
             raise
 
     def _make_folder(self, folder: Path) -> None:
-        """Make ``folder`` and sync every parent that gained a name: a file is not durable in a
-        folder that is not.
-        """
+        """Make ``folder``, and sync what gained a name: a file lasts no longer than its folder."""
         missing = []
         while not folder.exists():
             missing.append(folder)

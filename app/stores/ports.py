@@ -97,9 +97,7 @@ class BlobStore(Protocol):
         """Store ``data`` and answer its new key; once this returns it survives power loss."""
 
     def open(self, key: str) -> memoryview:
-        """The bytes, mapped rather than read where that is possible; ``KeyError`` if there is no
-        such blob.
-        """
+        """The bytes, mapped where that is possible; ``KeyError`` if there is no such blob."""
 
     def delete(self, key: str) -> None:
         """Forget one blob; deleting what is not there is no error."""
@@ -108,8 +106,7 @@ class BlobStore(Protocol):
         """Forget every blob stored under ``prefix``."""
 
     def sweep(self, wanted: Callable[[Sequence[str]], set[str]], *, older_than: float) -> int:
-        """Forget the blobs older than ``older_than`` seconds that are not ``wanted``; answers how
-        many.
+        """Forget the blobs older than ``older_than`` seconds that nobody wants; how many.
 
         Args:
             wanted: those of some keys that must stay.

@@ -1,6 +1,4 @@
-"""The pages of the explorer, rendered on the server, with no script and nothing fetched from
-elsewhere.
-"""
+"""The pages of the explorer, rendered on the server: no script, nothing from elsewhere."""
 
 from __future__ import annotations
 

@@ -12,8 +12,9 @@ from modelkin._version import __version__
 from modelkin.client import Client
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.overlap import similarity
-from modelkin.core.selection import select_support
+from modelkin.core.selection import Selection, SmallSupportWarning, UnstableSupportWarning
 from modelkin.core.signature import Signature
+from modelkin.core.stability import stability
 from modelkin.core.support import Support
 from modelkin.errors import (
     ApiError,
@@ -22,6 +23,7 @@ from modelkin.errors import (
     MissingExtra,
     ModelkinError,
 )
+from modelkin.selection import select, select_support
 from modelkin.types import (
     UNCHANGED,
     Donor,
@@ -54,17 +56,22 @@ __all__ = [
     "Neighbor",
     "Neighbors",
     "Overlap",
+    "Selection",
     "Signature",
     "SignatureSpec",
     "SimilarityMatrix",
+    "SmallSupportWarning",
     "SpaceInfo",
     "Support",
     "TensorOverlap",
     "TensorSpec",
+    "UnstableSupportWarning",
     "__version__",
     "layout_of",
+    "select",
     "select_support",
     "similarity",
+    "stability",
 ]
 
 

@@ -19,10 +19,10 @@ settings.register_profile(
 settings.load_profile("domain")
 
 MODULES = (
+    "modelkin.core.entries",
     "modelkin.core.gaps",
     "modelkin.core.overlap",
     "modelkin.core.packed",
-    "modelkin.core.selection",
     "modelkin.core.signature",
     "modelkin.core.streaming",
 )

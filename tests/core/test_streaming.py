@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -35,7 +36,7 @@ def passes(values: Floats, cuts: list[int]) -> Chunks:
 
     def chunks() -> Iterator[Floats]:
         buffer = np.empty(values.size, np.float32)
-        for begin, end in zip(bounds, bounds[1:], strict=False):
+        for begin, end in pairwise(bounds):
             buffer[: end - begin] = values[begin:end]
             yield buffer[: end - begin]
 
@@ -91,7 +92,7 @@ def test_fewer_positive_entries_than_asked_for_are_a_warning() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0, -1e-45])
 def test_what_is_no_importance_is_refused_with_its_place(bad: float) -> None:
-    """NaN, infinity and negatives, the least denormal too, are named by their index in the whole."""
+    """NaN, infinity and negatives, the least denormal too, are named by their index."""
     values = np.ones(9, np.float32)
     values[6] = bad
     with pytest.raises(InvalidImportance, match=r"importance\[6\] = "):

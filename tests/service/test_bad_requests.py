@@ -232,6 +232,8 @@ NO_JSON = {
     "no UTF-8": b'{"source": "\xff"}',
     "UTF-16": '{"source": "a"}'.encode("utf-16"),
     "a control character": b'{"source": "\x00"}',
+    "a name twice": b'{"source": "a", "source": "b"}',
+    "a name twice inside": b'{"attributes": {"a": {"b": 1, "b": 2}}}',
     "100,000 levels": b"[" * 100_000 + b"]" * 100_000,
     "100,000 objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
     "a deep attribute": b'{"attributes": {"a": ' + b"[" * 50_000 + b"]" * 50_000 + b"}}",

@@ -1,6 +1,4 @@
-"""Cursors of listings: the last name of a page, made opaque so that nobody builds on what is
-inside.
-"""
+"""Cursors of listings: the last name of a page, made opaque so nobody builds on it."""
 
 from __future__ import annotations
 

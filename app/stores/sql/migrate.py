@@ -19,8 +19,7 @@ _SCRIPTS = Path(__file__).resolve().parents[3] / "migrations"
 
 
 def migrate(database: Database) -> None:
-    """Run every migration the database has not seen, in one transaction: a failed one changes
-    nothing.
+    """Run every migration the database has not seen, in one transaction, all or none.
 
     Raises:
         Unavailable: a newer version of the service has written this database, or it cannot be

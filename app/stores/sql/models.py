@@ -40,9 +40,7 @@ _IDS_AT_ONCE = 500  # below every backend's limit of bound parameters
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a model is, as against what is said of it: its support (or signature) and what was
-    derived from it.
-    """
+    """What a model is, not what is said of it: its support or signature, and what follows."""
 
     kind: Kind
     support_size: int
@@ -66,9 +64,7 @@ def get_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
 
 
 def get_models(session: Reader, space: SpaceRecord, names: Sequence[str]) -> list[ModelRecord]:
-    """The models of these names, in this order; :class:`ModelNotFound` names the first that is
-    missing.
-    """
+    """The models of these names, in order; :class:`ModelNotFound` names the first missing."""
     found: dict[str, ModelRecord] = {}
     for some in _batches(dict.fromkeys(names)):
         query = select(ModelRow).where(_in(space), ModelRow.name.in_(some))
@@ -214,9 +210,7 @@ def update_metadata(
     tags: Sequence[str] | None = None,
     **columns: Any,
 ) -> None:
-    """Replace what is said of the model: ``tags`` where given, and any of attributes, source,
-    base_model.
-    """
+    """Replace what is said of the model: ``tags`` where given, and any of the columns."""
     _update(session, model, version=version, updated_at=datetime.now(UTC), **columns)
     if tags is not None:
         _set_tags(session, model.id, tags)

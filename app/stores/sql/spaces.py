@@ -119,9 +119,7 @@ def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
 
 
 def advance(session: Writer, space: SpaceRecord, *, supports: int = 0, signatures: int = 0) -> int:
-    """Advance the version of the locked space, and its counts of models by kind; answers the new
-    version.
-    """
+    """Advance the version and the counts of the locked space; answers the new version."""
     return session.execute(
         update(SpaceRow)
         .where(SpaceRow.id == space.id)

@@ -1,6 +1,4 @@
-"""The tables. Names of constraints are spelled out by one convention, so that migrations can name
-them too.
-"""
+"""The tables. One convention names all constraints, so that migrations can name them."""
 
 from __future__ import annotations
 

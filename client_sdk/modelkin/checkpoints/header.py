@@ -114,9 +114,7 @@ def _load(header: bytes, where: str) -> dict[str, Any]:
             header.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant
         )
     except (ValueError, RecursionError) as error:
-        raise bad_checkpoint(
-            where, f"its header is no JSON that the format allows: {error}"
-        ) from None
+        raise bad_checkpoint(where, f"its header is not the JSON it has to be: {error}") from None
     if not isinstance(fields, dict):  # unreachable behind '{', and mypy's proof of it
         raise bad_checkpoint(where, "its header is no JSON object")
     return fields
@@ -140,9 +138,7 @@ def _is_text_map(value: Any) -> bool:
 
 def _entry(name: str, value: Any, begin: int, where: str) -> TensorEntry:
     if not isinstance(value, dict) or value.keys() != set(_KEYS):
-        raise bad_checkpoint(
-            where, f"tensor {shown(name)} is not described by {', '.join(sorted(_KEYS))}"
-        )
+        raise bad_checkpoint(where, f"tensor {shown(name)} is not described by {', '.join(_KEYS)}")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(dtype, str) or dtype not in BITS:
         raise bad_checkpoint(

@@ -23,7 +23,7 @@ from modelkin.core.selection import SelectionRule
 from modelkin.core.streaming import (
     Chunks,
     Floats,
-    Selection,
+    LocatedSelection,
     locate,
     select_from_chunks,
     selected_indices,
@@ -160,7 +160,7 @@ def write_support(
     return WrittenSupport(selection.num_parameters, selection.k, digest, selection.coverage, size)
 
 
-def _write(file: BinaryIO, chunks: Chunks, selection: Selection, folder: Path) -> str:
+def _write(file: BinaryIO, chunks: Chunks, selection: LocatedSelection, folder: Path) -> str:
     with tempfile.TemporaryFile(dir=folder) as spool:
         parts = selected_indices(chunks, selection)
         streamed = stream_support(parts, selection.num_parameters, selection.k, spool)

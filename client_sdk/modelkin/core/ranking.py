@@ -26,12 +26,13 @@ class Ranking:
         self._within: dict[int, radix.Counts] = {}
 
     def top(self, k: int) -> radix.Threshold | None:
-        """The threshold of the k largest positive entries, or of all; None where none is positive.
+        """The threshold of the k largest positive entries, or of all; None where there are none.
 
         Raises:
             InvalidImportance: an entry is NaN, infinite or negative.
         """
-        return radix.locate_count(self._counts, k, self._lower_halves)
+        counts = self._counts
+        return radix.locate_count(counts, k, self._lower_halves) if k else None
 
     def covering(self, coverage: Fraction, k_max: int) -> radix.Threshold | None:
         """The K* of Algorithm 1, at most ``k_max``; raises what :meth:`top` does."""

@@ -81,7 +81,7 @@ class Budget:
 
 
 def budgets_of(layout: Any, budgets: Any, num_parameters: int) -> tuple[Budget, ...]:
-    """The budgets of ``select_support``, which describes them, for each tensor that has one.
+    """The budgets of ``select_support``, which describes them: one for each tensor, or 0.
 
     Raises:
         InvalidParameter: no layout, a name that is not in it, a count or share out of range, or
@@ -102,10 +102,10 @@ def budgets_of(layout: Any, budgets: Any, num_parameters: int) -> tuple[Budget, 
     found, begin = [], 0
     for tensor in layout.tensors:
         k = _budget(wanted[tensor.name], tensor) if tensor.name in wanted and tensor.size else 0
-        if k:
+        if tensor.size:
             found.append(Budget(tensor.name, begin, begin + tensor.size, k))
         begin += tensor.size
-    if not found:
+    if not any(budget.k for budget in found):
         raise InvalidParameter("the budgets take no entry of any tensor", field="budgets")
     return tuple(found)
 

@@ -1,52 +1,34 @@
 """``select_support``: from an importance to the indices of its K largest positive entries.
 
-It owns the rules of a selection: how K follows from what was asked for, its stability, budgets of
-tensors, and that ties go to the lower index. Where a selection ends is found by ``ranking``, on
-whichever device ``entries`` lie; how an importance is made of a model is ``modelkin.torch``'s
+These are the functions that callers see. What is taken is settled by ``decision``, where the
+importance lies by ``entries``; how an importance is made of a model is ``modelkin.torch``'s
 business.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
-import numpy as np
-
-from modelkin.core.entries import Entries, HostEntries, entries_of
+from modelkin.core.decision import Request, decide, nothing_positive, support_of
+from modelkin.core.entries import HostEntries, entries_of
 from modelkin.core.layout import Layout
-from modelkin.core.radix import Threshold
 from modelkin.core.ranking import Ranking
-from modelkin.core.rule import Budget, SelectionRule, budgets_of, ratio
-from modelkin.core.stability import stability as stability_of
-from modelkin.core.support import IndexArray, Support, index_dtype
-from modelkin.errors import InvalidImportance, InvalidParameter, SpaceMismatch
+from modelkin.core.rule import SelectionRule
+from modelkin.core.support import Support
+from modelkin.core.warned import SmallSupportWarning, UnstableSupportWarning
+from modelkin.errors import SpaceMismatch
 
 __all__ = [
-    "Decision",
     "Selection",
     "SelectionRule",
     "SmallSupportWarning",
-    "Take",
     "UnstableSupportWarning",
     "coverage_of",
-    "decide",
     "select",
     "select_support",
 ]
-
-
-class SmallSupportWarning(UserWarning):
-    """Fewer entries are positive than were asked for; zeros never enter a support."""
-
-
-class UnstableSupportWarning(UserWarning):
-    """No support size that Algorithm 1 may try meets the stability target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,35 +46,6 @@ class Selection:
     coverage: float
     stability: float | None = None
     met: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Take:
-    """What is taken of the entries ``[begin, end)``."""
-
-    begin: int
-    end: int
-    threshold: Threshold
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A selection before anyone says where its entries are: that is left to where they lie.
-
-    Attributes:
-        takes: what is taken of each stretch, in ascending order, none empty.
-        stability: as in :class:`Selection`.
-        met: as in :class:`Selection`.
-    """
-
-    takes: tuple[Take, ...]
-    stability: float | None = None
-    met: bool | None = None
-
-    @property
-    def k(self) -> int:
-        """K, over all stretches."""
-        return sum(take.threshold.k for take in self.takes)
 
 
 def select_support(
@@ -146,9 +99,7 @@ def select_support(
         InvalidParameter: more than one way to choose K, or an argument out of range.
         SpaceMismatch: layout or a resample are of another number of parameters.
     """
-    entries = entries_of(importance)
-    decision = decide(
-        entries,
+    request = Request(
         k=k,
         fraction=fraction,
         coverage=coverage,
@@ -158,7 +109,8 @@ def select_support(
         stability=stability,
         resamples=resamples,
     )
-    return _support(entries, decision.takes)
+    entries = entries_of(importance)
+    return support_of(decide(entries, request).takes, entries.size)
 
 
 def select(
@@ -182,9 +134,7 @@ def select(
         The support with its exact coverage, its stability where resamples are given, and whether
         that meets the target.
     """
-    entries = entries_of(importance)
-    decision = decide(
-        entries,
+    request = Request(
         k=k,
         fraction=fraction,
         coverage=coverage,
@@ -194,9 +144,14 @@ def select(
         stability=stability,
         resamples=resamples,
     )
-    covered = _covered(entries, decision.takes)
+    entries = entries_of(importance)
+    decision = decide(entries, request)
+    covered = sum(t.ranking.mass_of(t.threshold) for t in decision.takes if t.threshold)
     return Selection(
-        _support(entries, decision.takes), covered, decision.stability, decision.met
+        support=support_of(decision.takes, entries.size),
+        coverage=covered / sum(take.ranking.mass() for take in decision.takes),
+        stability=decision.stability,
+        met=decision.met,
     )
 
 
@@ -220,5 +175,5 @@ def coverage_of(importance: Any, support: Support) -> float:
         )
     total = Ranking(entries).mass()
     if total == 0:
-        raise _nothing_positive(entries.size)
+        raise nothing_positive(entries.size)
     return Ranking(entries.at(support.indices)).mass() / total

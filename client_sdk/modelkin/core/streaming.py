@@ -1,4 +1,4 @@
-"""Selection from an importance that comes in chunks and is never in memory as a whole.
+"""LocatedSelection from an importance that comes in chunks and is never in memory as a whole.
 
 ``radix`` needs histograms alone, so an importance is read through two or three times instead of
 being kept: once for the histogram, once more within the bin in which the selection ends (unless
@@ -24,7 +24,14 @@ from modelkin.core.selection import SelectionRule, SmallSupportWarning
 from modelkin.core.support import IndexArray, Support, index_dtype
 from modelkin.errors import InvalidImportance
 
-__all__ = ["Chunks", "Floats", "Selection", "locate", "select_from_chunks", "selected_indices"]
+__all__ = [
+    "Chunks",
+    "Floats",
+    "LocatedSelection",
+    "locate",
+    "select_from_chunks",
+    "selected_indices",
+]
 
 Floats = npt.NDArray[np.float32]
 
@@ -37,7 +44,7 @@ _SIGN = 0x8000
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class LocatedSelection:
     """Which entries are taken, before anyone says where they are.
 
     Attributes:
@@ -81,7 +88,7 @@ def select_from_chunks(
 
 def locate(
     make_chunks: Chunks, num_parameters: int, rule: SelectionRule | None = None
-) -> Selection:
+) -> LocatedSelection:
     """Where the selection ends: one pass over the chunks, or two.
 
     Warns with :class:`SmallSupportWarning` where fewer entries are positive than were asked for.
@@ -111,10 +118,10 @@ def locate(
             SmallSupportWarning,
             stacklevel=2,
         )
-    return Selection(num_parameters, threshold, _coverage(threshold, counts, low, within))
+    return LocatedSelection(num_parameters, threshold, _coverage(threshold, counts, low, within))
 
 
-def selected_indices(make_chunks: Chunks, selection: Selection) -> Iterator[IndexArray]:
+def selected_indices(make_chunks: Chunks, selection: LocatedSelection) -> Iterator[IndexArray]:
     """The K indices in ascending order: one pass over the chunks, one array a chunk that has any.
 
     Raises:

@@ -117,9 +117,7 @@ class Support:
 
     @property
     def digest(self) -> str:
-        """``"sha256:"`` and the hexadecimal digest of M, K and the gap stream
-        (docs/wire-format.md).
-        """
+        """``sha256:`` and the digest of M, K and the gap stream (docs/wire-format.md), in hex."""
         if self._digest is None:
             stream = gaps.encode(self._indices, self._num_parameters)
             self._digest = gaps.digest(stream, self._num_parameters, self.k)
@@ -139,9 +137,7 @@ class Support:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Support:
-        """A support from the native wire format; anything else is an :class:`InvalidSupport` that
-        says why.
-        """
+        """A support from the native wire format; an :class:`InvalidSupport` says what is wrong."""
         from modelkin import wire
 
         return wire.decode_support(data)
@@ -154,9 +150,7 @@ class Support:
 
     @classmethod
     def from_roaring(cls, data: bytes, num_parameters: int) -> Support:
-        """A support from a portable Roaring bitmap, which does not carry M; needs
-        ``modelkin[fast]``.
-        """
+        """A support from a portable Roaring bitmap, which has no M; needs ``modelkin[fast]``."""
         from modelkin import wire
 
         return wire.decode_roaring(data, num_parameters)

@@ -1,6 +1,4 @@
-"""``python -m modelkin.core.kernels``: compile the fast kernels once, before several processes want
-them.
-"""
+"""``python -m modelkin.core.kernels`` compiles the kernels once, before many want them."""
 
 from __future__ import annotations
 

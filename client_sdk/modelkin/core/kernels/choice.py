@@ -1,5 +1,4 @@
-"""Which kernels run: numba's where it is installed, numpy's otherwise. The answers are the same,
-the time is not.
+"""Which kernels run: numba's where it is installed, else numpy's. The answers are the same.
 
 ``MODELKIN_KERNELS=reference`` forces numpy's, ``MODELKIN_KERNELS=fast`` makes a missing numba an
 error.
@@ -19,9 +18,7 @@ __all__ = ["kernels"]
 
 @cache
 def kernels() -> ModuleType:
-    """The module whose functions do the work. numba is imported here, at first use, since it takes
-    a second.
-    """
+    """The module whose functions do the work; numba, slow to import, waits for first use."""
     wanted = os.environ.get("MODELKIN_KERNELS", "auto")
     if wanted not in {"auto", "fast", "reference"}:
         raise InvalidParameter(f"MODELKIN_KERNELS must be auto, fast or reference, not {wanted!r}")

@@ -1,0 +1,51 @@
+"""The command as a process of its own, and one service for all of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.service.running import Server, environment
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The service that the tests share, each with a space of its own."""
+    running = Server(tmp_path_factory.mktemp("service")).start()
+    yield running
+    assert running.stop() == 0, running.log.read_text()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs ``modelkin`` in an empty folder, without a terminal; ``settings`` are environment."""
+
+    def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "modelkin", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=tmp_path,
+            env=environment(**settings),
+        )
+
+    return run
+
+
+@pytest.fixture
+def ask(run: Run, server: Server) -> Callable[..., str]:
+    """Runs a command that talks to the service and must succeed; what it prints."""
+
+    def ask(*arguments: str) -> str:
+        done = run(*arguments, MODELKIN_URL=server.url)
+        assert (0, "") == (done.returncode, done.stderr)
+        return done.stdout
+
+    return ask
