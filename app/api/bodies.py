@@ -22,6 +22,7 @@ from modelkin.errors import (
     PayloadTooLarge,
     UnsupportedMediaType,
 )
+from modelkin.wire.shapes import parse_json
 
 __all__ = ["JsonRoute", "media_type_of", "read_body"]
 
@@ -111,7 +112,7 @@ class _JsonRequest(Request):
             document = from_json(body, allow_inf_nan=False)
             # pydantic's parser, the stricter about surrogates and depth, would take the last of
             # two fields of one name and ignore the first without a word.
-            wire.parse_json(body, InvalidParameter)
+            parse_json(body, InvalidParameter)
             return document
         except ValueError as error:
             entry = {"type": "json_invalid", "loc": ("body",), "msg": f"no valid JSON: {error}"}

@@ -9,41 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from modelkin.core import selection
 from modelkin.core.entries import Entries, entries_of
 
 __all__ = ["select", "select_support"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 ON_THE_DEVICE = frozenset({"cuda"})
-"""Devices that select for themselves (ROCm's are called cuda too). Tensors of all others are copied
-to this machine's memory first."""
+"""Devices whose tensors are selected where they lie (ROCm's are called cuda too). Tensors of all
+others are copied to this machine's memory first."""
 
 
-def _wherever_it_lies(
-    function: Callable[Concatenate[Any, P], R],
-) -> Callable[Concatenate[Any, P], R]:
+def _wherever_it_lies(function: F) -> F:
     @wraps(function)
-    def selecting(importance: Any, *args: P.args, **kwargs: P.kwargs) -> R:
-        resamples: Any = kwargs.get("resamples")
-        if resamples is not None:
-            kwargs["resamples"] = (_entries(resample) for resample in resamples)
-        return function(_entries(importance), *args, **kwargs)
+    def selecting(importance: Any, **how: Any) -> Any:
+        if how.get("resamples") is not None:
+            how["resamples"] = [_entries(resample) for resample in how["resamples"]]
+        return function(_entries(importance), **how)
 
-    return selecting
+    return cast(F, selecting)
 
 
 def _entries(importance: Any) -> Entries:
     device = getattr(getattr(importance, "device", None), "type", None)
-    if device in ON_THE_DEVICE:  # whoever holds such a tensor has torch
-        from modelkin.torch.selection import DeviceEntries
+    if device not in ON_THE_DEVICE:
+        return entries_of(importance)
+    from modelkin.torch.selection import DeviceEntries  # whoever holds such a tensor has torch
 
-        return DeviceEntries.of(importance)
-    return entries_of(importance)
+    return DeviceEntries.of(importance)
 
 
 select = _wherever_it_lies(selection.select)

@@ -35,6 +35,7 @@ __all__ = [
     "SpaceInfo",
     "TensorOverlap",
     "Unchanged",
+    "table",
 ]
 
 T = TypeVar("T")
@@ -193,7 +194,7 @@ class _Ranking(Sequence[T]):
         Raises:
             MissingExtra: pandas is not installed.
         """
-        return _table(self.items, self._row)
+        return table(self.items, self._row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +256,7 @@ class Overlap:
         Raises:
             MissingExtra: pandas is not installed.
         """
-        return _table(self.tensors or (), TensorOverlap)
+        return table(self.tensors or (), TensorOverlap)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -286,10 +287,16 @@ class SimilarityMatrix:
         return _pandas().DataFrame(self.to_numpy(), index=names, columns=names)
 
 
-def _table(rows: Iterable[Any], row_type: type[Any]) -> Any:
+def table(rows: Iterable[Any], row_type: type[Any]) -> Any:
+    """A ``pandas.DataFrame`` with one row an item and the fields of ``row_type`` as columns.
+
+    Raises:
+        MissingExtra: pandas is not installed.
+    """
+    frame = _pandas().DataFrame
     columns = [f.name for f in dataclasses.fields(row_type)]
     records = [tuple(getattr(row, column) for column in columns) for row in rows]
-    return _pandas().DataFrame.from_records(records, columns=columns)
+    return frame.from_records(records, columns=columns)
 
 
 def _pandas() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,21 +23,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     assert running.stop() == 0, running.log.read_text()
 
 
+def modelkin(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """The command run in a folder, without a terminal; ``settings`` are environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "modelkin", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=folder,
+        env=environment(**settings),
+    )
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs ``modelkin`` in an empty folder, without a terminal; ``settings`` are environment."""
-
-    def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "modelkin", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            cwd=tmp_path,
-            env=environment(**settings),
-        )
-
-    return run
+    """Runs the command in an empty folder."""
+    return partial(modelkin, tmp_path)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from modelkin.checkpoints import (
     select_from_checkpoint,
     write_support,
 )
-from modelkin.core.selection import SelectionRule
+from modelkin.core.rule import SelectionRule
 from modelkin.errors import InvalidCheckpoint, InvalidParameter, SpaceMismatch
 from tests.cli.files import flattened, random_tensors, save, save_sharded
 

@@ -11,6 +11,7 @@ import torch
 
 import modelkin
 from tests.cli.conftest import Run
+from tests.cli.conftest import modelkin as command
 from tests.cli.files import Tensors, random_tensors, save, save_sharded
 from tests.service.running import Server
 
@@ -23,15 +24,18 @@ def blend(share: float) -> Tensors:
     return {name: share * one[name] + (1 - share) * other[name] for name in one}
 
 
-@pytest.fixture
-def family(ask: Ask, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module")
+def family(server: Server, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A space of three blends, pushed as checkpoints; the first one makes it, with its layout."""
-    space = request.node.name.replace("[", "-").replace("]", "").replace("_", "-")[-60:].strip("-")
+    folder = tmp_path_factory.mktemp("family")
     for share in (0.0, 0.3, 1.0):
-        source = save(tmp_path / "m.safetensors", blend(share))
-        model = f"acme/{share:.0%}".replace("%", "")
-        ask("push", str(source), "--create", "--space", space, "--model", model, "--k", "130")
-    return space
+        save(folder / "m.safetensors", blend(share))
+        named = ("--create", "--space", "family", "--model", f"acme/{round(100 * share)}")
+        pushed = command(
+            folder, "push", "m.safetensors", *named, "--k", "130", MODELKIN_URL=server.url
+        )
+        assert 0 == pushed.returncode, pushed.stderr
+    return "family"
 
 
 def test_push_tells_what_was_stored(ask: Ask, tmp_path: Path) -> None:

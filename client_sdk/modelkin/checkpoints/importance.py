@@ -19,7 +19,7 @@ import numpy as np
 from modelkin.checkpoints.dtypes import decode
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
 from modelkin.checkpoints.header import bad_checkpoint, shown
-from modelkin.core.selection import SelectionRule
+from modelkin.core.rule import SelectionRule
 from modelkin.core.streaming import (
     Chunks,
     Floats,

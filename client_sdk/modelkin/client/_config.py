@@ -61,6 +61,18 @@ class Config:
             trust_env=not _is_loopback(httpx.URL(address).host),
         )
 
+    @property
+    def http_options(self) -> dict[str, Any]:
+        """Arguments that ``httpx.Client`` and ``httpx.AsyncClient`` take alike."""
+        return {
+            "base_url": self.url,
+            "headers": self.headers,
+            # Waiting for a connection of our own pool says nothing of the service: no end to it.
+            "timeout": httpx.Timeout(self.timeout, pool=None),
+            "follow_redirects": False,
+            "trust_env": self.trust_env,
+        }
+
 
 def _check_url(url: Any) -> str:
     try:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from modelkin.errors import ApiError
 
-__all__ = ["Request", "Response", "api_error", "excerpt", "media_type", "parse_json"]
+__all__ = ["Request", "Response", "api_error", "excerpt", "media_type", "parse_json", "printable"]
 
 _EXCERPT = 200
 """Characters of a foreign answer that an error shows."""
@@ -42,6 +42,12 @@ class Request:
         """Path and query, encoded: ``quote`` and not ``quote_plus``, for + is a letter of names."""
         query = urlencode(self.params, quote_via=quote, safe="")
         return f"{self.path}?{query}" if query else self.path
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """The headers with the length of the body, which is known however it is sent."""
+        length = {"Content-Length": str(len(self.content))} if self.content else {}
+        return {**self.headers, **length}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ def parse_json(response: Response) -> Any:
 def api_error(response: Response) -> ApiError:
     """The error that a response of a status other than 2xx is."""
     if 300 <= response.status < 400:
-        location = _printable(response.headers.get("location", "nowhere"))
+        location = printable(response.headers.get("location", "nowhere"))
         detail = f"it redirects to {location}; redirects are not followed, give that address as url"
         return _error(response, "redirected", detail)
     try:
@@ -101,7 +107,7 @@ def foreign_answer(response: Response) -> ApiError:
 
 def excerpt(content: bytes) -> str:
     """The first characters of a body on one line, without what does not print."""
-    return _printable(content[: 4 * _EXCERPT].decode("utf-8", errors="replace"))
+    return printable(content[: 4 * _EXCERPT].decode("utf-8", errors="replace"))
 
 
 def _from_problem(response: Response, problem: dict[str, Any]) -> ApiError:
@@ -135,6 +141,7 @@ def _phrase(status: int) -> str:
         return "no reason given"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """The first characters of foreign text on one line, without what does not print."""
     words = " ".join(text.split())
     return "".join(c for c in words if c.isprintable())[:_EXCERPT]

@@ -97,10 +97,19 @@ def answer(call: Call[T], response: Response, url: str) -> T:
         ) from error
 
 
-def next_page(call: Call[Page[T]], cursor: str) -> Call[Page[T]]:
-    """The call for the page behind ``cursor``, made from the call for the first page."""
-    request = replace(call.request, params=(*call.request.params, ("cursor", cursor)))
-    return replace(call, request=request)
+def next_page(call: Call[Page[T]], page: Page[T], url: str) -> Call[Page[T]] | None:
+    """The call for the page behind the one that ``call`` gave, None behind the last.
+
+    Raises:
+        ModelkinError: the service gave the cursor that was sent, so there would be no end.
+    """
+    if page.next_cursor is None:
+        return None
+    here = ("cursor", page.next_cursor)
+    if here in call.request.params:
+        raise ModelkinError(f"the service at {url} answers the same page again")
+    params = tuple(param for param in call.request.params if param[0] != "cursor")
+    return replace(call, request=replace(call.request, params=(*params, here)))
 
 
 def is_ready(response: Response) -> bool:

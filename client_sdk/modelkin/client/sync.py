@@ -1,7 +1,7 @@
 """``Client``: the service's API as blocking calls, over ``httpx.Client``.
 
-Owns the connection, the sending and the sending again. What is sent and how answers are read is
-``_protocol``'s; when to try again ``_retry``'s.
+Owns the connection, the sending and the sleeping. What is sent and how answers are read is
+``_protocol``'s; what comes of a try is ``_exchange``'s.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import httpx
 
 from modelkin.client import _protocol
 from modelkin.client._config import Config
-from modelkin.client._failures import connection_failed, may_have_arrived, may_retry
-from modelkin.client._messages import Request, Response
+from modelkin.client._exchange import Exchange, Outcome, Terms
+from modelkin.client._listings import Listing
+from modelkin.client._messages import Request
+from modelkin.client._progress import Progress, pieces, reporting
 from modelkin.client._protocol import Call, Query
-from modelkin.client._retry import Backoff
 from modelkin.core.layout import Layout
 from modelkin.core.signature import Signature
 from modelkin.core.support import Support
-from modelkin.errors import ModelkinError
 from modelkin.types import (
     UNCHANGED,
     Donors,
@@ -87,23 +87,15 @@ class Client:
         """
         config = Config.resolve(url, api_key, timeout, retries)
         self.url = config.url
-        self._backoff = Backoff(retries=config.retries)
+        self._terms = Terms.of(config, jitter)
         self._sleep = sleep
-        self._jitter = jitter
-        self._http = httpx.Client(
-            base_url=config.url,
-            headers=config.headers,
-            timeout=config.timeout,
-            transport=transport,
-            follow_redirects=False,
-            trust_env=config.trust_env,
-        )
+        self._http = httpx.Client(transport=transport, **config.http_options)
 
     # --- spaces -------------------------------------------------------------------------------
 
-    def spaces(self) -> Iterator[SpaceInfo]:
-        """All spaces, by name, fetched page by page."""
-        return self._pages(_protocol.spaces())
+    def spaces(self) -> Listing[SpaceInfo]:
+        """All spaces, by name, fetched page by page as they are read."""
+        return Listing(self._rows(_protocol.spaces()), SpaceInfo)
 
     def space(self, name: str) -> SpaceInfo:
         """A space with its counts; ``space_not_found`` where there is none."""
@@ -144,6 +136,7 @@ class Client:
         *,
         tags: Iterable[str] | None = None,
         if_match: str | None = None,
+        progress: Progress | bool = False,
     ) -> ModelInfo:
         """Stores the support of a model; it is durable when this returns.
 
@@ -153,8 +146,12 @@ class Client:
             support: sent in the native format. The same content again changes nothing.
             tags: replace the model's tags, ``[]`` removes them; None leaves them as they are.
             if_match: the ``etag`` of the version to replace, else ``precondition_failed``.
+            progress: True shows a bar on a terminal; a function is called with the bytes sent and
+                the bytes in all, from 0 again at each try. What it raises ends the upload.
         """
-        return self._run(_protocol.put_support(space, model, support, tags, if_match))
+        call = _protocol.put_support(space, model, support, tags, if_match)
+        with reporting(progress, model) as report:
+            return self._run(call, report)
 
     def get_support(self, space: str, model: str) -> Support:
         """The stored support; ``support_missing`` where the model sent only a signature."""
@@ -168,6 +165,7 @@ class Client:
         *,
         tags: Iterable[str] | None = None,
         if_match: str | None = None,
+        progress: Progress | bool = False,
     ) -> ModelInfo:
         """Stores a signature alone: the service never sees the indices.
 
@@ -177,8 +175,11 @@ class Client:
             signature: as ``support.signature(...)`` makes it.
             tags: as for :meth:`put_support`.
             if_match: as for :meth:`put_support`.
+            progress: as for :meth:`put_support`.
         """
-        return self._run(_protocol.put_signature(space, model, signature, tags, if_match))
+        call = _protocol.put_signature(space, model, signature, tags, if_match)
+        with reporting(progress, model) as report:
+            return self._run(call, report)
 
     def get_signature(self, space: str, model: str) -> Signature:
         """The signature of a model, sent alone or computed by the service from its support."""
@@ -186,9 +187,9 @@ class Client:
 
     # --- models -------------------------------------------------------------------------------
 
-    def models(self, space: str, *, tags: Iterable[str] = ()) -> Iterator[ModelInfo]:
+    def models(self, space: str, *, tags: Iterable[str] = ()) -> Listing[ModelInfo]:
         """The models of a space that carry all the tags, by name, fetched page by page."""
-        return self._pages(_protocol.models(space, tags))
+        return Listing(self._rows(_protocol.models(space, tags)), ModelInfo)
 
     def model(self, space: str, model: str) -> ModelInfo:
         """What the service knows of a model; ``model_not_found`` where there is none."""
@@ -269,11 +270,7 @@ class Client:
 
     def ready(self) -> bool:
         """Whether the service answers and can serve: one try, no error where nothing answers."""
-        try:
-            response = self._send(_protocol.ready())
-        except httpx.RequestError:
-            return False
-        return _protocol.is_ready(response)
+        return self._terms.is_ready(self._send(_protocol.ready()))
 
     # --- the connection -----------------------------------------------------------------------
 
@@ -295,50 +292,24 @@ class Client:
     def __repr__(self) -> str:
         return f"<Client of {self.url}>"
 
-    def _pages(self, call: Call[Page[T]]) -> Iterator[T]:
-        cursor: str | None = None
-        while True:
-            page = self._run(call if cursor is None else _protocol.next_page(call, cursor))
+    def _rows(self, call: Call[Page[T]]) -> Iterator[T]:
+        following: Call[Page[T]] | None = call
+        while following is not None:
+            page = self._run(following)
             yield from page.items
-            if page.next_cursor is None:
-                return
-            if page.next_cursor == cursor:
-                raise ModelkinError(f"the service at {self.url} answers the same page again")
-            cursor = page.next_cursor
+            following = _protocol.next_page(following, page, self.url)
 
-    def _run(self, call: Call[T]) -> T:
-        return _protocol.answer(call, self._exchange(call.request), self.url)
+    def _run(self, call: Call[T], report: Progress | None = None) -> T:
+        exchange = Exchange(call, self._terms)
+        while (pause := exchange.after(self._send(call.request, report))) is not None:
+            self._sleep(pause)
+        return exchange.result()
 
-    def _exchange(self, request: Request) -> Response:
-        """Sends until there is an answer to keep or no try left."""
-        attempt, repeated = 0, False
-        while True:
-            try:
-                response = self._send(request, repeated)
-            except httpx.RequestError as error:
-                wait = self._wait_after_failure(request, error, attempt)
-                if wait is None:
-                    raise connection_failed(error, request, self.url) from error
-                repeated = repeated or may_have_arrived(error)
-            else:
-                wait = self._backoff.after_response(request, response, attempt, self._jitter())
-                if wait is None:
-                    return response
-            self._sleep(wait)
-            attempt += 1
-
-    def _wait_after_failure(
-        self, request: Request, error: httpx.RequestError, attempt: int
-    ) -> float | None:
-        if not may_retry(error):
-            return None
-        return self._backoff.after_failure(request, attempt, self._jitter())
-
-    def _send(self, request: Request, repeated: bool = False) -> Response:
-        answer = self._http.request(
-            request.method,
-            request.target,
-            headers=dict(request.headers),
-            content=request.content or None,
-        )
-        return Response(answer.status_code, dict(answer.headers), answer.content, repeated)
+    def _send(self, request: Request, report: Progress | None = None) -> Outcome:
+        content = request.content if report is None else pieces(request.content, report)
+        try:
+            return self._http.request(
+                request.method, request.target, headers=request.sent_headers, content=content
+            )
+        except httpx.RequestError as error:
+            return error

@@ -1,4 +1,4 @@
-"""LocatedSelection from an importance that comes in chunks and is never in memory as a whole.
+"""Selection from an importance that comes in chunks and is never in memory as a whole.
 
 ``radix`` needs histograms alone, so an importance is read through two or three times instead of
 being kept: once for the histogram, once more within the bin in which the selection ends (unless
@@ -10,7 +10,6 @@ This module never knows where chunks come from, and keeps none of them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -20,8 +19,9 @@ import numpy.typing as npt
 
 from modelkin.core import radix
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.selection import SelectionRule, SmallSupportWarning
+from modelkin.core.rule import SelectionRule
 from modelkin.core.support import IndexArray, Support, index_dtype
+from modelkin.core.warned import SmallSupportWarning, warn
 from modelkin.errors import InvalidImportance
 
 __all__ = [
@@ -112,11 +112,10 @@ def locate(
             field="importance",
         )
     if rule.coverage is None and threshold.k < rule.k:
-        warnings.warn(
+        warn(
             f"only {threshold.k} of {num_parameters} entries are positive: the support has these, "
             f"not the {rule.k} asked for",
             SmallSupportWarning,
-            stacklevel=2,
         )
     return LocatedSelection(num_parameters, threshold, _coverage(threshold, counts, low, within))
 

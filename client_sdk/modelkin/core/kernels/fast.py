@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.compiled import compiled, popcount, read_only
+from modelkin.core.kernels.compiled import compiled, line_aligned, popcount, read_only
 
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
@@ -217,7 +217,7 @@ def minhash32(
 @compiled
 def _minhash32(indices: Any, a: Any, b: Any, least: Any) -> None:
     # Every step is cast back: numba makes uint64 of uint32 * uint32, neither modulo 2^32 nor fast.
-    mixed = np.empty(2048, np.uint32)
+    mixed = line_aligned(np.empty(2048 + 16, np.uint32))
     for begin in range(0, indices.size, 2048):
         size = min(2048, indices.size - begin)
         for i in range(size):
@@ -243,7 +243,7 @@ def minhash64(
 
 @compiled
 def _minhash64(indices: Any, a: Any, b: Any, least: Any) -> None:
-    mixed = np.empty(1024, np.uint64)
+    mixed = line_aligned(np.empty(1024 + 8, np.uint64))
     for begin in range(0, indices.size, 1024):
         size = min(1024, indices.size - begin)
         for i in range(size):

@@ -1,0 +1,168 @@
+"""``DeviceEntries``: an importance read on the device where it lies, in plain torch operations.
+
+Every answer is that of ``modelkin.core.entries.HostEntries``, bit for bit: the same histograms of
+float bits, the same indices. What crosses to this machine is histograms of 65,536 cells and the K
+indices. Nothing here decides how much is selected: that is ``modelkin.core.decision``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modelkin.core import radix
+from modelkin.core.entries import refusal
+from modelkin.core.support import IndexArray, index_dtype
+from modelkin.errors import InvalidImportance
+
+__all__ = ["CHUNK", "DeviceEntries", "host_indices"]
+
+CHUNK = 1 << 23
+"""Entries that are read together. What torch makes of them on the way takes at most 28 bytes each,
+235 MB, and no more however large the importance; and the counts and masses of that many entries fit
+one 64-bit cell (23 bits of count above 40 bits of mass)."""
+
+_MASS_BITS = 40
+_LOWER = 0xFFFF
+
+
+class DeviceEntries:
+    """A one-dimensional tensor of floats on any device, of any strides, read chunk by chunk."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Tensor) -> None:
+        """Trusts its caller; elsewhere use :meth:`of`."""
+        self._values = values
+
+    @classmethod
+    def of(cls, importance: Tensor) -> DeviceEntries:
+        """An importance of shape ``(M,)``, not copied: half precisions are widened and float64 is
+        rounded a chunk at a time.
+
+        Raises:
+            InvalidImportance: it is no plain vector of floats (sharded, sparse, without data).
+        """
+        plain = importance.detach()
+        if (
+            type(plain) not in (Tensor, torch.nn.Parameter)
+            or plain.layout != torch.strided
+            or plain.is_meta
+        ):
+            raise InvalidImportance(
+                f"the importance is no plain tensor but {_kind(plain)}: gather a sharded one "
+                f"(full_tensor()), make a sparse one dense (to_dense())",
+                field="importance",
+            )
+        if plain.dim() != 1 or plain.numel() == 0:
+            raise InvalidImportance(
+                f"an importance is a vector with an entry for each parameter, "
+                f"this has shape {tuple(plain.shape)}",
+                field="importance",
+            )
+        if not plain.is_floating_point():
+            raise InvalidImportance(
+                f"an importance holds floats, this holds {plain.dtype}", field="importance"
+            )
+        return cls(plain)
+
+    @property
+    def size(self) -> int:
+        return self._values.numel()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the entries lie."""
+        return self._values.device
+
+    def part(self, begin: int, end: int) -> DeviceEntries:
+        return DeviceEntries(self._values[begin:end])
+
+    def histogram(self) -> radix.Counts:
+        return self.histogram_mass()[0]  # the count costs the same with the mass beside it
+
+    @torch.no_grad()
+    def histogram_mass(self) -> tuple[radix.Counts, radix.Counts]:
+        counts = torch.zeros(radix.BINS, dtype=torch.int64, device=self.device)
+        low = torch.zeros_like(counts)
+        cells = torch.zeros_like(counts)
+        for _, bits in self._chunks():
+            upper = ((bits >> 16) & _LOWER).long()
+            weights = (bits & _LOWER).long().add_(1 << _MASS_BITS)
+            cells.zero_().scatter_add_(0, upper, weights)
+            # A chunk of one value alone may fill the sign bit too, and the shift spreads it.
+            counts += (cells >> _MASS_BITS) & ((1 << (64 - _MASS_BITS)) - 1)
+            low += cells & ((1 << _MASS_BITS) - 1)
+        return counts.cpu().numpy(), low.cpu().numpy()
+
+    @torch.no_grad()
+    def histogram_within(self, upper: int) -> radix.Counts:
+        counts = torch.zeros(radix.BINS, dtype=torch.int64, device=self.device)
+        for _, bits in self._chunks():
+            inside = bits[((bits >> 16) & _LOWER) == upper]
+            counts += torch.bincount(inside & _LOWER, minlength=radix.BINS)
+        within: radix.Counts = counts.cpu().numpy()
+        return within
+
+    def emit(self, threshold: radix.Threshold) -> IndexArray:
+        return host_indices(self.indices(threshold), self.size)
+
+    @torch.no_grad()
+    def indices(self, threshold: radix.Threshold, begin: int = 0) -> Tensor:
+        """What the threshold takes, ascending, on the device.
+
+        Args:
+            threshold: located in the histograms of these entries.
+            begin: added to every index: where this part begins in the whole.
+
+        Returns:
+            int64, shape ``(threshold.k,)``.
+        """
+        found, ties = [], threshold.ties
+        for at, bits in self._chunks():
+            taken = bits > threshold.bits  # of signed bits: -0.0 is below every threshold
+            if not threshold.partial:
+                taken |= bits == threshold.bits
+            elif ties:
+                equal = torch.nonzero(bits == threshold.bits)[:ties, 0]
+                taken[equal] = True
+                ties -= equal.numel()
+            found.append(torch.nonzero(taken)[:, 0].add_(at + begin))
+        return torch.cat(found)
+
+    @torch.no_grad()
+    def refusal(self) -> InvalidImportance:
+        first, value, count = -1, 0.0, 0
+        for at in range(0, self.size, CHUNK):
+            values = self._values[at : at + CHUNK]
+            bad = torch.nonzero(~((values.float() < torch.inf) & (values >= 0)))[:, 0]
+            if bad.numel() and not count:
+                first, value = at + int(bad[0]), float(values[bad[0]].item())
+            count += bad.numel()
+        return refusal(first, value, count, self.size)
+
+    def _chunks(self) -> Iterator[tuple[int, Tensor]]:
+        """Where each chunk begins, and its float32 bits as int32."""
+        for at in range(0, self.size, CHUNK):
+            values = self._values[at : at + CHUNK]
+            if values.dtype == torch.float64 and bool((values < 0).any()):
+                raise self.refusal()  # before rounding can make a zero of it
+            yield at, values.to(torch.float32).contiguous().view(torch.int32)
+
+
+def host_indices(indices: Tensor, num_parameters: int) -> IndexArray:
+    """Indices as a support holds them: 4 bytes each cross over where M <= 2^32, else 8."""
+    dtype = index_dtype(num_parameters)
+    if dtype.itemsize == 4:
+        indices = indices.to(torch.int32)  # wraps from 2^31 on, and is seen as unsigned below
+    crossed: Any = indices.cpu().numpy().view(dtype)
+    return crossed  # type: ignore[no-any-return]
+
+
+def _kind(tensor: Tensor) -> str:
+    if type(tensor) not in (Tensor, torch.nn.Parameter):
+        return f"a {type(tensor).__name__}"
+    return "without data (meta)" if tensor.is_meta else f"of layout {tensor.layout}"
