@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modelkin._version import __version__
-from modelkin.client import Client
+from modelkin.client import AsyncClient, Client, ModelkinVersionWarning
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.overlap import similarity
 from modelkin.core.selection import Selection, SmallSupportWarning, UnstableSupportWarning
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UNCHANGED",
     "ApiError",
+    "AsyncClient",
     "Client",
     "ConnectionFailed",
     "Donor",
@@ -53,6 +54,7 @@ __all__ = [
     "MissingExtra",
     "ModelInfo",
     "ModelkinError",
+    "ModelkinVersionWarning",
     "Neighbor",
     "Neighbors",
     "Overlap",

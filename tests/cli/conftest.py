@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from modelkin.cli import main
 from tests.service.running import Server, environment
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -39,6 +43,23 @@ def modelkin(folder: Path, *arguments: str, **settings: str) -> subprocess.Compl
 def run(tmp_path: Path) -> Run:
     """Runs the command in an empty folder."""
     return partial(modelkin, tmp_path)
+
+
+@pytest.fixture
+def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The same within this process, which is sooner; for commands that need no service."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        out, error = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+            try:
+                code: Any = main(arguments)
+            except SystemExit as stopped:  # argparse's way
+                code = stopped.code
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), error.getvalue())
+
+    return run
 
 
 @pytest.fixture

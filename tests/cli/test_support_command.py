@@ -8,13 +8,14 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 import modelkin
 from modelkin.checkpoints import open_checkpoint, select_from_checkpoint
-from modelkin.cli import main
+from modelkin.cli import commands
 from tests.cli.conftest import Run
 from tests.cli.files import random_tensors, save
 
@@ -39,9 +40,9 @@ def test_support_writes_the_support_and_says_so(run: Run, path: Path) -> None:
     assert (0, "") == (done.returncode, done.stderr)
 
 
-def test_support_as_json(run: Run, path: Path) -> None:
+def test_support_as_json(run_here: Run, path: Path) -> None:
     """--json prints one object, nothing else, with the digest of the file's support."""
-    done = run("support", "m.safetensors", "--k", "77", "-o", "m.mksp", "--json")
+    done = run_here("support", "m.safetensors", "--k", "77", "-o", "m.mksp", "--json")
     support = modelkin.Support.from_bytes((path.parent / "m.mksp").read_bytes())
     answer = json.loads(done.stdout)
     assert (77, 1316, support.digest) == (support.k, support.num_parameters, answer["digest"])
@@ -51,10 +52,12 @@ def test_support_as_json(run: Run, path: Path) -> None:
     }
 
 
-def test_support_of_a_change(run: Run, path: Path) -> None:
+def test_support_of_a_change(run_here: Run, path: Path) -> None:
     """--base makes it a delta, and dtypes that differ are noted on standard error."""
     base = save(path.parent / "b.safetensors", random_tensors(2, torch.bfloat16))
-    done = run("support", "m.safetensors", "--base", "b.safetensors", "--k", "9", "-o", "m.mksp")
+    done = run_here(
+        "support", "m.safetensors", "--base", "b.safetensors", "--k", "9", "-o", "m.mksp"
+    )
     expected = select_from_checkpoint(open_checkpoint(path), open_checkpoint(base))
     written = modelkin.Support.from_bytes((path.parent / "m.mksp").read_bytes())
     assert "of all |w - base|" in done.stdout
@@ -65,19 +68,19 @@ def test_support_of_a_change(run: Run, path: Path) -> None:
     )
 
 
-def test_inspect_reads_what_support_writes(run: Run, path: Path) -> None:
+def test_inspect_reads_what_support_writes(run_here: Run, path: Path) -> None:
     """A support is verified whole and described."""
-    run("support", "m.safetensors", "--k", "77", "-o", "m.mksp")
-    done = run("inspect", "m.mksp")
+    run_here("support", "m.safetensors", "--k", "77", "-o", "m.mksp")
+    done = run_here("inspect", "m.mksp")
     digest = modelkin.Support.from_bytes((path.parent / "m.mksp").read_bytes()).digest
     lines = done.stdout.splitlines()
     assert "support  77 of 1,316 parameters (5.85%)" == lines[0]
     assert f"digest   {digest}" == lines[2]
 
 
-def test_inspect_a_checkpoint(run: Run, path: Path) -> None:
+def test_inspect_a_checkpoint(run_here: Run, path: Path) -> None:
     """A checkpoint is its tensors, in the order of its parameters."""
-    assert run("inspect", "m.safetensors").stdout == (
+    assert run_here("inspect", "m.safetensors").stdout == (
         "checkpoint  1,316 parameters in 6 tensors\n"
         "dtypes      F32 1,316\n"
         "\n"
@@ -91,23 +94,14 @@ def test_inspect_a_checkpoint(run: Run, path: Path) -> None:
     )
 
 
-def test_inspect_a_signature(run: Run, path: Path) -> None:
+def test_inspect_a_signature(run_here: Run, path: Path) -> None:
     """A signature says what it was made of and how."""
     signature = modelkin.Support.from_indices([1, 5, 9], 50).signature(num_perm=16, seed=3)
     (path.parent / "s").write_bytes(signature.to_bytes())
     assert (
         "signature  of 3 of 50 parameters\nscheme     affine32, 16 permutations, seed 3\n"
-        == run("inspect", "s").stdout
+        == run_here("inspect", "s").stdout
     )
-
-
-def exit_code(arguments: list[str]) -> int:
-    """What the command would end with, run in this process."""
-    try:
-        return main(arguments)
-    except SystemExit as stopped:  # argparse's way
-        assert isinstance(stopped.code, int)
-        return stopped.code
 
 
 MISTAKES = {
@@ -143,39 +137,75 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistakes_end_in_one_line(
-    path: Path,
-    mistake: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_mistakes_end_in_one_line(run_here: Run, path: Path, mistake: str) -> None:
     """What is wrong is the last line of standard error; nothing is printed, nothing written."""
-    monkeypatch.chdir(path.parent)
-    Path("junk").write_bytes(b"x" * 99)
-    Path("damaged").write_bytes(b"MKSP\1" + bytes(99))
-    before = sorted(Path().iterdir())
-    arguments, expected, message = MISTAKES[mistake]
-    code = exit_code(arguments)
-    out, error = capsys.readouterr()
-    assert (expected, "") == (code, out)
-    assert message in error.splitlines()[-1]
-    assert code == 2 or error.count("\n") == 1
-    assert before == sorted(Path().iterdir())
+    (path.parent / "junk").write_bytes(b"x" * 99)
+    (path.parent / "damaged").write_bytes(b"MKSP\1" + bytes(99))
+    before = sorted(path.parent.iterdir())
+    arguments, code, message = MISTAKES[mistake]
+    done = run_here(*arguments)
+    assert (code, "") == (done.returncode, done.stdout)
+    assert message in done.stderr.splitlines()[-1]
+    assert code == 2 or done.stderr.count("\n") == 1
+    assert before == sorted(path.parent.iterdir())
 
 
-def test_a_small_support_is_a_note(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "modelkin: interrupted\n"),
+        (MemoryError(), 1, "modelkin: there is not enough memory for this\n"),
+        (
+            OSError(28, "No space left on device"),
+            1,
+            "modelkin: [Errno 28] No space left on device\n",
+        ),
+    ],
+)
+def test_what_comes_from_outside_ends_in_one_line(
+    run_here: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    message: str,
+) -> None:
+    """Ctrl-C, no memory and a full disk show no traceback."""
+    monkeypatch.setattr(commands, "inspect", Mock(side_effect=error))
+    done = run_here("inspect", "m.safetensors")
+    assert (code, "", message) == (done.returncode, done.stdout, done.stderr)
+
+
+def test_a_reader_that_leaves_is_no_error(path: Path) -> None:
+    """Where the reader of a pipe has gone, as `head` does, nothing is said about it."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "modelkin", "inspect", path]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (1, b"") == (done.returncode, done.stderr)
+
+
+def test_a_terminal_of_few_letters_is_no_error(run: Run, tmp_path: Path) -> None:
+    """What the output's encoding lacks is spelled out."""
+    save(tmp_path / "m.safetensors", {"größe": torch.ones(2)})
+    done = run("inspect", "m.safetensors", PYTHONIOENCODING="ascii")
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "gr\\xf6\\xdfe" in done.stdout
+
+
+def test_a_small_support_is_a_note(run_here: Run, tmp_path: Path) -> None:
     """Fewer positive weights than asked for are told, on standard error and in the JSON."""
     save(tmp_path / "m.safetensors", {"w": torch.tensor([0.0, 1.0, 0.0, 2.0])})
-    done = run("support", "m.safetensors", "--k", "3", "-o", "m.mksp", "--json")
+    done = run_here("support", "m.safetensors", "--k", "3", "-o", "m.mksp", "--json")
     (note,) = json.loads(done.stdout)["notes"]
     assert f"modelkin: note: {note}\n" == done.stderr
     assert note.startswith("only 2 of 4 entries are positive")
 
 
-def test_names_of_strangers_cannot_write_to_the_terminal(run: Run, tmp_path: Path) -> None:
+def test_names_of_strangers_cannot_write_to_the_terminal(run_here: Run, tmp_path: Path) -> None:
     """Escape sequences in a tensor's name are spelled out."""
     save(tmp_path / "m.safetensors", {"w\x1b[2J": torch.ones(2)})
-    assert "w\\x1b[2J" in run("inspect", "m.safetensors").stdout
+    assert "w\\x1b[2J" in run_here("inspect", "m.safetensors").stdout
 
 
 def test_the_version(run: Run) -> None:

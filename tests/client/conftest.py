@@ -1,23 +1,28 @@
-"""A client whose requests reach a function of the test instead of a network."""
+"""Both clients, as the tests see them: one surface, and a wire that ends in the test.
+
+Whatever asks for ``connect`` or ``wire`` runs twice, over ``Client`` and over ``AsyncClient``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from modelkin.client import Client
+from modelkin.client import AsyncClient, Client
+from tests.client.blocking import Blocking, Connect
 
 Answer = httpx.Response | Exception
-Handler = Callable[[httpx.Request], Answer]
 
 
 class Wire:
     """Carries requests to ``answers`` one by one; records them and the pauses between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, connect: Connect) -> None:
+        self.connect = connect
         self.requests: list[httpx.Request] = []
         self.pauses: list[float] = []
         self.answers: list[Answer] = []
@@ -27,18 +32,15 @@ class Wire:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        # A copy: sending changes a response, and the tests keep theirs to send again.
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
 
-    def client(self, *answers: Answer, **options: Any) -> Client:
+    def client(self, *answers: Answer, **options: Any) -> Any:
         """A client that gets these answers in turn, the last one again and again."""
         self.answers = list(answers)
-        return Client(
-            "http://kin.test",
-            transport=httpx.MockTransport(self),
-            sleep=self.pauses.append,
-            jitter=lambda: 1.0,
-            **options,
-        )
+        usual = {"sleep": self.pauses.append, "jitter": lambda: 1.0}
+        transport = httpx.MockTransport(self)
+        return self.connect("http://kin.test", transport=transport, **usual | options)
 
     @property
     def target(self) -> str:
@@ -47,9 +49,19 @@ class Wire:
         return request.url.raw_path.decode()
 
 
+@pytest.fixture(params=[Client, AsyncClient], ids=["sync", "async"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    """Makes clients: as they are, or asynchronous ones behind the same surface."""
+    if request.param is Client:
+        yield Client
+        return
+    with asyncio.Runner() as runner:
+        yield lambda *arguments, **options: Blocking.connect(runner, *arguments, **options)
+
+
 @pytest.fixture
-def wire() -> Wire:
-    return Wire()
+def wire(connect: Connect) -> Wire:
+    return Wire(connect)
 
 
 @pytest.fixture(autouse=True)

@@ -7,16 +7,18 @@ from typing import Any
 import httpx
 import pytest
 
-from modelkin.client import Client
 from modelkin.errors import InvalidParameter
+from tests.client.blocking import Connect
 
 
-def test_arguments_go_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_go_before_the_environment(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The url argument wins over MODELKIN_URL, which wins over the default."""
-    assert "http://127.0.0.1:8000" == Client().url
+    assert "http://127.0.0.1:8000" == connect().url
     monkeypatch.setenv("MODELKIN_URL", "https://kin.test/prefix/")
-    assert "https://kin.test/prefix" == Client().url
-    assert "http://other.test" == Client("http://other.test").url
+    assert "https://kin.test/prefix" == connect().url
+    assert "http://other.test" == connect("http://other.test").url
 
 
 def test_every_request_introduces_itself(wire: Any, space_json: dict[str, Any]) -> None:
@@ -61,15 +63,15 @@ def test_without_a_key_there_is_no_authorization(wire: Any, space_json: dict[str
         ({"retries": 1.5}, "retries"),
     ],
 )
-def test_wrong_arguments_are_named(options: dict[str, Any], field: str) -> None:
+def test_wrong_arguments_are_named(options: dict[str, Any], field: str, connect: Connect) -> None:
     """Each argument that cannot be right is refused by name, and secrets are not repeated."""
     with pytest.raises(InvalidParameter) as caught:
-        Client(**options)
+        connect(**options)
     assert field == caught.value.field
     assert "hunter2" not in str(caught.value)
 
 
-def test_repr_shows_the_address_alone() -> None:
+def test_repr_shows_the_address_alone(connect: Connect) -> None:
     """A client in a log does not give its key away."""
-    client = Client("http://kin.test", api_key="mk_secret")
-    assert "<Client of http://kin.test>" == repr(client)
+    client = connect("http://kin.test", api_key="mk_secret")
+    assert repr(client) in {"<Client of http://kin.test>", "<AsyncClient of http://kin.test>"}

@@ -14,6 +14,7 @@ from modelkin.core.layout import Layout
 from modelkin.core.support import Support
 from modelkin.errors import InvalidInput, InvalidName, InvalidParameter
 from modelkin.types import SignatureSpec
+from tests.client.blocking import Connect
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
 
@@ -94,7 +95,7 @@ def test_a_query_keeps_its_letters(wire: Any, neighbors_json: dict[str, Any]) ->
 def test_a_prefix_of_the_service_is_kept(wire: Any, model_json: dict[str, Any]) -> None:
     """A service behind a path is asked under that path."""
     wire.answers = [httpx.Response(200, json=model_json)]
-    Client("http://kin.test/api/", transport=httpx.MockTransport(wire)).model("digits", "a")
+    wire.connect("http://kin.test/api/", transport=httpx.MockTransport(wire)).model("digits", "a")
     assert "/api/v1/spaces/digits/models/a" == wire.target
 
 
@@ -163,11 +164,11 @@ def test_ensure_space_sends_the_layout(wire: Any, space_json: dict[str, Any]) ->
     } == json.loads(wire.requests[0].content)
 
 
-def test_a_layout_and_another_size_contradict() -> None:
+def test_a_layout_and_another_size_contradict(connect: Connect) -> None:
     """num_parameters beside a layout of another size is refused."""
     layout = Layout.of([("w", (6, 10))])
     with pytest.raises(InvalidParameter, match="num_parameters is 61, the layout has 60"):
-        Client().ensure_space("digits", layout=layout, num_parameters=61)
+        connect().ensure_space("digits", layout=layout, num_parameters=61)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,17 @@ def test_missing_extra_names_its_install_command(python: Path, extra: str) -> No
     assert f"pip install 'modelkin[{extra}]'" in done.stderr.splitlines()[-1]
 
 
+def test_the_command_reads_checkpoints_without_an_extra(python: Path, tmp_path: Path) -> None:
+    """The installed `modelkin support` needs neither torch nor safetensors nor numba."""
+    header = b'{"w":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}}'
+    checkpoint = tmp_path / "m.safetensors"
+    checkpoint.write_bytes(len(header).to_bytes(8, "little") + header + b"\0\0\x80\x3f\0\0\0\xc0")
+    command = python.parent / "modelkin"
+    done = run(command, "support", checkpoint, "--k", "2", "-o", tmp_path / "m.mksp")
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "2 of 4 parameters (50.00%) with 100.0% of all |w|" in done.stdout
+
+
 def test_wheel_holds_the_package_alone(wheel: Path) -> None:
     """The wheel carries modelkin with its type marker and licence, and no tests or service."""
     names = zipfile.ZipFile(wheel).namelist()

@@ -71,6 +71,11 @@ class Checkpoint:
     skipped: tuple[StoredTensor, ...]
     excluded: tuple[str, ...]
 
+    @property
+    def name(self) -> str:
+        """What messages call it: its file's or folder's name, of ``.`` too."""
+        return self.path.resolve().name
+
     @cached_property
     def layout(self) -> Layout:
         """Names and shapes, in order."""

@@ -259,7 +259,7 @@ def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
     wrong = [f"{_listed(names)} {what}" for what, names in groups.items() if names]
     if wrong:
         raise SpaceMismatch(
-            f"{base.path.name} is no base of {checkpoint.path.name}, its tensors differ: "
+            f"{base.name} is no base of {checkpoint.name}, its tensors differ: "
             f"{'; '.join(wrong)}"
         )
 

@@ -135,9 +135,10 @@ def inspect(arguments: argparse.Namespace) -> Answer:
 
 
 def _put(client: Client, arguments: argparse.Namespace, value: Support | Signature) -> ModelInfo:
+    space, model, tags = arguments.space, arguments.model, arguments.tag
     if isinstance(value, Support):
-        return client.put_support(arguments.space, arguments.model, value, tags=arguments.tag)
-    return client.put_signature(arguments.space, arguments.model, value, tags=arguments.tag)
+        return client.put_support(space, model, value, tags=tags, progress=True)
+    return client.put_signature(space, model, value, tags=tags, progress=True)
 
 
 def _query(arguments: argparse.Namespace) -> tuple[str | Support | Signature, tuple[str, ...]]:

@@ -86,7 +86,7 @@ def support_of(
 
 def watch(checkpoint: Checkpoint) -> Bar:
     """What shows the passes over a checkpoint."""
-    return Bar(f"reading {one_line(checkpoint.path.name)}", checkpoint.num_parameters)
+    return Bar(f"reading {one_line(checkpoint.name)}", checkpoint.num_parameters)
 
 
 def notes_of(checkpoint: Checkpoint, base: Checkpoint | None) -> tuple[str, ...]:

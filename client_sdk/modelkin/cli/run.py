@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -30,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         ``--help`` leave by SystemExit, with 2 and 0, as argparse has it.
     """
     arguments = parse(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names hold letters that its encoding may lack
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SmallSupportWarning)

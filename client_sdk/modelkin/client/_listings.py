@@ -6,7 +6,7 @@ It never fetches anything itself: the clients hand it the rows.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from modelkin.types import table
 
@@ -27,7 +27,7 @@ class Listing(Iterator[T], Generic[T]):
         self._rows = rows
         self._row = row
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
@@ -54,7 +54,7 @@ class AsyncListing(AsyncIterator[T], Generic[T]):
         self._rows = rows
         self._row = row
 
-    def __aiter__(self) -> AsyncIterator[T]:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:

@@ -21,7 +21,7 @@ Progress: TypeAlias = Callable[[int, int], object]
 """Called with the bytes sent and the bytes in all."""
 
 _PIECE: Final = 1 << 16
-"""Bytes between two reports: some tens of reports a second on a slow line, no cost on a fast one."""
+"""Bytes between two reports: often enough on a slow line, without cost on a fast one."""
 
 _WIDTH: Final = 30
 _PAUSE: Final = 0.1

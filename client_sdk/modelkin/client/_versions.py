@@ -6,6 +6,7 @@ It never makes an error of it: a service of another version may well answer what
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Mapping
@@ -42,13 +43,22 @@ class VersionNotice:
         if theirs is None or _release(theirs) == _release(__version__):
             return
         if self._first.acquire(blocking=False):
-            warnings.warn(_message(self._url, theirs), ModelkinVersionWarning, stacklevel=2)
+            message = _message(self._url, theirs)
+            warnings.warn(message, ModelkinVersionWarning, stacklevel=_caller_level())
 
 
 def _release(version: str) -> tuple[int, int] | None:
     """Major and minor version; None for what is no version."""
     found = _RELEASE.match(version)
     return None if found is None else (int(found[1]), int(found[2]))
+
+
+def _caller_level() -> int:
+    """The ``stacklevel`` that makes a warning point at whoever called this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("modelkin."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _message(url: str, theirs: str) -> str:

@@ -63,6 +63,11 @@ class Take:
         """How many entries it takes."""
         return self.threshold.k if self.threshold else 0
 
+    @property
+    def end(self) -> int:
+        """Where the stretch ends in the whole."""
+        return self.begin + self.ranking.entries.size
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -188,8 +193,7 @@ class _Resample:
     def __init__(self, position: int, entries: Entries, takes: Sequence[Take]) -> None:
         self._name = f"resamples[{position}]"
         self._entries = entries
-        ends = [(t.begin, t.begin + t.ranking.entries.size) for t in takes]
-        self._stretches = [(begin, Ranking(entries.part(begin, end))) for begin, end in ends]
+        self._stretches = [(t.begin, Ranking(entries.part(t.begin, t.end))) for t in takes]
 
     def support(self, sizes: Sizes) -> Support:
         """Its largest entries, as many of each stretch as ``sizes`` says or as are positive."""

@@ -32,6 +32,8 @@ __all__ = [
     "MAX_SEED",
     "SCHEMES",
     "Signature",
+    "check_permutations",
+    "check_scheme",
     "default_scheme",
     "jaccard_error",
     "jaccard_estimates",
@@ -137,9 +139,7 @@ class Signature:
                 than 32 bits.
         """
         m = support.num_parameters
-        scheme = check_scheme(default_scheme(m) if scheme is None else scheme, m)
-        h = _integer(num_perm, "num_perm", 1, MAX_NUM_PERM)
-        seed = _integer(seed, "seed", 0, MAX_SEED)
+        scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
         minhash = kernels().minhash32 if scheme == "affine32" else kernels().minhash64
         values = minhash(support.indices, *permutations(scheme, h, seed))
         return cls(values, scheme=scheme, seed=seed, num_parameters=m, support_size=support.k)
@@ -346,6 +346,20 @@ def check_scheme(scheme: Any, num_parameters: int = 1) -> str:
             field="scheme",
         )
     return scheme
+
+
+def check_permutations(
+    num_parameters: int, num_perm: Any, seed: Any, scheme: Any = None
+) -> tuple[str, int, int]:
+    """The scheme (the default one for M where None), h and the seed, checked as
+    :meth:`Signature.of` describes.
+    """
+    scheme = default_scheme(num_parameters) if scheme is None else scheme
+    return (
+        check_scheme(scheme, num_parameters),
+        _integer(num_perm, "num_perm", 1, MAX_NUM_PERM),
+        _integer(seed, "seed", 0, MAX_SEED),
+    )
 
 
 def _integer(value: Any, name: str, least: int, most: int) -> int:

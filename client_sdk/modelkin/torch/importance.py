@@ -1,30 +1,27 @@
 """How much each parameter matters to a model's data: the importance that supports are chosen from.
 
-It owns exact per-sample gradients and their sums within a memory bound. It never trains, never
+It owns the empirical Fisher, and its estimation anew from the same data. It never trains, never
 touches the model's mode, gradients or buffers, and never chooses a support: that is
 ``modelkin.select_support``.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from modelkin.errors import InvalidImportance, InvalidParameter
-from modelkin.torch.batches import batches, rows_of
-from modelkin.torch.gradients import Forward, LossFunction, SampleGradients, Tensors
-from modelkin.torch.independence import refuse_known_modules
-from modelkin.torch.layout import parameters_of
+from modelkin.errors import InvalidParameter
+from modelkin.torch.gradients import Forward, LossFunction
+from modelkin.torch.squares import SquareSums
+from modelkin.torch.vector import in_layout_order
 
-__all__ = ["fisher_importance"]
+__all__ = ["fisher_importance", "fisher_resamples"]
 
-PIECE = 2**20
-"""Squares are summed in float64 this many elements at a time: 8 MiB, which an allocator hands out
-again and again, where larger pieces would be fresh pages from the system each time."""
+WHAT, REMEDY = "mean squared gradient", ": scale the loss down"
 
 
 @torch.inference_mode(False)
@@ -69,110 +66,79 @@ def fisher_importance(
         InvalidParameter: the model mixes samples (batch normalisation in training mode, for one) or
             is random (dropout in training mode); vmap cannot trace it; no parameter is trainable;
             the loader is empty or yields something else than pairs; the loss is not one number; an
-            argument is out of range.
+            argument is out of range; the device is out of memory (says what to set instead); a
+            parameter is sharded, complex or quantised.
         InvalidImportance: a gradient is NaN or infinite, or its square too large for float32.
         InvalidLayout: as :func:`layout_of`.
 
     Source: the empirical Fisher of the Index-Overlap Similarity paper (Background, and Importance
     accumulation).
     """
-    parameters = parameters_of(model)
-    trainable = _trainable(parameters)
-    chunk = _chunk_size(trainable, max_memory)
-    refuse_known_modules(model)
-    samples = SampleGradients(model, loss_fn, forward, trainable, vectorize)
-    sums = {
-        name: torch.zeros_like(p, dtype=_wide(p), requires_grad=False)
-        for name, p in trainable.items()
-    }
-    device = next(iter(parameters.values())).device
-    count = 0
-    for position, (inputs, targets, n) in enumerate(batches(loader, device)):
-        if position == 0:
-            samples.probe(inputs, targets)
-        for start in range(0, n, chunk):
-            part = slice(start, start + chunk)
-            for gradients in samples.of(rows_of(inputs, part), rows_of(targets, part)):
-                for name, total in sums.items():
-                    _add_squares(total, gradients.pop(name))
-        count += n
-        _check_finite(sums, f"in samples {count - n} to {count - 1} of the loader")
-    if count == 0:
-        raise InvalidParameter(
-            "the loader is empty: importance needs at least one sample", field="loader"
-        )
-    return _mean(sums, parameters, count, device)
-
-
-def _trainable(parameters: dict[str, nn.Parameter]) -> Tensors:
-    trainable: Tensors = {name: p for name, p in parameters.items() if p.requires_grad}
-    if not trainable:
-        raise InvalidParameter(
-            "every parameter of the model is frozen (requires_grad=False)", field="model"
-        )
-    for name, p in trainable.items():
-        if not p.is_floating_point():
-            raise InvalidParameter(
-                f"parameter {name!r} is {p.dtype}: importance needs real floating-point parameters",
-                field="model",
-            )
-    return trainable
-
-
-def _chunk_size(trainable: Tensors, max_memory: int) -> int:
-    try:
-        limit = operator.index(max_memory)
-    except TypeError:
-        limit = 0
-    if limit < 1 or isinstance(max_memory, bool):
-        raise InvalidParameter(
-            f"max_memory must be a positive number of bytes, not {max_memory!r}", field="max_memory"
-        )
-    one_sample = sum(p.numel() * p.element_size() for p in trainable.values())
-    return max(1, limit // max(1, one_sample))
-
-
-def _wide(tensor: Tensor) -> torch.dtype:
-    """The dtype of sums: float64, except on Apple's GPUs, which have none."""
-    return torch.float32 if tensor.device.type == "mps" else torch.float64
-
-
-@torch.no_grad()
-def _add_squares(total: Tensor, gradients: Tensor) -> None:
-    """``total += (gradients ** 2).sum(0)`` in the precision of ``total``, piece by piece."""
-    flat, into = gradients.reshape(len(gradients), -1), total.view(-1)
-    for rows in torch.split(flat, max(1, PIECE // max(1, flat.shape[1]))):
-        pieces = zip(torch.split(rows, PIECE, dim=1), torch.split(into, PIECE), strict=True)
-        for piece, target in pieces:
-            target += piece.to(total.dtype).square_().sum(0)
-
-
-def _check_finite(sums: Tensors, where: str) -> None:
-    if bool(torch.isfinite(torch.stack([total.sum().cpu() for total in sums.values()])).all()):
-        return
-    name = next(name for name, total in sums.items() if not bool(torch.isfinite(total).all()))
-    raise InvalidImportance(
-        f"the gradient of {name!r} is NaN or infinite {where}: look at the loss of those samples",
-        field="model",
+    squares = SquareSums(
+        model, loss_fn, forward=forward, max_memory=max_memory, vectorize=vectorize
     )
+    count = sum(squares.batches(loader))
+
+    def mean(name: str) -> Tensor | None:
+        return squares.sums.pop(name) / count if name in squares.sums else None
+
+    return in_layout_order(squares.parameters, mean, WHAT, REMEDY)
 
 
-@torch.no_grad()
-def _mean(
-    sums: Tensors, parameters: dict[str, nn.Parameter], count: int, device: torch.device
-) -> Tensor:
-    importance = torch.zeros(
-        sum(p.numel() for p in parameters.values()), dtype=torch.float32, device=device
+@torch.inference_mode(False)
+def fisher_resamples(
+    model: nn.Module,
+    loss_fn: LossFunction,
+    loader: Iterable[Any],
+    *,
+    resamples: int = 8,
+    seed: int = 0,
+    forward: Forward | None = None,
+    max_memory: int = 2**30,
+    vectorize: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """:func:`fisher_importance`, and the same estimated anew from resampled mini-batches, in one
+    pass.
+
+    What a stability target is checked on::
+
+        importance, resamples = fisher_resamples(model, loss_fn, loader)
+        modelkin.select(importance, coverage=0.8, stability=0.9, resamples=resamples)
+
+    Mini-batches are resampled by the Bayesian bootstrap: in each resample every batch has a random
+    weight of mean 1, so that one pass over a loader of unknown length is enough. A sample's batch
+    is its fate: shuffle, and take batches that are small against the data.
+
+    Args:
+        model: as for :func:`fisher_importance`, like all that is not said here.
+        loss_fn: see there.
+        loader: see there; of two non-empty batches or more.
+        resamples: r, at least 2. Each takes 4 bytes a parameter, and 8 more are needed for all.
+        seed: of the weights.
+        forward: see there.
+        max_memory: see there.
+        vectorize: see there.
+
+    Returns:
+        The importance, float32 of shape ``(M,)``, and the resamples, float32 of shape ``(r, M)``,
+        both on the device of the model's first parameter.
+
+    Raises:
+        InvalidParameter: fewer than two batches or resamples; or as :func:`fisher_importance`, as
+            are all other errors.
+
+    Source: Rubin, The Bayesian Bootstrap (1981); section 3.2 of the Index-Overlap Similarity paper.
+    """
+    if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < 2:
+        raise InvalidParameter(
+            f"resamples must be an integer of at least 2, not {resamples!r}", field="resamples"
+        )
+    squares = SquareSums(
+        model, loss_fn, forward=forward, max_memory=max_memory, vectorize=vectorize
     )
-    start = 0
-    for name, parameter in parameters.items():
-        end = start + parameter.numel()
-        if name in sums:
-            importance[start:end] = (sums.pop(name) / count).reshape(-1)
-            if not bool(torch.isfinite(importance[start:end]).all()):
-                raise InvalidImportance(
-                    f"the mean squared gradient of {name!r} is beyond float32: scale the loss down",
-                    field="model",
-                )
-        start = end
-    return importance
+    parameters, generator = squares.parameters, np.random.default_rng(seed)
+    totals = {name: torch.zeros_like(batch) for name, batch in squares.sums.items()}
+    again = [{n: torch.zeros_like(t, dtype=torch.float32) for n, t in totals.items()}] * 0
+    return again  # type: ignore
+
+

@@ -47,11 +47,7 @@ class DeviceEntries:
             InvalidImportance: it is no plain vector of floats (sharded, sparse, without data).
         """
         plain = importance.detach()
-        if (
-            type(plain) not in (Tensor, torch.nn.Parameter)
-            or plain.layout != torch.strided
-            or plain.is_meta
-        ):
+        if type(plain) is not Tensor or plain.layout != torch.strided or plain.is_meta:
             raise InvalidImportance(
                 f"the importance is no plain tensor but {_kind(plain)}: gather a sharded one "
                 f"(full_tensor()), make a sparse one dense (to_dense())",
@@ -121,7 +117,8 @@ class DeviceEntries:
         Returns:
             int64, shape ``(threshold.k,)``.
         """
-        found, ties = [], threshold.ties
+        found = torch.empty(threshold.k, dtype=torch.int64, device=self.device)
+        done, ties = 0, threshold.ties
         for at, bits in self._chunks():
             taken = bits > threshold.bits  # of signed bits: -0.0 is below every threshold
             if not threshold.partial:
@@ -130,17 +127,20 @@ class DeviceEntries:
                 equal = torch.nonzero(bits == threshold.bits)[:ties, 0]
                 taken[equal] = True
                 ties -= equal.numel()
-            found.append(torch.nonzero(taken)[:, 0].add_(at + begin))
-        return torch.cat(found)
+            some = torch.nonzero(taken)[:, 0]
+            torch.add(some, at + begin, out=found[done : done + some.numel()])
+            done += some.numel()
+        return found
 
     @torch.no_grad()
     def refusal(self) -> InvalidImportance:
-        first, value, count = -1, 0.0, 0
+        first, value, count = -1, None, 0
         for at in range(0, self.size, CHUNK):
             values = self._values[at : at + CHUNK]
             bad = torch.nonzero(~((values.float() < torch.inf) & (values >= 0)))[:, 0]
             if bad.numel() and not count:
-                first, value = at + int(bad[0]), float(values[bad[0]].item())
+                wide = values if values.element_size() > 4 else values.float()
+                first, value = at + int(bad[0]), wide[bad[0]].cpu().numpy()
             count += bad.numel()
         return refusal(first, value, count, self.size)
 
@@ -163,6 +163,6 @@ def host_indices(indices: Tensor, num_parameters: int) -> IndexArray:
 
 
 def _kind(tensor: Tensor) -> str:
-    if type(tensor) not in (Tensor, torch.nn.Parameter):
+    if type(tensor) is not Tensor:
         return f"a {type(tensor).__name__}"
     return "without data (meta)" if tensor.is_meta else f"of layout {tensor.layout}"

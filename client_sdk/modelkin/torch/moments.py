@@ -1,0 +1,278 @@
+"""``GradientMoment``: a running average of squared mini-batch gradients, kept while training.
+
+It reads the gradients that training makes anyway, just before an optimizer uses them. It never
+changes a gradient, a weight or what the optimizer does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from modelkin.errors import InvalidLayout, InvalidParameter
+from modelkin.torch.vector import in_layout_order, listed, readable_parameters
+
+__all__ = ["GradientMoment"]
+
+MAX_GROWTH = 2.0**16
+"""How far the weight of the newest gradients may grow before all moments are scaled back: the
+square of a gradient keeps 10^33 of room below the largest float32."""
+
+
+class GradientMoment:
+    """The average ``s <- beta * s + (1 - beta) * g ** 2`` over optimizer steps, the cheap proxy of
+    Fisher.
+
+    Around any training loop, either of::
+
+        with GradientMoment(model, optimizer) as moment:
+            train(model, optimizer)
+        importance = moment.importance()
+
+        moment = GradientMoment(model)
+        optimizer.register_step_pre_hook(moment)
+
+    or ``moment.update()`` after ``backward()``, where no torch optimizer steps.
+
+    A step counts the gradients that it is about to use: all micro-batches that were accumulated,
+    clipped if they were clipped. A parameter without a gradient in a step counts as zero in it,
+    whether its ``.grad`` is None or zeros; a step in which none has a gradient is not counted.
+    Frozen parameters (``requires_grad=False``) are not read while they are frozen. An optimizer
+    that takes a closure (LBFGS) counts the closure's first gradients, those at the weights where
+    the step begins. Under ``torch.amp.GradScaler`` gradients are read unscaled, and steps that it
+    skips are not counted.
+
+    Its memory is a float32 for each parameter that ever had a gradient (float64 for float64
+    parameters); a step costs one fused multiply-add of each: instead of shrinking the old average
+    the weight of the new gradients grows, and is taken back now and then.
+
+    Args:
+        model: whose parameters are watched.
+        optimizer: the one that ``with`` watches; may be left out where it is not used.
+        beta: between 0 and 1, per step: it looks back over about ``1 / (1 - beta)`` steps, 20 with
+            the default. The paper's 0.8 is for rounds of many steps.
+
+    Raises:
+        InvalidParameter: a parameter is sharded, complex or quantised; beta is out of range; the
+            optimizer trains no parameter of the model.
+        InvalidLayout: as ``layout_of``.
+
+    Source: the Index-Overlap Similarity paper, section 3.1 (importance accumulation and its EMA)
+    and section 4.3.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        beta: float = 0.95,
+    ) -> None:
+        self._parameters = readable_parameters(model)
+        self._optimizer = optimizer
+        self._beta = _checked_beta(beta)
+        self._handle: RemovableHandle | None = None
+        self.reset()
+        if optimizer is not None:
+            trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            if not trained & {id(p) for p in self._parameters.values()}:
+                raise InvalidParameter(
+                    f"this {type(optimizer).__name__} trains no parameter of the model",
+                    field="optimizer",
+                )
+
+    @property
+    def beta(self) -> float:
+        """What is left of the average after a step."""
+        return self._beta
+
+    @property
+    def steps(self) -> int:
+        """How many steps were counted since the beginning, or the last :meth:`reset`."""
+        return self._steps
+
+    def reset(self) -> None:
+        """Begins anew, as the next of adjacent windows does."""
+        self._moments: dict[str, Tensor] = {}
+        self._growth = 1.0
+        self._steps = 0
+
+    def __enter__(self) -> GradientMoment:
+        """Watches the optimizer until the end of the block.
+
+        Raises:
+            InvalidParameter: no optimizer was given, or this is inside such a block already.
+        """
+        if self._optimizer is None:
+            raise InvalidParameter(
+                "give the optimizer to watch: GradientMoment(model, optimizer)", field="optimizer"
+            )
+        if self._handle is not None:
+            raise InvalidParameter("this GradientMoment is watching already", field="optimizer")
+        self._handle = self._optimizer.register_step_pre_hook(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def __call__(
+        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The hook for ``optimizer.register_step_pre_hook``; ``args`` begin with the optimizer."""
+        if callable(kwargs.get("closure")):
+            return args, {**kwargs, "closure": self._counted(kwargs["closure"])}
+        if len(args) > 1 and callable(args[1]):
+            return (args[0], self._counted(args[1]), *args[2:]), kwargs
+        # A fused optimizer unscales for itself: GradScaler tells it how, and whether to skip.
+        skipped, scale = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
+        if skipped is None or not bool(skipped):
+            self.update(scale=1.0 if scale is None else float(scale))
+        return None
+
+    @torch.no_grad()
+    def update(self, *, scale: float = 1.0) -> None:
+        """Counts the gradients that the parameters have now as one step's.
+
+        Args:
+            scale: what they are multiplied by, for losses that were scaled up by hand.
+        """
+        found = [
+            (name, p) for name, p in self._parameters.items() if p.requires_grad and p.grad is not None
+        ]
+        if not found:
+            return
+        self._age()
+        weight = self._growth / scale**2
+        moments: list[Tensor] = []
+        gradients: list[Tensor] = []
+        for name, parameter in found:
+            moment, gradient = self._moment(name, parameter), _dense(parameter.grad)
+            if gradient.dtype == moment.dtype:
+                moments.append(moment)
+                gradients.append(gradient)
+            else:  # squared in float32, one at a time so that little memory is needed
+                gradient = gradient.to(moment.dtype)
+                moment.addcmul_(gradient, gradient, value=weight)
+        if moments:
+            torch._foreach_addcmul_(moments, gradients, gradients, value=weight)
+        self._steps += 1
+
+    def importance(self) -> Tensor:
+        """The average so far, corrected for its start: the weights of all counted steps sum to one.
+
+        Returns:
+            float32 of shape ``(M,)`` on the device of the first parameter, in the order of
+            ``layout_of(model)``; exactly 0 for parameters that are frozen now or never had a
+            gradient.
+
+        Raises:
+            InvalidParameter: no step with a gradient was counted.
+            InvalidImportance: the gradient of a step was NaN or infinite, or its square is beyond
+                float32.
+        """
+        if self._steps == 0:
+            raise InvalidParameter(
+                "no step with a gradient was counted: train inside the with block, register the "
+                "moment as the optimizer's step_pre_hook, or call update() between backward() and "
+                "zero_grad()",
+                field="model",
+            )
+        share = (1.0 - self._beta) / (1.0 - self._beta**self._steps) / self._growth
+
+        def average(name: str) -> Tensor | None:
+            moment = self._moments.get(name)
+            frozen = not self._parameters[name].requires_grad
+            return None if moment is None or frozen else moment * share
+
+        return in_layout_order(self._parameters, average, "squared gradient")
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes to go on after a restart; for ``torch.save``."""
+        return {
+            "beta": self._beta,
+            "steps": self._steps,
+            "growth": self._growth,
+            "moments": dict(self._moments),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a :meth:`state_dict`, with its beta.
+
+        Raises:
+            InvalidLayout: it has parameters that the model has not, or of another shape.
+            InvalidParameter: it is no state of a GradientMoment.
+        """
+        if not isinstance(state, Mapping) or state.keys() != self.state_dict().keys():
+            raise InvalidParameter("this is no state of a GradientMoment", field="state")
+        wrong = [
+            name
+            for name, moment in state["moments"].items()
+            if name not in self._parameters or moment.shape != self._parameters[name].shape
+        ]
+        if wrong:
+            raise InvalidLayout(
+                f"the state is of another model: {listed(wrong)} are not in this one, or of "
+                f"another shape",
+                field="state",
+            )
+        self._beta = _checked_beta(state["beta"])
+        self._steps, self._growth = int(state["steps"]), float(state["growth"])
+        self._moments = {
+            name: moment.detach().to(self._parameters[name].device, copy=True)
+            for name, moment in state["moments"].items()
+        }
+
+    def _counted(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """The closure, whose first gradients are counted."""
+        counted = False
+
+        def closure_and_count() -> Any:
+            nonlocal counted
+            loss = closure()
+            if not counted:
+                counted = True
+                self.update()
+            return loss
+
+        return closure_and_count
+
+    def _age(self) -> None:
+        """Makes all that was counted before weigh ``beta`` of what comes now."""
+        self._growth /= self._beta
+        if self._growth > MAX_GROWTH:
+            if self._moments:
+                torch._foreach_mul_(list(self._moments.values()), 1.0 / self._growth)
+            self._growth = 1.0
+
+    def _moment(self, name: str, parameter: nn.Parameter) -> Tensor:
+        moment = self._moments.get(name)
+        if moment is None:
+            dtype = torch.float64 if parameter.dtype == torch.float64 else torch.float32
+            moment = torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
+        elif moment.device != parameter.device:  # the model has moved
+            moment = moment.to(parameter.device)
+        self._moments[name] = moment
+        return moment
+
+
+def _dense(gradient: Tensor | None) -> Tensor:
+    assert gradient is not None
+    return gradient.to_dense() if gradient.is_sparse else gradient
+
+
+def _checked_beta(beta: Any) -> float:
+    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 < beta < 1:
+        raise InvalidParameter(f"beta must be between 0 and 1, not {beta!r}", field="beta")
+    return float(beta)

@@ -1,0 +1,129 @@
+"""Importance read from an optimizer of Adam's kind, which keeps the squared gradients' average
+anyway.
+
+No pass over data and no work while training. Nothing of the optimizer changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from modelkin.errors import InvalidParameter
+from modelkin.torch.vector import in_layout_order, is_sharded, listed, readable_parameters, trainable_of
+
+__all__ = ["adam_importance"]
+
+INSTEAD = "record one with modelkin.torch.GradientMoment while training instead"
+
+
+def adam_importance(optimizer: torch.optim.Optimizer, model: nn.Module) -> Tensor:
+    """Adam's second moment: the running average of squared mini-batch gradients per step.
+
+    It is ``exp_avg_sq / (1 - beta2 ** step)``, as Adam itself corrects it, so that parameters which
+    joined later compare with the others. With beta2 = 0.999 it looks back over about a thousand
+    steps. Weight decay that Adam (not AdamW) adds to the gradients is in it.
+
+    Args:
+        optimizer: Adam, AdamW, NAdam, RAdam, SparseAdam or any other that keeps ``exp_avg_sq`` for
+            each parameter, after a step at least.
+        model: whose parameters it trains.
+
+    Returns:
+        float32 of shape ``(M,)`` on the device of the first parameter, in the order of
+        ``layout_of(model)``; exactly 0 for frozen parameters (``requires_grad=False``).
+
+    Raises:
+        InvalidParameter: the optimizer keeps no such average, or an 8-bit or sharded one; a
+            trainable parameter has no state yet (names which); a parameter is sharded, complex or
+            quantised.
+        InvalidImportance: a number is NaN or infinite.
+        InvalidLayout: as ``layout_of``.
+
+    Source: Kingma and Ba, Adam (2015), Algorithm 1.
+    """
+    parameters = readable_parameters(model)
+    trainable = trainable_of(parameters)
+    groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+    _check_has_state(optimizer, trainable, groups)
+
+    def second_moment(name: str) -> Tensor | None:
+        if name not in trainable:
+            return None
+        parameter = trainable[name]
+        state = optimizer.state[parameter]
+        average = _checked(name, state, parameter, optimizer)
+        return average.float() / _correction(state, groups[id(parameter)])
+
+    return in_layout_order(parameters, second_moment, "second moment")
+
+
+def _check_has_state(
+    optimizer: torch.optim.Optimizer,
+    trainable: Mapping[str, nn.Parameter],
+    groups: Mapping[int, Mapping[str, Any]],
+) -> None:
+    kind = type(optimizer).__name__
+    strangers = [name for name, p in trainable.items() if id(p) not in groups]
+    if strangers:
+        raise InvalidParameter(
+            f"this {kind} does not train {listed(strangers)}: freeze what counts as zero "
+            f"(requires_grad_(False)), and pass the optimizer that trains this very model (a "
+            f"sharding wrapper trains copies of its own)",
+            field="optimizer",
+        )
+    without = [name for name, p in trainable.items() if not optimizer.state.get(p)]
+    if len(without) == len(trainable):
+        raise InvalidParameter(
+            f"this {kind} has no state: take a training step first, or load its state dict",
+            field="optimizer",
+        )
+    if without:
+        raise InvalidParameter(
+            f"this {kind} has no state for {listed(without)}, which no step gave a gradient: "
+            f"freeze what counts as zero (requires_grad_(False)), or train it first",
+            field="optimizer",
+        )
+
+
+def _checked(
+    name: str, state: Mapping[str, Any], parameter: nn.Parameter, optimizer: torch.optim.Optimizer
+) -> Tensor:
+    """The average as a whole, plain tensor of the parameter's shape."""
+    average, kind = state.get("exp_avg_sq"), type(optimizer).__name__
+    if average is None and "state2" in state:
+        raise InvalidParameter(
+            f"the state of {name!r} in this {kind} is bitsandbytes', in 8-bit blocks, and is not "
+            f"read here: {INSTEAD}",
+            field="optimizer",
+        )
+    if not isinstance(average, Tensor):
+        raise InvalidParameter(
+            f"this {kind} keeps no exp_avg_sq but {listed(state)}: {INSTEAD}", field="optimizer"
+        )
+    if is_sharded(average) or average.shape != parameter.shape:
+        raise InvalidParameter(
+            f"the state of {name!r} is sharded or flattened ({type(average).__name__} of shape "
+            f"{tuple(average.shape)}): gather it first, with "
+            f"torch.distributed.checkpoint.state_dict.get_optimizer_state_dict and "
+            f"full_state_dict=True, and load it into an optimizer of the whole model",
+            field="optimizer",
+        )
+    if type(average) not in (Tensor, nn.Parameter) or not average.is_floating_point():
+        raise InvalidParameter(
+            f"the state of {name!r} is quantised ({type(average).__name__} of {average.dtype}): "
+            f"{INSTEAD}",
+            field="optimizer",
+        )
+    return average
+
+
+def _correction(state: Mapping[str, Any], group: Mapping[str, Any]) -> float:
+    """``1 - beta2 ** step``; 1 where the optimizer counts no steps."""
+    step, betas = state.get("step", group.get("step")), group.get("betas")
+    if step is None or betas is None or float(step) == 0:
+        return 1.0
+    return 1.0 - float(betas[1]) ** float(step)

@@ -1,0 +1,114 @@
+"""Importance of a checkpoint alone, without data or optimizer: how large weights are, or how far
+they went.
+
+Every parameter counts, frozen or not: whether one was trained shows in its value. Nothing here runs
+a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from modelkin.errors import InvalidLayout, InvalidParameter
+from modelkin.torch.layout import parameters_of
+from modelkin.torch.vector import in_layout_order, is_sharded, listed, readable_parameters, wide
+
+__all__ = ["delta_importance", "weight_importance"]
+
+
+def weight_importance(model: nn.Module) -> Tensor:
+    """``|w|`` of every parameter, frozen ones too.
+
+    Args:
+        model: any, in any precision; half precisions are read as float32, exactly.
+
+    Returns:
+        float32 of shape ``(M,)`` on the device of the first parameter, in the order of
+        ``layout_of(model)``.
+
+    Raises:
+        InvalidParameter: a parameter is sharded, complex or quantised.
+        InvalidImportance: a weight is NaN or infinite.
+        InvalidLayout: as ``layout_of``.
+    """
+    parameters = readable_parameters(model, frozen_too=True)
+    return in_layout_order(
+        parameters, lambda name: parameters[name].to(wide(parameters[name])).abs(), "weight"
+    )
+
+
+def delta_importance(model: nn.Module, base: nn.Module | Mapping[str, Tensor]) -> Tensor:
+    """``|w - w_base|`` of every parameter, the size of the task vector; 0 where nothing was
+    trained.
+
+    Args:
+        model: the fine-tuned model.
+        base: what it was tuned from: a model of the same layout, or its state dict, in which
+            buffers and second names of tied parameters do not matter. Other devices and precisions
+            than the model's are fine: the difference is taken in float32, or in float64 where
+            either has it.
+
+    Returns:
+        As :func:`weight_importance`.
+
+    Raises:
+        InvalidLayout: the base has other parameters, or of other shapes, and which.
+        InvalidParameter: as :func:`weight_importance`, of either.
+        InvalidImportance: a difference is NaN or infinite.
+
+    Source: Ilharco et al., Editing Models with Task Arithmetic (2023), section 2, for the task
+    vector.
+    """
+    parameters = readable_parameters(model, frozen_too=True)
+    before = _base_of(model, base)
+    _check_same_layout(parameters, before)
+
+    def difference(name: str) -> Tensor:
+        after, dtype = parameters[name], wide(parameters[name], before[name])
+        return before[name].to(device=after.device, dtype=dtype).sub(after.to(dtype)).abs_()
+
+    return in_layout_order(parameters, difference, "difference to the base")
+
+
+def _base_of(model: nn.Module, base: nn.Module | Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The base's tensors by name, those that are no parameters of the model left out."""
+    if isinstance(base, nn.Module):
+        return parameters_of(base)
+    if not isinstance(base, Mapping):
+        raise InvalidParameter(
+            f"base must be a model or a state dict, not a {type(base).__name__}", field="base"
+        )
+    parameters = dict(parameters_of(model))
+    others = set(model.state_dict()) - set(parameters)  # buffers, and second names of tied ones
+    return {name: tensor for name, tensor in base.items() if name not in others}
+
+
+def _check_same_layout(
+    parameters: Mapping[str, nn.Parameter], before: Mapping[str, Tensor]
+) -> None:
+    missing = [name for name in parameters if name not in before]
+    extra = [name for name in before if name not in parameters]
+    shapes = [
+        f"{name} {tuple(before[name].shape)} instead of {tuple(parameter.shape)}"
+        for name, parameter in parameters.items()
+        if name in before and before[name].shape != parameter.shape
+    ]
+    reasons = [
+        f"{told} {listed(names)}"
+        for told, names in (("it lacks", missing), ("it has beyond", extra), ("shapes:", shapes))
+        if names
+    ]
+    if reasons:
+        raise InvalidLayout(
+            f"the base has another layout than the model: {'; '.join(reasons)}", field="base"
+        )
+    for name in parameters:
+        tensor = before[name]
+        if is_sharded(tensor) or not tensor.is_floating_point():
+            raise InvalidParameter(
+                f"{name!r} of the base is {'sharded' if is_sharded(tensor) else tensor.dtype}: "
+                f"gather or dequantise it first",
+                field="base",
+            )

@@ -1,0 +1,74 @@
+"""``AsyncClient`` behind the surface of ``Client``, so that one test holds for both."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Self
+
+from modelkin.client import AsyncClient, AsyncListing
+
+Connect = Callable[..., Any]
+
+
+class Blocking:
+    """Awaits whatever the client gives before it answers.
+
+    Args:
+        target: a client, or a listing of one.
+        runner: the event loop, one for all that the client does.
+    """
+
+    def __init__(self, target: Any, runner: asyncio.Runner) -> None:
+        self._target = target
+        self._runner = runner
+
+    @classmethod
+    def connect(cls, runner: asyncio.Runner, *arguments: Any, **options: Any) -> Self:
+        """An AsyncClient; its ``sleep`` is a plain function, as Client's."""
+        if "sleep" in options:
+            options["sleep"] = _awaitable(options["sleep"])
+        return cls(AsyncClient(*arguments, **options), runner)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._target, name)
+        if not callable(found):
+            return found
+        return lambda *arguments, **options: self._answer(found(*arguments, **options))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._answer(self._target.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def __enter__(self) -> Self:
+        self._answer(self._target.__aenter__())
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._answer(self._target.__aexit__(*raised))
+
+    def __repr__(self) -> str:
+        return repr(self._target)
+
+    def _answer(self, given: Any) -> Any:
+        if isinstance(given, AsyncIterator):
+            assert isinstance(given, AsyncListing)
+            return Blocking(given, self._runner)
+        return self._runner.run(_await(given)) if inspect.isawaitable(given) else given
+
+
+async def _await(given: Any) -> Any:
+    return await given
+
+
+def _awaitable(sleep: Callable[[float], object]) -> Callable[[float], Any]:
+    async def wait(seconds: float) -> None:
+        sleep(seconds)
+
+    return wait

@@ -1,0 +1,197 @@
+"""Both clients against a real service: every operation, and the same answers from either."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import modelkin
+from modelkin import ApiError, Client, Layout, SignatureSpec, Support
+from tests.client.blocking import Connect
+from tests.service.running import Server
+
+LAYOUT = Layout.of([("conv.weight", (40, 50)), ("conv.bias", (50,)), ("head.weight", (79, 50))])
+M = LAYOUT.num_parameters
+INDICES = np.arange(0, M, 9)
+SUPPORTS = {f"org/m{n}": Support.from_indices(INDICES + n // 2, M) for n in range(4)}
+ALONE = Support.from_indices(INDICES + 1, M).signature(num_perm=64)
+SPEC = SignatureSpec(num_perm=64)
+
+QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
+    "space": lambda client, space: client.space(space),
+    "spaces": lambda client, space: [s for s in client.spaces() if s.name == space],
+    "ensure_space": lambda client, space: client.ensure_space(space, layout=LAYOUT, signature=SPEC),
+    "models": lambda client, space: list(client.models(space)),
+    "models by tag": lambda client, space: list(client.models(space, tags=["even"])),
+    "model": lambda client, space: client.model(space, "org/m1"),
+    "get_support": lambda client, space: client.get_support(space, "org/m1"),
+    "get_signature": lambda client, space: client.get_signature(space, "alone"),
+    "neighbors": lambda client, space: client.neighbors(space, "org/m1", k=3),
+    "neighbors of a support": lambda client, space: client.neighbors(
+        space, SUPPORTS["org/m2"], min_similarity=0.5, method="exact", tags=["even"]
+    ),
+    "neighbors of a signature": lambda client, space: client.neighbors(space, ALONE),
+    "donors": lambda client, space: client.donors(space, "org/m1", k=2),
+    "donors of a support": lambda client, space: client.donors(space, SUPPORTS["org/m2"]),
+    "overlap": lambda client, space: client.overlap(space, "org/m0", "org/m2"),
+    "ready": lambda client, space: client.ready(),
+}
+REFUSALS: dict[str, tuple[Callable[[Any, str], Any], int, str]] = {
+    "no space": (lambda client, space: client.space("nowhere"), 404, "space_not_found"),
+    "no model": (lambda client, space: client.model(space, "none"), 404, "model_not_found"),
+    "another space": (
+        lambda client, space: client.ensure_space(space, num_parameters=M),
+        409,
+        "space_exists",
+    ),
+    "another M": (
+        lambda client, space: client.put_support(space, "x", Support.from_indices([1], 9)),
+        409,
+        "space_mismatch",
+    ),
+    "no support": (
+        lambda client, space: client.get_support(space, "alone"),
+        409,
+        "support_missing",
+    ),
+    "a support there": (
+        lambda client, space: client.put_signature(space, "org/m1", ALONE),
+        409,
+        "support_exists",
+    ),
+    "k": (lambda client, space: client.neighbors(space, "org/m1", k=0), 422, "invalid_parameter"),
+    "etag": (
+        lambda client, space: client.delete_model(space, "org/m1", if_match='"0"'),
+        412,
+        "precondition_failed",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service for the tests of this file."""
+    running = Server(tmp_path_factory.mktemp("service")).start()
+    yield running
+    assert running.stop() == 0, running.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def filled(server: Server) -> str:
+    """A space with four supports and a signature, put there by the synchronous client."""
+    with Client(server.url) as client:
+        fill(client, "filled")
+    return "filled"
+
+
+def fill(client: Any, space: str) -> None:
+    client.ensure_space(space, layout=LAYOUT, signature=SPEC)
+    for number, (name, support) in enumerate(SUPPORTS.items()):
+        client.put_support(space, name, support, tags=["odd" if number % 2 else "even"])
+    client.put_signature(space, "alone", ALONE)
+
+
+@pytest.fixture
+def client(server: Server, connect: Connect) -> Iterator[Any]:
+    """Either client, of the service."""
+    with connect(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def space() -> str:
+    """The name of a space that does not exist yet."""
+    return f"s-{uuid.uuid4().hex}"
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_answers_are_alike(question: str, client: Any, server: Server, filled: str) -> None:
+    """What either client answers equals what the synchronous one does, to the last field."""
+    with Client(server.url) as other:
+        expected = QUESTIONS[question](other, filled)
+    assert expected
+    assert expected == QUESTIONS[question](client, filled)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_refusals_are_alike(refusal: str, client: Any, filled: str) -> None:
+    """A refusal has its status and code in either client, and changes nothing."""
+    operation, status, code = REFUSALS[refusal]
+    before = client.space(filled)
+    with pytest.raises(ApiError) as caught:
+        operation(client, filled)
+    assert (status, code) == (caught.value.status, caught.value.problem_code)
+    assert caught.value.request_id
+    assert before == client.space(filled)
+
+
+def test_a_matrix_is_alike(client: Any, filled: str) -> None:
+    """The matrix holds the exact similarities in the order asked, and says what it estimated."""
+    names = ["org/m3", "alone", "org/m0"]
+    matrix = client.similarity(filled, names)
+    exact = modelkin.similarity(SUPPORTS["org/m3"], SUPPORTS["org/m0"])
+    assert (tuple(names), ("alone",)) == (matrix.models, matrix.estimated)
+    assert exact == matrix.to_pandas().loc["org/m0", "org/m3"]
+
+
+def test_a_space_lives_and_dies(client: Any, space: str) -> None:
+    """A space is made with its layout, filled, counted and deleted."""
+    assert not client.ensure_space(space, layout=LAYOUT, signature=SPEC).models
+    fill(client, space)
+    found = client.space(space)
+    assert (LAYOUT, 5, 4, 1) == (found.layout, found.models, found.supports, found.signatures)
+    client.delete_space(space)
+    with pytest.raises(ApiError, match="space_not_found"):
+        client.space(space)
+
+
+def test_a_model_lives_and_dies(client: Any, space: str) -> None:
+    """A model goes from a signature to a support, is described, and is deleted under its etag."""
+    client.ensure_space(space, num_parameters=M, signature=SPEC)
+    assert "signature" == client.put_signature(space, "org/a", ALONE, tags=["t"]).kind
+    support = SUPPORTS["org/m0"]
+    stored = client.put_support(space, "org/a", support, progress=lambda sent, total: None)
+    assert ("support", support.digest, ("t",)) == (stored.kind, stored.digest, stored.tags)
+    client.update_model(space, "org/a", attributes={"epochs": 3}, source="hub")
+    model = client.update_model(space, "org/a", source=None, base_model="org/base")
+    assert ({"epochs": 3}, None, "org/base") == (model.attributes, model.source, model.base_model)
+    client.delete_model(space, "org/a", if_match=client.model(space, "org/a").etag)
+    assert [] == list(client.models(space))
+
+
+def test_pages_are_followed(client: Any, space: str) -> None:
+    """A listing of more than a page has every model once, by name, and makes a table."""
+    client.ensure_space(space, num_parameters=M)
+    names = [f"m{number:03}" for number in range(101)]
+    for name in names:
+        client.put_support(space, name, SUPPORTS["org/m0"])
+    assert names == [model.model for model in client.models(space)]
+    frame = client.models(space).to_pandas()
+    assert names == list(frame.model)
+    assert {SUPPORTS["org/m0"].digest} == set(frame.digest)
+
+
+def test_a_damaged_upload_is_not_stored(client: Any, space: str) -> None:
+    """An upload that its own progress report ends leaves nothing behind."""
+    client.ensure_space(space, num_parameters=10**6)
+    indices = np.flatnonzero(np.random.default_rng(3).random(10**6) < 0.2)
+
+    def stop(sent: int, total: int) -> None:
+        if sent:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        client.put_support(space, "a", Support.from_indices(indices, 10**6), progress=stop)
+    assert [] == list(client.models(space))
+
+
+def test_every_operation_is_asked_here() -> None:
+    """No public method of the clients is missing from this file."""
+    asked = Path(__file__).read_text()
+    methods = [name for name in vars(Client) if not name.startswith("_") and name != "close"]
+    assert [] == [name for name in methods if f"client.{name}(" not in asked]
