@@ -2,7 +2,7 @@
 
     ModelkinError
     ├── InvalidInput (also a ValueError)   what was given cannot be right, whoever reads it
-    │   ├── InvalidSupport                 indices unsorted, repeated, out of range; a broken payload
+    │   ├── InvalidSupport                 indices unsorted, repeated, out of range; broken payload
     │   ├── InvalidSignature               values, scheme or payload of a signature
     │   ├── InvalidImportance              NaN, infinite, negative or all-zero importance
     │   ├── InvalidLayout                  tensor names and shapes that make no layout
@@ -25,7 +25,8 @@
     │   └── SupportMissing                 the model sent only a signature
     ├── PreconditionFailed                 If-Match named another version
     ├── Unavailable                        a store cannot be reached or written just now
-    │   └── StorageFull                    there is no room left to write
+    │   ├── StorageFull                    there is no room left to write
+    │   └── BackendUnavailable             an accelerator is away; the truth is not
     ├── MissingExtra (also an ImportError) an optional dependency; says what to install
     ├── ConnectionFailed                   the client found no service at its address
     └── ApiError                           the service answered with a problem document
@@ -40,6 +41,7 @@ from typing import ClassVar
 
 __all__ = [
     "ApiError",
+    "BackendUnavailable",
     "BodyTimeout",
     "Conflict",
     "ConnectionFailed",
@@ -185,6 +187,12 @@ class Unavailable(ModelkinError):
 
 class StorageFull(Unavailable):
     code = "storage_full"
+
+
+class BackendUnavailable(Unavailable):
+    """What only makes answers faster cannot be used just now; right answers come without it."""
+
+    code = "backend_unavailable"
 
 
 class MissingExtra(ModelkinError, ImportError):

@@ -50,7 +50,7 @@ class Blocking:
         self._answer(self._target.__aenter__())
         return self
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._answer(self._target.__aexit__(*raised))
 
     def __repr__(self) -> str:

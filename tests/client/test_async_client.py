@@ -88,7 +88,7 @@ def test_retries_of_one_do_not_hold_up_another(model_json: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("where", ["request", "pause"])
 def test_a_call_may_be_given_up(where: str, model_json: dict[str, Any]) -> None:
-    """A call cancelled while it waits, for an answer or between tries, leaves a client that works."""
+    """A call cancelled as it waits, for an answer or a next try, leaves a client that works."""
     asked: list[str] = []
 
     async def handle(request: httpx.Request) -> httpx.Response:
@@ -151,7 +151,7 @@ def test_a_cancelled_upload_gives_its_connection_back() -> None:
 
 
 def test_a_caller_may_bound_the_whole() -> None:
-    """asyncio.timeout ends a call in the midst of its retries, as a deadline of the caller's own."""
+    """asyncio.timeout ends a call in the midst of its retries."""
 
     async def handle(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import modelkin
-from modelkin import ApiError, Client, Layout, SignatureSpec, Support
+from modelkin import ApiError, AsyncClient, Client, Layout, SignatureSpec, Support
 from tests.client.blocking import Connect
 from tests.service.running import Server
 
@@ -96,6 +97,21 @@ def fill(client: Any, space: str) -> None:
     client.put_signature(space, "alone", ALONE)
 
 
+@pytest.fixture(scope="module")
+def many(server: Server) -> list[str]:
+    """The names in a space of more models than a page holds, put there all at once."""
+    names = [f"m{number:03}" for number in range(101)]
+
+    async def upload() -> None:
+        async with AsyncClient(server.url) as client:
+            await client.ensure_space("many", num_parameters=M)
+            support = SUPPORTS["org/m0"]
+            await asyncio.gather(*(client.put_support("many", name, support) for name in names))
+
+    asyncio.run(upload())
+    return names
+
+
 @pytest.fixture
 def client(server: Server, connect: Connect) -> Iterator[Any]:
     """Either client, of the service."""
@@ -109,9 +125,10 @@ def space() -> str:
     return f"s-{uuid.uuid4().hex}"
 
 
+@pytest.mark.parametrize("connect", [AsyncClient], indirect=True)
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_answers_are_alike(question: str, client: Any, server: Server, filled: str) -> None:
-    """What either client answers equals what the synchronous one does, to the last field."""
+    """The asynchronous client answers what the synchronous one does, to the last field."""
     with Client(server.url) as other:
         expected = QUESTIONS[question](other, filled)
     assert expected
@@ -164,15 +181,11 @@ def test_a_model_lives_and_dies(client: Any, space: str) -> None:
     assert [] == list(client.models(space))
 
 
-def test_pages_are_followed(client: Any, space: str) -> None:
+def test_pages_are_followed(client: Any, many: list[str]) -> None:
     """A listing of more than a page has every model once, by name, and makes a table."""
-    client.ensure_space(space, num_parameters=M)
-    names = [f"m{number:03}" for number in range(101)]
-    for name in names:
-        client.put_support(space, name, SUPPORTS["org/m0"])
-    assert names == [model.model for model in client.models(space)]
-    frame = client.models(space).to_pandas()
-    assert names == list(frame.model)
+    assert many == [model.model for model in client.models("many")]
+    frame = client.models("many").to_pandas()
+    assert many == list(frame.model)
     assert {SUPPORTS["org/m0"].digest} == set(frame.digest)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from modelkin.torch import fisher_importance, importance, layout_of
+from modelkin.torch import fisher_importance, layout_of, squares
 
 Case = tuple[nn.Module, Tensor, Tensor]
 
@@ -134,7 +134,7 @@ def test_memory_bounds_the_samples_that_go_together(monkeypatch: pytest.MonkeyPa
     """No more samples run at once than their gradients fit into max_memory, and a batch at most."""
     sizes: list[int] = []
     monkeypatch.setattr(
-        importance, "_add_squares", lambda _, gradients: sizes.append(len(gradients))
+        squares, "_add_squares", lambda _, gradients: sizes.append(len(gradients))
     )
     model = nn.Linear(5, 2, bias=False)
     loader = [(torch.randn(8, 5), torch.randint(2, (8,)))]

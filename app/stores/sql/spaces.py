@@ -145,4 +145,5 @@ def _record(row: SpaceRow) -> SpaceRecord:
         supports=row.supports,
         signatures=row.signatures,
         created_at=row.created_at,
+        bucket_epoch=row.bucket_epoch,
     )

@@ -24,6 +24,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 __all__ = [
     "Base",
+    "BucketBuildRow",
+    "BucketEntryRow",
+    "BucketModelRow",
     "KeyRow",
     "ModelRow",
     "RemovalRow",
@@ -106,6 +109,7 @@ class SpaceRow(Base):
     supports: Mapped[int] = mapped_column(BigInteger, default=0)
     signatures: Mapped[int] = mapped_column(BigInteger, default=0)
     created_at: Mapped[datetime] = mapped_column(Moment)
+    bucket_epoch: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class ModelRow(Base):
@@ -171,3 +175,42 @@ class RemovalRow(Base):
     )
     version: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     model_id: Mapped[int] = mapped_column(BigInteger)
+
+
+class BucketBuildRow(Base):
+    """The LSH buckets of a space as they were built once. ``space_id`` is None once they were
+    dropped and wait to be swept; no foreign key, so that deleting a space does not wait for it.
+    """
+
+    __tablename__ = "bucket_builds"
+    __table_args__ = (UniqueConstraint("space_id"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    space_id: Mapped[int | None] = mapped_column(BigInteger)
+    epoch: Mapped[int] = mapped_column(BigInteger)
+    version: Mapped[int] = mapped_column(BigInteger)
+    banding_version: Mapped[int] = mapped_column(BigInteger)
+
+
+class BucketModelRow(Base):
+    """The buckets a model is in, as big-endian keys, so that it can be taken out of them."""
+
+    __tablename__ = "bucket_models"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    build_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    model_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    keys: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class BucketEntryRow(Base):
+    """One model in one bucket. The key is 64 unsigned bits, stored as the signed number of the same
+    bits. The build stands before it: spaces can never meet in a bucket, whatever their keys.
+    """
+
+    __tablename__ = "bucket_entries"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    build_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    key: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    model_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)

@@ -259,8 +259,7 @@ def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
     wrong = [f"{_listed(names)} {what}" for what, names in groups.items() if names]
     if wrong:
         raise SpaceMismatch(
-            f"{base.name} is no base of {checkpoint.name}, its tensors differ: "
-            f"{'; '.join(wrong)}"
+            f"{base.name} is no base of {checkpoint.name}, its tensors differ: {'; '.join(wrong)}"
         )
 
 

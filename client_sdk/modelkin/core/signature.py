@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,18 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.overlap import similarity_from_jaccard, standard_error
+from modelkin.core.schemes import (
+    MAX_NUM_PERM,
+    MAX_SEED,
+    SCHEMES,
+    ValueArray,
+    check_permutations,
+    check_scheme,
+    checked_integer,
+    default_scheme,
+    permutations,
+    value_dtype,
+)
 from modelkin.core.support import Support, check_num_parameters
 from modelkin.errors import InvalidSignature, MissingExtra, SpaceMismatch
 
@@ -32,6 +43,7 @@ __all__ = [
     "MAX_SEED",
     "SCHEMES",
     "Signature",
+    "ValueArray",
     "check_permutations",
     "check_scheme",
     "default_scheme",
@@ -40,47 +52,6 @@ __all__ = [
     "permutations",
     "value_dtype",
 ]
-
-ValueArray = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
-
-SCHEMES: dict[str, int] = {"affine32": 32, "affine64": 64}
-"""The permutation schemes and how many bits a value of each has."""
-
-MAX_NUM_PERM = 4096
-"""The largest h: a standard error of 0.008 at worst, and 32 KiB a model."""
-
-MAX_SEED = 2**32 - 1
-"""The largest seed that numpy's ``RandomState`` takes."""
-
-
-def default_scheme(num_parameters: int) -> str:
-    """``affine32`` up to M = 2^32, ``affine64`` beyond, where indices no longer fit 32 bits."""
-    return "affine32" if num_parameters <= 2**32 else "affine64"
-
-
-def value_dtype(scheme: str) -> np.dtype[np.uint32] | np.dtype[np.uint64]:
-    """uint32 for ``affine32``, uint64 for ``affine64``.
-
-    Raises:
-        InvalidSignature: no such scheme here.
-    """
-    return np.dtype(np.uint32) if SCHEMES[check_scheme(scheme)] == 32 else np.dtype(np.uint64)
-
-
-@lru_cache(maxsize=64)
-def permutations(scheme: str, num_perm: int, seed: int) -> tuple[ValueArray, ValueArray]:
-    """The h odd factors and h offsets of a scheme, as datasketch 2.x draws them.
-
-    Returns:
-        Two read-only arrays of shape ``(num_perm,)`` and the dtype of the values.
-    """
-    kind, width = value_dtype(scheme).type, SCHEMES[scheme]
-    generator = np.random.RandomState(seed)
-    a = generator.randint(0, 1 << (width - 1), num_perm, dtype=kind) * kind(2) + kind(1)
-    b = generator.randint(0, 1 << width, num_perm, dtype=kind)
-    a.flags.writeable = b.flags.writeable = False
-    return a, b
-
 
 def jaccard_estimates(values: ValueArray, query: ValueArray) -> npt.NDArray[np.float64]:
     """The share of equal values of many signatures and one, which estimates each Jaccard.
@@ -140,8 +111,7 @@ class Signature:
         """
         m = support.num_parameters
         scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
-        minhash = kernels().minhash32 if scheme == "affine32" else kernels().minhash64
-        values = minhash(support.indices, *permutations(scheme, h, seed))
+        values = _minima(support.indices, scheme, h, seed)
         return cls(values, scheme=scheme, seed=seed, num_parameters=m, support_size=support.k)
 
     @classmethod
@@ -173,9 +143,9 @@ class Signature:
         return cls(
             _as_values(values, value_dtype(scheme)),
             scheme=scheme,
-            seed=_integer(seed, "seed", 0, MAX_SEED),
+            seed=checked_integer(seed, "seed", 0, MAX_SEED),
             num_parameters=m,
-            support_size=_integer(support_size, "support_size", 1, m),
+            support_size=checked_integer(support_size, "support_size", 1, m),
         )
 
     @property
@@ -327,53 +297,6 @@ class Signature:
         )
 
 
-def check_scheme(scheme: Any, num_parameters: int = 1) -> str:
-    """The scheme, where it is one of ours and fits M; else an :class:`InvalidSignature`."""
-    if scheme == "legacy":
-        raise InvalidSignature(
-            "datasketch 1.x's scheme 'legacy' is biased on large sets and not read here; make the "
-            "signature again with datasketch 2.x: "
-            "MinHash(num_perm=h, seed=s, scheme='affine32', hashfunc=lambda i: i)",
-            field="scheme",
-        )
-    if not isinstance(scheme, str) or scheme not in SCHEMES:
-        raise InvalidSignature(
-            f"scheme must be {' or '.join(SCHEMES)}, not {scheme!r}", field="scheme"
-        )
-    if scheme == "affine32" and num_parameters > 2**32:
-        raise InvalidSignature(
-            f"affine32 permutes 32-bit indices, {num_parameters} parameters need affine64",
-            field="scheme",
-        )
-    return scheme
-
-
-def check_permutations(
-    num_parameters: int, num_perm: Any, seed: Any, scheme: Any = None
-) -> tuple[str, int, int]:
-    """The scheme (the default one for M where None), h and the seed, checked as
-    :meth:`Signature.of` describes.
-    """
-    scheme = default_scheme(num_parameters) if scheme is None else scheme
-    return (
-        check_scheme(scheme, num_parameters),
-        _integer(num_perm, "num_perm", 1, MAX_NUM_PERM),
-        _integer(seed, "seed", 0, MAX_SEED),
-    )
-
-
-def _integer(value: Any, name: str, least: int, most: int) -> int:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidSignature(f"{name} must be an integer, not {value!r}", field=name) from None
-    if not least <= number <= most:
-        raise InvalidSignature(f"{name} must be {least} to {most}, not {number}", field=name)
-    return number
-
-
 def _as_values(values: Any, dtype: np.dtype[Any]) -> ValueArray:
     """A copy of the values in their dtype; ranges are checked before the cast, which would wrap."""
     try:
@@ -388,7 +311,7 @@ def _as_values(values: Any, dtype: np.dtype[Any]) -> ValueArray:
         )
     most = int(np.iinfo(dtype).max)
     if not isinstance(values, np.ndarray):
-        return np.array([_integer(v, f"values[{j}]", 0, most) for j, v in enumerate(values)], dtype)
+        return np.array([checked_integer(v, f"values[{j}]", 0, most) for j, v in enumerate(values)], dtype)
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise InvalidSignature(
             f"values must be one-dimensional integers, not {values.dtype} of shape {values.shape}",

@@ -1,4 +1,5 @@
-"""Supports of torch models: their layout, and the importance of each of their parameters.
+"""Supports of torch models: their layout, the importance of each of their parameters, and
+signatures made on their own device.
 
 This package is the only one of modelkin that imports torch; it needs ``pip install
 'modelkin[torch]'``.
@@ -13,7 +14,21 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtra("torch", "torch") from error
 
-from modelkin.torch.importance import fisher_importance
+from modelkin.torch.importance import fisher_importance, fisher_resamples
 from modelkin.torch.layout import layout_of
+from modelkin.torch.moments import GradientMoment
+from modelkin.torch.optimizer import adam_importance
+from modelkin.torch.signature import select_signature, signature_of
+from modelkin.torch.weights import delta_importance, weight_importance
 
-__all__ = ["fisher_importance", "layout_of"]
+__all__ = [
+    "GradientMoment",
+    "adam_importance",
+    "delta_importance",
+    "fisher_importance",
+    "fisher_resamples",
+    "layout_of",
+    "select_signature",
+    "signature_of",
+    "weight_importance",
+]

@@ -15,13 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from modelkin.errors import InvalidParameter
-from modelkin.torch.gradients import Forward, LossFunction
+from modelkin.torch.gradients import Forward, LossFunction, Tensors
 from modelkin.torch.squares import SquareSums
 from modelkin.torch.vector import in_layout_order
 
 __all__ = ["fisher_importance", "fisher_resamples"]
-
-WHAT, REMEDY = "mean squared gradient", ": scale the loss down"
 
 
 @torch.inference_mode(False)
@@ -78,11 +76,7 @@ def fisher_importance(
         model, loss_fn, forward=forward, max_memory=max_memory, vectorize=vectorize
     )
     count = sum(squares.batches(loader))
-
-    def mean(name: str) -> Tensor | None:
-        return squares.sums.pop(name) / count if name in squares.sums else None
-
-    return in_layout_order(squares.parameters, mean, WHAT, REMEDY)
+    return _mean(squares, squares.sums, count)
 
 
 @torch.inference_mode(False)
@@ -136,9 +130,44 @@ def fisher_resamples(
     squares = SquareSums(
         model, loss_fn, forward=forward, max_memory=max_memory, vectorize=vectorize
     )
-    parameters, generator = squares.parameters, np.random.default_rng(seed)
     totals = {name: torch.zeros_like(batch) for name, batch in squares.sums.items()}
-    again = [{n: torch.zeros_like(t, dtype=torch.float32) for n, t in totals.items()}] * 0
-    return again  # type: ignore
+    size = sum(p.numel() for p in squares.parameters.values())
+    again = torch.zeros(resamples, size, device=next(iter(squares.parameters.values())).device)
+    sizes, weights = [], []
+    generator = np.random.default_rng(seed)
+    for n in squares.batches(loader):
+        sizes.append(n)
+        weights.append(generator.standard_exponential(resamples))
+        _count_batch(squares, totals, again, weights[-1])
+    if len(sizes) < 2:
+        raise InvalidParameter(
+            "resamples are drawn from mini-batches, and the loader has only one: give it smaller "
+            "batches",
+            field="loader",
+        )
+    again /= torch.from_numpy(np.array(sizes) @ np.array(weights)).to(again)[:, None]
+    return _mean(squares, totals, sum(sizes)), again
 
 
+@torch.no_grad()
+def _count_batch(squares: SquareSums, totals: Tensors, again: Tensor, weights: Any) -> None:
+    """Adds the sums of one batch to the totals, and weighted to each resample, and clears them."""
+    start = 0
+    for name, parameter in squares.parameters.items():
+        end = start + parameter.numel()
+        if name in totals:
+            totals[name] += squares.sums[name]
+            batch = squares.sums[name].reshape(-1).to(again)
+            for row, weight in zip(again, weights.tolist(), strict=True):
+                row[start:end].add_(batch, alpha=weight)
+            squares.sums[name].zero_()
+        start = end
+
+
+def _mean(squares: SquareSums, sums: Tensors, count: int) -> Tensor:
+    return in_layout_order(
+        squares.parameters,
+        lambda name: sums.pop(name) / count if name in sums else None,
+        "mean squared gradient",
+        ": scale the loss down",
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -102,7 +102,7 @@ class GradientMoment:
         self._growth = 1.0
         self._steps = 0
 
-    def __enter__(self) -> GradientMoment:
+    def __enter__(self) -> Self:
         """Watches the optimizer until the end of the block.
 
         Raises:
@@ -136,7 +136,10 @@ class GradientMoment:
         if len(args) > 1 and callable(args[1]):
             return (args[0], self._counted(args[1]), *args[2:]), kwargs
         # A fused optimizer unscales for itself: GradScaler tells it how, and whether to skip.
-        skipped, scale = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
+        skipped, scale = (
+            getattr(optimizer, "found_inf", None),
+            getattr(optimizer, "grad_scale", None),
+        )
         if skipped is None or not bool(skipped):
             self.update(scale=1.0 if scale is None else float(scale))
         return None
@@ -149,7 +152,9 @@ class GradientMoment:
             scale: what they are multiplied by, for losses that were scaled up by hand.
         """
         found = [
-            (name, p) for name, p in self._parameters.items() if p.requires_grad and p.grad is not None
+            (name, p)
+            for name, p in self._parameters.items()
+            if p.requires_grad and p.grad is not None
         ]
         if not found:
             return

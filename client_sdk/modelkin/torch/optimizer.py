@@ -13,7 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from modelkin.errors import InvalidParameter
-from modelkin.torch.vector import in_layout_order, is_sharded, listed, readable_parameters, trainable_of
+from modelkin.torch.vector import (
+    in_layout_order,
+    is_sharded,
+    listed,
+    readable_parameters,
+    trainable_of,
+)
 
 __all__ = ["adam_importance"]
 
@@ -126,4 +132,5 @@ def _correction(state: Mapping[str, Any], group: Mapping[str, Any]) -> float:
     step, betas = state.get("step", group.get("step")), group.get("betas")
     if step is None or betas is None or float(step) == 0:
         return 1.0
-    return 1.0 - float(betas[1]) ** float(step)
+    corrected: float = 1.0 - float(betas[1]) ** float(step)
+    return corrected

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from modelkin.core.decision import Request, decide
-from modelkin.core.signature import (
+from modelkin.core.schemes import (
     SCHEMES,
-    Signature,
     ValueArray,
     check_permutations,
     permutations,
     value_dtype,
 )
+from modelkin.core.signature import Signature
 from modelkin.core.support import check_num_parameters
 from modelkin.errors import InvalidSupport
 from modelkin.torch.selection import DeviceEntries
@@ -52,7 +51,7 @@ def select_signature(
         importance: of shape ``(M,)``, on any device.
         num_perm: h, 1 to 4,096.
         seed: of the permutations, 0 to 2^32 - 1.
-        scheme: ``affine32`` or ``affine64``; by default what M needs.
+        scheme: ``affine32`` or ``affine64``, the default where M needs it; no other is made here.
         how: how K is chosen: any of ``k``, ``fraction``, ``coverage``, ``k_max``, ``layout``,
             ``budgets``, ``stability`` and ``resamples``, as for ``modelkin.select_support``. The
             supports of resamples, if any, are compared in this machine's memory.
@@ -66,14 +65,14 @@ def select_signature(
     scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
     if how.get("resamples") is not None:
         how["resamples"] = [DeviceEntries.of(resample) for resample in how["resamples"]]
+    minhash = _MinHash(scheme, h, seed, entries.device)
     decision = decide(entries, Request(**how))
-    least = [
-        _minhash(entries.part(t.begin, t.end).indices(t.threshold, t.begin), scheme, h, seed)
-        for t in decision.takes
-        if t.threshold is not None
-    ]
+    for take in decision.takes:
+        if take.threshold is not None:
+            stretch = entries.part(take.begin, take.end)
+            minhash.update(stretch.indices(take.threshold, take.begin))
     return Signature(
-        np.minimum.reduce(least),
+        minhash.values(),
         scheme=scheme,
         seed=seed,
         num_parameters=m,
@@ -105,9 +104,11 @@ def signature_of(
     """
     m = check_num_parameters(num_parameters)
     scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
+    minhash = _MinHash(scheme, h, seed, indices.device)
     checked = _ascending(indices, m)
+    minhash.update(checked)
     return Signature(
-        _minhash(checked, scheme, h, seed),
+        minhash.values(),
         scheme=scheme,
         seed=seed,
         num_parameters=m,
@@ -140,25 +141,34 @@ def _ascending(indices: Tensor, num_parameters: int) -> Tensor:
     return wide
 
 
-@torch.no_grad()
-def _minhash(indices: Tensor, scheme: str, num_perm: int, seed: int) -> ValueArray:
-    """The least ``a * mix(index) + b`` for each of h permutations, modulo 2^32 or 2^64.
+class _MinHash:
+    """The least ``a * mix(index) + b`` so far for each of h permutations, modulo 2^32 or 2^64.
 
     torch has no unsigned arithmetic: signed multiplication wraps to the same bits, and with the
     sign bit of every ``b`` flipped the signed minimum is the unsigned one, sign bit flipped.
     """
-    bits = SCHEMES[scheme]
-    kind = torch.int32 if bits == 32 else torch.int64
-    device = indices.device
-    a, b = (_signed(array, device) for array in permutations(scheme, num_perm, seed))
-    b ^= -(1 << (bits - 1))
-    least = torch.full_like(b, (1 << (bits - 1)) - 1)
-    for some in torch.split(indices, max(1, CELLS // num_perm)):
-        mixed = _mixed(some.to(kind), bits)
-        permuted = torch.addcmul(b[:, None], a[:, None], mixed[None, :])
-        torch.minimum(least, permuted.amin(dim=1), out=least)
-    values: Any = (least ^ -(1 << (bits - 1))).cpu().numpy().view(value_dtype(scheme))
-    return values  # type: ignore[no-any-return]
+
+    def __init__(self, scheme: str, num_perm: int, seed: int, device: torch.device) -> None:
+        a, b = permutations(scheme, num_perm, seed)
+        self._width = SCHEMES[scheme]
+        self._sign = -(1 << (self._width - 1))
+        self._dtype = value_dtype(scheme)
+        self._factors = _signed(a, device)[:, None]
+        self._offsets = (_signed(b, device) ^ self._sign)[:, None]
+        self._least = torch.full_like(self._offsets[:, 0], -1 - self._sign)
+
+    @torch.no_grad()
+    def update(self, indices: Tensor) -> None:
+        """Counts indices, int64 of shape ``(n,)``."""
+        for some in torch.split(indices, max(1, CELLS // self._least.numel())):
+            mixed = _mixed(some.to(self._least.dtype), self._width)
+            permuted = torch.addcmul(self._offsets, self._factors, mixed)
+            torch.minimum(self._least, permuted.amin(dim=1), out=self._least)
+
+    def values(self) -> ValueArray:
+        """What crosses to this machine: h unsigned integers."""
+        crossed: Any = (self._least ^ self._sign).cpu().numpy().view(self._dtype)
+        return crossed  # type: ignore[no-any-return]
 
 
 def _signed(array: ValueArray, device: torch.device) -> Tensor:
@@ -166,7 +176,7 @@ def _signed(array: ValueArray, device: torch.device) -> Tensor:
 
 
 def _mixed(x: Tensor, bits: int) -> Tensor:
-    """MurmurHash3's finaliser in wrap-around signed arithmetic; changes ``x`` only as a copy."""
+    """MurmurHash3's finaliser in signed arithmetic that wraps."""
     for shift, factor in _FINALIZERS[bits]:
         x = x ^ ((x >> shift) & ((1 << (bits - shift)) - 1))  # a shift without the sign
         if factor is not None:

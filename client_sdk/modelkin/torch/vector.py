@@ -18,9 +18,7 @@ from modelkin.torch.layout import parameters_of
 __all__ = ["in_layout_order", "is_sharded", "listed", "readable_parameters", "trainable_of", "wide"]
 
 
-def readable_parameters(
-    model: nn.Module, *, frozen_too: bool = False
-) -> dict[str, nn.Parameter]:
+def readable_parameters(model: nn.Module, *, frozen_too: bool = False) -> dict[str, nn.Parameter]:
     """The parameters by name in layout order, each of them whole and of real numbers.
 
     Args:

@@ -1,0 +1,1 @@
+"""LSH buckets behind one port, :class:`app.stores.ports.Buckets`: memory, SQL and Redis."""

@@ -1,0 +1,71 @@
+"""Which build of a space's LSH buckets is the right one, and what happened in a space in order.
+
+The database alone knows: a bucket store of another epoch is lost, however whole it looks.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+from sqlalchemy import LargeBinary, literal, null, select, union_all, update
+
+from app.stores.sql.database import Reader, Writer
+from app.stores.sql.tables import ModelRow, RemovalRow, SignatureRow, SpaceRow
+from modelkin.errors import SpaceNotFound
+
+__all__ = ["ensure_bucket_epoch", "history", "renew_bucket_epoch"]
+
+
+def ensure_bucket_epoch(session: Writer, space_id: int) -> int:
+    """The space's epoch, a new one where it has none yet; the same for all who ask at once.
+
+    Raises:
+        SpaceNotFound: the space was deleted.
+    """
+    return _set(session, space_id, keep=True)
+
+
+def renew_bucket_epoch(session: Writer, space_id: int) -> int:
+    """A new epoch: whatever buckets there are of the space are lost from now on.
+
+    Raises:
+        SpaceNotFound: the space was deleted.
+    """
+    return _set(session, space_id, keep=False)
+
+
+def history(
+    session: Reader, space_id: int, since: int
+) -> Iterator[tuple[int, int, bytes | None]]:
+    """What happened after version ``since``: version, model id and signature, by version.
+
+    The signature is None where the model was removed. A model that changed often stands here once,
+    as it is now.
+    """
+    changed = (
+        select(ModelRow.version, ModelRow.id.label("model_id"), SignatureRow.values)
+        .join(SignatureRow, SignatureRow.model_id == ModelRow.id)
+        .where(ModelRow.space_id == space_id, ModelRow.version > since)
+    )
+    removed = select(
+        RemovalRow.version, RemovalRow.model_id, literal(None, LargeBinary()).label("values")
+    ).where(RemovalRow.space_id == space_id, RemovalRow.version > since)
+    query = union_all(changed, removed).order_by("version")
+    for version, model_id, values in session.execute(query.execution_options(yield_per=1024)):
+        yield version, model_id, values
+
+
+def _set(session: Writer, space_id: int, *, keep: bool) -> int:
+    space = SpaceRow.id == space_id
+    free = [SpaceRow.bucket_epoch.is_(null())] if keep else []
+    session.execute(
+        update(SpaceRow)
+        .where(space, *free)
+        .values(bucket_epoch=secrets.randbits(63))
+        .execution_options(synchronize_session=False)
+    )
+    epoch = session.scalar(select(SpaceRow.bucket_epoch).where(space))
+    if epoch is None:
+        raise SpaceNotFound(f"space {space_id} was deleted")
+    return epoch

@@ -1,0 +1,140 @@
+"""The schemes of signatures: which there are, how wide their values are, what fits them.
+
+``affine32`` and ``affine64`` are classic MinHash with the permutations of datasketch 2.x; ``fss32``
+is fast similarity sketching (Dahlgaard, Knudsen, Thorup 2017), specified in
+``modelkin.core.kernels.reference_minhash``. This module never makes a signature.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.errors import InvalidSignature
+
+__all__ = [
+    "MAX_NUM_PERM",
+    "MAX_SEED",
+    "SCHEMES",
+    "ValueArray",
+    "check_permutations",
+    "check_scheme",
+    "checked_integer",
+    "default_scheme",
+    "permutations",
+    "value_dtype",
+]
+
+ValueArray = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
+
+SCHEMES: dict[str, int] = {"affine32": 32, "affine64": 64, "fss32": 32}
+"""The schemes and how many bits a value of each has."""
+
+MAX_NUM_PERM = 4096
+"""The largest h: a standard error of 0.008 at worst, and 32 KiB a model."""
+
+MAX_SEED = 2**32 - 1
+"""The largest seed that numpy's ``RandomState`` takes."""
+
+
+def default_scheme(num_parameters: int) -> str:
+    """``affine32`` up to M = 2^32, ``affine64`` beyond, where indices no longer fit 32 bits."""
+    return "affine32" if num_parameters <= 2**32 else "affine64"
+
+
+def value_dtype(scheme: str) -> np.dtype[np.uint32] | np.dtype[np.uint64]:
+    """uint32 for ``affine32`` and ``fss32``, uint64 for ``affine64``.
+
+    Raises:
+        InvalidSignature: no such scheme here.
+    """
+    return np.dtype(np.uint32) if SCHEMES[check_scheme(scheme)] == 32 else np.dtype(np.uint64)
+
+
+@lru_cache(maxsize=64)
+def permutations(scheme: str, num_perm: int, seed: int) -> tuple[ValueArray, ValueArray]:
+    """The h odd factors and h offsets of an affine scheme, as datasketch 2.x draws them.
+
+    Returns:
+        Two read-only arrays of shape ``(num_perm,)`` and the dtype of the values.
+
+    Raises:
+        InvalidSignature: ``fss32``, which has one keyed mix instead of h permutations.
+    """
+    if scheme == "fss32":
+        raise InvalidSignature(
+            "fss32 has no permutations a * x + b: this works with affine32 alone", field="scheme"
+        )
+    kind, width = value_dtype(scheme).type, SCHEMES[scheme]
+    generator = np.random.RandomState(seed)
+    a = generator.randint(0, 1 << (width - 1), num_perm, dtype=kind) * kind(2) + kind(1)
+    b = generator.randint(0, 1 << width, num_perm, dtype=kind)
+    a.flags.writeable = b.flags.writeable = False
+    return a, b
+
+
+def check_scheme(scheme: Any, num_parameters: int = 1, num_perm: int | None = None) -> str:
+    """The scheme, where it is one of ours and fits M and h; else an :class:`InvalidSignature`.
+
+    Args:
+        scheme: what was asked for.
+        num_parameters: M; up to 2^32 for all but ``affine64``.
+        num_perm: h, a power of two from 2 on for ``fss32``; None leaves it unchecked.
+    """
+    if scheme == "legacy":
+        raise InvalidSignature(
+            "datasketch 1.x's scheme 'legacy' is biased on large sets and not read here; make the "
+            "signature again with datasketch 2.x: "
+            "MinHash(num_perm=h, seed=s, scheme='affine32', hashfunc=lambda i: i)",
+            field="scheme",
+        )
+    if not isinstance(scheme, str) or scheme not in SCHEMES:
+        raise InvalidSignature(
+            f"scheme must be {' or '.join(SCHEMES)}, not {scheme!r}", field="scheme"
+        )
+    if SCHEMES[scheme] == 32 and num_parameters > 2**32:
+        raise InvalidSignature(
+            f"{scheme} permutes 32-bit indices, {num_parameters} parameters need affine64",
+            field="scheme",
+        )
+    if scheme == "fss32" and num_perm is not None and (num_perm < 2 or num_perm & (num_perm - 1)):
+        raise InvalidSignature(
+            f"fss32 takes a power of two of values, 2 to {MAX_NUM_PERM}, not {num_perm}",
+            field="num_perm",
+        )
+    return scheme
+
+
+def check_permutations(
+    num_parameters: int, num_perm: Any, seed: Any, scheme: Any = None
+) -> tuple[str, int, int]:
+    """The scheme (the default one for M where None), h and the seed, checked as
+    ``Signature.of`` describes.
+    """
+    scheme = default_scheme(num_parameters) if scheme is None else scheme
+    check_scheme(scheme, num_parameters)
+    h = checked_integer(num_perm, "num_perm", 1, MAX_NUM_PERM)
+    return (
+        check_scheme(scheme, num_parameters, h),
+        h,
+        checked_integer(seed, "seed", 0, MAX_SEED),
+    )
+
+
+def checked_integer(value: Any, name: str, least: int, most: int) -> int:
+    """The value as an int from ``least`` to ``most``, or an :class:`InvalidSignature` that names
+    it.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidSignature(f"{name} must be an integer, not {value!r}", field=name) from None
+    if not least <= number <= most:
+        raise InvalidSignature(f"{name} must be {least} to {most}, not {number}", field=name)
+    return number
