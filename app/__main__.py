@@ -14,7 +14,7 @@ from app import commands
 from app.logs import configure
 from app.main import create_app
 from app.resources import open_resources
-from app.settings import Settings
+from app.settings import Settings, mistakes
 from modelkin.errors import ModelkinError
 
 _GRACE = 20
@@ -28,10 +28,8 @@ def main() -> int:
     try:
         settings = Settings.from_command_line(sys.argv[1:])
     except ValidationError as error:
-        for entry in error.errors():
-            name = "_".join(str(part) for part in entry["loc"])
-            reason = entry["msg"].removeprefix("Value error, ")
-            print(f"modelkin: MODELKIN_{name.upper()}: {reason}", file=sys.stderr)
+        for line in mistakes(error):
+            print(f"modelkin: {line}", file=sys.stderr)
         return 2
     configure(settings)
     _raise_descriptor_limit()

@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from pydantic import ValidationError
+
 from app.services.keys import SCOPES, KeyService, generate
-from app.settings import Settings
+from app.settings import Settings, mistakes
 from app.stores.sql.database import Database
 from app.stores.sql.migrate import migrate
 from modelkin.errors import InvalidParameter, ModelkinError
@@ -20,11 +22,15 @@ _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 def keys(arguments: list[str]) -> int:
-    """``keys create|list|revoke|generate``; 0 where it was done, 1 where it could not be."""
+    """``keys create|list|revoke|generate``; 0 done, 1 it could not be, 2 wrong settings."""
     options = _parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         return run(options)
+    except ValidationError as error:
+        for line in mistakes(error):
+            print(f"modelkin: {line}", file=sys.stderr)
+        return 2
     except ModelkinError as error:
         print(f"modelkin: {error}", file=sys.stderr)
         return 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import FastAPI
 
 from app.api import (
@@ -22,7 +24,15 @@ from app.resources import Resources
 from app.ui import pages
 from modelkin._version import __version__
 
-__all__ = ["create_app"]
+__all__ = ["TURNS", "create_app"]
+
+TURNS = 32
+"""Requests that may hold connections at a time, two at most each.
+
+Fewer than request threads and than half the connections, so that there is always a thread and a
+connection for one of them to go on with: requests that hold a connection and wait for a thread,
+while the threads wait for connections, would all time out.
+"""
 
 _RESOURCES = (spaces, supports, signatures, models, neighbors, donors, similarity)
 
@@ -47,6 +57,7 @@ def create_app(resources: Resources) -> FastAPI:
     )
     app.state.resources = resources
     app.state.settings = resources.settings
+    app.state.turns = asyncio.Semaphore(TURNS)
     app.state.metrics = Metrics(resources.indexes)
     app.add_middleware(Observed, metrics=app.state.metrics)
     errors.install(app)

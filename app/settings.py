@@ -8,20 +8,20 @@ from __future__ import annotations
 import ipaddress
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-__all__ = ["DEFAULT_DATABASE_URL", "Settings"]
+__all__ = ["DEFAULT_DATABASE_URL", "Settings", "mistakes"]
 
 DEFAULT_DATABASE_URL = "sqlite:///./modelkin-data/modelkin.db"
 
 
 class Settings(BaseSettings):
-    """The modelkin service: which models are kin, without seeing their values."""
+    """The modelkin service: which models are kin. For API keys: `python -m app keys --help`."""
 
     model_config = SettingsConfigDict(
         env_prefix="MODELKIN_",
@@ -94,10 +94,12 @@ class Settings(BaseSettings):
     @field_validator("blob_url")
     @classmethod
     def _known_blobs(cls, value: str | None) -> str | None:
-        if value is not None and (
-            urlsplit(value).scheme != "file" or not urlsplit(value).path.startswith("/")
-        ):
-            raise ValueError(f"{value!r} is not supported: use file:///FOLDER, an absolute path")
+        if value is not None:
+            url = urlsplit(value)
+            if url.scheme != "file" or url.netloc or not url.path.startswith("/"):
+                raise ValueError(
+                    f"{value!r} is not supported: use file:///FOLDER, an absolute path"
+                )
         return value
 
     @property
@@ -127,7 +129,7 @@ class Settings(BaseSettings):
     def blob_folder(self) -> Path:
         """The folder that holds the supports."""
         if self.blob_url is not None:
-            return Path(urlsplit(self.blob_url).path)
+            return Path(unquote(urlsplit(self.blob_url).path))
         return self.data_folder / "blobs"
 
     @classmethod
@@ -135,3 +137,12 @@ class Settings(BaseSettings):
         """Settings from flags over the environment; prints help or the mistake, and exits."""
         options: dict[str, Any] = {"_cli_parse_args": arguments}
         return cls(**options)
+
+
+def mistakes(error: ValidationError) -> list[str]:
+    """A line for each setting that cannot be: its variable, and why."""
+    return [
+        f"MODELKIN_{'_'.join(str(part) for part in entry['loc']).upper()}: "
+        + entry["msg"].removeprefix("Value error, ")
+        for entry in error.errors()
+    ]

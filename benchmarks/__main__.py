@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Protocol, cast
 
-from benchmarks import report, selection, signature, startup, wire
+from benchmarks import http, report, selection, signature, startup, wire
 from benchmarks.report import Findings
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -31,6 +31,7 @@ SUBJECTS: dict[str, Subject] = {
         "selection": selection,
         "wire": wire,
         "startup": startup,
+        "http": http,
     }.items()
 }
 

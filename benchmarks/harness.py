@@ -90,6 +90,7 @@ class Race:
 
 def race(contenders: Sequence[Contender], rounds: int) -> Race:
     """Runs the contenders in turn, ``rounds`` times, after one call of each to warm up."""
+    _settle_malloc()
     repeats = {each.name: 1 if each.rounds else _repeats(each) for each in contenders}
     samples: dict[str, list[float]] = {each.name: [] for each in contenders}
     for number in range(rounds):
@@ -97,6 +98,16 @@ def race(contenders: Sequence[Contender], rounds: int) -> Race:
             if each.rounds is None or number < each.rounds:
                 samples[each.name].append(_sample(each, repeats[each.name]))
     return Race(samples)
+
+
+def _settle_malloc() -> None:
+    """Gives every contender the allocator of a process that has been at work for a while.
+
+    A young glibc returns each temporary array to the kernel and faults it in again, which slows
+    whatever numpy does by blocks several times over, in an order of subjects more than in another.
+    It learns to keep arrays of the size of the largest that was freed, up to 32 MiB: so one is.
+    """
+    np.empty(31 << 20, np.uint8)
 
 
 def _repeats(contender: Contender) -> int:

@@ -19,7 +19,14 @@ from app.services.keys import SCOPES
 from app.stores.ports import Tenant
 from modelkin.errors import Forbidden, Unauthorized
 
-__all__ = ["AUTHENTICATED", "Handle", "MetricsTenant", "ReadingTenant", "WritingTenant"]
+__all__ = [
+    "AUTHENTICATED",
+    "Handle",
+    "MetricsTenant",
+    "ReadingTenant",
+    "WritingTenant",
+    "identify",
+]
 
 # Only for the OpenAPI document: what is sent is read below, where Basic is understood too.
 _declared = HTTPBearer(auto_error=False, description="an API key, `mk_...`")
@@ -41,16 +48,28 @@ async def _resources(request: Request) -> Resources:
 Handle = Annotated[Resources, Depends(_resources)]
 
 
-def _identity(
-    request: Request, resources: Handle, _: Annotated[object, Depends(_declared)]
-) -> Identity:
-    """The holder of the key; its own short transaction, so that a slow body holds no connection."""
+def identify(request: Request) -> Identity:
+    """The holder of the request's key, looked up once a request.
+
+    In a short transaction of its own, so that a slow body holds no connection.
+
+    Raises:
+        Unauthorized: a key is asked for, and there is none, or it opens nothing.
+    """
+    resources: Resources = request.app.state.resources
     if not resources.settings.keys_required:
         return Identity(resources.tenant, frozenset(SCOPES))
-    key = _presented(request.headers.get("authorization", ""))
-    with resources.database.reading() as session:
-        record = resources.keys.check(session, key)
-    return Identity(record.tenant, record.scopes)
+    if not hasattr(request.state, "identity"):
+        key = _presented(request.headers.get("authorization", ""))
+        with resources.database.reading() as session:
+            record = resources.keys.check(session, key)
+        request.state.identity = Identity(record.tenant, record.scopes)
+    identity: Identity = request.state.identity
+    return identity
+
+
+def _identity(request: Request, _: Annotated[object, Depends(_declared)]) -> Identity:
+    return identify(request)
 
 
 async def _tenant(

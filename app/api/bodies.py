@@ -8,11 +8,13 @@ from email.message import Message
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
+from app.api.auth import identify
 from app.settings import Settings
 from modelkin import wire
 from modelkin.errors import (
@@ -79,6 +81,7 @@ class JsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:
+            await run_in_threadpool(identify, request)  # FastAPI reads the body before it would
             try:
                 return await handle(_JsonRequest(request.scope, request.receive))
             except _Refused as refused:

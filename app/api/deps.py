@@ -6,10 +6,10 @@ A writer's exit runs when the endpoint has returned and before the answer leaves
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
-from fastapi import Depends, Header, Path, Query
+from fastapi import Depends, Header, Path, Query, Request
 
 from app.api.auth import Handle, ReadingTenant, WritingTenant
 from app.stores.ports import SpaceRecord
@@ -34,12 +34,21 @@ __all__ = [
 ]
 
 
-def _reading(resources: Handle) -> Iterator[Reader]:
+async def _turn(request: Request) -> AsyncIterator[None]:
+    """Waits, without a thread, until this request may hold connections (``app.main.TURNS``)."""
+    async with request.app.state.turns:
+        yield
+
+
+Turn = Annotated[None, Depends(_turn, scope="function")]
+
+
+def _reading(resources: Handle, _: Turn) -> Iterator[Reader]:
     with resources.database.reading() as session:
         yield session
 
 
-def _writing(resources: Handle) -> Iterator[Writer]:
+def _writing(resources: Handle, _: Turn) -> Iterator[Writer]:
     with resources.database.writing() as session:
         yield session
 

@@ -106,7 +106,10 @@ async def _on_error(request: Request, error: Exception) -> Response:
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     entries = error.errors()[:_MOST_FIELDS]
-    fields = [{"field": _field(entry["loc"]), "message": entry["msg"]} for entry in entries]
+    fields = [
+        {"field": _field(entry["loc"]), "message": entry["msg"].removeprefix("Value error, ")}
+        for entry in entries
+    ]
     detail = "; ".join(f"{f['field']}: {f['message']}" for f in fields[:3])
     return problem(request, 422, errors.InvalidParameter.code, detail, fields=fields)
 
@@ -127,7 +130,8 @@ async def _on_disconnect(request: Request, _error: Exception) -> Response:
 async def _on_bug(request: Request, error: Exception) -> Response:
     del error  # uvicorn logs it, with its traceback
     detail = "this is a bug in the service; its log has the details under this request id"
-    return problem(request, 500, "internal_error", detail)
+    headers = {"X-Request-Id": request.scope["request_id"]}  # app.api.middleware is inside of this
+    return problem(request, 500, "internal_error", detail, headers=headers)
 
 
 def _field(location: Sequence[int | str]) -> str:

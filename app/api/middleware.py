@@ -53,6 +53,9 @@ class Observed:
         try:
             with self._metrics.in_flight.track_inprogress():
                 await self._app(scope, receive, send_signed)
+        except Exception:
+            status = status or 500  # a bug, answered outside of this middleware
+            raise
         finally:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "unmatched")

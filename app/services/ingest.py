@@ -20,7 +20,7 @@ from app.stores.sql.database import Reader, Writer
 from modelkin.core.packed import PackedSupport
 from modelkin.core.signature import Signature, value_dtype
 from modelkin.core.support import Support
-from modelkin.errors import PreconditionFailed, SpaceMismatch, SupportExists
+from modelkin.errors import PreconditionFailed, SpaceMismatch, SupportExists, Unavailable
 from modelkin.types import UNCHANGED, Unchanged
 
 __all__ = ["IngestService", "PreparedSupport", "etag_of"]
@@ -35,6 +35,8 @@ class PreparedSupport:
     packed: bytes
     blob_key: str | None
     """Where the packed form already lies; None if the model holds this very support."""
+    damaged: str | None
+    """The blob of this very support, if it is lost or not what was stored."""
 
 
 def etag_of(model: ModelRecord) -> str:
@@ -70,12 +72,14 @@ class IngestService:
         packed = PackedSupport.pack(support).to_bytes()
         current = models.find_model(session, space, name)
         session.rollback()  # ends the read: the connection goes back while the disk is busy
-        known = current is not None and current.digest == support.digest
+        held = current.blob_key if current and current.digest == support.digest else None
+        intact = held is not None and self._holds(held, packed)
         return PreparedSupport(
             support=support,
             signature=_bytes_of(signature),
             packed=packed,
-            blob_key=None if known else self._blobs.put(str(space.id), packed),
+            blob_key=None if intact else self._blobs.put(str(space.id), packed),
+            damaged=None if intact else held,
         )
 
     def put_support(
@@ -90,8 +94,8 @@ class IngestService:
     ) -> tuple[ModelRecord, bool]:
         """Record a prepared support under ``name``; answers the model and whether it is new.
 
-        The same content again changes nothing. ``tags`` replaces the model's tags where given. A
-        model that had only a signature becomes a full one.
+        The same content again changes nothing, but mends a damaged file. ``tags`` replaces the
+        model's tags where given. A model that had only a signature becomes a full one.
         """
         blob_key = prepared.blob_key
         if blob_key is not None:
@@ -101,7 +105,11 @@ class IngestService:
         _check_match(current, if_match, name)
         if current is not None and current.digest == prepared.support.digest:
             if blob_key is not None:
-                session.after_commit(partial(self._blobs.delete, blob_key))
+                unneeded = blob_key
+                if current.blob_key is not None and current.blob_key == prepared.damaged:
+                    unneeded = current.blob_key
+                    models.move_blob(session, current, blob_key)
+                session.after_commit(partial(self._blobs.delete, unneeded))
             return self._retag(session, space, current, tags), False
         if blob_key is None:  # the model changed between prepare and here, so its blob is not ours
             blob_key = self._blobs.put(str(space.id), prepared.packed)
@@ -231,6 +239,14 @@ class IngestService:
         version = spaces.advance(session, space)
         models.update_metadata(session, current, version=version, tags=tags)
         return models.get_model(session, space, current.name)
+
+    def _holds(self, blob_key: str, packed: bytes) -> bool:
+        """Whether the blob is there and is ``packed``: a disk may lose what it was given."""
+        try:
+            found = np.frombuffer(self._blobs.open(blob_key), np.uint8)
+            return np.array_equal(found, np.frombuffer(packed, np.uint8))
+        except (KeyError, Unavailable):
+            return False
 
     def _delete_blob_after(self, session: Writer, model: ModelRecord) -> None:
         if model.blob_key is not None:

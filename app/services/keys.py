@@ -27,6 +27,7 @@ __all__ = ["SCOPES", "KeyService", "generate"]
 SCOPES = ("read", "write", "metrics")
 """What a key may open: queries, changes, and the operator's ``/metrics``."""
 
+MAX_LABEL = 200
 _MARK = "mk_"
 _SECRET = 43  # 62^43 > 2^256
 _CHECK = 6  # 62^6 > 2^32
@@ -58,16 +59,21 @@ class KeyService:
         Args:
             tenant: named like a space.
             key: one that :func:`generate` made; a new one by default.
+            label: what people call it, at most 200 characters.
             scopes: some of :data:`SCOPES`.
 
         Raises:
-            InvalidInput: a name, scope or key that cannot be.
+            InvalidInput: a name, label, scope or key that cannot be.
         """
         wanted = frozenset(scopes)
         if not wanted or wanted - set(SCOPES):
             raise InvalidParameter(
                 f"scopes are {', '.join(SCOPES)}, not {', '.join(sorted(wanted)) or 'none'}",
                 field="scopes",
+            )
+        if len(label) > MAX_LABEL:
+            raise InvalidParameter(
+                f"a label has {MAX_LABEL} characters at most, this one {len(label)}", field="label"
             )
         key = generate() if key is None else key
         if not _well_formed(key):

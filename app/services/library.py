@@ -83,12 +83,13 @@ class Library:
                 if current is None:
                     return None
                 if current.blob_key == model.blob_key:
-                    raise Unavailable(
-                        f"the stored support of {model.name!r} is missing from the blob folder"
-                    ) from None
+                    raise _damaged(model, "missing from the blob folder") from None
                 model = current
                 continue
-            return PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
+            try:
+                return PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
+            except InvalidSupport as error:
+                raise _damaged(model) from error
         raise Unavailable(f"model {model.name!r} is being replaced faster than it can be read")
 
     def _current(self, space: SpaceRecord, model: ModelRecord) -> ModelRecord | None:
@@ -169,7 +170,7 @@ class Library:
         return Subject(None, signature.values, PackedSupport.pack(thing))
 
 
-def _damaged(model: ModelRecord) -> Unavailable:
+def _damaged(model: ModelRecord, how: str = "damaged") -> Unavailable:
     return Unavailable(
-        f"the stored support of {model.name!r} is damaged: restore its file, or send it again"
+        f"the stored support of {model.name!r} is {how}: restore its file, or send it again"
     )

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import mmap
 import os
+import re
 import secrets
 import shutil
 import time
@@ -22,6 +23,8 @@ from modelkin.errors import StorageFull, Unavailable
 __all__ = ["FileBlobs"]
 
 _TEMPORARY = ".part"
+_OURS = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?|probe-[0-9a-f]{16}\.part")
+"""What a sweep may remove: whatever else lies in the folder is somebody else's."""
 _WORTH_MAPPING = 1 << 16
 _SWEPT_AT_ONCE = 1000
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -100,9 +103,10 @@ class FileBlobs:
         for folder, _, names in os.walk(self.root):
             for name in names:
                 path = Path(folder, name)
+                key = path.relative_to(self.root).as_posix()
                 with contextlib.suppress(FileNotFoundError):
-                    if path.stat().st_mtime < horizon:
-                        yield path.relative_to(self.root).as_posix()
+                    if _OURS.fullmatch(key) and path.stat().st_mtime < horizon:
+                        yield key
 
     def _write(self, path: Path, data: bytes) -> None:
         self._make_folder(path.parent)

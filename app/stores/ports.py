@@ -202,9 +202,7 @@ class Buckets(Protocol):
                 that are none; ``in_steps`` there cuts a long history into steps.
         """
 
-    def candidates(
-        self, space_id: int, keys: npt.NDArray[np.uint64], limit: int
-    ) -> Candidates:
+    def candidates(self, space_id: int, keys: npt.NDArray[np.uint64], limit: int) -> Candidates:
         """The models in the buckets ``keys``.
 
         The smallest buckets are read first and whole, until the next one would make more than

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from modelkin.core.layout import Layout
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, ModelkinError
+from modelkin.types import ModelInfo, SpaceInfo
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
 NPY = {"content-type": "application/x-npy"}
@@ -209,6 +211,26 @@ def test_pages_are_followed(wire: Any, model_json: dict[str, Any]) -> None:
         "limit=100&tag=r1&cursor=x%2Fy%2B",
         "limit=100&tag=r1&cursor=z",
     ]
+
+
+def test_a_listing_becomes_a_table(wire: Any, model_json: dict[str, Any]) -> None:
+    """A table has a row for each model of all pages, and a model's fields as columns."""
+    pages = [
+        httpx.Response(200, json={"items": [model_json | {"model": name}], "next_cursor": cursor})
+        for name, cursor in [("a", "x"), ("b", None)]
+    ]
+    frame = wire.client(*pages).models("digits").to_pandas()
+    assert [f.name for f in dataclasses.fields(ModelInfo)] == list(frame.columns)
+    assert [("a", 3, {"epochs": 8}), ("b", 3, {"epochs": 8})] == list(
+        zip(frame.model, frame.support_size, frame.attributes, strict=True)
+    )
+
+
+def test_an_empty_listing_becomes_an_empty_table(wire: Any) -> None:
+    """Without any space there are no rows, and the columns all the same."""
+    frame = wire.client(httpx.Response(200, json={"items": []})).spaces().to_pandas()
+    assert [f.name for f in dataclasses.fields(SpaceInfo)] == list(frame.columns)
+    assert 0 == len(frame)
 
 
 def test_a_listing_without_end_ends(wire: Any, space_json: dict[str, Any]) -> None:

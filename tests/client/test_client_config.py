@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from modelkin.client._config import Config
 from modelkin.errors import InvalidParameter
 from tests.client.blocking import Connect
 
@@ -75,3 +76,9 @@ def test_repr_shows_the_address_alone(connect: Connect) -> None:
     """A client in a log does not give its key away."""
     client = connect("http://kin.test", api_key="mk_secret")
     assert repr(client) in {"<Client of http://kin.test>", "<AsyncClient of http://kin.test>"}
+
+
+def test_waiting_for_our_own_connections_has_no_end() -> None:
+    """The timeout bounds the service's pauses; a call that waits for its turn does not fail."""
+    timeout = Config.resolve(None, None, 5.0, 3).http_options["timeout"]
+    assert {"connect": 5.0, "read": 5.0, "write": 5.0, "pool": None} == timeout.as_dict()

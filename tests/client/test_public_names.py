@@ -9,9 +9,11 @@ import sys
 import modelkin
 
 PUBLIC = """
-    ApiError Client ConnectionFailed Donor Donors InvalidInput Layout MissingExtra ModelInfo
-    ModelkinError Neighbor Neighbors Overlap Signature SignatureSpec SimilarityMatrix SpaceInfo
-    Support TensorOverlap TensorSpec UNCHANGED __version__ layout_of select_support similarity
+    ApiError AsyncClient Client ConnectionFailed Donor Donors InvalidInput Layout MissingExtra
+    ModelInfo ModelkinError ModelkinVersionWarning Neighbor Neighbors Overlap Selection Signature
+    SignatureSpec SimilarityMatrix SmallSupportWarning SpaceInfo Support TensorOverlap TensorSpec
+    UNCHANGED UnstableSupportWarning __version__ layout_of select select_support similarity
+    stability
 """
 
 

@@ -19,11 +19,14 @@ settings.register_profile(
 settings.load_profile("domain")
 
 MODULES = (
+    "modelkin.core.banding",
     "modelkin.core.entries",
     "modelkin.core.gaps",
     "modelkin.core.overlap",
     "modelkin.core.packed",
+    "modelkin.core.planes",
     "modelkin.core.signature",
+    "modelkin.core.sketch",
     "modelkin.core.streaming",
 )
 

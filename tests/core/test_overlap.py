@@ -99,6 +99,13 @@ def test_packed_bytes_of_another_length_are_refused() -> None:
         PackedSupport.from_buffer(bytes(120), 1000, 500)
 
 
+@pytest.mark.parametrize("indices", [[5, 1000], [7, 5], [5, 5]])
+def test_a_damaged_list_is_refused(indices: list[int]) -> None:
+    """Indices out of range or order would lead a kernel out of the memory it reads."""
+    with pytest.raises(InvalidSupport, match="damaged"):
+        PackedSupport.from_buffer(np.array(indices, "<u4").tobytes(), 1000, 2)
+
+
 @pytest.mark.parametrize("word", [0, 1, 2**63])
 def test_a_bitmap_of_another_size_does_not_unpack(word: int) -> None:
     """A bitmap whose bits are not K, or lie beyond M, is no support."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,24 +9,15 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.docs.pages import blocks, run_python
 from tests.service.running import Server
 
 README = Path(__file__).parents[2] / "README.md"
-BLOCK = re.compile(r"```(\w+)( no-run)?\n(.*?)```", re.DOTALL)
 
 
-def blocks() -> list[tuple[str, str]]:
-    """The tour's blocks: language and content, in order, without those marked no-run."""
-    tour = README.read_text().split("## Five minutes")[1]
-    return [(kind, text) for kind, skipped, text in BLOCK.findall(tour) if not skipped]
-
-
-def run_python(source: str, namespace: dict[str, Any]) -> str:
-    """What a block prints, its names kept for the next."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(compile(source, str(README), "exec"), namespace)
-    return out.getvalue()
+def tour() -> list[tuple[str, str]]:
+    """The tour's blocks: language and content."""
+    return blocks(README.read_text().split("## Five minutes")[1])
 
 
 @pytest.fixture
@@ -46,9 +34,9 @@ def test_tour(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     namespace: dict[str, Any] = {}
     printed = ""
     compared = 0
-    for kind, text in blocks():
+    for kind, text in tour():
         if kind == "python":
-            printed = run_python(text, namespace)
+            printed = run_python(text, str(README), namespace)
         elif text.startswith("curl"):
             url = text.split("'")[1].replace("http://127.0.0.1:8000", server.url)
             printed = httpx.get(url, trust_env=False).text

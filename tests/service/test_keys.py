@@ -86,10 +86,12 @@ def test_anything_else_is_a_401(locked: Server, authorization: str | None, path:
 
 
 def test_without_a_key_no_body_is_read(locked: Server) -> None:
-    """A PUT without a key is a 401 whatever it would have stored."""
-    url = f"{locked.url}/v1/spaces/a/supports/m"
-    headers = {"Content-Type": "application/octet-stream"}
-    assert 401 == httpx.put(url, content=b"x", headers=headers, trust_env=False).status_code
+    """A PUT or POST without a key is a 401, whatever is in it."""
+    url = f"{locked.url}/v1/spaces"
+    for media_type in ("application/octet-stream", "application/json", "text/plain"):
+        asked = {"content": b"{", "headers": {"Content-Type": media_type}, "trust_env": False}
+        assert 401 == httpx.put(f"{url}/a/supports/m", **asked).status_code
+        assert 401 == httpx.post(url, **asked).status_code
 
 
 def test_revoked_key_opens_nothing(locked: Server) -> None:
@@ -173,6 +175,19 @@ def test_no_network_without_keys(tmp_path: Path) -> None:
     assert (1, True) == (refused.returncode, "MODELKIN_AUTH=off" in refused.stderr)
 
 
+def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
+    """A setting that cannot be ends ``keys`` as it ends the service: named, exit code 2."""
+    refused = subprocess.run(
+        command("keys", "list"),
+        cwd=ROOT,
+        env=environment(MODELKIN_DATABASE_URL=f"sqlite:///{tmp_path}/m.db", MODELKIN_PORT="http"),
+        capture_output=True,
+        text=True,
+    )
+    assert (2, 1) == (refused.returncode, refused.stderr.count("\n"))
+    assert "MODELKIN_PORT" in refused.stderr
+
+
 def test_initial_key(tmp_path: Path) -> None:
     """The first key may come from the environment; a malformed one ends the start in one line."""
     key = keys(tmp_path, "generate").stdout.strip()
@@ -185,10 +200,15 @@ def test_initial_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["create", "--tenant", "No Name"], ["create", "--valid-for", "1y"]]
+    "arguments",
+    [
+        ["create", "--tenant", "No Name"],
+        ["create", "--valid-for", "1y"],
+        ["create", "--label", "x" * 201],
+    ],
 )
 def test_bad_commands(tmp_path: Path, arguments: list[str]) -> None:
-    """What cannot be a tenant or a time is one line, and nothing is stored."""
+    """What cannot be a tenant, a time or a label is one line, and nothing is stored."""
     refused = keys(tmp_path, *arguments)
     assert (1, 1) == (refused.returncode, refused.stderr.count("\n"))
     assert 1 == keys(tmp_path, "list").stdout.count("\n")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from modelkin import wire
+from modelkin.core.sketch import Sketch, coordinates
 from modelkin.core.support import Support
 from tests.wire.payloads import every, scattered, supports
 
@@ -51,6 +52,20 @@ def test_the_example_of_a_signature() -> None:
     assert json.loads(block) == wire.signature_to_json(signature)
 
 
+def test_the_example_of_fss32() -> None:
+    """The example is the fss32 signature of that support."""
+    signature = SUPPORT.signature(num_perm=4, scheme="fss32")
+    assert example("fss32") == wire.encode_signature(signature)
+
+
+def test_the_example_of_a_sketch() -> None:
+    """The example is the sketch of that support, with the indices that the page names in it."""
+    sketch = Sketch.of(SUPPORT, 64, 48)
+    assert example("sketch") == wire.encode_sketch(sketch)
+    assert [0, 999] == coordinates(1000, 64, 48)[[0, 63]].tolist()
+    assert (1 | 1 << 63) == int(sketch.words[0])
+
+
 @given(supports())
 @settings(max_examples=60, deadline=None)
 def test_the_reader_reads_every_support(support: Support) -> None:
@@ -65,7 +80,7 @@ def test_the_reader_reads_planes(support: Support) -> None:
     assert support.indices.tolist() == reader()(support.to_bytes())[1]
 
 
-@pytest.mark.parametrize("heading", ["A support", "A signature"])
+@pytest.mark.parametrize("heading", ["A support", "A signature", "A sketch"])
 def test_the_offsets_add_up(heading: str) -> None:
     """In the tables of the headers each field begins where the one before it ends."""
     table = PAGE.split(f"\n## {heading}")[1].split("\n\n")[1]
@@ -78,4 +93,4 @@ def test_the_offsets_add_up(heading: str) -> None:
 def test_the_media_types_are_all_there() -> None:
     """The page's first table names every media type that the code reads."""
     named = set(re.findall(r"^\| `(application/\S+)`", PAGE, re.MULTILINE))
-    assert set(wire.SUPPORT_TYPES) | set(wire.SIGNATURE_TYPES) == named
+    assert {*wire.SUPPORT_TYPES, *wire.SIGNATURE_TYPES, wire.SKETCH} == named

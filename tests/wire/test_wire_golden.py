@@ -12,13 +12,16 @@ import pytest
 import zstandard
 
 from modelkin import wire
+from modelkin.core.sketch import Sketch
 from modelkin.core.support import Support
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 ENTRIES = json.loads((GOLDEN / "manifest.json").read_text())
-SUPPORTS = [entry for entry in ENTRIES if "signature" not in entry]
+SUPPORTS = [entry for entry in ENTRIES if not {"signature", "sketch"} & entry.keys()]
 NATIVE = [entry for entry in SUPPORTS if entry["media_type"] == wire.SUPPORT]
 SIGNATURES = [entry for entry in ENTRIES if "signature" in entry]
+DATASKETCHS = [entry for entry in SIGNATURES if entry["signature"]["scheme"] != "fss32"]
+SKETCHES = [entry for entry in ENTRIES if "sketch" in entry]
 
 
 def name_of(entry: dict[str, Any]) -> str:
@@ -75,6 +78,24 @@ def test_golden_signatures(entry: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("entry", SIGNATURES, ids=name_of)
+def test_golden_signatures_are_what_signing_makes(entry: dict[str, Any]) -> None:
+    """The released values are what signing the indices still makes."""
+    expected = entry["signature"]
+    made = support_of(entry).signature(expected["num_perm"], expected["seed"], expected["scheme"])
+    assert expected["values"] == made.values.tolist()
+
+
+@pytest.mark.parametrize("entry", SKETCHES, ids=name_of)
+def test_golden_sketches(entry: dict[str, Any]) -> None:
+    """Every released sketch decodes to its words, which are what sketching the indices makes."""
+    sketch = wire.decode_sketch(bytes_of(entry), num_parameters=entry["num_parameters"])
+    expected = entry["sketch"]
+    assert expected["words"] == sketch.words.tolist()
+    assert sketch == Sketch.of(support_of(entry), expected["size"], expected["seed"])
+    assert bytes_of(entry) == wire.encode_sketch(sketch)
+
+
+@pytest.mark.parametrize("entry", DATASKETCHS, ids=name_of)
 def test_golden_signatures_are_datasketchs(entry: dict[str, Any]) -> None:
     """The released values are what datasketch computes of the indices by its public API."""
     expected = entry["signature"]

@@ -74,9 +74,7 @@ class MemoryBuckets:
             space.state = BucketState(epoch, until, banding_version)
         return True
 
-    def candidates(
-        self, space_id: int, keys: npt.NDArray[np.uint64], limit: int
-    ) -> Candidates:
+    def candidates(self, space_id: int, keys: npt.NDArray[np.uint64], limit: int) -> Candidates:
         distinct = np.unique(keys).tolist()
         with self._lock:
             space = self._spaces.get(space_id)

@@ -46,7 +46,7 @@ class _Statements:
         return cls(
             sizes=text(
                 f"SELECT k.value, (SELECT count(*) FROM (SELECT 1 FROM bucket_entries e WHERE "  # noqa: S608 - constants
-                f"e.build_id = :build AND e.key = k.value LIMIT :most) AS some) FROM {rows}"
+                f"e.build_id = :build AND e.key = k.value LIMIT :most) AS counted) FROM {rows}"
             ),
             members=text(
                 f"SELECT model_id FROM bucket_entries WHERE build_id = :build AND key {among}"  # noqa: S608
@@ -109,9 +109,7 @@ class SqlBuckets:
             build.version = until
         return True
 
-    def candidates(
-        self, space_id: int, keys: npt.NDArray[np.uint64], limit: int
-    ) -> Candidates:
+    def candidates(self, space_id: int, keys: npt.NDArray[np.uint64], limit: int) -> Candidates:
         with _faults(), self._database.reading() as session:
             build = _build(session, space_id)
             if build is None:
@@ -119,8 +117,9 @@ class SqlBuckets:
             distinct = self._list(np.unique(keys))
             most = min(self._cap, limit) + 1
             asked = {"build": build.id, "keys": distinct, "most": most}
-            counted = np.array(session.execute(self._statements.sizes, asked).all(), np.int64)
-            counted = counted.reshape(-1, 2)
+            # Tuples of plain numbers: numpy takes rows of SQLAlchemy's 20 times slower.
+            rows = [tuple(row) for row in session.execute(self._statements.sizes, asked)]
+            counted = np.array(rows, np.int64).reshape(-1, 2)
             chosen, truncated = choose(counted[:, 1], cap=self._cap, limit=limit)
             read = {"build": build.id, "keys": self._list(counted[chosen, 0])}
             found = session.scalars(self._statements.members, read).all() if chosen.size else []

@@ -133,9 +133,7 @@ def _cut(
     return _step(whole, since, whole[-1][0]), list(pending[len(whole) :])
 
 
-def _step(
-    changes: Iterable[tuple[int, int, bytes | None]], since: int, until: int
-) -> Step:
+def _step(changes: Iterable[tuple[int, int, bytes | None]], since: int, until: int) -> Step:
     upserts: list[tuple[int, bytes]] = []
     removals: list[int] = []
     for _, model_id, signature in changes:

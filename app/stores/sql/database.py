@@ -101,7 +101,9 @@ def _faults() -> Iterator[None]:
     """A database that is locked, full or gone becomes :class:`Unavailable`; mistakes stay so."""
     try:
         yield
-    except (OperationalError, PoolTimeout) as error:
+    except PoolTimeout as error:
+        raise Unavailable("every connection to the database is in use: try again") from error
+    except OperationalError as error:
         reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
         if "is full" in reason or "No space left" in reason:
             raise StorageFull(f"the database has no room left: {reason}") from error

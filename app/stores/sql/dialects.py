@@ -16,7 +16,7 @@ from modelkin.errors import Unavailable
 
 __all__ = ["Engines", "connect"]
 
-_POOL = 40  # as many as the server has request threads: none ever waits for a connection
+_POOL = 40  # and as many beyond it under load: more than app.main.TURNS can hold
 
 
 @dataclass(frozen=True, slots=True)

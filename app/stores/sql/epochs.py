@@ -35,9 +35,7 @@ def renew_bucket_epoch(session: Writer, space_id: int) -> int:
     return _set(session, space_id, keep=False)
 
 
-def history(
-    session: Reader, space_id: int, since: int
-) -> Iterator[tuple[int, int, bytes | None]]:
+def history(session: Reader, space_id: int, since: int) -> Iterator[tuple[int, int, bytes | None]]:
     """What happened after version ``since``: version, model id and signature, by version.
 
     The signature is None where the model was removed. A model that changed often stands here once,
@@ -52,8 +50,8 @@ def history(
         RemovalRow.version, RemovalRow.model_id, literal(None, LargeBinary()).label("values")
     ).where(RemovalRow.space_id == space_id, RemovalRow.version > since)
     query = union_all(changed, removed).order_by("version")
-    for version, model_id, values in session.execute(query.execution_options(yield_per=1024)):
-        yield version, model_id, values
+    for row in session.execute(query.execution_options(yield_per=1024)):
+        yield row.version, row.model_id, row.values
 
 
 def _set(session: Writer, space_id: int, *, keep: bool) -> int:

@@ -28,6 +28,7 @@ __all__ = [
     "insert_model",
     "list_models",
     "models_by_id",
+    "move_blob",
     "removed_since",
     "signatures_by_id",
     "update_content",
@@ -200,6 +201,11 @@ def update_content(session: Writer, model: ModelRecord, content: Content, *, ver
         .where(SignatureRow.model_id == model.id)
         .values(values=content.signature)
     )
+
+
+def move_blob(session: Writer, model: ModelRecord, blob_key: str) -> None:
+    """The same support in another blob: nothing that is said or asked of the model changes."""
+    _update(session, model, blob_key=blob_key)
 
 
 def update_metadata(

@@ -29,11 +29,15 @@ __all__ = [
 
 def ensure_tenant(session: Writer, name: str) -> Tenant:
     """The tenant of this name, made if there is none."""
-    row = session.scalar(select(TenantRow).where(TenantRow.name == name))
+    known = select(TenantRow).where(TenantRow.name == name)
+    row = session.scalar(known)
     if row is None:
-        row = TenantRow(name=name)
-        session.add(row)
-        session.flush()
+        try:
+            with session.begin_nested():
+                session.add(TenantRow(name=name))
+        except IntegrityError:  # another process was first, and its row is committed by now
+            pass
+        row = session.scalars(known).one()
     return Tenant(id=row.id, name=row.name)
 
 

@@ -1,4 +1,4 @@
-"""Uploads that tell how far they have come: the body in pieces, and a bar for terminals.
+"""Uploads that tell how far they have come: the body in pieces, and who hears of them.
 
 It never sends anything: the clients hand the pieces to httpx, which takes the next one when the
 last has gone out.
@@ -6,14 +6,12 @@ last has gone out.
 
 from __future__ import annotations
 
-import shutil
-import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from modelkin.errors import InvalidParameter
+from modelkin.terminal import Line, is_terminal
 
 __all__ = ["Progress", "pieces", "pieces_async", "reporting"]
 
@@ -22,10 +20,6 @@ Progress: TypeAlias = Callable[[int, int], object]
 
 _PIECE: Final = 1 << 16
 """Bytes between two reports: often enough on a slow line, without cost on a fast one."""
-
-_WIDTH: Final = 30
-_PAUSE: Final = 0.1
-"""Seconds between two drawings."""
 
 
 def pieces(content: bytes, report: Progress) -> Iterator[bytes]:
@@ -62,34 +56,11 @@ def reporting(progress: Progress | bool, label: str) -> Iterator[Progress | None
                 field="progress",
             )
         yield progress
-    elif progress and sys.stderr.isatty():
-        bar = _Bar(label)
+    elif progress and is_terminal():
+        line = Line()
         try:
-            yield bar
+            yield lambda sent, total: line.draw(label, sent / total, f" of {total / 1e6:,.1f} MB")
         finally:
-            bar.wipe()
+            line.wipe()
     else:
         yield None
-
-
-class _Bar:
-    """One line of standard error, drawn over itself and wiped in the end."""
-
-    def __init__(self, label: str) -> None:
-        room = shutil.get_terminal_size().columns - _WIDTH - len(" [] 100% of 1,000.0 MB ")
-        self._label = label if len(label) <= room else f"{label[: max(room - 1, 0)]}…"
-        self._drawn = -_PAUSE
-
-    def __call__(self, sent: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._drawn < _PAUSE and 0 < sent < total:
-            return
-        self._drawn = now
-        share = sent / total
-        bar = ("#" * int(share * _WIDTH)).ljust(_WIDTH, ".")
-        sys.stderr.write(f"\r{self._label} [{bar}] {share:4.0%} of {total / 1e6:,.1f} MB\x1b[K")
-        sys.stderr.flush()
-
-    def wipe(self) -> None:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()

@@ -96,7 +96,7 @@ def decide(entries: Entries, request: Request) -> Decision:
     by_tensor = request.layout is not None or request.budgets is not None
     takes, sizes = (_by_budgets if by_tensor else _by_rule)(entries, request)
     if not any(take.k for take in takes):
-        raise nothing_positive(entries.size)
+        raise nothing_positive(entries.size, " where budgets take some" if by_tensor else "")
     if resamples is None:
         return Decision(takes)
     return _stable(takes, sizes if target else sizes[:1], target, resamples)
@@ -248,9 +248,10 @@ def _shifted(indices: Any, begin: int, num_parameters: int) -> Any:
     return indices.astype(dtype, copy=False) + dtype.type(begin) if begin else indices
 
 
-def nothing_positive(size: int) -> InvalidImportance:
+def nothing_positive(size: int, where: str = "") -> InvalidImportance:
     """The error for an importance without a positive entry where some would be taken."""
     return InvalidImportance(
-        f"all {size} entries of the importance are zero, and a support takes only positive ones",
+        f"all {size} entries of the importance are zero{where}, and a support takes only positive "
+        f"ones",
         field="importance",
     )

@@ -65,10 +65,11 @@ class PackedSupport:
             k: K.
 
         Raises:
-            InvalidSupport: the buffer has not the length that M and K demand. The content is not
-                looked at.
+            InvalidSupport: the buffer has not the length that M and K demand, or is a list that is
+                not ascending and below M: kernels go by it without a look. Which bits a bitmap has
+                is not looked at.
         """
-        _, dtype, size = _form(num_parameters, k)
+        kind, dtype, size = _form(num_parameters, k)
         length = memoryview(buffer).nbytes
         if length != size * dtype.itemsize:
             raise InvalidSupport(
@@ -76,6 +77,8 @@ class PackedSupport:
                 f"{size * dtype.itemsize} bytes, not {length}"
             )
         array = np.frombuffer(buffer, dtype)
+        if kind == "list" and not (array[-1] < num_parameters and (array[1:] > array[:-1]).all()):
+            raise InvalidSupport(f"a packed support of {k} indices is damaged")
         return cls(np.require(array, requirements="A"), num_parameters, k)
 
     @property

@@ -1,9 +1,9 @@
 """``Signature``: h minima of a support under h permutations, which estimate similarity (MinHash).
 
-The schemes are datasketch 2.x's, bit for bit: an index goes through MurmurHash3's finaliser, then
-through ``a * x + b`` modulo 2^32 (``affine32``) or 2^64 (``affine64``) for h pairs of an odd ``a``
-and a ``b``. Whoever has the indices can check a signature with datasketch, and bring signatures
-made by it.
+``affine32`` and ``affine64`` are datasketch 2.x's, bit for bit: an index goes through MurmurHash3's
+finaliser, then through ``a * x + b`` modulo 2^32 or 2^64 for h pairs of an odd ``a`` and a ``b``.
+Whoever has the indices can check a signature with datasketch, and bring signatures made by it.
+``fss32`` is fast similarity sketching, which reads the indices about once whatever h is.
 
 This module never reads a support back out of a signature, and knows no bytes: those are
 ``modelkin.wire``'s.
@@ -53,6 +53,7 @@ __all__ = [
     "value_dtype",
 ]
 
+
 def jaccard_estimates(values: ValueArray, query: ValueArray) -> npt.NDArray[np.float64]:
     """The share of equal values of many signatures and one, which estimates each Jaccard.
 
@@ -68,7 +69,10 @@ def jaccard_estimates(values: ValueArray, query: ValueArray) -> npt.NDArray[np.f
 
 
 def jaccard_error(jaccard: float, num_perm: int) -> float:
-    """The standard error ``sqrt(J (1 - J) / h)`` of a Jaccard estimate from h minima."""
+    """The standard error ``sqrt(J (1 - J) / h)`` of a Jaccard estimate from h minima.
+
+    That of affine schemes; of ``fss32`` it is an upper bound, near which it is from K = 10 h on.
+    """
     return math.sqrt(jaccard * (1.0 - jaccard) / num_perm)
 
 
@@ -101,13 +105,13 @@ class Signature:
 
         Args:
             support: any.
-            num_perm: h, 1 to 4,096.
+            num_perm: h, 1 to 4,096; for ``fss32`` a power of two from 2 on.
             seed: of the permutations, 0 to 2^32 - 1.
-            scheme: ``affine32`` or ``affine64``; by default :func:`default_scheme` of M.
+            scheme: ``affine32``, ``affine64`` or ``fss32``; by default :func:`default_scheme` of M.
 
         Raises:
-            InvalidSignature: an argument out of its range, or ``affine32`` where indices need more
-                than 32 bits.
+            InvalidSignature: an argument out of its range, or a 32-bit scheme where indices need
+                more than 32 bits.
         """
         m = support.num_parameters
         scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
@@ -139,9 +143,10 @@ class Signature:
                 that they come from a support of this size at all remains the sender's word.
         """
         m = check_num_parameters(num_parameters)
-        scheme = check_scheme(scheme, m)
+        checked = _as_values(values, value_dtype(check_scheme(scheme, m)))
+        check_scheme(scheme, m, checked.size)
         return cls(
-            _as_values(values, value_dtype(scheme)),
+            checked,
             scheme=scheme,
             seed=checked_integer(seed, "seed", 0, MAX_SEED),
             num_parameters=m,
@@ -150,12 +155,12 @@ class Signature:
 
     @property
     def values(self) -> ValueArray:
-        """The h minima, read-only: uint32 for ``affine32``, uint64 for ``affine64``."""
+        """The h minima, read-only: uint64 for ``affine64``, else uint32."""
         return self._values
 
     @property
     def scheme(self) -> str:
-        """``affine32`` or ``affine64``."""
+        """``affine32``, ``affine64`` or ``fss32``."""
         return self._scheme
 
     @property
@@ -229,8 +234,14 @@ class Signature:
         """The same signature as a ``datasketch.MinHash`` whose hash function is the identity.
 
         Raises:
+            InvalidSignature: ``fss32`` is not datasketch's.
             MissingExtra: datasketch is not installed.
         """
+        if self._scheme == "fss32":
+            raise InvalidSignature(
+                "datasketch has no fss32: sign the support with scheme='affine32' to take it there",
+                field="scheme",
+            )
         return _datasketch().MinHash(
             hashvalues=self._values, seed=self._seed, scheme=self._scheme, hashfunc=operator.index
         )
@@ -297,6 +308,18 @@ class Signature:
         )
 
 
+def _minima(indices: Any, scheme: str, num_perm: int, seed: int) -> ValueArray:
+    """The values of one scheme over indices that fit it."""
+    values: ValueArray
+    if scheme == "fss32":
+        values = kernels().fss32(indices, num_perm, seed)
+    elif scheme == "affine32":
+        values = kernels().minhash32(indices, *permutations(scheme, num_perm, seed))
+    else:
+        values = kernels().minhash64(indices, *permutations(scheme, num_perm, seed))
+    return values
+
+
 def _as_values(values: Any, dtype: np.dtype[Any]) -> ValueArray:
     """A copy of the values in their dtype; ranges are checked before the cast, which would wrap."""
     try:
@@ -311,7 +334,9 @@ def _as_values(values: Any, dtype: np.dtype[Any]) -> ValueArray:
         )
     most = int(np.iinfo(dtype).max)
     if not isinstance(values, np.ndarray):
-        return np.array([checked_integer(v, f"values[{j}]", 0, most) for j, v in enumerate(values)], dtype)
+        return np.array(
+            [checked_integer(v, f"values[{j}]", 0, most) for j, v in enumerate(values)], dtype
+        )
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise InvalidSignature(
             f"values must be one-dimensional integers, not {values.dtype} of shape {values.shape}",

@@ -21,4 +21,4 @@ def warn(message: str, category: type[Warning]) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "modelkin":
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level - 1)
+    warnings.warn(message, category, stacklevel=level)

@@ -29,6 +29,7 @@ from modelkin.wire.shapes import (
     support_to_json,
 )
 from modelkin.wire.signature import decode_signature, encode_signature
+from modelkin.wire.sketch import SKETCH, decode_sketch, encode_sketch
 from modelkin.wire.support import MAX_WINDOW, decode_support, encode_support
 
 __all__ = [
@@ -38,17 +39,20 @@ __all__ = [
     "ROARING",
     "SIGNATURE",
     "SIGNATURE_TYPES",
+    "SKETCH",
     "SUPPORT",
     "SUPPORT_TYPES",
     "decode_raw",
     "decode_roaring",
     "decode_signature",
+    "decode_sketch",
     "decode_support",
     "dump_signature",
     "dump_support",
     "encode_raw",
     "encode_roaring",
     "encode_signature",
+    "encode_sketch",
     "encode_support",
     "load_either",
     "load_signature",

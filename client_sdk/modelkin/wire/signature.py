@@ -29,7 +29,7 @@ __all__ = ["decode_signature", "encode_signature"]
 
 _HEADER = struct.Struct("<4sBBHIIQQ")
 _MAGIC = b"MKSG"
-_CODES = {"affine32": 1, "affine64": 2}
+_CODES = {"affine32": 1, "affine64": 2, "fss32": 3}
 _SCHEMES = {code: scheme for scheme, code in _CODES.items()}
 
 
@@ -101,7 +101,8 @@ def _read_header(data: Payload) -> _Header:
     check_prefix(magic, _MAGIC, version, InvalidSignature)
     check_crc(data, InvalidSignature)
     if code not in _SCHEMES:
-        raise InvalidSignature(f"scheme {code} (byte 5) is unknown: 1 is affine32, 2 is affine64")
+        known = ", ".join(f"{code} is {scheme}" for code, scheme in _SCHEMES.items())
+        raise InvalidSignature(f"scheme {code} (byte 5) is unknown: {known}")
     if flags:
         raise InvalidSignature(f"flags (bytes 6-7) must be zero in version 1, not {flags:#06x}")
     if not 1 <= num_perm <= MAX_NUM_PERM:

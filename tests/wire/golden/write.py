@@ -15,6 +15,7 @@ import numpy as np
 
 from modelkin import wire
 from modelkin.core.signature import Signature
+from modelkin.core.sketch import Sketch
 from modelkin.core.support import Support
 
 HERE = pathlib.Path(__file__).parent
@@ -52,6 +53,16 @@ def signatures() -> dict[str, tuple[Signature, Support]]:
     return {
         "signature-affine32.mksg": (Signature.of(narrow, num_perm=64), narrow),
         "signature-affine64.mksg": (Signature.of(wide, num_perm=32, seed=2**32 - 1), wide),
+        "signature-fss32.mksg": (Signature.of(narrow, num_perm=64, scheme="fss32"), narrow),
+    }
+
+
+def sketches() -> dict[str, tuple[Sketch, Support]]:
+    narrow, wide = drawn(4_000, 400), drawn(8_000_000_000, 500)
+    return {
+        "sketch-part.mksk": (Sketch.of(narrow, 1024), narrow),
+        "sketch-whole.mksk": (Sketch.of(narrow, 4096, seed=7), narrow),
+        "sketch-64bit.mksk": (Sketch.of(wide, 64, seed=2**32 - 1), wide),
     }
 
 
@@ -86,11 +97,27 @@ def main() -> None:
         )
         for name, (signature, support) in signatures().items()
     ]
+    entries += [
+        write(
+            name,
+            wire.encode_sketch(sketch),
+            media_type=wire.SKETCH,
+            num_parameters=sketch.num_parameters,
+            digest=support.digest,
+            indices=support.indices.tolist(),
+            sketch={"size": sketch.size, "seed": sketch.seed, "words": sketch.words.tolist()},
+        )
+        for name, (sketch, support) in sketches().items()
+    ]
     lines = ",\n".join(json.dumps(entry) for entry in entries)
+    written = f"[\n{lines}\n]\n"
     manifest = HERE / "manifest.json"
-    if manifest.exists():
-        raise SystemExit(f"{manifest} exists: write the files of a new version into a new folder")
-    manifest.write_text(f"[\n{lines}\n]\n")
+    known = manifest.read_text().splitlines() if manifest.exists() else []
+    if not {line.rstrip(",") for line in known} <= {
+        f"{x.rstrip(',')}" for x in written.split("\n")
+    }:
+        raise SystemExit(f"{manifest} tells of other files: a new version has a folder of its own")
+    manifest.write_text(written)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,46 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.compiled import compiled, line_aligned, popcount, read_only
+from modelkin.core.kernels import fast_minhash, fast_search
+from modelkin.core.kernels.compiled import compiled, popcount, read_only
+from modelkin.core.kernels.fast_minhash import fss32, minhash32, minhash64
+from modelkin.core.kernels.fast_search import (
+    add_mismatches,
+    and_count_rows,
+    band_keys,
+    best,
+    difference,
+    members,
+    plane_matches,
+    planes,
+)
+
+__all__ = [
+    "add_mismatches",
+    "and_count",
+    "and_count_rows",
+    "and_count_table",
+    "band_keys",
+    "best",
+    "bitmap",
+    "difference",
+    "emit",
+    "fss32",
+    "gap_decode",
+    "gap_encode",
+    "histogram",
+    "histogram_mass",
+    "histogram_within",
+    "intersect_count",
+    "match_counts",
+    "members",
+    "minhash32",
+    "minhash64",
+    "plane_matches",
+    "planes",
+    "probe_count",
+    "warm",
+]
 
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
@@ -206,59 +245,6 @@ def _emit(signed: Any, least: Any, begin: int, end: int, indices: Any, done: int
     return np.int64(at)
 
 
-def minhash32(
-    indices: npt.NDArray[np.uint32], a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]
-) -> npt.NDArray[np.uint32]:
-    least = np.full(a.size, 2**32 - 1, np.uint32)
-    _minhash32(read_only(indices), read_only(a), read_only(b), least)
-    return least
-
-
-@compiled
-def _minhash32(indices: Any, a: Any, b: Any, least: Any) -> None:
-    # Every step is cast back: numba makes uint64 of uint32 * uint32, neither modulo 2^32 nor fast.
-    mixed = line_aligned(np.empty(2048 + 16, np.uint32))
-    for begin in range(0, indices.size, 2048):
-        size = min(2048, indices.size - begin)
-        for i in range(size):
-            x = np.uint32(indices[begin + i])
-            x = np.uint32(np.uint32(x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B))
-            x = np.uint32(np.uint32(x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35))
-            mixed[i] = np.uint32(x ^ (x >> np.uint32(16)))
-        for j in range(a.size):
-            factor, offset, smallest = a[j], b[j], least[j]
-            for i in range(size):
-                value = np.uint32(np.uint32(factor * mixed[i]) + offset)
-                smallest = value if value < smallest else smallest
-            least[j] = smallest
-
-
-def minhash64(
-    indices: Indices, a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]
-) -> npt.NDArray[np.uint64]:
-    least = np.full(a.size, 2**64 - 1, np.uint64)
-    _minhash64(read_only(indices), read_only(a), read_only(b), least)
-    return least
-
-
-@compiled
-def _minhash64(indices: Any, a: Any, b: Any, least: Any) -> None:
-    mixed = line_aligned(np.empty(1024 + 8, np.uint64))
-    for begin in range(0, indices.size, 1024):
-        size = min(1024, indices.size - begin)
-        for i in range(size):
-            x = np.uint64(indices[begin + i])
-            x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-            x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-            mixed[i] = x ^ (x >> np.uint64(33))
-        for j in range(a.size):
-            factor, offset, smallest = a[j], b[j], least[j]
-            for i in range(size):
-                value = factor * mixed[i] + offset
-                smallest = value if value < smallest else smallest
-            least[j] = smallest
-
-
 def match_counts(rows: Bytes, query: Bytes) -> npt.NDArray[np.int32]:
     matches = np.empty(rows.shape[0], np.int32)
     _match_counts(read_only(rows), read_only(query), matches)
@@ -380,7 +366,6 @@ def warm() -> None:
         stream = gap_encode(indices, 0)
         gap_decode(stream, octets[:0], 0, 1, indices.copy())
         gap_decode(stream, octets[:0], 0, 0, indices.copy())
-        minhash64(indices, words, words)
         bitmap(indices, 1)
         probe_count(words, indices)
         intersect_count(indices, indices)
@@ -392,7 +377,8 @@ def warm() -> None:
     emit(bits, 1, 1, 1)
     emit(bits, 1, 0, 1)
     _emit(read_only(bits.view(np.int32)), 1, 0, 1, np.empty(2, np.uint64), 0)
-    minhash32(bits, bits, bits)
     match_counts(octets.reshape(1, 8), octets)
     and_count(words, words)
     and_count_table(words.reshape(1, 1), words.reshape(1, 1))
+    fast_minhash.warm()
+    fast_search.warm()

@@ -6,10 +6,47 @@ input.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
+
+from modelkin.core.kernels.reference_minhash import fss32, minhash32, minhash64
+from modelkin.core.kernels.reference_search import (
+    add_mismatches,
+    and_count_rows,
+    band_keys,
+    best,
+    difference,
+    members,
+    plane_matches,
+    planes,
+)
+
+__all__ = [
+    "add_mismatches",
+    "and_count",
+    "and_count_rows",
+    "and_count_table",
+    "band_keys",
+    "best",
+    "bitmap",
+    "difference",
+    "emit",
+    "fss32",
+    "gap_decode",
+    "gap_encode",
+    "histogram",
+    "histogram_mass",
+    "histogram_within",
+    "intersect_count",
+    "match_counts",
+    "members",
+    "minhash32",
+    "minhash64",
+    "plane_matches",
+    "planes",
+    "probe_count",
+    "warm",
+]
 
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
@@ -169,37 +206,6 @@ def emit(bits: npt.NDArray[np.uint32], threshold: int, ties: int, k: int) -> Ind
 
 def _indices(size: int, num_parameters: int) -> Indices:
     return np.empty(size, np.uint32) if num_parameters <= 2**32 else np.empty(size, np.uint64)
-
-
-def minhash32(
-    indices: npt.NDArray[np.uint32], a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]
-) -> npt.NDArray[np.uint32]:
-    """The least ``a * fmix32(index) + b mod 2^32`` for each of h odd ``a`` and ``b``."""
-    least = np.full(a.size, 2**32 - 1, np.uint32)
-    for at in range(0, indices.size, BLOCK):
-        x = indices[at : at + BLOCK]
-        x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
-        x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-        _lower(least, x ^ (x >> np.uint32(16)), a, b)
-    return least
-
-
-def minhash64(
-    indices: Indices, a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]
-) -> npt.NDArray[np.uint64]:
-    """The least ``a * fmix64(index) + b mod 2^64`` for each of h odd ``a`` and ``b``."""
-    least = np.full(a.size, 2**64 - 1, np.uint64)
-    for at in range(0, indices.size, BLOCK):
-        x = indices[at : at + BLOCK].astype(np.uint64)
-        x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-        x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-        _lower(least, x ^ (x >> np.uint64(33)), a, b)
-    return least
-
-
-def _lower(least: Any, mixed: Any, a: Any, b: Any) -> None:
-    for j in range(least.size):
-        least[j] = min(least[j], (a[j] * mixed + b[j]).min())
 
 
 def match_counts(rows: Bytes, query: Bytes) -> npt.NDArray[np.int32]:

