@@ -39,7 +39,7 @@ _SIGNATURE_JSON = {
         "type": "object",
         "required": ["scheme", "num_perm", "seed", "support_size", "values"],
         "properties": {
-            "scheme": {"type": "string", "enum": ["affine32", "affine64"]},
+            "scheme": {"type": "string", "enum": ["affine32", "affine64", "fss32"]},
             "num_perm": {"type": "integer", "minimum": 1},
             "seed": {"type": "integer", "minimum": 0},
             "support_size": {"type": "integer", "minimum": 1},

@@ -21,6 +21,7 @@ from app.api.media import choose
 from app.api.paths import MODEL
 from app.api.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, SignaturePayload
 from app.api.schemas import ModelOut, etag
+from app.services.ingest import Put
 from modelkin import wire
 
 __all__ = ["router"]
@@ -49,12 +50,12 @@ def put(
 ) -> ModelOut:
     """Store a signature alone, never the indices. 409 where the model has a support."""
     signature = payload.signature(space.num_parameters)
-    model, created = resources.ingest.put_signature(
-        session, space, name, signature, tags=tags, if_match=if_match
+    stored = resources.ingest.put(
+        session, space, Put(name, signature, tags=tags, if_match=if_match)
     )
-    response.status_code = 201 if created else 200
-    response.headers.update(etag(model))
-    return ModelOut.of(space, model)
+    response.status_code = 201 if stored.status == "created" else 200
+    response.headers.update(etag(stored.model))
+    return ModelOut.of(space, stored.model)
 
 
 @router.get(

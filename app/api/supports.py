@@ -21,6 +21,7 @@ from app.api.media import choose
 from app.api.paths import MODEL
 from app.api.payloads import SUPPORT_BODY, SUPPORT_CONTENT, SupportPayload
 from app.api.schemas import ModelOut, etag
+from app.services.ingest import Put
 from modelkin import wire
 
 __all__ = ["router"]
@@ -54,12 +55,12 @@ def put(
     """
     support = payload.support(space.num_parameters)
     prepared = resources.ingest.prepare(reading, space, name, support)
-    model, created = resources.ingest.put_support(
-        writing, space, name, prepared, tags=tags, if_match=if_match
+    stored = resources.ingest.put(
+        writing, space, Put(name, prepared, tags=tags, if_match=if_match)
     )
-    response.status_code = 201 if created else 200
-    response.headers.update(etag(model))
-    return ModelOut.of(space, model)
+    response.status_code = 201 if stored.status == "created" else 200
+    response.headers.update(etag(stored.model))
+    return ModelOut.of(space, stored.model)
 
 
 @router.get(

@@ -45,7 +45,8 @@ class SpaceService:
         """
         name = check_space_name(name, field="name")
         m = _num_parameters(num_parameters, layout)
-        spec = SignatureSpec(_scheme(scheme, m), _num_perm(num_perm), _seed(seed))
+        h = _num_perm(num_perm)
+        spec = SignatureSpec(_scheme(scheme, m, h), h, _seed(seed))
         created = spaces.insert_space(
             session, tenant, name, num_parameters=m, layout=layout, signature=spec
         )
@@ -89,10 +90,10 @@ def _num_parameters(num_parameters: int | None, layout: Layout | None) -> int:
     return m
 
 
-def _scheme(scheme: str | None, num_parameters: int) -> str:
+def _scheme(scheme: str | None, num_parameters: int, num_perm: int) -> str:
     if scheme is None:
         return default_scheme(num_parameters)
-    return check_scheme(scheme, num_parameters)
+    return check_scheme(scheme, num_parameters, num_perm)
 
 
 def _num_perm(num_perm: int) -> int:

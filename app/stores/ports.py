@@ -167,7 +167,14 @@ class Buckets(Protocol):
 
     Every method raises :class:`modelkin.errors.BackendUnavailable` soon, rather than wait, where
     the store cannot serve.
+
+    Attributes:
+        at_once: models in one step at most; ``app.stores.buckets.steps.in_steps`` cuts a long
+            history into such steps.
     """
+
+    @property
+    def at_once(self) -> int: ...
 
     def state(self, space_id: int) -> BucketState | None:
         """How far the space's buckets are; None where nothing is known of them."""
@@ -198,8 +205,7 @@ class Buckets(Protocol):
             banding: another process was faster, or the buckets are lost.
 
         Raises:
-            ValueError: more than ``app.stores.buckets.steps.MOST_AT_ONCE`` models at once, or keys
-                that are none; ``in_steps`` there cuts a long history into steps.
+            ValueError: more than ``at_once`` models, or keys that are none.
         """
 
     def candidates(self, space_id: int, keys: npt.NDArray[np.uint64], limit: int) -> Candidates:
@@ -217,7 +223,7 @@ class Buckets(Protocol):
     def drop(self, space_id: int) -> None:
         """Forget the space at once; ``sweep`` frees its memory."""
 
-    def sweep(self, models: int = 1000) -> int:
+    def sweep(self, models: int = 200) -> int:
         """Free what dropped spaces still occupy, at most so many models; answers how many.
 
         Call it until it answers 0.

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from app.stores.buckets.steps import MOST_AT_ONCE
 from app.stores.ports import Buckets
 from tests.buckets.oracle import (
     EPOCH,
@@ -204,7 +203,7 @@ class BucketsContract:
 
     def test_a_step_too_large_is_refused(self, buckets: Buckets, space: int) -> None:
         """More models than a server should be busy with at once is the caller's mistake."""
-        upserts = [(i, keys(i)) for i in range(MOST_AT_ONCE + 1)]
+        upserts = [(i, keys(i)) for i in range(buckets.at_once + 1)]
         with pytest.raises(ValueError, match="in_steps"):
             buckets.apply(space, EPOCH, 0, 1, upserts, [])
         assert buckets.state(space) is None
@@ -241,7 +240,7 @@ class BucketsContract:
 
     def test_a_step_of_the_largest_size_is_stored(self, buckets: Buckets, space: int) -> None:
         """A full step of 64 bands a model is applied within the time limits of its store."""
-        upserts = [(i, spread(i, 64)) for i in range(1, MOST_AT_ONCE + 1)]
+        upserts = [(i, spread(i, 64)) for i in range(1, buckets.at_once + 1)]
         assert buckets.apply(space, EPOCH, 0, 1, upserts, [])
         assert [5, 6, 7, 8, 9] == ids_in(buckets, space, *spread(7, 64).tolist())
 

@@ -10,9 +10,10 @@ from app.stores.sql.database import Database, Writer
 from app.stores.sql.epochs import ensure_bucket_epoch, history, renew_bucket_epoch
 from app.stores.sql.models import (
     Content,
+    NewModel,
     delete_model,
     get_model,
-    insert_model,
+    insert_models,
     update_content,
     update_metadata,
 )
@@ -57,7 +58,8 @@ def put(session: Writer, space: SpaceRecord, name: str, signature: bytes) -> int
     """A new model of the space; its id."""
     content = Content("signature", 5, None, None, signature)
     version = advance(session, space, signatures=1)
-    return insert_model(session, space, name, content, version=version, tags=[]).id
+    [made] = insert_models(session, space, [NewModel(name, content)], version=version)
+    return made.id
 
 
 def test_a_new_space_has_no_epoch(database: Database, space: SpaceRecord) -> None:

@@ -20,6 +20,7 @@ settings.load_profile("domain")
 
 MODULES = (
     "modelkin.core.banding",
+    "modelkin.core.candidates",
     "modelkin.core.entries",
     "modelkin.core.gaps",
     "modelkin.core.overlap",

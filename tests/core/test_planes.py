@@ -1,4 +1,4 @@
-"""Bit planes and the best of counts: what the bytes say, by other means."""
+"""Bit planes: what the bits of the values say, by other means."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
+from modelkin.core.candidates import best
 from modelkin.core.kernels import fast, fast_minhash, fast_search, reference
-from modelkin.core.planes import best, plane_matches, plane_matches_at, planes
+from modelkin.core.planes import plane_matches, plane_matches_at, planes
 
 
 def drawn(n: int, h: int, dtype: Any = np.uint32) -> npt.NDArray[Any]:
@@ -75,27 +73,6 @@ def test_many_rows() -> None:
     expected = reference.plane_matches(made, made[0], 256)
     assert expected.tolist() == fast.plane_matches(made, made[0], 256).tolist()
     assert [] == plane_matches(made[:0], made[0], 256).tolist()
-
-
-@given(
-    counts=hnp.arrays(np.int16, st.integers(0, 40), elements=st.integers(-2, 9)),
-    count=st.integers(0, 45),
-)
-def test_best_is_a_stable_sort(
-    each_kernels: ModuleType, counts: npt.NDArray[np.int16], count: int
-) -> None:
-    """The best are the first of a stable sort by count, without rows that are not eligible."""
-    order = [row for row in np.argsort(-counts, kind="stable").tolist() if counts[row] >= 0]
-    found = best(counts, 9, count)
-    assert (np.int64, sorted(order[:count])) == (found.dtype, found.tolist())
-
-
-def test_best_of_many() -> None:
-    """Both kernels pick the same 20,000 of 300,000, ties and all."""
-    counts = np.random.default_rng(0).binomial(256, 0.2, 300_000).astype(np.int16)
-    expected = reference.best(counts, 256, 20_000)
-    assert 20_000 == expected.size
-    assert expected.tolist() == fast.best(counts, 256, 20_000).tolist()
 
 
 def test_both_modules_offer_the_same() -> None:

@@ -232,6 +232,20 @@ def test_a_recreated_model_begins_anew(stored: Space) -> None:
     assert old != stored.etag("a")
 
 
+def test_a_recreated_space_knows_no_old_ETag(space: Space) -> None:
+    """Versions begin anew with the space, ETags do not: a writer of before gets a 412."""
+    created = space.put_bytes("a", SMALL.to_bytes(), SUPPORT)
+    assert created.headers["ETag"] == space.etag("a")
+    url = f"/v1/spaces/{space.name}"
+    assert 204 == space.http.delete(url).status_code
+    again = space.http.post("/v1/spaces", json={"name": space.name, "num_parameters": space.m})
+    assert 201 == again.status_code
+    model = space.put("a", SMALL)
+    answer = patch(space, {"source": "x"}, **{"If-Match": created.headers["ETag"]})
+    assert_problem(answer, 412, "precondition_failed")
+    assert (1, None) == (model["revision"], space.model("a")["source"])
+
+
 def test_times_are_UTC_and_move_with_changes(stored: Space) -> None:
     """``created_at`` stays, ``updated_at`` grows, both with their zone."""
     before = stored.model("a")

@@ -110,7 +110,7 @@ def test_a_port_that_is_taken_is_an_exit_of_1(tmp_path: Path) -> None:
 WRONG = {
     "MODELKIN_PORT": ["x", "-1", "65536", "1.5"],
     "MODELKIN_DATABASE_URL": ["", "nonsense", "mysql://a/b", "sqlite://", "sqlite:///:memory:"],
-    "MODELKIN_BLOB_URL": ["s3://bucket", "blobs", "file:relative", "file://"],
+    "MODELKIN_BLOB_URL": ["s3://bucket", "blobs", "file:relative", "file://", "file://data/blobs"],
     "MODELKIN_MIGRATE": ["maybe"],
     "MODELKIN_MAX_JSON_BYTES": ["0", "1.5", "1 MiB"],
     "MODELKIN_MAX_BODY_BYTES": ["-1", "x"],

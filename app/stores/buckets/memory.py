@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from app.stores.buckets.steps import CAP, Changes, choose, gather
+from app.stores.buckets.steps import CAP, MOST_AT_ONCE, Changes, choose, gather
 from app.stores.ports import BucketState, Candidates
 
 __all__ = ["MemoryBuckets"]
@@ -41,6 +41,8 @@ class MemoryBuckets:
     Args:
         cap: entries beyond which a bucket is never read.
     """
+
+    at_once = MOST_AT_ONCE
 
     def __init__(self, *, cap: int = CAP) -> None:
         self._cap = cap
@@ -91,7 +93,7 @@ class MemoryBuckets:
         with self._lock:
             self._spaces.pop(space_id, None)
 
-    def sweep(self, models: int = 1000) -> int:
+    def sweep(self, models: int = 200) -> int:
         del models  # memory is freed as soon as a space is dropped
         return 0
 

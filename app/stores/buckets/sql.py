@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sqlalchemy import delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from app.stores.buckets.steps import CAP, Changes, choose, gather
+from app.stores.buckets.steps import CAP, MOST_AT_ONCE, Changes, choose, gather
 from app.stores.ports import BucketState, Candidates
 from app.stores.sql.database import Database, Reader, Writer
 from app.stores.sql.tables import BucketBuildRow, BucketModelRow
@@ -74,6 +74,8 @@ class SqlBuckets:
     Args:
         cap: entries beyond which a bucket is never read.
     """
+
+    at_once = MOST_AT_ONCE
 
     def __init__(self, database: Database, *, cap: int = CAP) -> None:
         self._database = database
@@ -133,7 +135,7 @@ class SqlBuckets:
                 .values(space_id=None)
             )
 
-    def sweep(self, models: int = 1000) -> int:
+    def sweep(self, models: int = 200) -> int:
         with _faults(), self._database.writing() as session:
             dropped = select(func.min(BucketBuildRow.id)).where(BucketBuildRow.space_id.is_(None))
             build_id = session.scalar(dropped)

@@ -18,7 +18,7 @@ Keys = npt.NDArray[np.uint64]
 CAP = 10_000
 """Entries beyond which a bucket is never read: it says nothing of who is kin."""
 MOST_AT_ONCE = 1_000
-"""Models in one step: some 50 ms of one server, during which it serves nobody else."""
+"""Models in one step, where a store does not want fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,13 @@ class Step:
     removals: tuple[int, ...]
 
 
-def gather(upserts: Iterable[tuple[int, Keys]], removals: Iterable[int]) -> Changes:
+def gather(
+    upserts: Iterable[tuple[int, Keys]], removals: Iterable[int], *, at_once: int = MOST_AT_ONCE
+) -> Changes:
     """Check and normalise what :meth:`app.stores.ports.Buckets.apply` is given.
+
+    Args:
+        at_once: models in a step, at most.
 
     Raises:
         ValueError: too many models at once, or keys that are no one-dimensional uint64 array.
@@ -67,9 +72,9 @@ def gather(upserts: Iterable[tuple[int, Keys]], removals: Iterable[int]) -> Chan
     gone = tuple(dict.fromkeys(int(model_id) for model_id in removals))
     for model_id in gone:
         kept.pop(model_id, None)
-    if len(kept) + len(gone) > MOST_AT_ONCE:
+    if len(kept) + len(gone) > at_once:
         raise ValueError(
-            f"{len(kept) + len(gone)} models in one step, and {MOST_AT_ONCE} is the most: "
+            f"{len(kept) + len(gone)} models in one step, and {at_once} is the most: "
             f"cut it with in_steps"
         )
     return Changes(kept, gone)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -18,14 +18,16 @@ from modelkin.types import Page
 
 __all__ = [
     "Content",
+    "NewModel",
     "blob_keys",
     "changed_since",
     "delete_model",
     "find_model",
+    "find_models",
     "get_model",
     "get_models",
     "ids_with_tags",
-    "insert_model",
+    "insert_models",
     "list_models",
     "models_by_id",
     "move_blob",
@@ -37,6 +39,16 @@ __all__ = [
 
 T = TypeVar("T")
 _IDS_AT_ONCE = 500  # below every backend's limit of bound parameters
+
+
+@dataclass(frozen=True, slots=True)
+class NewModel:
+    """What a model begins with."""
+
+    name: str
+    content: Content
+    tags: Sequence[str] = ()
+    attributes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +76,20 @@ def get_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
     return model
 
 
-def get_models(session: Reader, space: SpaceRecord, names: Sequence[str]) -> list[ModelRecord]:
-    """The models of these names, in order; :class:`ModelNotFound` names the first missing."""
+def find_models(
+    session: Reader, space: SpaceRecord, names: Iterable[str]
+) -> dict[str, ModelRecord]:
+    """Those of the models that there are, under their names."""
     found: dict[str, ModelRecord] = {}
     for some in _batches(dict.fromkeys(names)):
         query = select(ModelRow).where(_in(space), ModelRow.name.in_(some))
         found.update((record.name, record) for record in _records(session, query))
+    return found
+
+
+def get_models(session: Reader, space: SpaceRecord, names: Sequence[str]) -> list[ModelRecord]:
+    """The models of these names, in order; :class:`ModelNotFound` names the first missing."""
+    found = find_models(session, space, names)
     missing = [name for name in names if name not in found]
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
@@ -151,36 +171,43 @@ def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
     return found
 
 
-def insert_model(
-    session: Writer,
-    space: SpaceRecord,
-    name: str,
-    content: Content,
-    *,
-    version: int,
-    tags: Sequence[str],
-) -> ModelRecord:
-    """A new model; the caller holds the space's lock and has seen that the name is free."""
+def insert_models(
+    session: Writer, space: SpaceRecord, new: Sequence[NewModel], *, version: int
+) -> list[ModelRecord]:
+    """New models, in order, in as few statements as one of them takes.
+
+    The caller holds the space's lock, and has seen that their names are free and distinct.
+    ``version`` is the first one's, and each following model has the next.
+    """
     now = datetime.now(UTC)
-    row = ModelRow(
-        tenant_id=space.tenant_id,
-        space_id=space.id,
-        name=name,
-        kind=content.kind,
-        support_size=content.support_size,
-        digest=content.digest,
-        blob_key=content.blob_key,
-        revision=1,
-        version=version,
-        attributes={},
-        created_at=now,
-        updated_at=now,
-    )
-    session.add(row)
+    rows = [
+        ModelRow(
+            tenant_id=space.tenant_id,
+            space_id=space.id,
+            name=model.name,
+            kind=model.content.kind,
+            support_size=model.content.support_size,
+            digest=model.content.digest,
+            blob_key=model.content.blob_key,
+            revision=1,
+            version=version + position,
+            attributes=model.attributes,
+            created_at=now,
+            updated_at=now,
+        )
+        for position, model in enumerate(new)
+    ]
+    session.add_all(rows)
     session.flush()
-    session.execute(insert(SignatureRow).values(model_id=row.id, values=content.signature))
-    _set_tags(session, row.id, tags)
-    return _record(row, tuple(tags))
+    made = list(zip(rows, new, strict=True))
+    session.execute(
+        insert(SignatureRow),
+        [{"model_id": row.id, "values": model.content.signature} for row, model in made],
+    )
+    tags = [{"model_id": row.id, "tag": tag} for row, model in made for tag in model.tags]
+    if tags:
+        session.execute(insert(TagRow), tags)
+    return [_record(row, tuple(model.tags)) for row, model in made]
 
 
 def update_content(session: Writer, model: ModelRecord, content: Content, *, version: int) -> None:

@@ -122,13 +122,21 @@ def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
     return _record(row)
 
 
-def advance(session: Writer, space: SpaceRecord, *, supports: int = 0, signatures: int = 0) -> int:
-    """Advance the version and the counts of the locked space; answers the new version."""
+def advance(
+    session: Writer, space: SpaceRecord, *, by: int = 1, supports: int = 0, signatures: int = 0
+) -> int:
+    """Advance the version and the counts of the locked space; answers the new version.
+
+    Args:
+        by: how many changes there are, each of which has a version of its own.
+        supports: how many more models with a support there are.
+        signatures: how many more that sent only a signature.
+    """
     return session.execute(
         update(SpaceRow)
         .where(SpaceRow.id == space.id)
         .values(
-            version=SpaceRow.version + 1,
+            version=SpaceRow.version + by,
             supports=SpaceRow.supports + supports,
             signatures=SpaceRow.signatures + signatures,
         )

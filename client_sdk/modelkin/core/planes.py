@@ -16,7 +16,7 @@ import numpy.typing as npt
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.schemes import ValueArray
 
-__all__ = ["best", "plane_matches", "plane_matches_at", "planes"]
+__all__ = ["plane_matches", "plane_matches_at", "planes"]
 
 Planes = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int16]
@@ -72,21 +72,3 @@ def plane_matches_at(at: Rows, num_perm: int, *parts: tuple[Planes, Planes]) -> 
         kernels().add_mismatches(rows, query, at, mismatches)
     counts: Any = num_perm - np.bitwise_count(mismatches).sum(axis=1, dtype=np.int16)
     return counts  # type: ignore[no-any-return]
-
-
-def best(counts: Counts, most: int, count: int) -> Rows:
-    """The rows of the ``count`` largest counts, in one pass over a histogram and one over the rows.
-
-    Where the last place is tied the first rows take it: a budget of candidates is kept whatever
-    the counts are, and the same counts always give the same rows.
-
-    Args:
-        counts: shape ``(n,)``; a negative count says that its row is not eligible.
-        most: the largest count that there can be, h.
-        count: how many rows, at least 0.
-
-    Returns:
-        Ascending rows, ``count`` of them or all that are eligible.
-    """
-    rows: Rows = kernels().best(counts, most, count)
-    return rows

@@ -1,4 +1,4 @@
-"""Writes the golden files of a *new* version: ``python tests/wire/golden/write.py``.
+"""Writes the golden files of new formats: ``python tests/wire/golden/write.py``.
 
 It never touches a file that exists. Files once released are read for ever: where one no longer
 decodes, the decoder is wrong, not the file.
@@ -112,11 +112,9 @@ def main() -> None:
     lines = ",\n".join(json.dumps(entry) for entry in entries)
     written = f"[\n{lines}\n]\n"
     manifest = HERE / "manifest.json"
-    known = manifest.read_text().splitlines() if manifest.exists() else []
-    if not {line.rstrip(",") for line in known} <= {
-        f"{x.rstrip(',')}" for x in written.split("\n")
-    }:
-        raise SystemExit(f"{manifest} tells of other files: a new version has a folder of its own")
+    known = json.loads(manifest.read_text()) if manifest.exists() else []
+    if any(entry not in entries for entry in known):
+        raise SystemExit(f"{manifest} knows other files: a new version has a folder of its own")
     manifest.write_text(written)
 
 

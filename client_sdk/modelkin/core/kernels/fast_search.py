@@ -11,6 +11,7 @@ from modelkin.core.kernels.compiled import compiled, popcount, read_only
 
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int16]
+AnyCounts = Counts | npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
 
 
@@ -130,7 +131,7 @@ def _add_mismatches(rows: Any, query: Any, at: Any, mismatches: Any) -> None:
                 mismatches[i, word] |= row[plane, word] ^ query[plane, word]
 
 
-def best(counts: Counts, most: int, count: int) -> Rows:
+def best(counts: AnyCounts, most: int, count: int) -> Rows:
     # One more than asked for: without a branch every row is written, then the cursor moves or not.
     rows = np.empty(min(count, counts.size) + 1, np.int64)
     found = int(_best(read_only(counts), np.zeros((4, most + 2), np.int64), count, rows))
@@ -140,14 +141,12 @@ def best(counts: Counts, most: int, count: int) -> Rows:
 @compiled
 def _best(counts: Any, tallies: Any, count: int, rows: Any) -> Any:
     last, ties = _last_taken(counts, tallies, count)
-    at, end = np.uint64(0), np.uint64(rows.size - 1)
+    at = np.uint64(0)
     for i in range(counts.size):
         rows[at] = i
         tie = np.int64(counts[i] == last)
         at += np.uint64((counts[i] > last) | ((tie > 0) & (ties > 0)))
         ties -= tie
-        if at == end:
-            break
     return at
 
 
@@ -211,7 +210,7 @@ def _members(indices: Any, coordinates: Any, words: Any) -> None:
 
 def warm() -> None:
     """Every loop here, for every type it will meet."""
-    one, row, counts = np.ones((1, 1), np.uint64), np.zeros(1, np.int64), np.zeros(1, np.int16)
+    one, row = np.ones((1, 1), np.uint64), np.zeros(1, np.int64)
     values: list[npt.NDArray[Any]] = [np.zeros((1, 1), np.uint32), one]
     for each in values:
         band_keys(each, 1, 1)
@@ -221,5 +220,6 @@ def warm() -> None:
     for bits in (1, 4):
         plane_matches(np.ones((1, bits, 1), np.uint64), np.ones((bits, 1), np.uint64), 64)
     add_mismatches(one.reshape(1, 1, 1), one, row, one.copy())
-    best(counts, 0, 1)
+    best(np.zeros(1, np.int16), 0, 1)
+    best(np.zeros(1, np.int32), 0, 1)
     and_count_rows(one, one[0], row)

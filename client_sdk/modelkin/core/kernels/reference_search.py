@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int16]
+AnyCounts = Counts | npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
 
 BLOCK = 1 << 20
@@ -96,7 +97,7 @@ def add_mismatches(rows: Words, query: Words, at: Rows, mismatches: Words) -> No
     mismatches |= np.bitwise_or.reduce(rows[at] ^ query, axis=1)
 
 
-def best(counts: Counts, most: int, count: int) -> Rows:
+def best(counts: AnyCounts, most: int, count: int) -> Rows:
     """The rows of the ``count`` largest counts, ascending; of equal ones the first rows.
 
     Args:
