@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.candidates import best
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.signature import value_dtype
 from modelkin.types import SignatureSpec
@@ -62,7 +63,7 @@ class Snapshot:
 
         Args:
             values: a signature of this space, shape ``(num_perm,)``.
-            count: at least 1; more come back where the last place is tied.
+            count: at least 1.
             among: only these models, ascending ids; all by default.
         """
         eligible = self.alive
@@ -71,8 +72,7 @@ class Snapshot:
         matches: npt.NDArray[np.int32]
         matches = kernels().match_counts(self.rows, values.astype(np.uint8))
         matches[~eligible] = -1
-        threshold = _threshold(matches, count)
-        return self.ids[matches >= threshold]
+        return self.ids[best(matches, values.size, count)]
 
 
 class SpaceIndex:
@@ -175,10 +175,3 @@ class SpaceIndex:
     def _take(self, version: int) -> Snapshot:
         n = self._count
         return Snapshot(version, self._rows[:n], self._ids[:n], self._alive[:n])
-
-
-def _threshold(matches: npt.NDArray[np.int32], count: int) -> int:
-    """The smallest number of matches that the best ``count`` rows have, at least 0."""
-    if matches.size <= count:
-        return 0
-    return max(0, int(np.partition(matches, matches.size - count)[matches.size - count]))
