@@ -339,10 +339,7 @@ def _signature(
                 f"model {name!r} has a support, and its signature is computed from that: "
                 f"read it here, or delete the model first"
             )
-        if (
-            signatures.get(current.id) == values
-            and current.support_size == signature.support_size
-        ):
+        if signatures.get(current.id) == values and current.support_size == signature.support_size:
             return None
     return models.Content(
         kind="signature",
