@@ -7,6 +7,7 @@ import asyncio
 from fastapi import FastAPI
 
 from app.api import (
+    batch,
     donors,
     errors,
     health,
@@ -18,23 +19,30 @@ from app.api import (
     spaces,
     supports,
 )
+from app.api.budget import Budget, Budgets
 from app.api.metrics import Metrics
 from app.api.middleware import Observed
 from app.resources import Resources
 from app.ui import pages
 from modelkin._version import __version__
 
-__all__ = ["TURNS", "create_app"]
+__all__ = ["create_app"]
 
-TURNS = 32
-"""Requests that may hold connections at a time, two at most each.
+_THREADS = 40
+"""Request threads: anyio's default."""
 
-Fewer than request threads and than half the connections, so that there is always a thread and a
-connection for one of them to go on with: requests that hold a connection and wait for a thread,
-while the threads wait for connections, would all time out.
-"""
 
-_RESOURCES = (spaces, supports, signatures, models, neighbors, donors, similarity)
+def turns(connections: int) -> int:
+    """How many requests may hold connections at a time, two at most each.
+
+    Fewer than request threads and than half the connections, so that there is always a thread and
+    a connection for one of them to go on with: requests that hold a connection and wait for a
+    thread, while the threads wait for connections, would all time out.
+    """
+    return min(_THREADS - 8, (connections - 8) // 2)
+
+
+_RESOURCES = (spaces, supports, signatures, batch, models, neighbors, donors, similarity)
 
 _DESCRIPTION = """
 Tells which models are kin without ever seeing their values. A model is represented by its
@@ -52,12 +60,19 @@ def create_app(resources: Resources) -> FastAPI:
     app = FastAPI(
         title="modelkin",
         version=__version__,
+        redirect_slashes=False,
         description=_DESCRIPTION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     app.state.resources = resources
     app.state.settings = resources.settings
-    app.state.turns = asyncio.Semaphore(TURNS)
+    settings = resources.settings
+    app.state.turns = asyncio.Semaphore(turns(settings.database_connections))
+    # Two, since one who waits for memory to decode into already holds a body.
+    app.state.budgets = Budgets(
+        bodies=Budget(settings.body_memory // 2, settings.database_timeout),
+        decoded=Budget(settings.body_memory // 2, settings.database_timeout),
+    )
     app.state.metrics = Metrics(resources.indexes)
     app.add_middleware(Observed, metrics=app.state.metrics)
     errors.install(app)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from app.index.registry import IndexRegistry
+from app.services.batch import BatchService
 from app.services.ingest import IngestService
 from app.services.keys import SCOPES, KeyService
 from app.services.library import Library
@@ -20,7 +21,7 @@ from app.stores.ports import Tenant
 from app.stores.sql.database import Database, Writer
 from app.stores.sql.migrate import migrate, require_current
 from app.stores.sql.models import blob_keys
-from app.stores.sql.spaces import ensure_tenant
+from app.stores.sql.spaces import ensure_tenant, store_token
 from modelkin._version import __version__
 from modelkin.core.kernels.choice import kernels
 from modelkin.errors import Unavailable
@@ -47,6 +48,7 @@ class Resources:
     spaces: SpaceService
     keys: KeyService
     ingest: IngestService
+    batch: BatchService
     search: SearchService
     similarity: SimilarityService
 
@@ -58,20 +60,26 @@ def open_resources(settings: Settings) -> Iterator[Resources]:
     Raises:
         Unavailable: a store cannot be opened; says which and why.
     """
-    database = Database(settings.database_url, timeout=settings.database_timeout)
+    database = Database(
+        settings.database_url,
+        timeout=settings.database_timeout,
+        connections=settings.database_connections,
+    )
     try:
         if settings.migrate:
             migrate(database)
         else:
             require_current(database)
-        blobs = FileBlobs(settings.blob_folder)
         with database.writing() as session:
             tenant = ensure_tenant(session, DEFAULT_TENANT)
             _require_keys(session, settings)
+            token = store_token(session)
+        blobs = FileBlobs(settings.blob_folder, token)
         _sweep(database, blobs)
         kernels().warm()
         library = Library(database, blobs)
         indexes = IndexRegistry()
+        ingest = IngestService(blobs)
         yield Resources(
             version=__version__,
             settings=settings,
@@ -81,7 +89,8 @@ def open_resources(settings: Settings) -> Iterator[Resources]:
             indexes=indexes,
             spaces=SpaceService(blobs, indexes),
             keys=KeyService(),
-            ingest=IngestService(blobs),
+            ingest=ingest,
+            batch=BatchService(database, ingest),
             search=SearchService(library, indexes),
             similarity=SimilarityService(library),
         )

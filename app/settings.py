@@ -62,8 +62,17 @@ class Settings(BaseSettings):
         ge=1 << 10,
         description="largest binary body, and largest support it may decode to; beyond it 413",
     )
+    body_memory: int = Field(
+        4 << 30,
+        ge=1 << 20,
+        description="bytes that all bodies and what they decode to may take at a time; "
+        "beyond it requests wait, then 503",
+    )
     body_timeout: float = Field(
         60.0, gt=0, description="seconds a body may take for every 8 MiB of it; beyond it 408"
+    )
+    database_connections: int = Field(
+        40, ge=12, le=1000, description="connections that a process may have to the database"
     )
     database_timeout: float = Field(
         10.0, gt=0, description="seconds to wait for the database's write lock before a 503"

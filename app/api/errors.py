@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from modelkin import errors
 
-__all__ = ["PROBLEM", "install", "problem"]
+__all__ = ["PROBLEM", "described", "fields_of", "install", "problem"]
 
 PROBLEM = "application/problem+json"
 
@@ -87,18 +87,33 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _on_bug)
 
 
+def described(error: errors.ModelkinError) -> dict[str, Any]:
+    """What a problem document says of an error, for where one of many things went wrong."""
+    told: dict[str, Any] = {"code": error.code, "detail": _clean(str(error))}
+    if fields := _named(error):
+        told["errors"] = [{k: _clean(v) for k, v in field.items()} for field in fields]
+    return told
+
+
+def fields_of(entries: Sequence[Any]) -> list[dict[str, str]]:
+    """What pydantic found, a field and a message each."""
+    return [
+        {"field": _field(entry["loc"]), "message": entry["msg"].removeprefix("Value error, ")}
+        for entry in entries
+    ]
+
+
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, errors.ModelkinError)
     status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), 500)
     if status >= 500:
         log.error("%s: %s", type(error).__name__, error, exc_info=error)
-    field = getattr(error, "field", None)
     return problem(
         request,
         status,
         error.code,
         str(error),
-        fields=[{"field": field, "message": str(error)}] if field else (),
+        fields=_named(error),
         headers=_HEADERS.get(status),
     )
 
@@ -106,10 +121,8 @@ async def _on_error(request: Request, error: Exception) -> Response:
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     entries = error.errors()[:_MOST_FIELDS]
-    fields = [
-        {"field": _field(entry["loc"]), "message": entry["msg"].removeprefix("Value error, ")}
-        for entry in entries
-    ]
+    # The first part of a place says in which part of the request it is: query, path, body.
+    fields = fields_of([{**entry, "loc": entry["loc"][1:] or entry["loc"]} for entry in entries])
     detail = "; ".join(f"{f['field']}: {f['message']}" for f in fields[:3])
     return problem(request, 422, errors.InvalidParameter.code, detail, fields=fields)
 
@@ -134,10 +147,15 @@ async def _on_bug(request: Request, error: Exception) -> Response:
     return problem(request, 500, "internal_error", detail, headers=headers)
 
 
+def _named(error: errors.ModelkinError) -> list[dict[str, str]]:
+    field = getattr(error, "field", None)
+    return [{"field": field, "message": str(error)}] if field else []
+
+
 def _field(location: Sequence[int | str]) -> str:
-    """``("body", "layout", 3, "shape")`` as ``layout[3].shape``."""
+    """``("layout", 3, "shape")`` as ``layout[3].shape``."""
     name = ""
-    for part in location[1:] or location:
+    for part in location:
         name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else str(part)
     return name
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from app.api.bodies import media_type_of, read_body
+from app.api.budget import Budgets, Hold
 from app.settings import Settings
 from modelkin import wire
 from modelkin.core.signature import Signature
@@ -18,12 +20,17 @@ __all__ = [
     "SIGNATURE_BODY",
     "SUPPORT_BODY",
     "SIGNATURE_CONTENT",
+    "SIGNATURE_SCHEMA",
     "SUPPORT_CONTENT",
     "AnyPayload",
     "Payload",
     "SignaturePayload",
     "SupportPayload",
+    "max_indices",
 ]
+
+_COPIES = 3
+"""Of the indices, while a request works on them: as decoded, as packed, and one in between."""
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _SUPPORT_JSON = {
@@ -34,18 +41,19 @@ _SUPPORT_JSON = {
     },
     "example": {"indices": [3, 17, 1024]},
 }
-_SIGNATURE_JSON = {
-    "schema": {
-        "type": "object",
-        "required": ["scheme", "num_perm", "seed", "support_size", "values"],
-        "properties": {
-            "scheme": {"type": "string", "enum": ["affine32", "affine64", "fss32"]},
-            "num_perm": {"type": "integer", "minimum": 1},
-            "seed": {"type": "integer", "minimum": 0},
-            "support_size": {"type": "integer", "minimum": 1},
-            "values": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-        },
+SIGNATURE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["scheme", "num_perm", "seed", "support_size", "values"],
+    "properties": {
+        "scheme": {"type": "string", "enum": ["affine32", "affine64", "fss32"]},
+        "num_perm": {"type": "integer", "minimum": 1},
+        "seed": {"type": "integer", "minimum": 0},
+        "support_size": {"type": "integer", "minimum": 1},
+        "values": {"type": "array", "items": {"type": "integer", "minimum": 0}},
     },
+}
+_SIGNATURE_JSON = {
+    "schema": SIGNATURE_SCHEMA,
     "example": {
         "scheme": "affine32",
         "num_perm": 4,
@@ -79,14 +87,15 @@ ANY_BODY: dict[str, Any] = {
 class Payload:
     """The body of a request, read but not decoded: that waits for the space, and a thread."""
 
-    def __init__(self, data: bytes, media_type: str, settings: Settings) -> None:
+    def __init__(self, data: bytearray, media_type: str, settings: Settings, hold: Hold) -> None:
         self._data = data
         self._media_type = media_type
         self._settings = settings
+        self._hold = hold
 
     def support(self, num_parameters: int) -> Support:
         """The support; :class:`InvalidSupport` says what is wrong with it."""
-        max_k = self._max_k(num_parameters)
+        max_k = self._room_for(num_parameters)
         return wire.load_support(self._data, self._media_type, num_parameters, max_k)
 
     def signature(self, num_parameters: int) -> Signature:
@@ -95,12 +104,20 @@ class Payload:
 
     def either(self, num_parameters: int) -> Support | Signature:
         """Whichever of the two it is."""
-        max_k = self._max_k(num_parameters)
+        max_k = self._room_for(num_parameters)
         return wire.load_either(self._data, self._media_type, num_parameters, max_k)
 
-    def _max_k(self, num_parameters: int) -> int:
-        """A body decodes to no more than it may itself have: a few bytes may mean gigabytes."""
-        return self._settings.max_body_bytes // index_dtype(num_parameters).itemsize
+    def _room_for(self, num_parameters: int) -> int:
+        """The most indices it may decode to, once there is memory for those that it says it has."""
+        most = max_indices(self._settings, num_parameters)
+        count = min(most, wire.count_indices(self._data, self._media_type, num_parameters))
+        self._hold.take(_COPIES * count * index_dtype(num_parameters).itemsize)
+        return most
+
+
+def max_indices(settings: Settings, num_parameters: int) -> int:
+    """The most indices that a request may decode to."""
+    return settings.max_body_bytes // index_dtype(num_parameters).itemsize
 
 
 class _Reader:
@@ -109,7 +126,7 @@ class _Reader:
     def __init__(self, *types: str) -> None:
         self._types = tuple(dict.fromkeys(types))
 
-    async def __call__(self, request: Request) -> Payload:
+    async def __call__(self, request: Request) -> AsyncIterator[Payload]:
         media_type = media_type_of(request)
         if media_type not in self._types:
             given = f"not {media_type}" if media_type else "and none was sent"
@@ -117,7 +134,14 @@ class _Reader:
                 f"Content-Type must be one of {', '.join(self._types)}, {given}"
             )
         settings: Settings = request.app.state.settings
-        return Payload(await read_body(request, settings, media_type), media_type, settings)
+        budgets: Budgets = request.app.state.budgets
+        bodies, decoded = Hold(budgets.bodies), Hold(budgets.decoded)
+        try:
+            body = await read_body(request, settings, media_type, bodies)
+            yield Payload(body, media_type, settings, decoded)
+        finally:
+            bodies.release()
+            decoded.release()
 
 
 SupportPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT))]

@@ -14,6 +14,7 @@ from modelkin.core.support import MAX_PARAMETERS
 from modelkin.types import Donors, Neighbors, Overlap
 
 __all__ = [
+    "BatchLineIn",
     "DonorsOut",
     "ModelOut",
     "ModelPage",
@@ -205,6 +206,17 @@ class ModelUpdate(_In):
     attributes: Attributes | None = None
     source: Text | None = None
     base_model: str | None = None
+
+
+class BatchLineIn(_In):
+    """A line of a batch. What is in ``signature`` and ``support`` is the wire's to read."""
+
+    model: str
+    signature: dict[str, Any] | None = None
+    support: str | None = None
+    media_type: str | None = None
+    tags: list[str] | None = None
+    attributes: Attributes | None = None
 
 
 class NeighborOut(_Out):

@@ -55,9 +55,7 @@ def put(
     """
     support = payload.support(space.num_parameters)
     prepared = resources.ingest.prepare(reading, space, name, support)
-    stored = resources.ingest.put(
-        writing, space, Put(name, prepared, tags=tags, if_match=if_match)
-    )
+    stored = resources.ingest.put(writing, space, Put(name, prepared, tags=tags, if_match=if_match))
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)

@@ -7,6 +7,7 @@ full-width minhashes where one has not. An item says which of the two it was.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,11 +22,14 @@ from app.stores.sql import models
 from app.stores.sql.database import Reader
 from modelkin.core import donors, overlap
 from modelkin.core import packed as packing
+from modelkin.core.packed import PackedSupport
 from modelkin.core.signature import jaccard_estimates
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidParameter, Unavailable
 from modelkin.types import Donor, Donors, Neighbor, Neighbors
 
 __all__ = ["METHODS", "SearchService"]
+
+log = logging.getLogger(__name__)
 
 METHODS = ("auto", "exact", "scan")
 MAX_K = 1000
@@ -85,7 +89,7 @@ class SearchService:
         ids = snapshot.candidates(subject.values, wanted, among=among)
         candidates = self._estimate(session, space, subject, ids)
         refined = len(candidates) if method == "exact" else max(_REFINED, 2 * k)
-        found = self._refine(space, subject, candidates, refined)
+        found, whole = self._refine(space, subject, candidates, refined)
         items = [item for item in found if item.similarity >= min_similarity]
         items.sort(key=lambda item: (-item.similarity, item.model))
         return Neighbors(
@@ -93,7 +97,7 @@ class SearchService:
             model=None if subject.model is None else subject.model.name,
             method=method,
             candidates=len(candidates),
-            degraded=False,
+            degraded=not whole,
         )
 
     def donors(
@@ -165,23 +169,27 @@ class SearchService:
         subject: Subject,
         candidates: Sequence[_Candidate],
         count: int,
-    ) -> Iterable[Neighbor]:
-        """The best ``count`` candidates, overlapped exactly where both sides have a support."""
+    ) -> tuple[list[Neighbor], bool]:
+        """The best ``count`` candidates, overlapped exactly where both sides have a support.
+
+        Also answers whether every support could be read; an estimate stands in for one that
+        could not.
+        """
+        whole = True
+        items = []
         for candidate in candidates[:count]:
-            packed = subject.packed and self._library.packed(space, candidate.model)
+            packed = None
+            if subject.packed is not None:
+                try:
+                    packed = self._library.packed(space, candidate.model)
+                except Unavailable as error:  # one damaged file spoils no answer about the others
+                    log.error("%s", error)
+                    whole = False
             if subject.packed is None or packed is None:
-                yield _estimated(candidate, space.signature.num_perm)
-                continue
-            shared = packing.shared_packed(subject.packed, packed)
-            similarity = overlap.similarity_of(shared, subject.packed.k, packed.k)
-            yield Neighbor(
-                model=candidate.model.name,
-                similarity=similarity,
-                jaccard=overlap.jaccard_of(similarity),
-                estimate="exact",
-                standard_error=0.0,
-                shared_indices=shared,
-            )
+                items.append(_estimated(candidate, space.signature.num_perm))
+            else:
+                items.append(_exact(candidate, subject.packed, packed))
+        return items, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +204,19 @@ class _SpaceFeed:
 
     def removed(self, since: int) -> Iterable[int]:
         return models.removed_since(self.session, self.space_id, since)
+
+
+def _exact(candidate: _Candidate, ours: PackedSupport, theirs: PackedSupport) -> Neighbor:
+    shared = packing.shared_packed(ours, theirs)
+    similarity = overlap.similarity_of(shared, ours.k, theirs.k)
+    return Neighbor(
+        model=candidate.model.name,
+        similarity=similarity,
+        jaccard=overlap.jaccard_of(similarity),
+        estimate="exact",
+        standard_error=0.0,
+        shared_indices=shared,
+    )
 
 
 def _estimated(candidate: _Candidate, num_perm: int) -> Neighbor:

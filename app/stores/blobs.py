@@ -23,7 +23,7 @@ from modelkin.errors import StorageFull, Unavailable
 __all__ = ["FileBlobs"]
 
 _TEMPORARY = ".part"
-_OURS = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?|probe-[0-9a-f]{16}\.part")
+_OURS = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
 """What a sweep may remove: whatever else lies in the folder is somebody else's."""
 _WORTH_MAPPING = 1 << 16
 _SWEPT_AT_ONCE = 1000
@@ -35,13 +35,16 @@ class FileBlobs:
 
     Args:
         root: the folder; it is made if it does not exist.
+        realm: whose blobs: the token of one database. Nothing beside it in ``root`` is touched, so
+            that databases which share a folder never take each other's blobs for left over.
 
     Raises:
         Unavailable: the folder cannot be made or written.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, realm: str) -> None:
         self.root = root
+        self._realm = realm
         try:
             root.mkdir(parents=True, exist_ok=True)
             probe = root / f"probe-{secrets.token_hex(8)}{_TEMPORARY}"
@@ -52,13 +55,11 @@ class FileBlobs:
 
     def put(self, prefix: str, data: bytes) -> str:
         token = secrets.token_hex(16)
-        key = f"{prefix}/{token[:2]}/{token}"
+        key = f"{self._realm}/{prefix}/{token[:2]}/{token}"
         try:
             try:
                 self._write(self.root / key, data)
-            except (
-                FileNotFoundError
-            ):  # the prefix was deleted under our feet: make its folder again
+            except FileNotFoundError:  # the prefix was deleted meanwhile: make its folder again
                 self._write(self.root / key, data)
         except OSError as error:
             kind = StorageFull if error.errno in _NO_ROOM else Unavailable
@@ -88,7 +89,7 @@ class FileBlobs:
             os.unlink(self.root / key)
 
     def delete_prefix(self, prefix: str) -> None:
-        shutil.rmtree(self.root / prefix, ignore_errors=True)
+        shutil.rmtree(self.root / self._realm / prefix, ignore_errors=True)
 
     def sweep(self, wanted: Callable[[Sequence[str]], set[str]], *, older_than: float) -> int:
         swept = 0
@@ -100,13 +101,14 @@ class FileBlobs:
         return swept
 
     def _older_than(self, horizon: float) -> Iterator[str]:
-        for folder, _, names in os.walk(self.root):
+        realm = self.root / self._realm
+        for folder, _, names in os.walk(realm):
             for name in names:
                 path = Path(folder, name)
-                key = path.relative_to(self.root).as_posix()
+                key = path.relative_to(realm).as_posix()
                 with contextlib.suppress(FileNotFoundError):
                     if _OURS.fullmatch(key) and path.stat().st_mtime < horizon:
-                        yield key
+                        yield f"{self._realm}/{key}"
 
     def _write(self, path: Path, data: bytes) -> None:
         self._make_folder(path.parent)

@@ -26,6 +26,9 @@ from modelkin.errors import (
 from modelkin.selection import select, select_support
 from modelkin.types import (
     UNCHANGED,
+    BulkItem,
+    BulkResult,
+    BulkSummary,
     Donor,
     Donors,
     ModelInfo,
@@ -45,6 +48,9 @@ __all__ = [
     "UNCHANGED",
     "ApiError",
     "AsyncClient",
+    "BulkItem",
+    "BulkResult",
+    "BulkSummary",
     "Client",
     "ConnectionFailed",
     "Donor",

@@ -236,7 +236,8 @@ class ApiError(ModelkinError):
         request_id: str | None = None,
         errors: tuple[dict[str, str], ...] = (),
     ) -> None:
-        named = "; ".join(f"{e.get('field', '?')}: {e.get('message', '?')}" for e in errors)
+        unsaid = [e for e in errors if e.get("message", "") not in detail]
+        named = "; ".join(f"{e.get('field', '?')}: {e.get('message', '?')}" for e in unsaid)
         where = f" [request {request_id}]" if request_id else ""
         super().__init__(
             f"{status} {problem_code}: {detail}{f' ({named})' if named else ''}{where}"

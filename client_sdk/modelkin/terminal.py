@@ -29,20 +29,22 @@ class Line:
     def __init__(self) -> None:
         self._drawn = -_PAUSE
 
-    def draw(self, label: str, share: float, note: str = "") -> None:
+    def draw(self, label: str, share: float | None, note: str = "") -> None:
         """Shows a bar, unless it has only just changed; the beginning and the end always show.
 
         Args:
             label: what is under way; cut where the terminal has no room for it, for a line that
                 wraps cannot be wiped.
-            share: how much of it is done, 0 to 1.
+            share: how much of it is done, 0 to 1; None where nobody knows.
             note: what stands behind the percentage.
         """
         now = time.monotonic()
-        if now - self._drawn < _PAUSE and 0 < share < 1:
+        if now - self._drawn < _PAUSE and (share is None or 0 < share < 1):
             return
         self._drawn = now
-        bar = f" [{('#' * int(share * _WIDTH)).ljust(_WIDTH, '.')}] {share:4.0%}{note}"
+        bar = note
+        if share is not None:
+            bar = f" [{('#' * int(share * _WIDTH)).ljust(_WIDTH, '.')}] {share:4.0%}{note}"
         room = shutil.get_terminal_size().columns - len(bar) - 1
         shown = label if len(label) <= room else f"{label[: max(room - 1, 0)]}…"
         sys.stderr.write(f"\r{shown}{bar}\x1b[K")

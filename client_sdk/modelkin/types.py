@@ -19,10 +19,15 @@ import numpy.typing as npt
 
 from modelkin.core.layout import Layout
 from modelkin.core.overlap import TensorOverlap
+from modelkin.core.signature import Signature
+from modelkin.core.support import Support
 from modelkin.errors import MissingExtra
 
 __all__ = [
     "UNCHANGED",
+    "BulkItem",
+    "BulkResult",
+    "BulkSummary",
     "Donor",
     "Donors",
     "ModelInfo",
@@ -123,6 +128,61 @@ class ModelInfo:
     created_at: datetime
     updated_at: datetime
     etag: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BulkItem:
+    """A model for ``put_many``.
+
+    Attributes:
+        model: its name.
+        content: its support, or a signature alone.
+        tags: replace the model's tags; None leaves them as they are.
+        attributes: replace the model's attributes; None leaves them as they are.
+    """
+
+    model: str
+    content: Support | Signature
+    tags: Iterable[str] | None = None
+    attributes: Mapping[str, Any] | None = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What became of one item of ``put_many``.
+
+    Attributes:
+        status: ``"created"``; ``"replaced"``, where anything about the model changed;
+            ``"unchanged"``; ``"skipped"``, where an earlier run had it acknowledged; ``"failed"``.
+        code: why it failed, the service's ``code``: ``"support_exists"`` for one; else None.
+        detail: the same for people.
+    """
+
+    model: str
+    status: str
+    code: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkSummary:
+    """What became of the items of ``put_many``, counted.
+
+    Attributes:
+        failures: the first 1,000 items that failed, in the order in which that was answered.
+    """
+
+    created: int
+    replaced: int
+    unchanged: int
+    skipped: int
+    failed: int
+    failures: tuple[BulkResult, ...]
+
+    @property
+    def total(self) -> int:
+        """How many items there were."""
+        return self.created + self.replaced + self.unchanged + self.skipped + self.failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,9 +48,11 @@ class TestCluster(BucketsContract):
 def server(tmp_path: Path) -> Iterator[RedisProcess]:
     """A server of the test's own, which it may kill."""
     process = RedisProcess(tmp_path / "redis")
-    process.start()
-    yield process
-    process.stop()
+    try:
+        process.start()
+        yield process
+    finally:
+        process.stop()
 
 
 @pytest.fixture
@@ -111,21 +113,16 @@ def test_a_flush_is_noticed(server: RedisProcess, buckets: RedisBuckets) -> None
     assert [7, 8] == ids_in(buckets, 1, 1)
 
 
-def test_an_older_copy_catches_up(tmp_path: Path) -> None:
+def test_an_older_copy_catches_up(server: RedisProcess, buckets: RedisBuckets) -> None:
     """A server that comes back from an old save is behind, and follows from there."""
-    server = RedisProcess(tmp_path / "redis")
-    server.start()
-    buckets = store(server.url)
-    buckets.apply(1, EPOCH, 0, 1, [(7, keys(1))], [])
     server.client().save()
-    buckets.apply(1, EPOCH, 1, 2, [(7, keys(2))], [])
+    assert buckets.apply(1, EPOCH, 1, 2, [(7, keys(2, 3))], [])
     server.signal(signal.SIGKILL)
     server.start()
     wait_until(lambda: raised_by(buckets) == "")
-    assert state(1) == buckets.state(1)
-    assert buckets.apply(1, EPOCH, 1, 2, [(7, keys(2))], [])
-    assert [[], [7]] == [ids_in(buckets, 1, k) for k in (1, 2)]
-    server.stop()
+    assert (state(1), [7]) == (buckets.state(1), ids_in(buckets, 1, 1))
+    assert buckets.apply(1, EPOCH, 1, 2, [(7, keys(2, 3))], [])
+    assert [[], [7], [7]] == [ids_in(buckets, 1, k) for k in (1, 2, 3)]
 
 
 def raised_by(buckets: RedisBuckets) -> str:
@@ -158,15 +155,14 @@ def test_a_frozen_server_is_given_up_in_time(server: RedisProcess, buckets: Redi
     assert [7] == ids_in(buckets, 1, 1)
 
 
-def test_a_server_that_is_down_at_the_start_may_come_later(tmp_path: Path) -> None:
+def test_a_server_that_is_down_at_the_start_may_come_later(server: RedisProcess) -> None:
     """Nothing connects before it must, so the order of starting does not matter."""
-    server = RedisProcess(tmp_path / "redis")
+    server.signal(signal.SIGKILL)
     buckets = store(server.url)
     assert "cannot be reached" in raised_by(buckets)
     server.start()
     wait_until(lambda: raised_by(buckets) == "")
     buckets.ping()
-    server.stop()
 
 
 def test_a_lost_master_loses_its_spaces_alone(cluster: list[RedisProcess]) -> None:

@@ -20,7 +20,7 @@ from app.stores.sql.tables import BucketBuildRow, BucketEntryRow, BucketModelRow
 from modelkin.errors import BackendUnavailable
 from tests.buckets.contract import CAP, BucketsContract
 from tests.buckets.machine import BucketsMachine
-from tests.buckets.oracle import EPOCH, ids_in, keys, spread, state
+from tests.buckets.oracle import EPOCH, expected, ids_in, keys, plain, spread, state
 
 TABLES: tuple[type[DeclarativeBase], ...] = (BucketBuildRow, BucketModelRow, BucketEntryRow)
 
@@ -121,3 +121,16 @@ def test_a_locked_file_is_a_missing_accelerator(tmp_path: Path) -> None:
             buckets.apply(1, EPOCH, 0, 1, [(7, keys(1))], [])
     assert (None, []) == (buckets.state(1), ids_in(buckets, 1, 1))
     database.close()
+
+
+def test_few_and_many_entries_are_answered_alike(database: Database) -> None:
+    """Around the number that is read without counting first, answers stay those of the dict."""
+    buckets = SqlBuckets(database, cap=150)
+    models = {i: [i % 20, 100 + i % 7, 1000 + i] for i in range(1, 1001)}
+    feed = [(i, keys(*own)) for i, own in models.items()]
+    assert buckets.apply(1, EPOCH, 0, 1, feed, [])
+    for first in (7, 14, 20):
+        asked = [*range(first), *range(100, 107), *range(1001, 2001)]
+        for limit in (10, 1999, 2000, 2001, 5000):
+            found = plain(buckets.candidates(1, keys(*asked), limit))
+            assert expected(models, asked, cap=150, limit=limit) == found

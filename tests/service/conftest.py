@@ -1,4 +1,6 @@
-"""The service as a real process, one for all tests of a run, and a fresh space for each of them."""
+"""The service as a real process, one on each database for all tests of a run, and a fresh space for
+each of them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,9 @@ import httpx
 import pytest
 
 import modelkin
+from app.stores.sql.database import Database
+from tests.postgres import Postgres, postgres_server
+from tests.service.backends import SQLITE, Backend, PostgresBackend
 from tests.service.kin import Space
 from tests.service.running import Server
 
@@ -16,11 +21,38 @@ Start = Callable[..., Server]
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The service that most tests share; it must survive them all."""
-    running = Server(tmp_path_factory.mktemp("service")).start()
+def postgres() -> Iterator[Postgres]:
+    """The Postgres server that all tests share; it must survive them all."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each database the service runs on; whatever starts a service is tested on both."""
+    if request.param == "sqlite":
+        return SQLITE
+    return PostgresBackend(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture(scope="session")
+def servers(postgres: Postgres) -> Iterator[dict[str, Server]]:
+    """The shared services by their database, started when first asked for, ended before that."""
+    running: dict[str, Server] = {}
     yield running
-    assert running.stop() == 0, running.log.read_text()
+    for server in running.values():
+        assert server.stop() == 0, server.log.read_text()
+
+
+@pytest.fixture(scope="session")
+def server(
+    backend: Backend, servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
+) -> Server:
+    """The service that most tests share; it must survive them all."""
+    if backend.name not in servers:
+        folder = tmp_path_factory.mktemp("service")
+        servers[backend.name] = Server(folder, backend=backend).start()
+    return servers[backend.name]
 
 
 @pytest.fixture(scope="session")
@@ -44,12 +76,20 @@ def space(http: httpx.Client) -> Space:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def database(backend: Backend, tmp_path: Path) -> Iterator[Database]:
+    """A new, empty database."""
+    opened = Database(backend.url(tmp_path), timeout=5)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def start(backend: Backend, tmp_path: Path) -> Iterator[Start]:
     """Starts services of the test's own; none outlives it."""
     started: list[Server] = []
 
     def start(*flags: str, folder: Path = tmp_path) -> Server:
-        started.append(Server(folder, *flags).start())
+        started.append(Server(folder, *flags, backend=backend).start())
         return started[-1]
 
     yield start

@@ -15,22 +15,25 @@ from typing import Self
 
 import httpx
 
+from tests.service.backends import SQLITE, Backend
+
 ROOT = Path(__file__).resolve().parents[2]
 _ADDRESS = re.compile(r"running on (http://[\d.]+:\d+)")
 _PATIENCE = 60.0
 
 
 class Server:
-    """``python -m app`` on the embedded store in ``folder``.
+    """``python -m app`` on the database and the supports of ``folder``.
 
     Args:
-        folder: holds the database, the blobs and the log.
+        folder: holds the blobs, the log, and on SQLite the database.
         flags: more of the command line.
+        backend: the database it runs on.
     """
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, *flags: str, backend: Backend = SQLITE) -> None:
         self.folder = folder
-        self.database = folder / "m.db"
+        self.database_url = backend.url(folder)
         self.blobs = folder / "blobs"
         self.log = folder / "service.log"
         self._flags = flags
@@ -44,9 +47,10 @@ class Server:
 
     def launch(self) -> None:
         """Start it, without waiting."""
+        stores = f"--database-url={self.database_url}", f"--blob-url=file://{self.blobs}"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                command(f"--database-url=sqlite:///{self.database}", "--port=0", *self._flags),
+                command(*stores, "--port=0", *self._flags),
                 cwd=ROOT,
                 env=environment(),
                 stdout=log,

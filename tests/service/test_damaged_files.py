@@ -70,5 +70,22 @@ def test_a_damaged_list_never_ends_the_service(start: Start) -> None:
         put(http, "dense", DENSE)
         asked = {"a": "dense", "b": "sparse"}
         assert 503 == http.get("/v1/spaces/s/overlap", params=asked).status_code
-        assert 503 == http.get("/v1/spaces/s/neighbors", params={"model": "dense"}).status_code
         assert 200 == http.get("/readyz").status_code
+
+
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+def test_one_damaged_file_spoils_no_answer_about_others(
+    start: Start, damage: Callable[[Path], None]
+) -> None:
+    """Neighbours of the others are exact, the damaged one is an estimate, and the answer says so."""
+    server = start()
+    with httpx.Client(base_url=server.url, trust_env=False) as http:
+        http.post("/v1/spaces", json={"name": "s", "num_parameters": M})
+        put(http, "damaged", DENSE)
+        damage(only_blob(server))
+        put(http, "asked", DENSE)
+        put(http, "whole", SPARSE)
+        answer = http.get("/v1/spaces/s/neighbors", params={"model": "asked"}).json()
+        near = {item["model"]: item["estimate"] for item in answer["items"]}
+        assert {"damaged": "signature", "whole": "exact"} == near
+        assert answer["degraded"] is True

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import numpy as np
+from sqlalchemy import select
 
+from app.stores.sql.database import Database
+from app.stores.sql.tables import ModelRow
 from modelkin import Support
 from tests.service.conftest import Start
 from tests.service.kin import (
@@ -47,12 +48,13 @@ def supports(http: httpx.Client, space: str, names: list[str]) -> dict[str, Supp
     return {name: Support.from_bytes(http.get(base + name).content) for name in names}
 
 
-def rows(database: Path) -> list[tuple[str, int]]:
-    """Key of the blob and size of the support of every model in the database."""
-    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
-        found = connection.execute("SELECT blob_key, support_size FROM models").fetchall()
-    connection.close()
-    return found
+def blob_keys(server: Server) -> set[str]:
+    """Where the models in the database say that their supports are."""
+    database = Database(server.database_url, timeout=5)
+    with database.reading() as session:
+        keys = session.scalars(select(ModelRow.blob_key)).all()
+    database.close()
+    return {key for key in keys if key is not None}
 
 
 def files(server: Server) -> set[str]:
@@ -78,7 +80,7 @@ def check(server: Server, space: str, ledgers: list[Ledger]) -> None:
             shown[count] for count in ("models", "supports", "signatures")
         )
         check_neighbors(http, space, held)
-    assert {key for key, _ in rows(server.database)} <= files(server)
+    assert blob_keys(server) <= files(server)
 
 
 def check_neighbors(http: httpx.Client, space: str, held: dict[str, Support]) -> None:
@@ -115,17 +117,21 @@ def test_kill_9_under_load_loses_nothing_acknowledged(start: Start) -> None:
 
 
 def test_the_sweep_removes_what_a_crash_left(start: Start) -> None:
-    """Blobs that no row names go at the next start once they are old; what is no blob stays."""
+    """Old blobs that no row names go at the next start; what is another's, or no blob, stays."""
     server = start()
     space = make_space(server)
     with httpx.Client(base_url=server.url) as http:
         support = random_support(np.random.default_rng(1), M, K)
         url, headers = f"/v1/spaces/{space}/supports/a", {"Content-Type": SUPPORT}
         assert 201 == http.put(url, content=support.to_bytes(), headers=headers).status_code
-    foreign = server.blobs / "1/notes.txt"
+    (realm,) = server.blobs.iterdir()
+    foreign = realm / "1/notes.txt"
     foreign.write_text("not the service's")
+    another = server.blobs / f"{'0' * 32}/1/ab/{'ab' * 16}"
+    another.parent.mkdir(parents=True)
+    another.write_bytes(b"another database's")
     kept = files(server)
-    left = {f"1/ab/{'ab' * 16}", f"1/ab/{'ac' * 16}.part"}
+    left = {f"{realm.name}/1/ab/{'ab' * 16}", f"{realm.name}/1/ab/{'ac' * 16}.part"}
     for path in (server.blobs / key for key in left):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"left by a crash")
@@ -180,7 +186,7 @@ def test_concurrent_writers_leave_no_blob_behind(start: Start) -> None:
     writers = start_writers(server.url, space, ledgers, 3)
     time.sleep(0.8)
     assert [] == finish(writers)
-    assert {key for key, _ in rows(server.database)} == files(server)
+    assert blob_keys(server) == files(server)
     check(server, space, ledgers)
 
 
@@ -270,4 +276,4 @@ def test_a_space_deleted_under_load_leaves_nothing(start: Start) -> None:
             time.sleep(0.2)
             assert 204 == http.delete(f"/v1/spaces/{space.name}").status_code
             assert set(answers) <= {201, 404}
-    assert ([], set()) == (rows(server.database), files(server))
+    assert (set(), set()) == (blob_keys(server), files(server))

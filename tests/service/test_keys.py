@@ -10,10 +10,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import select
 
 import modelkin
 from app.services.keys import KeyService
 from app.stores.sql.database import Database
+from app.stores.sql.tables import KeyRow
+from tests.service.backends import Backend
+from tests.service.conftest import Start
 from tests.service.running import ROOT, Server, command, environment
 
 UNKNOWN = "mk_QwAU1Z3XPuPcitSRVm8xln2eMuAwofAs41CNtFDWJ5X2QsJ9Y"
@@ -21,9 +25,8 @@ UNKNOWN = "mk_QwAU1Z3XPuPcitSRVm8xln2eMuAwofAs41CNtFDWJ5X2QsJ9Y"
 SPACE = {"name": "a", "num_parameters": 1000}
 
 
-def keys(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """``python -m app keys ...`` on the database in ``folder``."""
-    url = f"sqlite:///{folder / 'm.db'}"
+def keys(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """``python -m app keys ...`` on the database at ``url``."""
     return subprocess.run(
         command("keys", *arguments),
         cwd=ROOT,
@@ -33,17 +36,18 @@ def keys(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def new_key(folder: Path, *arguments: str) -> str:
+def new_key(server: Server, *arguments: str) -> str:
     """A key as an operator makes it."""
-    made = keys(folder, "create", *arguments)
+    made = keys(server.database_url, "create", *arguments)
     assert made.returncode == 0, made.stderr
     return made.stdout.strip()
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def locked(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A service that asks for keys."""
-    running = Server(tmp_path_factory.mktemp("locked"), "--auth=required").start()
+    folder = tmp_path_factory.mktemp("locked")
+    running = Server(folder, "--auth=required", backend=backend).start()
     yield running
     assert running.stop() == 0
 
@@ -56,7 +60,7 @@ def ask(server: Server, authorization: str | None, path: str = "/v1/spaces") -> 
 
 def test_key_opens(locked: Server) -> None:
     """A key that was created opens the API as Bearer, and as the password of Basic."""
-    key = new_key(locked.folder)
+    key = new_key(locked)
     basic = base64.b64encode(f"anyone:{key}".encode()).decode()
     assert 200 == ask(locked, f"Bearer {key}").status_code
     assert 200 == ask(locked, f"Basic {basic}", "/").status_code
@@ -98,16 +102,16 @@ def test_without_a_key_no_body_is_read(locked: Server) -> None:
 
 def test_revoked_key_opens_nothing(locked: Server) -> None:
     """From the moment it is revoked a key is a 401, and revoking it again says so."""
-    key = new_key(locked.folder)
+    key = new_key(locked)
     assert 200 == ask(locked, f"Bearer {key}").status_code
-    assert 0 == keys(locked.folder, "revoke", key[:11]).returncode
+    assert 0 == keys(locked.database_url, "revoke", key[:11]).returncode
     assert "was revoked" in ask(locked, f"Bearer {key}").json()["detail"]
-    assert 1 == keys(locked.folder, "revoke", key[:11]).returncode
+    assert 1 == keys(locked.database_url, "revoke", key[:11]).returncode
 
 
 def test_expired_key_opens_nothing(locked: Server) -> None:
     """A key whose time is over is a 401."""
-    database = Database(f"sqlite:///{locked.database}", timeout=5)
+    database = Database(locked.database_url, timeout=5)
     with database.writing() as session:
         key = KeyService().create(session, "default", valid_for=timedelta(seconds=-1))
     database.close()
@@ -126,7 +130,7 @@ def test_expired_key_opens_nothing(locked: Server) -> None:
 def test_scopes(locked: Server, scopes: list[str], reads: int, writes: int, measures: int) -> None:
     """A key does what its scopes say; the rest is a 403 that names the scope."""
     name = "tenant-" + "-".join(scopes)
-    key = new_key(locked.folder, f"--tenant={name}", *(f"--scope={s}" for s in scopes))
+    key = new_key(locked, f"--tenant={name}", *(f"--scope={s}" for s in scopes))
     with httpx.Client(
         base_url=locked.url, headers={"Authorization": f"Bearer {key}"}, trust_env=False
     ) as http:
@@ -137,14 +141,24 @@ def test_scopes(locked: Server, scopes: list[str], reads: int, writes: int, meas
 
 def test_key_is_stored_as_a_hash(locked: Server) -> None:
     """Neither database nor log nor listing ever holds a key, only its first characters."""
-    key = new_key(locked.folder, "--label=mine")
+    key = new_key(locked, "--label=mine")
     ask(locked, f"Bearer {key}")
-    listing = keys(locked.folder, "list").stdout
+    listing = keys(locked.database_url, "list").stdout
     assert key[:11] in listing
     assert key not in listing
     written = b"".join(f.read_bytes() for f in locked.folder.glob("*") if f.is_file())
+    written += repr(stored(locked)).encode()
     assert key[:11].encode() in written
     assert key[11:].encode() not in written
+
+
+def stored(server: Server) -> list[tuple[object, ...]]:
+    """The table of keys, every column of it."""
+    database = Database(server.database_url, timeout=5)
+    with database.reading() as session:
+        rows = [tuple(row) for row in session.execute(select(KeyRow.__table__))]
+    database.close()
+    return rows
 
 
 def test_sdk_says_what_is_missing(locked: Server) -> None:
@@ -153,14 +167,14 @@ def test_sdk_says_what_is_missing(locked: Server) -> None:
         list(client.spaces())
     assert (401, "unauthorized") == (caught.value.status, caught.value.problem_code)
     assert caught.value.request_id
-    with modelkin.Client(locked.url, api_key=new_key(locked.folder, "--tenant=sdk")) as client:
+    with modelkin.Client(locked.url, api_key=new_key(locked, "--tenant=sdk")) as client:
         assert [] == list(client.spaces())
 
 
-def start(folder: Path, *flags: str, **settings: str) -> subprocess.CompletedProcess[str]:
+def refuse(url: str, *flags: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """A start that must fail by itself."""
     return subprocess.run(
-        command(f"--database-url=sqlite:///{folder}/m.db", "--port=0", *flags),
+        command(f"--database-url={url}", "--port=0", *flags),
         cwd=ROOT,
         env=environment(**settings),
         capture_output=True,
@@ -169,11 +183,17 @@ def start(folder: Path, *flags: str, **settings: str) -> subprocess.CompletedPro
     )
 
 
-def test_no_network_without_keys(tmp_path: Path) -> None:
+@pytest.fixture
+def url(backend: Backend, tmp_path: Path) -> str:
+    """A database that is not there yet, or empty."""
+    return backend.url(tmp_path)
+
+
+def test_no_network_without_keys(url: str) -> None:
     """Beyond loopback the service refuses to start without a key, and with --auth=off at all."""
-    refused = start(tmp_path, "--host=0.0.0.0")
+    refused = refuse(url, "--host=0.0.0.0")
     assert (1, True) == (refused.returncode, "keys create" in refused.stderr)
-    refused = start(tmp_path, "--host=0.0.0.0", "--auth=off")
+    refused = refuse(url, "--host=0.0.0.0", "--auth=off")
     assert (1, True) == (refused.returncode, "MODELKIN_AUTH=off" in refused.stderr)
 
 
@@ -190,13 +210,13 @@ def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
     assert "MODELKIN_PORT" in refused.stderr
 
 
-def test_initial_key(tmp_path: Path) -> None:
+def test_initial_key(url: str, start: Start) -> None:
     """The first key may come from the environment; a malformed one ends the start in one line."""
-    key = keys(tmp_path, "generate").stdout.strip()
-    refused = start(tmp_path, "--auth=required", MODELKIN_INITIAL_KEY="swordfish")
+    key = keys(url, "generate").stdout.strip()
+    refused = refuse(url, "--auth=required", MODELKIN_INITIAL_KEY="swordfish")
     assert (1, 1) == (refused.returncode, refused.stderr.count("\n"))
     assert "swordfish" not in refused.stderr
-    server = Server(tmp_path, "--auth=required", f"--initial-key={key}").start()
+    server = start("--auth=required", f"--initial-key={key}")
     assert 200 == ask(server, f"Bearer {key}", "/metrics").status_code
     assert 0 == server.stop()
 
@@ -209,8 +229,8 @@ def test_initial_key(tmp_path: Path) -> None:
         ["create", "--label", "x" * 201],
     ],
 )
-def test_bad_commands(tmp_path: Path, arguments: list[str]) -> None:
+def test_bad_commands(url: str, arguments: list[str]) -> None:
     """What cannot be a tenant, a time or a label is one line, and nothing is stored."""
-    refused = keys(tmp_path, *arguments)
+    refused = keys(url, *arguments)
     assert (1, 1) == (refused.returncode, refused.stderr.count("\n"))
-    assert 1 == keys(tmp_path, "list").stdout.count("\n")
+    assert 1 == keys(url, "list").stdout.count("\n")

@@ -14,6 +14,7 @@ from app.resources import open_resources
 from app.services.spaces import SpaceService
 from app.settings import Settings
 from modelkin import Support
+from tests.service.backends import Backend
 from tests.service.kin import Space
 
 CROWD = 200
@@ -37,7 +38,9 @@ def test_a_crowd_is_answered(space: Space) -> None:
     assert {200: CROWD} == asyncio.run(ask_at_once(str(space.http.base_url), path))
 
 
-def test_a_bug_is_counted_and_can_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_counted_and_can_be_found(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An error nobody thought of is a 500 with a request id, in the metrics too."""
 
     def fail(*_: object, **__: object) -> None:
@@ -49,7 +52,8 @@ def test_a_bug_is_counted_and_can_be_found(tmp_path: Path, monkeypatch: pytest.M
             return await client.get("/v1/spaces"), (await client.get("/metrics")).text
 
     monkeypatch.setattr(SpaceService, "list", fail)
-    with open_resources(Settings(database_url=f"sqlite:///{tmp_path}/m.db")) as resources:
+    settings = Settings(database_url=backend.url(tmp_path), blob_url=f"file://{tmp_path}/blobs")
+    with open_resources(settings) as resources:
         answer, metrics = asyncio.run(ask(create_app(resources)))
     assert answer.json()["request_id"] == answer.headers["X-Request-Id"]
     assert 'count{method="GET",route="/v1/spaces",status="500"} 1.0' in metrics

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import socket
-import sqlite3
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from app.settings import Settings
+from app.stores.sql.database import Database
+from app.stores.sql.migrate import migrate
+from tests.postgres import Postgres, postgres_server
+from tests.service.backends import Backend
 from tests.service.conftest import Start
 from tests.service.running import ROOT, Server, command, environment
 
@@ -71,22 +76,52 @@ def test_a_file_that_is_no_database_is_named(occupied: Path) -> None:
     assert before == occupied.read_bytes()
 
 
-def test_a_database_of_a_newer_version_is_refused(tmp_path: Path, start: Start) -> None:
+def test_a_database_of_a_newer_version_is_refused(database: Database) -> None:
     """A revision this version does not know is left alone, with or without migrations."""
-    server = start()
-    server.kill()
-    with sqlite3.connect(server.database) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    connection.close()
+    migrate(database)
+    with database.writing() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    url = database.url.render_as_string()
     for flag in ("--migrate", "--no-migrate"):
-        ended = run(f"--database-url=sqlite:///{server.database}", "--port=0", flag)
-        assert_refused(ended, 1, "newer", "9999", str(server.database))
+        ended = run(f"--database-url={url}", "--port=0", flag)
+        assert_refused(ended, 1, "newer", "9999", url)
 
 
-def test_no_migrate_refuses_an_empty_folder(tmp_path: Path) -> None:
+def test_no_migrate_refuses_an_empty_database(backend: Backend, tmp_path: Path) -> None:
     """Without leave to migrate, a database without tables is an older version."""
-    ended = run(f"--database-url=sqlite:///{tmp_path}/m.db", "--port=0", "--no-migrate")
+    ended = run(f"--database-url={backend.url(tmp_path)}", "--port=0", "--no-migrate")
     assert_refused(ended, 1, "older", "--no-migrate")
+
+
+@pytest.fixture(scope="module")
+def forgetful() -> Iterator[Postgres]:
+    """A Postgres server to be set up wrongly."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.mark.parametrize("setting", ["fsync", "synchronous_commit", "full_page_writes"])
+def test_a_forgetful_Postgres_is_refused(forgetful: Postgres, setting: str) -> None:
+    """A server that would lose what was acknowledged is named with the setting to change."""
+    forgetful.execute("ALTER SYSTEM RESET ALL")
+    forgetful.execute(f"ALTER SYSTEM SET {setting} = off")
+    forgetful.execute("SELECT pg_reload_conf()")
+    ended = run(f"--database-url={forgetful.url()}", "--port=0")
+    assert_refused(ended, 1, f"{setting} = off", "set it to on")
+
+
+def test_a_Postgres_that_is_down_is_named(tmp_path: Path) -> None:
+    """Nobody listens there: one line with the address and the reason, and no password."""
+    url = f"postgresql+psycopg://postgres:swordfish@/none?host={tmp_path}"
+    ended = run(f"--database-url={url}", "--port=0")
+    assert_refused(ended, 1, "cannot connect", str(tmp_path))
+    assert "swordfish" not in ended.stderr
+
+
+def test_a_Postgres_database_that_is_not_there_is_named(postgres: Postgres) -> None:
+    """A name that the server does not know is in the line."""
+    ended = run(f"--database-url={postgres.url('nowhere')}", "--port=0")
+    assert_refused(ended, 1, "nowhere", "does not exist")
 
 
 def test_no_migrate_serves_what_is_up_to_date(tmp_path: Path, start: Start) -> None:
@@ -186,17 +221,18 @@ def test_supports_lie_where_the_blob_url_says(tmp_path: Path, start: Start) -> N
 
 @pytest.mark.parametrize("signal", [2, 15])
 def test_a_service_that_is_told_to_stop_ends_with_0(start: Start, signal: int) -> None:
-    """SIGINT and SIGTERM end it cleanly, and leave the database in one file."""
+    """SIGINT and SIGTERM end it cleanly, and leave a SQLite database in one file."""
     server = start()
     server.process.send_signal(signal)
     assert 0 == server.wait()
     assert "Traceback" not in server.log.read_text()
-    assert ["m.db"] == sorted(path.name for path in server.folder.glob("m.db*"))
+    files = sorted(path.name for path in server.folder.glob("m.db*"))
+    assert files == (["m.db"] if server.database_url.startswith("sqlite") else [])
 
 
-def test_two_services_may_start_on_one_folder_at_once(tmp_path: Path) -> None:
+def test_two_services_may_start_on_one_database_at_once(backend: Backend, tmp_path: Path) -> None:
     """One migrates, the other waits; both serve, and each sees what the other has stored."""
-    servers = [Server(tmp_path) for _ in range(2)]
+    servers = [Server(tmp_path, backend=backend) for _ in range(2)]
     for server, name in zip(servers, "ab", strict=True):
         server.log = tmp_path / f"{name}.log"
     try:

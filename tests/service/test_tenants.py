@@ -9,6 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.service.backends import Backend
+from tests.service.conftest import Start
 from tests.service.kin import family
 from tests.service.running import Server
 from tests.service.test_keys import new_key
@@ -24,7 +26,7 @@ VOLATILE = re.compile(
 
 def tenant(server: Server, name: str) -> httpx.Client:
     """HTTP with a key of this tenant."""
-    key = new_key(server.folder, f"--tenant={name}")
+    key = new_key(server, f"--tenant={name}")
     return httpx.Client(
         base_url=server.url, headers={"Authorization": f"Bearer {key}"}, trust_env=False
     )
@@ -87,13 +89,13 @@ def told(answer: httpx.Response) -> bytes:
     )
 
 
-def test_answers_are_the_same_with_and_without_others(tmp_path: Path) -> None:
+def test_answers_are_the_same_with_and_without_others(start: Start, tmp_path: Path) -> None:
     """A tenant's whole script is answered byte for byte alike beside another tenant's data."""
     told_alone, told_beside = [], []
     for others, into in ((False, told_alone), (True, told_beside)):
         folder = tmp_path / str(others)
         folder.mkdir()
-        server = Server(folder, "--auth=required").start()
+        server = start("--auth=required", folder=folder)
         if others:
             with tenant(server, "bystander") as http:
                 crowd(http, seed=9)
@@ -134,9 +136,10 @@ def test_anothers_space_is_a_404(two: Two, method: str, path: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+def two(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     """An owner with data, and a stranger."""
-    server = Server(tmp_path_factory.mktemp("two"), "--auth=required").start()
+    folder = tmp_path_factory.mktemp("two")
+    server = Server(folder, "--auth=required", backend=backend).start()
     with tenant(server, "owner") as owner, tenant(server, "stranger") as stranger:
         crowd(owner, seed=3)
         yield owner, stranger

@@ -24,6 +24,9 @@ from modelkin.errors import BackendUnavailable, Unavailable
 
 __all__ = ["SqlBuckets"]
 
+_FEW = 2_000
+"""Entries that are read without counting their buckets first."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Statements:
@@ -31,12 +34,12 @@ class _Statements:
 
     Attributes:
         sizes: keys and entries of each, none counted beyond ``:most``.
-        members: the models in some buckets, once for every bucket.
+        entries: keys and models of some buckets, ``:most`` in all.
         enter, leave: one model into, or out of, its buckets.
     """
 
     sizes: Any
-    members: Any
+    entries: Any
     enter: Any
     leave: Any
 
@@ -48,8 +51,9 @@ class _Statements:
                 f"SELECT k.value, (SELECT count(*) FROM (SELECT 1 FROM bucket_entries e WHERE "  # noqa: S608 - constants
                 f"e.build_id = :build AND e.key = k.value LIMIT :most) AS counted) FROM {rows}"
             ),
-            members=text(
-                f"SELECT model_id FROM bucket_entries WHERE build_id = :build AND key {among}"  # noqa: S608
+            entries=text(
+                f"SELECT key, model_id FROM bucket_entries "  # noqa: S608
+                f"WHERE build_id = :build AND key {among} LIMIT :most"
             ),
             enter=text(
                 f"INSERT INTO bucket_entries (build_id, key, model_id) "  # noqa: S608
@@ -116,16 +120,8 @@ class SqlBuckets:
             build = _build(session, space_id)
             if build is None:
                 return Candidates(np.empty(0, np.int64), False, None)
-            distinct = self._list(np.unique(keys))
-            most = min(self._cap, limit) + 1
-            asked = {"build": build.id, "keys": distinct, "most": most}
-            # Tuples of plain numbers: numpy takes rows of SQLAlchemy's 20 times slower.
-            rows = [tuple(row) for row in session.execute(self._statements.sizes, asked)]
-            counted = np.array(rows, np.int64).reshape(-1, 2)
-            chosen, truncated = choose(counted[:, 1], cap=self._cap, limit=limit)
-            read = {"build": build.id, "keys": self._list(counted[chosen, 0])}
-            found = session.scalars(self._statements.members, read).all() if chosen.size else []
-            return Candidates(np.unique(np.array(found, np.int64)), truncated, _state(build))
+            ids, truncated = self._read(session, build.id, np.unique(keys), limit)
+            return Candidates(np.unique(ids), truncated, _state(build))
 
     def drop(self, space_id: int) -> None:
         with _faults(), self._database.writing() as session:
@@ -154,6 +150,43 @@ class SqlBuckets:
 
     def close(self) -> None:
         """The database is whose it was given by."""
+
+    def _read(
+        self, session: Reader, build_id: int, keys: npt.NDArray[np.uint64], limit: int
+    ) -> tuple[npt.NDArray[np.int64], bool]:
+        """The entries of the buckets that are read, and whether any was left out.
+
+        Few entries are read at once and their buckets counted here; only where there are more are
+        the buckets counted first. The answer is the same.
+        """
+        few = min(limit, _FEW)
+        entries = self._pairs(session, self._statements.entries, build_id, keys, few + 1)
+        if len(entries) > few:
+            most = min(self._cap, limit) + 1
+            counted = self._pairs(session, self._statements.sizes, build_id, keys, most)
+            chosen, truncated = choose(counted[:, 1], cap=self._cap, limit=limit)
+            if not chosen.size:
+                return np.empty(0, np.int64), truncated
+            read = counted[chosen, 0].view(np.uint64)
+            entries = self._pairs(session, self._statements.entries, build_id, read, limit)
+            return entries[:, 1], truncated
+        _, bucket, sizes = np.unique(entries[:, 0], return_inverse=True, return_counts=True)
+        kept = sizes[bucket] <= self._cap
+        return entries[kept, 1], not kept.all()
+
+    def _pairs(
+        self,
+        session: Reader,
+        statement: Any,
+        build_id: int,
+        keys: npt.NDArray[np.uint64],
+        most: int,
+    ) -> npt.NDArray[np.int64]:
+        """What a statement answers, shape ``(n, 2)``."""
+        asked = {"build": build_id, "keys": self._list(keys), "most": most}
+        # Tuples of plain numbers: numpy takes rows of SQLAlchemy's 20 times slower.
+        rows = [tuple(row) for row in session.execute(statement, asked)]
+        return np.array(rows, np.int64).reshape(-1, 2)
 
     def _change(self, session: Writer, build_id: int, changes: Changes) -> None:
         had = _keys_of(session, build_id, changes.upserts)

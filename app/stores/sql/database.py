@@ -51,14 +51,15 @@ class Database:
     Args:
         url: an SQLAlchemy URL.
         timeout: seconds a writer waits for another one to finish.
+        connections: how many there may be at a time.
 
     Raises:
         Unavailable: it cannot be opened, or would lose what it acknowledges.
     """
 
-    def __init__(self, url: str, *, timeout: float) -> None:
+    def __init__(self, url: str, *, timeout: float, connections: int = 40) -> None:
         self.url = make_url(url)
-        self._engines = connect(self.url, timeout=timeout)
+        self._engines = connect(self.url, timeout=timeout, connections=connections)
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:

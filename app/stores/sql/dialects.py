@@ -16,8 +16,6 @@ from modelkin.errors import Unavailable
 
 __all__ = ["Engines", "connect"]
 
-_POOL = 40  # and as many beyond it under load: more than app.main.TURNS can hold
-
 
 @dataclass(frozen=True, slots=True)
 class Engines:
@@ -32,19 +30,23 @@ class Engines:
     writing: Engine
 
 
-def connect(url: URL, *, timeout: float) -> Engines:
+def connect(url: URL, *, timeout: float, connections: int) -> Engines:
     """Open the database at ``url``.
 
     Args:
         timeout: seconds to wait for another writer's lock, and for a connection.
+        connections: how many there may be.
 
     Raises:
         Unavailable: it cannot be opened, or is set up so that it would lose acknowledged writes.
     """
-    return _sqlite(url, timeout) if url.get_backend_name() == "sqlite" else _postgres(url, timeout)
+    pool = {"pool_size": connections, "max_overflow": 0, "pool_timeout": timeout}
+    if url.get_backend_name() == "sqlite":
+        return _sqlite(url, timeout, pool)
+    return _postgres(url, timeout, pool)
 
 
-def _sqlite(url: URL, timeout: float) -> Engines:
+def _sqlite(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
     folder = Path(str(url.database)).absolute().parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,9 +55,7 @@ def _sqlite(url: URL, timeout: float) -> Engines:
     engine = create_engine(
         url,
         connect_args={"timeout": timeout},
-        pool_size=_POOL,
-        max_overflow=_POOL,
-        pool_timeout=timeout,
+        **pool,
     )
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -70,7 +70,7 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     """WAL, foreign keys, and full syncs: what was acknowledged survives power loss."""
     connection.isolation_level = None  # BEGIN is ours to say, below
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-16384"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-4096"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
@@ -81,7 +81,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(f"BEGIN {mode}")
 
 
-def _postgres(url: URL, timeout: float) -> Engines:
+def _postgres(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
     milliseconds = round(timeout * 1000)
     engine = create_engine(
         url,
@@ -89,9 +89,7 @@ def _postgres(url: URL, timeout: float) -> Engines:
             "connect_timeout": max(1, round(timeout)),
             "options": f"-c lock_timeout={milliseconds} -c timezone=UTC",
         },
-        pool_size=_POOL,
-        max_overflow=_POOL,
-        pool_timeout=timeout,
+        **pool,
         pool_pre_ping=True,  # a restarted server costs one ping, not one failed request each
     )
     _refuse_forgetful(engine)

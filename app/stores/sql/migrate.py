@@ -9,6 +9,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import ProgrammingError
 
 from app.stores.sql.database import Database
 from modelkin.errors import Unavailable
@@ -29,7 +30,11 @@ def migrate(database: Database) -> None:
         connection = session.connection()
         _lock(connection)
         _refuse_newer(MigrationContext.configure(connection).get_current_heads(), database)
-        command.upgrade(_config(connection), "head")
+        try:
+            command.upgrade(_config(connection), "head")
+        except ProgrammingError as error:  # so Postgres calls a table that is in the way
+            reason = str(error.orig).strip().splitlines()[0]
+            raise Unavailable(f"cannot migrate the database at {database.url}: {reason}") from error
 
 
 def require_current(database: Database) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from app.stores.ports import SpaceRecord, Tenant
 from app.stores.sql.cursor import decode_cursor, encode_cursor
 from app.stores.sql.database import Reader, Writer
-from app.stores.sql.tables import SpaceRow, TenantRow
+from app.stores.sql.tables import SpaceRow, StoreRow, TenantRow
 from modelkin.core.layout import Layout
 from modelkin.errors import SpaceNotFound
 from modelkin.types import Page, SignatureSpec
@@ -24,7 +24,13 @@ __all__ = [
     "insert_space",
     "list_spaces",
     "lock_space",
+    "store_token",
 ]
+
+
+def store_token(session: Reader) -> str:
+    """The token of this database, made when it was."""
+    return session.scalars(select(StoreRow.token)).one()
 
 
 def ensure_tenant(session: Writer, name: str) -> Tenant:

@@ -32,6 +32,7 @@ __all__ = [
     "RemovalRow",
     "SignatureRow",
     "SpaceRow",
+    "StoreRow",
     "TagRow",
     "TenantRow",
 ]
@@ -63,6 +64,14 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
+
+
+class StoreRow(Base):
+    """The one row that tells this database from every other: whose blobs are whose goes by it."""
+
+    __tablename__ = "store"
+
+    token: Mapped[str] = mapped_column(String(32), primary_key=True)
 
 
 class TenantRow(Base):

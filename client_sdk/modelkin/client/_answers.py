@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeGuard, TypeVar
 
 from modelkin.core.layout import Layout
 from modelkin.types import (
+    BulkResult,
     Donor,
     Donors,
     ModelInfo,
@@ -28,6 +29,7 @@ from modelkin.types import (
 __all__ = [
     "Fields",
     "UnknownFormError",
+    "read_bulk_result",
     "read_donors",
     "read_model",
     "read_neighbors",
@@ -151,6 +153,17 @@ def read_model(body: Fields, etag: str | None = None) -> ModelInfo:
         updated_at=body.moment("updated_at"),
         etag=etag,
     )
+
+
+def read_bulk_result(body: Fields, model: str) -> BulkResult:
+    """A line of a batch's answer, which is about the line of ``model``."""
+    status = body.text("status")
+    if status not in {"created", "replaced", "unchanged", "failed"}:
+        raise UnknownFormError(f"status is {status[:40]!r}")
+    if status != "failed":
+        return BulkResult(model, status)
+    error = body.inner("error")
+    return BulkResult(model, status, error.text("code"), error.text("detail"))
 
 
 def read_page(body: Fields, read: Callable[[Fields], T]) -> Page[T]:

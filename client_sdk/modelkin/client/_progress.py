@@ -13,10 +13,13 @@ from typing import Final, TypeAlias
 from modelkin.errors import InvalidParameter
 from modelkin.terminal import Line, is_terminal
 
-__all__ = ["Progress", "pieces", "pieces_async", "reporting"]
+__all__ = ["Count", "Progress", "counting", "pieces", "pieces_async", "reporting"]
 
 Progress: TypeAlias = Callable[[int, int], object]
 """Called with the bytes sent and the bytes in all."""
+
+Count: TypeAlias = Callable[[int, int | None], object]
+"""Called with the items done and the items in all, None where that is not known."""
 
 _PIECE: Final = 1 << 16
 """Bytes between two reports: often enough on a slow line, without cost on a fast one."""
@@ -60,6 +63,37 @@ def reporting(progress: Progress | bool, label: str) -> Iterator[Progress | None
         line = Line()
         try:
             yield lambda sent, total: line.draw(label, sent / total, f" of {total / 1e6:,.1f} MB")
+        finally:
+            line.wipe()
+    else:
+        yield None
+
+
+@contextmanager
+def counting(progress: Count | bool, label: str) -> Iterator[Count | None]:
+    """What an upload of many items shall report to, for as long as it lasts.
+
+    Args:
+        progress: a function; or True for a line on a terminal, and nothing where there is none.
+        label: what the line calls the upload.
+
+    Raises:
+        InvalidParameter: ``progress`` is neither.
+    """
+    if not isinstance(progress, bool):
+        if not callable(progress):
+            raise InvalidParameter(
+                f"progress must be True, False or a function of the items done and the items in "
+                f"all, not {type(progress).__name__}",
+                field="progress",
+            )
+        yield progress
+    elif progress and is_terminal():
+        line = Line()
+        try:
+            yield lambda done, total: line.draw(
+                label, done / total if total else None, f" {done:,} models"
+            )
         finally:
             line.wipe()
     else:

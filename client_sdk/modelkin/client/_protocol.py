@@ -8,7 +8,7 @@ network as bytes is ``modelkin.wire``'s.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -41,6 +41,7 @@ from modelkin.errors import (
 from modelkin.names import check_model_name, check_space_name, check_tags
 from modelkin.types import (
     UNCHANGED,
+    BulkResult,
     Donors,
     ModelInfo,
     Neighbors,
@@ -57,6 +58,7 @@ __all__ = ["Call", "answer"]
 T = TypeVar("T")
 
 _NPY = "application/x-npy"
+_JSONL = "application/jsonl"
 _PAGE_SIZE = (("limit", "100"),)
 
 Query: TypeAlias = str | Support | Signature
@@ -205,6 +207,15 @@ def get_signature(space: str, model: str) -> Call[Signature]:
     return Call(request, lambda r: wire.decode_signature(_content(r, wire.SIGNATURE)))
 
 
+def put_batch(space: str, lines: bytes, names: Sequence[str]) -> Call[tuple[BulkResult, ...]]:
+    """Many models at once; ``lines`` are those of ``names``, as ``_bulk`` makes them."""
+    headers = {"Accept": _JSONL, "Content-Type": _JSONL}
+    path = f"{_requests.space_path(space)}/batch"
+    # Each line is stored as by a PUT, and so the same lines twice are the same lines once.
+    request = Request("POST", path, (), headers, lines, idempotent=True)
+    return Call(request, lambda r: _read_batch(r, names))
+
+
 # --- models -----------------------------------------------------------------------------------
 
 
@@ -318,6 +329,16 @@ def _content(response: Response, expected: str) -> bytes:
     if media_type(response) != expected:
         raise foreign_answer(response)
     return response.content
+
+
+def _read_batch(response: Response, names: Sequence[str]) -> tuple[BulkResult, ...]:
+    lines = _content(response, _JSONL).splitlines()
+    if len(lines) != len(names):
+        raise UnknownFormError(f"there are {len(lines)} results, not {len(names)}")
+    return tuple(
+        _answers.read_bulk_result(Fields(parse_json(replace(response, content=line))), name)
+        for line, name in zip(lines, names, strict=True)
+    )
 
 
 def _read_matrix(response: Response, names: tuple[str, ...]) -> SimilarityMatrix:

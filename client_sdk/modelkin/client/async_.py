@@ -8,25 +8,38 @@ comes of a try is ``_exchange``'s.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+)
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import httpx
 
 from modelkin.client import _protocol
+from modelkin.client._bulk import Given, check_count, uploading
+from modelkin.client._bulk_async import put_chunks
 from modelkin.client._config import Config
 from modelkin.client._exchange import Exchange, Outcome, Terms
+from modelkin.client._journal import Journal
 from modelkin.client._listings import AsyncListing
 from modelkin.client._messages import Request
-from modelkin.client._progress import Progress, pieces_async, reporting
+from modelkin.client._progress import Count, Progress, pieces_async, reporting
 from modelkin.client._protocol import Call, Query
 from modelkin.core.layout import Layout
 from modelkin.core.signature import Signature
 from modelkin.core.support import Support
 from modelkin.types import (
     UNCHANGED,
+    BulkResult,
+    BulkSummary,
     Donors,
     ModelInfo,
     Neighbors,
@@ -151,6 +164,34 @@ class AsyncClient:
         call = _protocol.put_signature(space, model, signature, tags, if_match)
         with reporting(progress, model) as report:
             return await self._run(call, report)
+
+    async def put_many(
+        self,
+        space: str,
+        items: Iterable[Given] | AsyncIterable[Given],
+        *,
+        batch_size: int = 500,
+        concurrency: int = 4,
+        progress: Count | bool = False,
+        resume: str | os.PathLike[str] | None = None,
+        on_result: Callable[[BulkResult], object] | None = None,
+    ) -> BulkSummary:
+        """Stores many models, hundreds a request; ``items`` may be asynchronous too.
+
+        What ends the upload as a whole, a cancellation for one, ends the requests under way.
+        """
+        check_count("concurrency", concurrency, 64)
+        journal = None if resume is None else Journal(resume, self.url, await self.space(space))
+        with uploading(
+            space,
+            items,
+            batch_size=batch_size,
+            progress=progress,
+            journal=journal,
+            on_result=on_result,
+        ) as upload:
+            await put_chunks(upload, items, concurrency, self._run)
+        return upload.summary
 
     async def get_signature(self, space: str, model: str) -> Signature:
         """The signature of a model, sent alone or computed by the service from its support."""

@@ -6,6 +6,7 @@ Owns the connection, the sending and the sleeping. What is sent and how answers 
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,17 +16,22 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from modelkin.client import _protocol
+from modelkin.client._bulk import Given, check_count, uploading
+from modelkin.client._bulk_sync import put_chunks
 from modelkin.client._config import Config
 from modelkin.client._exchange import Exchange, Outcome, Terms
+from modelkin.client._journal import Journal
 from modelkin.client._listings import Listing
 from modelkin.client._messages import Request
-from modelkin.client._progress import Progress, pieces, reporting
+from modelkin.client._progress import Count, Progress, pieces, reporting
 from modelkin.client._protocol import Call, Query
 from modelkin.core.layout import Layout
 from modelkin.core.signature import Signature
 from modelkin.core.support import Support
 from modelkin.types import (
     UNCHANGED,
+    BulkResult,
+    BulkSummary,
     Donors,
     ModelInfo,
     Neighbors,
@@ -180,6 +186,51 @@ class Client:
         call = _protocol.put_signature(space, model, signature, tags, if_match)
         with reporting(progress, model) as report:
             return self._run(call, report)
+
+    def put_many(
+        self,
+        space: str,
+        items: Iterable[Given],
+        *,
+        batch_size: int = 500,
+        concurrency: int = 4,
+        progress: Count | bool = False,
+        resume: str | os.PathLike[str] | None = None,
+        on_result: Callable[[BulkResult], object] | None = None,
+    ) -> BulkSummary:
+        """Stores many models, hundreds a request; what is counted as stored is durable.
+
+        An item that is refused leaves the others as they are. Of several items of one model the
+        last one stands. What ends the upload as a whole is raised once requests under way are over.
+
+        Args:
+            space: where.
+            items: pairs of a name and a support or signature, or :class:`modelkin.BulkItem` objects
+                with tags and attributes too. They are taken as they are needed, and few are in
+                memory at a time.
+            batch_size: the most models of a request, 1 to 10,000; it has 4 MiB at most anyway.
+            concurrency: requests at a time, 1 to 64.
+            progress: True shows a line on a terminal; a function is called with the items done and
+                the items in all, or None where ``items`` has no length.
+            resume: a file that notes what was acknowledged. The same call after an interruption
+                sends only what is not noted there; the file may be deleted in the end.
+            on_result: called with what became of each item, as that is known.
+
+        Raises:
+            InvalidParameter: ``resume`` is the file of another space, or of something else.
+        """
+        check_count("concurrency", concurrency, 64)
+        journal = None if resume is None else Journal(resume, self.url, self.space(space))
+        with uploading(
+            space,
+            items,
+            batch_size=batch_size,
+            progress=progress,
+            journal=journal,
+            on_result=on_result,
+        ) as upload:
+            put_chunks(upload, items, concurrency, self._run)
+        return upload.summary
 
     def get_signature(self, space: str, model: str) -> Signature:
         """The signature of a model, sent alone or computed by the service from its support."""

@@ -66,8 +66,8 @@ class PackedSupport:
 
         Raises:
             InvalidSupport: the buffer has not the length that M and K demand, or is a list that is
-                not ascending and below M: kernels go by it without a look. Which bits a bitmap has
-                is not looked at.
+                not ascending and below M, or a bitmap of another number of bits than K: a flipped
+                bit is never counted.
         """
         kind, dtype, size = _form(num_parameters, k)
         length = memoryview(buffer).nbytes
@@ -79,7 +79,10 @@ class PackedSupport:
         array = np.frombuffer(buffer, dtype)
         if kind == "list" and not (array[-1] < num_parameters and (array[1:] > array[:-1]).all()):
             raise InvalidSupport(f"a packed support of {k} indices is damaged")
-        return cls(np.require(array, requirements="A"), num_parameters, k)
+        packed = cls(np.require(array, requirements="A"), num_parameters, k)
+        if kind == "bitmap" and kernels().and_count(packed.array, packed.array) != k:
+            raise InvalidSupport(f"a packed support of {k} indices is damaged")
+        return packed
 
     @property
     def kind(self) -> Literal["bitmap", "list"]:

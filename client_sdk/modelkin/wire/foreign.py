@@ -15,7 +15,7 @@ from modelkin.core.support import Support, check_num_parameters, index_dtype
 from modelkin.errors import InvalidSupport, MissingExtra
 from modelkin.wire.checks import Payload, check_k, little_endian
 
-__all__ = ["decode_raw", "decode_roaring", "encode_raw", "encode_roaring"]
+__all__ = ["count_roaring", "decode_raw", "decode_roaring", "encode_raw", "encode_roaring"]
 
 
 def encode_roaring(support: Support) -> bytes:
@@ -54,6 +54,14 @@ def decode_roaring(data: Payload, num_parameters: int, *, max_k: int | None = No
     if bitmap.max() >= m:
         raise InvalidSupport(f"index {bitmap.max()} is out of range for {m} parameters")
     return Support.from_indices(np.frombuffer(bitmap.to_array(), dtype=index_dtype(m)), m)
+
+
+def count_roaring(data: Payload, num_parameters: int) -> int:
+    """How many indices a bitmap holds, from its containers alone; 0 of what is no bitmap."""
+    try:
+        return len(_read_bitmap(bytes(data), check_num_parameters(num_parameters)))
+    except InvalidSupport:
+        return 0
 
 
 def _read_bitmap(data: bytes, m: int) -> Any:

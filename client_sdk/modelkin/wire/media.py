@@ -6,10 +6,16 @@ Service and client share it; the HTTP of neither is here.
 from __future__ import annotations
 
 from modelkin.core.signature import Signature
-from modelkin.core.support import Support
+from modelkin.core.support import Support, index_dtype
 from modelkin.errors import InvalidSignature, InvalidSupport, UnsupportedMediaType
 from modelkin.wire.checks import Payload
-from modelkin.wire.foreign import decode_raw, decode_roaring, encode_raw, encode_roaring
+from modelkin.wire.foreign import (
+    count_roaring,
+    decode_raw,
+    decode_roaring,
+    encode_raw,
+    encode_roaring,
+)
 from modelkin.wire.shapes import (
     dump_json,
     parse_json,
@@ -19,7 +25,7 @@ from modelkin.wire.shapes import (
     support_to_json,
 )
 from modelkin.wire.signature import decode_signature, encode_signature
-from modelkin.wire.support import decode_support, encode_support
+from modelkin.wire.support import declared_k, decode_support, encode_support
 
 __all__ = [
     "JSON",
@@ -29,6 +35,7 @@ __all__ = [
     "SIGNATURE_TYPES",
     "SUPPORT",
     "SUPPORT_TYPES",
+    "count_indices",
     "dump_signature",
     "dump_support",
     "load_either",
@@ -74,6 +81,26 @@ def load_support(
     if kind == JSON:
         return support_from_json(parse_json(data, InvalidSupport), num_parameters, max_k=max_k)
     raise _unsupported(media_type, "a support", SUPPORT_TYPES)
+
+
+def count_indices(data: Payload, media_type: str, num_parameters: int) -> int:
+    """How many indices a body says it holds, before any is decoded: what to make room for.
+
+    Nothing is checked that a decoder checks: of a damaged body any number may be told.
+
+    Args:
+        data: the whole body, of any media type of a support or signature.
+        media_type: as in Content-Type.
+        num_parameters: M of the space.
+    """
+    kind = _essence(media_type)
+    if kind == SUPPORT:
+        return declared_k(data)
+    if kind == ROARING:
+        return count_roaring(data, num_parameters)
+    if kind == RAW:
+        return len(data) // index_dtype(num_parameters).itemsize
+    return len(data) // 2  # JSON: a digit and a comma each
 
 
 def dump_support(support: Support, media_type: str) -> bytes:

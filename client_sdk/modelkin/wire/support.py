@@ -25,7 +25,14 @@ from modelkin.wire.checks import (
     with_crc,
 )
 
-__all__ = ["MAX_WINDOW", "compressor", "decode_support", "encode_support", "pack_header"]
+__all__ = [
+    "MAX_WINDOW",
+    "compressor",
+    "declared_k",
+    "decode_support",
+    "encode_support",
+    "pack_header",
+]
 
 MAX_WINDOW = 8 << 20
 """The largest zstd window, in bytes: what RFC 8878 (3.1.1.1.2) asks every decoder to support."""
@@ -92,6 +99,11 @@ def decode_support(
             f"support has {digest}; its writer is at fault"
         )
     return Support(indices, header.m, digest=digest)  # verified: nobody need hash it again
+
+
+def declared_k(data: Payload) -> int:
+    """The K that a header says, believed by nobody yet; 0 of what is too short for one."""
+    return int(_HEADER.unpack_from(data)[5]) if len(data) >= _HEADER.size else 0
 
 
 class _Header(NamedTuple):
