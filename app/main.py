@@ -14,6 +14,7 @@ from app.api import (
     metrics,
     models,
     neighbors,
+    openapi,
     signatures,
     similarity,
     spaces,
@@ -78,4 +79,5 @@ def create_app(resources: Resources) -> FastAPI:
     errors.install(app)
     for module in (*_RESOURCES, health, metrics, pages):
         app.include_router(module.router)
+    openapi.install(app)
     return app

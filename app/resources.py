@@ -54,8 +54,12 @@ class Resources:
 
 
 @contextmanager
-def open_resources(settings: Settings) -> Iterator[Resources]:
+def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Resources]:
     """Open the stores, bring the database up to date, load kernels, clean up after a crash.
+
+    Args:
+        settings: of the service.
+        prepared: another process of this service has done so just now: only open them.
 
     Raises:
         Unavailable: a store cannot be opened; says which and why.
@@ -66,7 +70,7 @@ def open_resources(settings: Settings) -> Iterator[Resources]:
         connections=settings.database_connections,
     )
     try:
-        if settings.migrate:
+        if settings.migrate and not prepared:
             migrate(database)
         else:
             require_current(database)
@@ -75,7 +79,8 @@ def open_resources(settings: Settings) -> Iterator[Resources]:
             _require_keys(session, settings)
             token = store_token(session)
         blobs = FileBlobs(settings.blob_folder, token)
-        _sweep(database, blobs)
+        if not prepared:
+            _sweep(database, blobs)
         kernels().warm()
         library = Library(database, blobs)
         indexes = IndexRegistry()

@@ -44,6 +44,9 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="the address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
+    workers: int = Field(
+        1, ge=1, le=256, description="processes that serve; each has indexes of its own"
+    )
     auth: Literal["auto", "off", "required"] = Field(
         "auto", description="whether keys are asked for; auto: off on loopback, required elsewhere"
     )

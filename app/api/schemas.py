@@ -21,6 +21,7 @@ __all__ = [
     "ModelUpdate",
     "NeighborsOut",
     "OverlapOut",
+    "Problem",
     "SimilarityIn",
     "SimilarityOut",
     "SpaceIn",
@@ -39,6 +40,38 @@ class _In(BaseModel):
 
 class _Out(BaseModel):
     model_config = ConfigDict(from_attributes=True)
+
+
+class FieldProblem(BaseModel):
+    field: str = Field(description="which field, `layout[3].shape`")
+    message: str
+
+
+class Problem(BaseModel):
+    """What every error answers, `application/problem+json` (RFC 9457)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:modelkin:problem:space_not_found",
+                    "title": "Not Found",
+                    "status": 404,
+                    "code": "space_not_found",
+                    "detail": "there is no space 'digits'",
+                    "request_id": "a8df58fb98dad03e",
+                }
+            ]
+        }
+    )
+
+    type: str = Field(description="a URN that ends with the code")
+    title: str
+    status: int
+    code: str = Field(description="stable, for programs")
+    detail: str = Field(description="what is wrong, where, and what to do, for people")
+    request_id: str = Field(description="stands in the service's log")
+    errors: list[FieldProblem] | None = Field(None, description="of invalid input, by field")
 
 
 class TensorSpecIn(_In):

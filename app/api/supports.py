@@ -53,6 +53,7 @@ def put(
 
     The same content again changes nothing. A model that had only a signature becomes a full one.
     """
+    reading.rollback()  # nothing is held while the body is decoded
     support = payload.support(space.num_parameters)
     prepared = resources.ingest.prepare(reading, space, name, support)
     stored = resources.ingest.put(writing, space, Put(name, prepared, tags=tags, if_match=if_match))

@@ -17,13 +17,13 @@ from modelkin.core.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import ModelkinError, SpaceNotFound, Unavailable
 
-__all__ = ["BatchService", "Entry", "Refused", "Result"]
+__all__ = ["BYTES_AT_ONCE", "BatchService", "Entry", "Refused", "Result"]
 
 _ENTRIES_AT_ONCE = 256
 """Entries of a transaction: many enough that its sync costs little, few enough that other writers
 get their turn.
 """
-_BYTES_AT_ONCE = 32 << 20
+BYTES_AT_ONCE = 32 << 20
 """Bytes of prepared supports that wait for a transaction."""
 
 _FAULTS = (Unavailable, SpaceNotFound)
@@ -88,7 +88,7 @@ class BatchService:
                 put = self._prepare(session, space, entry)
                 group.append(put)
                 size += _size(put)
-                if len(group) >= _ENTRIES_AT_ONCE or size >= _BYTES_AT_ONCE:
+                if len(group) >= _ENTRIES_AT_ONCE or size >= BYTES_AT_ONCE:
                     break
         except BaseException:
             for put in group:

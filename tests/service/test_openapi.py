@@ -50,6 +50,29 @@ def document(http: httpx.Client) -> dict[str, Any]:
     return ok(http.get("/openapi.json"))
 
 
+def test_errors_are_problems(document: dict[str, Any], operations: dict[str, Any]) -> None:
+    """Every error that is documented is a problem document, and no other kind is left over."""
+    assert "HTTPValidationError" not in str(document)
+    for operation in operations.values():
+        for status, answer in operation["responses"].items():
+            assert (int(status) >= 400) == ("application/problem+json" in answer.get("content", {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "statuses"),
+    [
+        ("create_space", {401, 403, 409, 413, 415, 422, 503}),
+        ("get_model", {401, 403, 404, 422, 503}),
+        ("put_support", {401, 403, 404, 408, 409, 412, 413, 415, 422, 503, 507}),
+        ("get_overlap", {401, 403, 404, 409, 422, 503}),
+        ("get_support", {401, 403, 404, 406, 409, 422, 503}),
+    ],
+)
+def test_which_problems(operations: dict[str, Any], name: str, statuses: set[int]) -> None:
+    """An operation documents exactly the problems that it may answer."""
+    assert statuses == {int(s) for s in operations[name]["responses"] if int(s) >= 400}
+
+
 @pytest.fixture(scope="module")
 def operations(document: dict[str, Any]) -> dict[str, Any]:
     """The operations by their ids."""

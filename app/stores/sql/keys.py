@@ -44,7 +44,9 @@ def insert_key(
     created_at: datetime,
     expires_at: datetime | None,
 ) -> None:
-    """Store a new key."""
+    """Store a new key; the same one once more changes nothing."""
+    if session.scalar(select(KeyRow.id).where(KeyRow.sha256 == sha256)) is not None:
+        return
     session.add(
         KeyRow(
             tenant_id=tenant.id,

@@ -50,6 +50,8 @@ _CHUNK_BYTES: Final = 4 << 20
 """Bytes of a request: what is under way at once stays small, whatever the items are."""
 _LINE_BYTES: Final = 1 << 19
 """A longer line goes by itself, as bytes: services take lines of 1 MiB, and base64 adds a third."""
+_INDEX_BYTES: Final = 1 << 23
+"""Bytes of indices of a line, however short it is: services decode no more than twice as many."""
 _HEAVY: Final = 50_000
 """Indices whose encoding holds up an event loop."""
 _MOST_FAILURES: Final = 1000
@@ -282,8 +284,10 @@ def _line(item: BulkItem) -> Line:
     tags = None if item.tags is None else check_tags(item.tags)
     item = replace(item, model=model, tags=tags)
     fields: dict[str, Any] = {"model": model}
+    fits = True
     if isinstance(item.content, Support):
         digest = item.content.digest
+        fits = item.content.indices.nbytes <= _INDEX_BYTES
         fields["support"] = base64.b64encode(wire.encode_support(item.content)).decode()
     else:
         digest = hashlib.sha256(wire.encode_signature(item.content)).hexdigest()
@@ -295,6 +299,6 @@ def _line(item: BulkItem) -> Line:
         said["attributes"] = dict(item.attributes)
     sent = hashlib.sha256(digest.encode() + _requests.json_bytes(said)).hexdigest()[:32]
     data = _requests.json_bytes(fields | said) + b"\n"
-    if len(data) > _LINE_BYTES:
+    if not fits or len(data) > _LINE_BYTES:
         return Line(model, sent, b"", item)
     return Line(model, sent, data, None)

@@ -1,0 +1,155 @@
+"""The lines of a batch: how a body is cut into them, and each of them read strictly.
+
+A line that is none becomes a refusal with its reason; it never ends the batch. Storing is the
+service's business.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from app.api.bodies import parse_strictly
+from app.api.budget import Hold
+from app.api.errors import fields_of
+from app.api.payloads import max_indices
+from app.api.schemas import BatchLineIn
+from app.services.batch import BYTES_AT_ONCE, Entry, Refused
+from app.settings import Settings
+from modelkin import wire
+from modelkin.core.signature import Signature
+from modelkin.core.support import Support, index_dtype
+from modelkin.errors import (
+    InvalidParameter,
+    InvalidSupport,
+    ModelkinError,
+    PayloadTooLarge,
+    UnsupportedMediaType,
+)
+from modelkin.names import check_model_name, check_tags
+
+__all__ = ["ENCODED", "MAX_LINES", "LineReader", "cut"]
+
+MAX_LINES: Final = 10_000
+
+ENCODED: Final = (wire.SUPPORT, wire.ROARING, wire.RAW)
+"""The media types of a support in base64; indices as JSON would be text within text."""
+
+_SUPPORT_BYTES: Final = 16 << 20
+"""Bytes of indices of one line: more in a line of a megabyte is hardly anyone's model."""
+_MEMORY: Final = BYTES_AT_ONCE + 3 * _SUPPORT_BYTES
+"""What waits to be stored, and a support while it is decoded and packed."""
+
+
+def cut(body: bytearray) -> Iterator[memoryview]:
+    """The lines, without a copy, once it is known that there are not too many.
+
+    Raises:
+        InvalidParameter: there is none.
+        PayloadTooLarge: there are more than ``MAX_LINES``.
+    """
+    if not body:
+        raise InvalidParameter("the batch is empty: send a line for each model")
+    count = body.count(b"\n") + (not body.endswith(b"\n"))
+    if count > MAX_LINES:
+        raise PayloadTooLarge(f"a batch has {MAX_LINES} lines at most, this has {count}: split it")
+    return _lines(body)
+
+
+def _lines(body: bytearray) -> Iterator[memoryview]:
+    view = memoryview(body)
+    start = 0
+    while start < len(body):
+        end = body.find(b"\n", start)
+        end = len(body) if end < 0 else end
+        yield view[start:end]
+        start = end + 1
+
+
+class LineReader:
+    """Reads lines into entries; together they decode to no more than a single body may.
+
+    Args:
+        settings: for the limits.
+        num_parameters: M of the space.
+        hold: what memory for supports is taken from, once, at the first of them.
+    """
+
+    def __init__(self, settings: Settings, num_parameters: int, hold: Hold) -> None:
+        self._longest = settings.max_json_bytes
+        self._num_parameters = num_parameters
+        self._room = max_indices(settings, num_parameters)
+        self._most = _SUPPORT_BYTES // index_dtype(num_parameters).itemsize
+        self._hold: Hold | None = hold
+
+    def read(self, line: memoryview) -> Entry | Refused:
+        """The entry of a line, or why it is none."""
+        model: str | None = None
+        try:
+            document = self._parse(line)
+            model = check_model_name(document.get("model"))
+            fields = _validated(document)
+            tags = None if fields.tags is None else check_tags(fields.tags)
+            return Entry(model, self._content(fields), tags, fields.attributes)
+        except ModelkinError as error:
+            return Refused(model, error)
+
+    def _parse(self, line: memoryview) -> dict[str, Any]:
+        if len(line) > self._longest:
+            raise PayloadTooLarge(
+                f"a line may have {self._longest} bytes at most, this has {len(line)}: "
+                f"send a large support by itself, to PUT .../supports"
+            )
+        try:
+            document = parse_strictly(bytes(line))
+        except ValueError as error:
+            raise InvalidParameter(f"the line is no valid JSON: {error}") from None
+        if not isinstance(document, dict):
+            raise InvalidParameter("the line is no JSON object")
+        return document
+
+    def _content(self, fields: BatchLineIn) -> Support | Signature:
+        if (fields.signature is None) == (fields.support is None):
+            raise InvalidParameter("a line has a signature or a support, and not both")
+        if fields.signature is not None:
+            if fields.media_type is not None:
+                raise InvalidParameter(
+                    "media_type is that of a support: a signature is JSON here", field="media_type"
+                )
+            return wire.signature_from_json(fields.signature, self._num_parameters)
+        return self._support(fields.support or "", fields.media_type or wire.SUPPORT)
+
+    def _support(self, text: str, media_type: str) -> Support:
+        if media_type not in ENCODED:
+            raise UnsupportedMediaType(f"media_type must be one of {', '.join(ENCODED)}")
+        try:
+            data = base64.b64decode(text, validate=True)
+        except (ValueError, binascii.Error) as error:
+            raise InvalidSupport(
+                f"support is no base64 (RFC 4648, section 4): {error}", field="support"
+            ) from None
+        if self._hold is not None:
+            self._hold.take(_MEMORY)
+            self._hold = None
+        most = min(self._most, self._room)
+        try:
+            support = wire.load_support(data, media_type, self._num_parameters, most)
+        except PayloadTooLarge as error:
+            what = "by itself, to PUT .../supports" if most == self._most else "in another batch"
+            raise PayloadTooLarge(f"{error}: send it {what}") from None
+        self._room -= support.k
+        return support
+
+
+def _validated(document: dict[str, Any]) -> BatchLineIn:
+    try:
+        return BatchLineIn.model_validate(document)
+    except ValidationError as error:
+        first = fields_of(error.errors())[0]
+        raise InvalidParameter(
+            f"{first['field']}: {first['message']}", field=first["field"]
+        ) from None
