@@ -53,9 +53,7 @@ def listen(settings: Settings) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server(
-            (settings.host, settings.port), family=family, backlog=_BACKLOG
-        )
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise Unavailable(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"

@@ -173,9 +173,7 @@ def served(postgres: Postgres, tmp_path: Path) -> Iterator[Database]:
     ("setting", "value"),
     [("fsync", "on"), ("synchronous_commit", "on"), ("lock_timeout", "5s"), ("TimeZone", "UTC")],
 )
-def test_the_settings_hold_on_every_connection(
-    served: Database, setting: str, value: str
-) -> None:
+def test_the_settings_hold_on_every_connection(served: Database, setting: str, value: str) -> None:
     """Synchronous commits and a bounded wait for locks are in force for readers and writers."""
     with served.reading() as reader, served.writing() as writer:
         for session in (reader, writer):

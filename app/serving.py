@@ -1,0 +1,88 @@
+"""Serving by uvicorn: one process, alone or one of several."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+import uvicorn
+from fastapi import FastAPI
+
+from app.logs import configure
+from app.main import create_app
+from app.resources import open_resources
+from app.settings import Settings
+from modelkin.errors import ModelkinError
+
+__all__ = ["serve", "serve_one"]
+
+log = logging.getLogger(__name__)
+
+_GRACE = 20
+"""Seconds that requests under way may take once the service is told to stop."""
+
+
+def serve(
+    app: FastAPI,
+    settings: Settings,
+    listening: socket.socket | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> int:
+    """Serve until told to stop. Being told is no failure, but uvicorn raises the signal once more
+    when it has finished, and by default that would end the process as a killed one.
+
+    Args:
+        app: with its stores open.
+        settings: of the service.
+        listening: a socket that listens already; by default one of its own.
+        ready: called once connections are accepted.
+
+    Returns:
+        The exit code: 1 where the port is taken.
+    """
+    for told in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(told, lambda *_: sys.exit(0))
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        access_log=False,  # app.api.middleware writes one, with request ids
+        log_config=None,
+        timeout_graceful_shutdown=_GRACE,
+    )
+    try:
+        _Server(config, ready).run(None if listening is None else [listening])
+    except SystemExit as ended:  # uvicorn's own code for a port that is taken is 3
+        return 1 if ended.code else 0
+    return 0
+
+
+def serve_one(settings: Settings, listening: socket.socket, ready: Callable[[], None]) -> int:
+    """One process of several, as :class:`app.supervisor.Serve` wants it."""
+    configure(settings)
+    try:
+        with open_resources(settings, prepared=True) as resources:
+            return serve(create_app(resources), settings, listening, ready)
+    except ModelkinError as error:
+        log.error("this process cannot start: %s", error)
+        return 1
+
+
+class _Server(uvicorn.Server):
+    """Says when it serves.
+
+    Args:
+        config: uvicorn's.
+        ready: called once connections are accepted.
+    """
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
