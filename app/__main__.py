@@ -13,7 +13,7 @@ from app.main import create_app
 from app.resources import open_resources
 from app.serving import serve, serve_one
 from app.settings import Settings, mistakes
-from app.supervisor import listen, supervise
+from app.supervisor import reserve, supervise
 from modelkin.errors import ModelkinError
 
 
@@ -21,6 +21,8 @@ def main() -> int:
     """Exit 0 after a clean stop, 1 where the service could not start, 2 for wrong settings."""
     if sys.argv[1:2] == ["keys"]:
         return commands.keys(sys.argv[2:])
+    if sys.argv[1:2] == ["rebuild-buckets"]:
+        return commands.rebuild_buckets(sys.argv[2:])
     try:
         settings = Settings.from_command_line(sys.argv[1:])
     except ValidationError as error:
@@ -41,10 +43,11 @@ def main() -> int:
 
 def _serve_together(settings: Settings) -> int:
     """Several processes: what is done once at a start is done here, before any of them begins."""
-    with listen(settings) as listening:
+    with reserve(settings) as reserved:
         with open_resources(settings):
             pass
-        return supervise(serve_one, settings, listening)
+        port = reserved.getsockname()[1]
+        return supervise(serve_one, settings.model_copy(update={"port": port}))
 
 
 def _raise_descriptor_limit() -> None:

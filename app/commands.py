@@ -1,4 +1,4 @@
-"""What an operator does besides serving: ``python -m app keys ...``."""
+"""What an operator does besides serving: ``python -m app keys ...`` and ``rebuild-buckets``."""
 
 from __future__ import annotations
 
@@ -10,20 +10,36 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import ValidationError
 
+from app.resources import open_buckets
 from app.services.keys import SCOPES, KeyService, generate
 from app.settings import Settings, mistakes
 from app.stores.sql.database import Database
 from app.stores.sql.migrate import migrate
-from modelkin.errors import InvalidParameter, ModelkinError
+from app.stores.sql.spaces import all_spaces
+from modelkin.errors import InvalidParameter, ModelkinError, SpaceNotFound
 
-__all__ = ["keys"]
+__all__ = ["keys", "rebuild_buckets"]
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 def keys(arguments: list[str]) -> int:
     """``keys create|list|revoke|generate``; 0 done, 1 it could not be, 2 wrong settings."""
-    options = _parser().parse_args(arguments)
+    return _carried_out(_parser().parse_args(arguments))
+
+
+def rebuild_buckets(arguments: list[str]) -> int:
+    """``rebuild-buckets [--space NAME]``; 0 done, 1 it could not be, 2 wrong settings."""
+    parser = argparse.ArgumentParser(
+        prog="python -m app rebuild-buckets",
+        description="Build the LSH buckets anew from the database, while services go on.",
+    )
+    parser.add_argument("--space", help="only the spaces of this name (default: all)")
+    parser.set_defaults(run=_rebuild_buckets)
+    return _carried_out(parser.parse_args(arguments))
+
+
+def _carried_out(options: argparse.Namespace) -> int:
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         return run(options)
@@ -104,8 +120,22 @@ def _generate(_: argparse.Namespace) -> int:
     return 0
 
 
-def _open() -> Database:
+def _rebuild_buckets(options: argparse.Namespace) -> int:
     settings = Settings()
+    database = _open(settings)
+    with database.reading() as session:
+        chosen = all_spaces(session, options.space)
+    if not chosen and options.space is not None:
+        raise SpaceNotFound(f"there is no space {options.space!r}")
+    with open_buckets(settings, database) as buckets:
+        for space in chosen:
+            buckets.rebuild(space)
+            print(f"{space.name}: {space.models} models, {space.banding}")
+    return 0
+
+
+def _open(settings: Settings | None = None) -> Database:
+    settings = settings or Settings()
     database = Database(settings.database_url, timeout=settings.database_timeout)
     migrate(database)
     return database

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from app.index.registry import IndexRegistry
 from app.services.batch import BatchService
+from app.services.buckets import BucketService
 from app.services.ingest import IngestService
 from app.services.keys import SCOPES, KeyService
 from app.services.library import Library
@@ -17,7 +18,10 @@ from app.services.similarity import SimilarityService
 from app.services.spaces import SpaceService
 from app.settings import Settings
 from app.stores.blobs import FileBlobs
+from app.stores.buckets.redis import RedisBuckets
+from app.stores.buckets.sql import SqlBuckets
 from app.stores.ports import Tenant
+from app.stores.redis import RedisServer
 from app.stores.sql.database import Database, Writer
 from app.stores.sql.migrate import migrate, require_current
 from app.stores.sql.models import blob_keys
@@ -26,11 +30,15 @@ from modelkin._version import __version__
 from modelkin.core.kernels.choice import kernels
 from modelkin.errors import Unavailable
 
-__all__ = ["DEFAULT_TENANT", "Resources", "open_resources"]
+__all__ = ["DEFAULT_TENANT", "Resources", "open_buckets", "open_resources"]
 
 DEFAULT_TENANT = "default"
 _ORPHAN_AGE = 3600.0
 """Seconds after which a blob that no row names is no write under way but what a crash left."""
+
+_BUCKETS_TIMEOUT = 0.5
+"""Seconds that a query waits for the buckets before a scan answers in their place."""
+_BUCKETS_CONNECTIONS = 8
 
 log = logging.getLogger(__name__)
 
@@ -85,22 +93,47 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
         library = Library(database, blobs)
         indexes = IndexRegistry()
         ingest = IngestService(blobs)
-        yield Resources(
-            version=__version__,
-            settings=settings,
-            database=database,
-            library=library,
-            tenant=tenant,
-            indexes=indexes,
-            spaces=SpaceService(blobs, indexes),
-            keys=KeyService(),
-            ingest=ingest,
-            batch=BatchService(database, ingest),
-            search=SearchService(library, indexes),
-            similarity=SimilarityService(library),
-        )
+        with open_buckets(settings, database) as buckets:
+            buckets.start()
+            yield Resources(
+                version=__version__,
+                settings=settings,
+                database=database,
+                library=library,
+                tenant=tenant,
+                indexes=indexes,
+                spaces=SpaceService(blobs, indexes, buckets),
+                keys=KeyService(),
+                ingest=ingest,
+                batch=BatchService(database, ingest),
+                search=SearchService(library, indexes, buckets),
+                similarity=SimilarityService(library),
+            )
     finally:
         database.close()
+
+
+@contextmanager
+def open_buckets(settings: Settings, database: Database) -> Iterator[BucketService]:
+    """The LSH buckets, in Redis where there is one; none is connected to yet.
+
+    Raises:
+        Unavailable: the database cannot be opened once more, for buckets in it.
+    """
+    if settings.redis_url is not None:
+        server = RedisServer(settings.redis_url, timeout=_BUCKETS_TIMEOUT)
+        service, close = BucketService(database, RedisBuckets(server)), server.close
+    else:
+        # Of their own, since a query that waits for them must not wait as long as a writer may.
+        own = Database(
+            settings.database_url, timeout=_BUCKETS_TIMEOUT, connections=_BUCKETS_CONNECTIONS
+        )
+        service, close = BucketService(database, SqlBuckets(own)), own.close
+    try:
+        yield service
+    finally:
+        service.close()
+        close()
 
 
 def _require_keys(session: Writer, settings: Settings) -> None:

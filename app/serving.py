@@ -15,6 +15,7 @@ from app.logs import configure
 from app.main import create_app
 from app.resources import open_resources
 from app.settings import Settings
+from app.supervisor import listen
 from modelkin.errors import ModelkinError
 
 __all__ = ["serve", "serve_one"]
@@ -60,12 +61,12 @@ def serve(
     return 0
 
 
-def serve_one(settings: Settings, listening: socket.socket, ready: Callable[[], None]) -> int:
+def serve_one(settings: Settings, ready: Callable[[], None]) -> int:
     """One process of several, as :class:`app.supervisor.Serve` wants it."""
     configure(settings)
     try:
         with open_resources(settings, prepared=True) as resources:
-            return serve(create_app(resources), settings, listening, ready)
+            return serve(create_app(resources), settings, listen(settings), ready)
     except ModelkinError as error:
         log.error("this process cannot start: %s", error)
         return 1

@@ -42,6 +42,11 @@ class Settings(BaseSettings):
         None,
         description="where supports are kept: file:///FOLDER (default: beside the database)",
     )
+    redis_url: str | None = Field(
+        None,
+        description="where the LSH buckets are kept: redis://HOST:PORT, rediss:// with TLS, or a "
+        "cluster's HOST:PORT,HOST:PORT (default: in the database)",
+    )
     host: str = Field("127.0.0.1", description="the address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
     workers: int = Field(
@@ -103,6 +108,19 @@ class Settings(BaseSettings):
             raise ValueError("an in-memory database would lose what was acknowledged: name a file")
         return value
 
+    @field_validator("redis_url")
+    @classmethod
+    def _known_redis(cls, value: str | None) -> str | None:
+        if value is not None:
+            url = urlsplit(value)
+            hosts = url.netloc.rpartition("@")[2].split(",")
+            if url.scheme not in {"redis", "rediss"} or not all(map(_is_address, hosts)):
+                raise ValueError(
+                    "this is not supported: use redis://HOST:PORT or rediss://HOST:PORT, "
+                    "with commas between several HOST:PORT of a cluster"
+                )
+        return value
+
     @field_validator("blob_url")
     @classmethod
     def _known_blobs(cls, value: str | None) -> str | None:
@@ -149,6 +167,15 @@ class Settings(BaseSettings):
         """Settings from flags over the environment; prints help or the mistake, and exits."""
         options: dict[str, Any] = {"_cli_parse_args": arguments}
         return cls(**options)
+
+
+def _is_address(host: str) -> bool:
+    """Whether it is HOST or HOST:PORT."""
+    try:
+        parts = urlsplit(f"//{host}")
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def mistakes(error: ValidationError) -> list[str]:

@@ -1,8 +1,10 @@
 """Several processes behind one address: started together, started again when they die, ended
 together.
 
-Each opens its own database connections and keeps its own indexes; what they share is the listening
-socket and the stores. This module serves nothing itself and never touches a store.
+Each opens its own database connections, keeps its own indexes and listens with a socket of its own;
+what they share is the port, over which the kernel spreads connections, and the stores. (On one
+shared socket the process that is idle longest takes nearly all.) This module serves nothing itself
+and never touches a store.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Protocol
 from app.settings import Settings
 from modelkin.errors import Unavailable
 
-__all__ = ["Serve", "listen", "supervise"]
+__all__ = ["Serve", "listen", "reserve", "supervise"]
 
 _BACKLOG = 2048
 _LOOK = 0.2
@@ -38,35 +40,46 @@ _spawn = multiprocessing.get_context("spawn")  # threads and connections survive
 
 
 class Serve(Protocol):
-    """Serves on a listening socket until SIGTERM, calls ``ready`` once it does; the exit code."""
+    """Serves until SIGTERM, calls ``ready`` once it does; the exit code."""
 
-    def __call__(
-        self, settings: Settings, listening: socket.socket, ready: Callable[[], None]
-    ) -> int: ...
+    def __call__(self, settings: Settings, ready: Callable[[], None]) -> int: ...
+
+
+def reserve(settings: Settings) -> socket.socket:
+    """The address, taken from everyone but the processes that :func:`listen` there.
+
+    Raises:
+        Unavailable: it is taken, or not this machine's.
+    """
+    address, family = (settings.host, settings.port), _family(settings)
+    try:
+        with socket.create_server(address, family=family) as probe:  # shares it with nobody
+            address = probe.getsockname()[:2]
+        reserved = socket.socket(family)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(address)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise Unavailable(f"cannot listen on {settings.host}:{settings.port}: {reason}") from error
+    return reserved
 
 
 def listen(settings: Settings) -> socket.socket:
-    """The socket that all processes accept connections from.
-
-    Raises:
-        Unavailable: the address is taken, or not this machine's.
-    """
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise Unavailable(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
-        ) from error
+    """A socket of this process's own on the address that is reserved."""
+    address, family = (settings.host, settings.port), _family(settings)
+    listening = socket.create_server(address, family=family, backlog=_BACKLOG, reuse_port=True)
+    # asyncio does this for its own sockets alone; without it every answer waits 40 ms for an ACK.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
-def supervise(serve: Serve, settings: Settings, listening: socket.socket) -> int:
+def supervise(serve: Serve, settings: Settings) -> int:
     """Keep ``settings.workers`` processes serving until SIGTERM or SIGINT.
 
     Args:
         serve: a function of a module, since each process imports it anew.
-        settings: handed to each.
-        listening: from :func:`listen`.
+        settings: handed to each; the port is reserved.
 
     Returns:
         The exit code: 1 where a process could not start in the first place.
@@ -74,16 +87,15 @@ def supervise(serve: Serve, settings: Settings, listening: socket.socket) -> int
     told = threading.Event()
     for stop in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stop, lambda *_: told.set())
-    workers = [_Worker(serve, settings, listening) for _ in range(settings.workers)]
+    workers = [_Worker(serve, settings) for _ in range(settings.workers)]
     try:
         while not told.is_set() and not all(worker.ready for worker in workers):
             wait_for([x for worker in workers for x in worker.news], _LOOK)
             if any(worker.ended for worker in workers):
                 return 1
         if not told.is_set():
-            host, port = listening.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            log.info("running on http://%s:%d with %d processes", shown, port, len(workers))
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            log.info("running on http://%s:%d in %d processes", host, settings.port, len(workers))
         _keep(workers, told)
     finally:
         _end(workers)
@@ -93,8 +105,8 @@ def supervise(serve: Serve, settings: Settings, listening: socket.socket) -> int
 class _Worker:
     """One process, and the next one in its place when it dies."""
 
-    def __init__(self, serve: Serve, settings: Settings, listening: socket.socket) -> None:
-        self._arguments = serve, settings, listening
+    def __init__(self, serve: Serve, settings: Settings) -> None:
+        self._arguments = serve, settings
         self._ready = False
         self.start()
 
@@ -149,7 +161,7 @@ def _end(workers: list[_Worker]) -> None:
             worker.process.join()
 
 
-def _work(serve: Serve, settings: Settings, listening: socket.socket, says: Connection) -> None:
+def _work(serve: Serve, settings: Settings, says: Connection) -> None:
     """The life of one process, which does not outlive its parent, however that ends."""
     threading.Thread(target=_follow_parent, daemon=True).start()
 
@@ -157,7 +169,7 @@ def _work(serve: Serve, settings: Settings, listening: socket.socket, says: Conn
         says.send(True)
         says.close()
 
-    raise SystemExit(serve(settings, listening, ready))
+    raise SystemExit(serve(settings, ready))
 
 
 def _follow_parent() -> None:
@@ -165,3 +177,7 @@ def _follow_parent() -> None:
     assert parent is not None
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _family(settings: Settings) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in settings.host else socket.AF_INET

@@ -20,7 +20,7 @@ from app.api.errors import described
 from app.api.lines import ENCODED, MAX_LINES, LineReader, cut
 from app.api.payloads import SIGNATURE_SCHEMA
 from app.services.batch import Result
-from app.services.ingest import Stored
+from app.services.rules import Stored
 from app.settings import Settings
 from modelkin import wire
 from modelkin.errors import UnsupportedMediaType

@@ -5,6 +5,7 @@ Labels hold routes, methods and status codes, never a name that a tenant chose.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from fastapi import APIRouter, Request, Response
@@ -38,8 +39,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.registry.register(_Indexes(indexes))
-        Gauge("modelkin_info", "The version", ["version"], registry=self.registry).labels(
-            __version__
+        info = ["version", "process"]
+        Gauge("modelkin_info", "Who answers", info, registry=self.registry).labels(
+            __version__, str(os.getpid())
         ).set(1)
         self.in_flight = Gauge(
             "modelkin_requests_in_flight", "Requests being answered", registry=self.registry

@@ -17,8 +17,11 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/spaces/{space}/neighbors", tags=["kin"], dependencies=AUTHENTICATED)
 
 Method = Annotated[
-    Literal["auto", "exact", "scan"],
-    Query(description="exact compares every model; scan proposes candidates by their signatures"),
+    Literal["auto", "exact", "scan", "lsh"],
+    Query(
+        description="exact compares every model; scan proposes candidates by their signatures, "
+        "lsh by the buckets they share; auto takes the fastest that misses next to nobody"
+    ),
 ]
 MinSimilarity = Annotated[
     float, Query(ge=0, le=1, allow_inf_nan=False, description="S below which nobody is answered")

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from app.services.ingest import etag_of
+from app.services.rules import etag_of
 from app.stores.ports import ModelRecord, SpaceRecord
+from modelkin.core.banding import Banding, recall_at
 from modelkin.core.support import MAX_PARAMETERS
 from modelkin.types import Donors, Neighbors, Overlap
 
@@ -85,6 +86,11 @@ class SignatureSpecIn(_In):
     seed: int = Field(1, ge=0, le=2**32 - 1)
 
 
+class BandingIn(_In):
+    bands: int = Field(ge=1, le=4096, description="b, how many bands")
+    rows: int = Field(ge=1, le=4096, description="r, how many minhashes each; b r <= h")
+
+
 class SpaceIn(_In):
     """An index space to make."""
 
@@ -114,6 +120,9 @@ class SpaceIn(_In):
         None, min_length=1, description="the tensors in order; overlaps are then told by tensor"
     )
     signature: SignatureSpecIn = Field(default_factory=SignatureSpecIn.model_construct)
+    banding: BandingIn | None = Field(
+        None, description="of the LSH buckets; 64 x 4 by default, or as much of it as h allows"
+    )
 
 
 class TensorSpecOut(_Out):
@@ -127,11 +136,25 @@ class SignatureSpecOut(_Out):
     seed: int
 
 
+class BandingOut(_Out):
+    bands: int
+    rows: int
+    recall: dict[str, float] = Field(
+        description="the share of the models at a similarity S that method=lsh finds, by S"
+    )
+
+    @classmethod
+    def of(cls, banding: Banding) -> BandingOut:
+        recall = {str(s): recall_at(s, banding) for s in (0.3, 0.5, 0.7, 0.9)}
+        return cls(bands=banding.bands, rows=banding.rows, recall=recall)
+
+
 class SpaceOut(_Out):
     name: str
     num_parameters: int
     layout: list[TensorSpecOut] | None
     signature: SignatureSpecOut
+    banding: BandingOut
     models: int = Field(description="how many models it holds")
     supports: int = Field(description="those with a support")
     signatures: int = Field(description="those that sent only a signature")
@@ -146,6 +169,7 @@ class SpaceOut(_Out):
             num_parameters=space.num_parameters,
             layout=None if layout is None else [TensorSpecOut(**tensor) for tensor in layout],
             signature=SignatureSpecOut.model_validate(space.signature),
+            banding=BandingOut.of(space.banding),
             models=space.models,
             supports=space.supports,
             signatures=space.signatures,
@@ -266,7 +290,14 @@ class NeighborsOut(_Out):
     method: str
     items: list[NeighborOut]
     candidates: int = Field(description="models compared by all minhashes, or exactly")
-    degraded: bool
+    recall: float | None = Field(
+        description="of method lsh: the share of the models at min_similarity that its buckets "
+        "find; more of those beyond"
+    )
+    degraded: bool = Field(
+        description="the buckets could not be used and a scan answered, or a stored support could "
+        "not be read and its signature stood in"
+    )
 
     @classmethod
     def of(cls, found: Neighbors) -> NeighborsOut:

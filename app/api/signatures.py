@@ -21,7 +21,7 @@ from app.api.media import choose
 from app.api.paths import MODEL
 from app.api.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, SignaturePayload
 from app.api.schemas import ModelOut, etag
-from app.services.ingest import Put
+from app.services.rules import Put
 from modelkin import wire
 
 __all__ = ["router"]

@@ -45,6 +45,7 @@ def create(
         scheme=body.signature.scheme,
         num_perm=body.signature.num_perm,
         seed=body.signature.seed,
+        banding=None if body.banding is None else (body.banding.bands, body.banding.rows),
     )
     response.status_code = 201 if created else 200
     response.headers["Location"] = f"/v1/spaces/{space.name}"

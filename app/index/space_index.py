@@ -70,6 +70,10 @@ class Snapshot:
         if among is not None:
             eligible = eligible & np.isin(self.ids, among)
         matches: npt.NDArray[np.int32]
+        if among is not None and among.size < self.ids.size // 4:
+            few = np.flatnonzero(eligible)
+            matches = kernels().match_counts(self.rows[few], values.astype(np.uint8))
+            return self.ids[few[best(matches, values.size, count)]]
         matches = kernels().match_counts(self.rows, values.astype(np.uint8))
         matches[~eligible] = -1
         return self.ids[best(matches, values.size, count)]

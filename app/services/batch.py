@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from app.services.ingest import IngestService, PreparedSupport, Put, Stored, require_same_space
+from app.services.ingest import IngestService
+from app.services.rules import PreparedSupport, Put, Stored, require_same_space
 from app.stores.ports import SpaceRecord
 from app.stores.sql.database import Database, Reader
 from modelkin.core.signature import Signature

@@ -7,71 +7,35 @@ stand in ``put_each``. Whatever becomes of the transaction, no blob is left that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from app.services.rules import (
+    PreparedSupport,
+    Put,
+    Stored,
+    bytes_of,
+    check_match,
+    signature_content,
+)
 from app.stores.ports import BlobStore, ModelRecord, SpaceRecord
 from app.stores.sql import models, spaces
 from app.stores.sql.database import Reader, Writer
 from modelkin.core.packed import PackedSupport
-from modelkin.core.signature import Signature, value_dtype
+from modelkin.core.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import (
     ModelkinError,
-    PreconditionFailed,
     SpaceMismatch,
-    SupportExists,
     Unavailable,
 )
 from modelkin.types import UNCHANGED, Unchanged
 
-__all__ = ["IngestService", "PreparedSupport", "Put", "Stored", "etag_of", "require_same_space"]
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedSupport:
-    """A support ready to be recorded: signed, and packed for overlap."""
-
-    support: Support
-    signature: bytes
-    packed: bytes
-    blob_key: str | None
-    """Where the packed form already lies; None if the model holds this very support."""
-    damaged: str | None
-    """The blob of this very support, if it is lost or not what was stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """What is to stand under a name; tags and attributes that are None stay as they are."""
-
-    name: str
-    content: PreparedSupport | Signature
-    tags: Sequence[str] | None = None
-    attributes: dict[str, Any] | None = None
-    if_match: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A model as it stands now, and what the put did to it."""
-
-    model: ModelRecord
-    status: Literal["created", "replaced", "unchanged"]
-
-
-def etag_of(model: ModelRecord) -> str:
-    """The entity tag of a model as it stands: it changes with every change of the model.
-
-    It tells nothing of other tenants, as an id would: the version is the space's own. A space that
-    was deleted and made again counts from 0, so the tag holds the time of the model's making too.
-    """
-    made = model.created_at.timestamp()
-    return f'"{model.version:x}-{model.revision:x}-{round(made * 1e6):x}"'
+__all__ = ["IngestService"]
 
 
 class IngestService:
@@ -103,7 +67,7 @@ class IngestService:
         intact = held is not None and self._holds(held, packed)
         return PreparedSupport(
             support=support,
-            signature=_bytes_of(signature),
+            signature=bytes_of(signature),
             packed=packed,
             blob_key=None if intact else self._blobs.put(str(space.id), packed),
             damaged=None if intact else held,
@@ -138,24 +102,34 @@ class IngestService:
         space = spaces.lock_space(session, space)
         known = models.find_models(session, space, [put.name for put in puts])
         signatures = _signatures(session, known, puts)
-        results: list[Stored | ModelkinError | None] = []
-        new: list[models.NewModel] = []
-        for put in puts:
+        results: list[Stored | ModelkinError | None] = [None] * len(puts)
+        new: dict[int, models.NewModel] = {}
+        changed: dict[int, tuple[ModelRecord, models.Content]] = {}
+        for place, put in enumerate(puts):
             current = known.get(put.name)
             try:
                 content = self._content(session, space, put, current, signatures)
             except ModelkinError as error:
                 self.discard(put)
-                results.append(error)
+                results[place] = error
                 continue
-            if current is not None:
-                results.append(self._replace(session, space, put, current, content))
-                continue
-            assert content is not None
-            new.append(models.NewModel(put.name, content, put.tags or (), put.attributes or {}))
-            results.append(None)
-        created = iter(self._insert(session, space, new))
-        return [Stored(next(created), "created") if r is None else r for r in results]
+            if current is None:
+                assert content is not None
+                new[place] = models.NewModel(
+                    put.name, content, put.tags or (), put.attributes or {}
+                )
+            elif content is None:
+                results[place] = _describe(session, space, put, current, None)
+            else:
+                changed[place] = current, content
+        for place, model in zip(
+            changed, self._change(session, space, changed.values()), strict=True
+        ):
+            described = _describe(session, space, puts[place], model, model.version)
+            results[place] = Stored(described.model, "replaced")
+        for place, model in zip(new, _insert(session, space, list(new.values())), strict=True):
+            results[place] = Stored(model, "created")
+        return [result for result in results if result is not None]
 
     def discard(self, put: Put) -> None:
         """Delete what was prepared for a put that is not to be."""
@@ -177,7 +151,7 @@ class IngestService:
         """Replace what is said of a model; what is None or UNCHANGED stays."""
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
-        _check_match(current, if_match, name)
+        check_match(current, if_match, name)
         columns = {
             column: value
             for column, value in (
@@ -200,7 +174,7 @@ class IngestService:
         """Remove a model, its support and its signature."""
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
-        _check_match(current, if_match, name)
+        check_match(current, if_match, name)
         version = spaces.advance(session, space, **{f"{current.kind}s": -1})
         models.delete_model(session, current, version=version)
         self._delete_blob_after(session, current)
@@ -214,10 +188,10 @@ class IngestService:
         signatures: dict[int, bytes],
     ) -> models.Content | None:
         """What the model is to be from now on; None where it is that already."""
-        _check_match(current, put.if_match, put.name)
+        check_match(current, put.if_match, put.name)
         if isinstance(put.content, PreparedSupport):
             return self._support(session, space, put.content, current)
-        return _signature(space, put.name, put.content, current, signatures)
+        return signature_content(space, put.name, put.content, current, signatures)
 
     def _support(
         self,
@@ -246,39 +220,32 @@ class IngestService:
             signature=prepared.signature,
         )
 
-    def _insert(
-        self, session: Writer, space: SpaceRecord, new: Sequence[models.NewModel]
-    ) -> list[ModelRecord]:
-        if not new:
-            return []
-        supports = sum(model.content.kind == "support" for model in new)
-        version = spaces.advance(
-            session, space, by=len(new), supports=supports, signatures=len(new) - supports
-        )
-        return models.insert_models(session, space, new, version=version - len(new) + 1)
-
-    def _replace(
+    def _change(
         self,
         session: Writer,
         space: SpaceRecord,
-        put: Put,
-        current: ModelRecord,
-        content: models.Content | None,
-    ) -> Stored:
-        tags = None if put.tags is None or tuple(put.tags) == current.tags else put.tags
-        columns = {}
-        if put.attributes is not None and put.attributes != current.attributes:
-            columns["attributes"] = put.attributes
-        if content is None and tags is None and not columns:
-            return Stored(current, "unchanged")
-        moved = {} if content is None else _moved(current.kind, content.kind)
-        version = spaces.advance(session, space, **moved)
-        if content is not None:
-            models.update_content(session, current, content, version=version)
-            self._delete_blob_after(session, current)
-        if tags is not None or columns:
-            models.update_metadata(session, current, version=version, tags=tags, **columns)
-        return Stored(models.get_model(session, space, current.name), "replaced")
+        changes: Collection[tuple[ModelRecord, models.Content]],
+    ) -> list[ModelRecord]:
+        if not changes:
+            return []
+        moved = Counter(content.kind for _, content in changes)
+        moved.subtract(model.kind for model, _ in changes)
+        first = (
+            1
+            - len(changes)
+            + spaces.advance(
+                session,
+                space,
+                by=len(changes),
+                supports=moved["support"],
+                signatures=moved["signature"],
+            )
+        )
+        for model, _ in changes:
+            self._delete_blob_after(session, model)
+        return models.update_contents(
+            session, [(*change, first + place) for place, change in enumerate(changes)]
+        )
 
     def _delete_unless_committed(self, session: Writer, put: Put) -> None:
         if isinstance(put.content, PreparedSupport) and put.content.blob_key is not None:
@@ -297,21 +264,6 @@ class IngestService:
             session.after_commit(partial(self._blobs.delete, model.blob_key))
 
 
-def require_same_space(space: SpaceRecord, signature: Signature) -> None:
-    """:class:`SpaceMismatch` unless ``signature`` compares with the space's."""
-    spec = space.signature
-    for what, theirs, ours in (
-        ("scheme", signature.scheme, spec.scheme),
-        ("num_perm", signature.num_perm, spec.num_perm),
-        ("seed", signature.seed, spec.seed),
-        ("num_parameters", signature.num_parameters, space.num_parameters),
-    ):
-        if theirs != ours:
-            raise SpaceMismatch(
-                f"the signature's {what} is {theirs}, that of space {space.name!r} is {ours}"
-            )
-
-
 def _signatures(
     session: Writer, known: dict[str, ModelRecord], puts: Sequence[Put]
 ) -> dict[int, bytes]:
@@ -324,50 +276,32 @@ def _signatures(
     return models.signatures_by_id(session, compared)
 
 
-def _signature(
-    space: SpaceRecord,
-    name: str,
-    signature: Signature,
-    current: ModelRecord | None,
-    signatures: dict[int, bytes],
-) -> models.Content | None:
-    require_same_space(space, signature)
-    values = _bytes_of(signature)
-    if current is not None:
-        if current.kind == "support":
-            raise SupportExists(
-                f"model {name!r} has a support, and its signature is computed from that: "
-                f"read it here, or delete the model first"
-            )
-        if signatures.get(current.id) == values and current.support_size == signature.support_size:
-            return None
-    return models.Content(
-        kind="signature",
-        support_size=signature.support_size,
-        digest=None,
-        blob_key=None,
-        signature=values,
+def _insert(
+    session: Writer, space: SpaceRecord, new: Sequence[models.NewModel]
+) -> list[ModelRecord]:
+    if not new:
+        return []
+    supports = sum(model.content.kind == "support" for model in new)
+    version = spaces.advance(
+        session, space, by=len(new), supports=supports, signatures=len(new) - supports
     )
+    return models.insert_models(session, space, new, version=version - len(new) + 1)
 
 
-def _bytes_of(signature: Signature) -> bytes:
-    dtype = np.dtype(value_dtype(signature.scheme)).newbyteorder("<")
-    return signature.values.astype(dtype, copy=False).tobytes()
+def _describe(
+    session: Writer, space: SpaceRecord, put: Put, current: ModelRecord, version: int | None
+) -> Stored:
+    """Replace what is said of a model, where the put says something else.
 
-
-def _moved(before: str, after: str) -> dict[str, int]:
-    """How the space's counts change when a model of one kind becomes one of another."""
-    return {} if before == after else {f"{before}s": -1, f"{after}s": 1}
-
-
-def _check_match(current: ModelRecord | None, if_match: str | None, name: str) -> None:
-    """RFC 9110, 13.1.1: ``*`` asks that there is a model, tags that it is one of those."""
-    if if_match is None:
-        return
-    if current is None:
-        raise PreconditionFailed(f"If-Match was sent, and there is no model {name!r}")
-    wanted = [tag.strip() for tag in if_match.split(",")]
-    if "*" not in wanted and etag_of(current) not in wanted:
-        raise PreconditionFailed(
-            f"model {name!r} has changed: it is {etag_of(current)} now, If-Match said {if_match}"
-        )
+    ``version`` is the one of this change where its content changed too.
+    """
+    tags = None if put.tags is None or tuple(put.tags) == current.tags else put.tags
+    columns = {}
+    if put.attributes is not None and put.attributes != current.attributes:
+        columns["attributes"] = put.attributes
+    if tags is None and not columns:
+        return Stored(current, "unchanged")
+    if version is None:
+        version = spaces.advance(session, space)
+    models.update_metadata(session, current, version=version, tags=tags, **columns)
+    return Stored(models.get_model(session, space, current.name), "replaced")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from app.services.ingest import require_same_space
+from app.services.rules import require_same_space
 from app.stores.ports import BlobStore, ModelRecord, SpaceRecord
 from app.stores.sql import models
 from app.stores.sql.database import Database, Reader

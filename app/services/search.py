@@ -1,27 +1,30 @@
 """Search: the neighbours of a model, and the donors among them.
 
-Candidates come from everything (``exact``) or from the scan of signature bytes (``scan``); what is
-answered is always compared again, by exact overlap where both sides have a support, by all
-full-width minhashes where one has not. An item says which of the two it was.
+Candidates come from everything (``exact``), from the scan of signature bytes (``scan``) or from the
+LSH buckets (``lsh``), in whose place a scan answers where they cannot. What is answered is always
+compared again, by exact overlap where both sides have a support, by all full-width minhashes where
+one has not. An item says which of the two it was.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from app.index.registry import IndexRegistry
 from app.index.space_index import Snapshot
+from app.services.buckets import BucketService
 from app.services.library import Library, Subject
 from app.stores.ports import ModelRecord, SpaceRecord
 from app.stores.sql import models
 from app.stores.sql.database import Reader
 from modelkin.core import donors, overlap
 from modelkin.core import packed as packing
+from modelkin.core.banding import recall_at
 from modelkin.core.packed import PackedSupport
 from modelkin.core.signature import jaccard_estimates
 from modelkin.errors import InvalidParameter, Unavailable
@@ -31,13 +34,15 @@ __all__ = ["METHODS", "SearchService"]
 
 log = logging.getLogger(__name__)
 
-METHODS = ("auto", "exact", "scan")
+METHODS = ("auto", "exact", "scan", "lsh")
 MAX_K = 1000
 
 _EXACT_WORK = 64 << 20
 """``auto`` compares everything exactly while that reads at most so many bytes: some 10 ms."""
 _SCANNED = 200
 """A scan looks again, at full width, at no fewer models than this, and at no fewer than 4 k."""
+_RECALL = 0.99
+"""``auto`` leaves finding to the buckets where these find so large a share of the nearest asked."""
 _REFINED = 40
 """And overlaps exactly no fewer than this, and no fewer than 2 k: S of a signature is off by
 about .026, so beyond the k best by estimate others may belong among them.
@@ -51,12 +56,24 @@ class _Candidate:
     """As estimated from the full-width signatures."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """Whose neighbours are sought, where, how many and how near."""
+
+    session: Reader
+    space: SpaceRecord
+    subject: Subject
+    k: int
+    min_similarity: float
+
+
 class SearchService:
     """The use cases that rank models by how much they overlap with one."""
 
-    def __init__(self, library: Library, indexes: IndexRegistry) -> None:
+    def __init__(self, library: Library, indexes: IndexRegistry, buckets: BucketService) -> None:
         self._library = library
         self._indexes = indexes
+        self._buckets = buckets
 
     def neighbors(
         self,
@@ -81,24 +98,21 @@ class SearchService:
             InvalidParameter: one of these is out of its range.
         """
         _check(k, min_similarity, method)
-        snapshot = self._snapshot(session, space)
+        query = _Query(session, space, subject, k, min_similarity)
         among = _ids(models.ids_with_tags(session, space, tags)) if tags else None
-        if method == "auto":
-            method = "exact" if self._is_small(space, snapshot, among) else "scan"
-        wanted = snapshot.ids.size if method == "exact" else max(_SCANNED, 4 * k)
-        ids = snapshot.candidates(subject.values, wanted, among=among)
-        candidates = self._estimate(session, space, subject, ids)
-        refined = len(candidates) if method == "exact" else max(_REFINED, 2 * k)
-        found, whole = self._refine(space, subject, candidates, refined)
-        items = [item for item in found if item.similarity >= min_similarity]
-        items.sort(key=lambda item: (-item.similarity, item.model))
-        return Neighbors(
-            items=tuple(items[:k]),
-            model=None if subject.model is None else subject.model.name,
-            method=method,
-            candidates=len(candidates),
-            degraded=not whole,
-        )
+        chosen = self._choose(query, among) if method == "auto" else method
+        if chosen != "lsh":
+            return self._search(query, chosen, among)
+        mates = self._buckets.mates(session, space, subject.values)
+        if mates is None:
+            return replace(self._search(query, "scan", among), degraded=True)
+        if mates.truncated and method == "auto":
+            return self._search(query, "scan", among)
+        near = mates.ids if among is None else np.intersect1d(mates.ids, among)
+        found = self._search(query, "lsh", near)
+        if mates.truncated and len(found) < k:
+            return self._search(query, "scan", among)
+        return replace(found, recall=recall_at(min_similarity, space.banding))
 
     def donors(
         self,
@@ -128,6 +142,36 @@ class SearchService:
             method="similarity",
         )
 
+    def _choose(self, query: _Query, among: npt.NDArray[np.int64] | None) -> str:
+        """The method for ``auto``."""
+        if self._is_small(query.space, among):
+            return "exact"
+        served = recall_at(query.min_similarity, query.space.banding) >= _RECALL
+        return "lsh" if served else "scan"
+
+    def _search(self, query: _Query, method: str, among: npt.NDArray[np.int64] | None) -> Neighbors:
+        """What a method finds among some models, ascending ids, or among all."""
+        session, space, subject = query.session, query.space, query.subject
+        wanted, refined = max(_SCANNED, 4 * query.k), max(_REFINED, 2 * query.k)
+        if method == "exact":
+            wanted = refined = max(1, space.models)
+        if method == "lsh" and among is not None and among.size <= wanted:
+            ids = among
+        else:
+            snapshot = self._snapshot(session, space)
+            ids = snapshot.candidates(subject.values, wanted, among=among)
+        candidates = self._estimate(session, space, subject, ids)
+        found, whole = self._refine(space, subject, candidates, refined)
+        items = [item for item in found if item.similarity >= query.min_similarity]
+        items.sort(key=lambda item: (-item.similarity, item.model))
+        return Neighbors(
+            items=tuple(items[: query.k]),
+            model=None if subject.model is None else subject.model.name,
+            method=method,
+            candidates=len(candidates),
+            degraded=not whole,
+        )
+
     def _snapshot(self, session: Reader, space: SpaceRecord) -> Snapshot:
         index = self._indexes.of(space.id, space.signature)
         return index.at(space.version, _SpaceFeed(session, space.id))
@@ -135,11 +179,10 @@ class SearchService:
     def _is_small(
         self,
         space: SpaceRecord,
-        snapshot: Snapshot,
         among: npt.NDArray[np.int64] | None,
     ) -> bool:
         """Whether comparing everything exactly is cheap: a support takes at most M / 8 bytes."""
-        count = snapshot.ids.size if among is None else among.size
+        count = space.models if among is None else among.size
         return count <= _SCANNED or count * (space.num_parameters // 8) <= _EXACT_WORK
 
     def _estimate(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from app.index.registry import IndexRegistry
+from app.services.buckets import BucketService
 from app.stores.ports import BlobStore, SpaceRecord, Tenant
 from app.stores.sql import spaces
 from app.stores.sql.database import Reader, Writer
+from modelkin.core.banding import Banding, default_banding
 from modelkin.core.layout import Layout
 from modelkin.core.signature import MAX_NUM_PERM, check_scheme, default_scheme
 from modelkin.core.support import check_num_parameters
@@ -21,9 +23,10 @@ __all__ = ["SpaceService"]
 class SpaceService:
     """The use cases of spaces."""
 
-    def __init__(self, blobs: BlobStore, indexes: IndexRegistry) -> None:
+    def __init__(self, blobs: BlobStore, indexes: IndexRegistry, buckets: BucketService) -> None:
         self._blobs = blobs
         self._indexes = indexes
+        self._buckets = buckets
 
     def create(
         self,
@@ -36,24 +39,30 @@ class SpaceService:
         scheme: str | None,
         num_perm: int,
         seed: int,
+        banding: tuple[int, int] | None = None,
     ) -> tuple[SpaceRecord, bool]:
         """Make a space, or find the one that is already just so; answers it and whether it is new.
 
+        Args:
+            banding: bands and rows; the default for ``num_perm`` where there is none.
+
         Raises:
-            InvalidInput: the name, M, the layout or the signature cannot be, or do not go together.
+            InvalidInput: the name, M, the layout, the signature or the banding cannot be, or do not
+                go together.
             SpaceExists: the name is taken by a space that differs; says in what.
         """
         name = check_space_name(name, field="name")
         m = _num_parameters(num_parameters, layout)
         h = _num_perm(num_perm)
         spec = SignatureSpec(_scheme(scheme, m, h), h, _seed(seed))
+        cut = _banding(banding, h)
         created = spaces.insert_space(
-            session, tenant, name, num_parameters=m, layout=layout, signature=spec
+            session, tenant, name, num_parameters=m, layout=layout, signature=spec, banding=cut
         )
         if created is not None:
             return created, True
         existing = spaces.get_space(session, tenant, name)
-        _require_same(existing, m, layout, spec)
+        _require_same(existing, m, layout, spec, cut)
         return existing, False
 
     def get(self, session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
@@ -71,6 +80,7 @@ class SpaceService:
         space = spaces.lock_space(session, space)
         spaces.delete_space(session, space)
         session.after_commit(partial(self._indexes.forget, space.id))
+        session.after_commit(partial(self._buckets.forget, space.id))
         session.after_commit(partial(self._blobs.delete_prefix, str(space.id)))
 
 
@@ -110,8 +120,23 @@ def _seed(seed: int) -> int:
     return seed
 
 
+def _banding(banding: tuple[int, int] | None, num_perm: int) -> Banding:
+    if banding is None:
+        return default_banding(num_perm)
+    try:
+        cut = Banding(*banding)
+        cut.check(num_perm)
+    except InvalidParameter as error:
+        raise InvalidParameter(str(error), field=f"banding.{error.field}") from None
+    return cut
+
+
 def _require_same(
-    existing: SpaceRecord, m: int, layout: Layout | None, spec: SignatureSpec
+    existing: SpaceRecord,
+    m: int,
+    layout: Layout | None,
+    spec: SignatureSpec,
+    banding: Banding,
 ) -> None:
     differences = [
         what
@@ -119,6 +144,7 @@ def _require_same(
             (f"num_parameters is {existing.num_parameters}", existing.num_parameters == m),
             ("its layout is another", existing.layout == layout),
             (f"its signature is {existing.signature}", existing.signature == spec),
+            (f"it has {existing.banding}", existing.banding == banding),
         )
         if not same
     ]

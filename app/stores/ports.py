@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.banding import DEFAULT_BANDING, Banding
 from modelkin.core.layout import Layout
 from modelkin.types import SignatureSpec
 
@@ -77,6 +78,8 @@ class SpaceRecord:
     created_at: datetime
     bucket_epoch: int | None = None
     """Which build of the space's LSH buckets is the right one; None before the first."""
+    banding: Banding = DEFAULT_BANDING
+    """How its signatures are cut into bands, for as long as it exists."""
 
     @property
     def models(self) -> int:

@@ -58,6 +58,7 @@ class RedisServer:
             "retry": Retry(NoBackoff(), 0),  # the request path has no time for a second try
             "protocol": 2,
         }
+        self._timeout = timeout
         self._breaker = Breaker(pause)
         self._lock = threading.Lock()
         self._client: AnyRedis | None = None
@@ -113,10 +114,15 @@ class RedisServer:
     def _connected(self) -> AnyRedis:
         client = self._client
         if client is None:
-            with self._lock:
+            # Behind a server that never answers, all who wait for it would wait one after another.
+            if not self._lock.acquire(timeout=self._timeout):
+                raise BackendUnavailable("Redis has not let us connect yet")
+            try:
                 client = self._client
                 if client is None:
                     client = self._client = self._connect()
+            finally:
+                self._lock.release()
         return client
 
     def _connect(self) -> AnyRedis:

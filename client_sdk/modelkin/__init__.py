@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from modelkin._version import __version__
 from modelkin.client import AsyncClient, Client, ModelkinVersionWarning
+from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.overlap import similarity
 from modelkin.core.selection import Selection, SmallSupportWarning, UnstableSupportWarning
@@ -48,6 +49,7 @@ __all__ = [
     "UNCHANGED",
     "ApiError",
     "AsyncClient",
+    "Banding",
     "BulkItem",
     "BulkResult",
     "BulkSummary",

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout
 from modelkin.core.overlap import TensorOverlap
 from modelkin.core.signature import Signature
@@ -85,6 +86,7 @@ class SpaceInfo:
         supports: models with a support.
         signatures: models that sent a signature alone.
         version: grows by one or more with every write to the space.
+        banding: how its signatures are cut for ``method="lsh"``; None from a service without.
     """
 
     name: str
@@ -96,6 +98,7 @@ class SpaceInfo:
     signatures: int
     version: int
     created_at: datetime
+    banding: Banding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +267,11 @@ class Neighbors(_Ranking[Neighbor]):
     Attributes:
         items: the neighbours; the object itself is a sequence of them too.
         model: what was asked for; None for a support or signature that is not stored.
-        method: how they were found: ``"exact"``, ``"scan"``, ...
+        method: how they were found: ``"exact"``, ``"scan"`` or ``"lsh"``.
         candidates: how many models were compared beyond the first, coarse pass.
         degraded: a part of the service was down, so neighbours may be missing.
+        recall: of ``"lsh"``, the share of the models at ``min_similarity`` that it finds, more of
+            those beyond; None for the other methods.
     """
 
     _row: ClassVar[type[Any]] = Neighbor
@@ -274,6 +279,7 @@ class Neighbors(_Ranking[Neighbor]):
     method: str
     candidates: int
     degraded: bool
+    recall: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from app.stores.sql.models import (
     delete_model,
     get_model,
     insert_models,
-    update_content,
+    update_contents,
     update_metadata,
 )
 from app.stores.sql.spaces import (
@@ -100,7 +100,7 @@ def test_a_history_is_in_order(database: Database, space: SpaceRecord) -> None:
         a, b, c = (put(session, space, name, name.encode() * 16) for name in "abc")
         first = get_model(session, space, "a")
         changed = Content("signature", 5, None, None, b"A" * 16)
-        update_content(session, first, changed, version=advance(session, space))
+        update_contents(session, [(first, changed, advance(session, space))])
         delete_model(session, get_model(session, space, "b"), version=advance(session, space))
         third = get_model(session, space, "c")
         update_metadata(session, third, version=advance(session, space), source="x")

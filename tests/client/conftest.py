@@ -6,7 +6,7 @@ Whatever asks for ``connect`` or ``wire`` runs twice, over ``Client`` and over `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -70,6 +70,22 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MODELKIN_URL", "MODELKIN_API_KEY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+def opened(connect: Connect) -> Iterator[Callable[..., Any]]:
+    """Makes either client over whatever answers requests; pauses go to its ``pauses``."""
+    made: list[Any] = []
+
+    def opened(service: Any) -> Any:
+        transport = httpx.MockTransport(service)
+        usual = {"sleep": service.pauses.append, "jitter": lambda: 1.0}
+        made.append(connect("http://kin.test", transport=transport, **usual))
+        return made[-1]
+
+    yield opened
+    for client in made:
+        client.__exit__(None, None, None)
 
 
 SPACE = {

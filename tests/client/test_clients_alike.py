@@ -189,6 +189,15 @@ def test_pages_are_followed(client: Any, many: list[str]) -> None:
     assert {SUPPORTS["org/m0"].digest} == set(frame.digest)
 
 
+def test_many_models_are_put_alike(client: Any, space: str) -> None:
+    """Supports and a signature go in together, and a refused one is told beside the others."""
+    client.ensure_space(space, num_parameters=M, signature=SPEC)
+    assert 4 == client.put_many(space, SUPPORTS.items()).created
+    summary = client.put_many(space, [("alone", ALONE), ("org/m0", ALONE)])
+    assert (1, ["support_exists"]) == (summary.created, [f.code for f in summary.failures])
+    assert 5 == client.space(space).models
+
+
 def test_a_damaged_upload_is_not_stored(client: Any, space: str) -> None:
     """An upload that its own progress report ends leaves nothing behind."""
     client.ensure_space(space, num_parameters=10**6)

@@ -9,8 +9,9 @@ import sys
 import modelkin
 
 PUBLIC = """
-    ApiError AsyncClient BulkItem BulkResult BulkSummary Client ConnectionFailed Donor Donors InvalidInput Layout MissingExtra
-    ModelInfo ModelkinError ModelkinVersionWarning Neighbor Neighbors Overlap Selection Signature
+    ApiError AsyncClient Banding BulkItem BulkResult BulkSummary Client ConnectionFailed Donor
+    Donors InvalidInput Layout MissingExtra ModelInfo ModelkinError ModelkinVersionWarning
+    Neighbor Neighbors Overlap Selection Signature
     SignatureSpec SimilarityMatrix SmallSupportWarning SpaceInfo Support TensorOverlap TensorSpec
     UNCHANGED UnstableSupportWarning __version__ layout_of select select_support similarity
     stability

@@ -22,9 +22,10 @@ def server(tmp_path: Path) -> Iterator[Server]:
     assert running.stop() == 0
 
 
-def test_the_page(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every Python block prints exactly the text block that follows it."""
     monkeypatch.setenv("MODELKIN_URL", server.url)
+    monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}
     printed: list[str] = []
     promised: list[str] = []
@@ -34,4 +35,4 @@ def test_the_page(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         else:
             promised.append(text)
     assert promised == printed
-    assert 7 == len(printed)
+    assert 8 == len(printed)

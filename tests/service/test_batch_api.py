@@ -133,6 +133,26 @@ def test_a_signature_does_not_replace_a_support(space: Space) -> None:
     assert "unchanged" == upgraded["status"]
 
 
+def test_many_lines_change_at_once(space: Space) -> None:
+    """Signatures become supports, with other tags: one version each, and the counts follow."""
+    names = [f"m{i}" for i in range(300)]
+    put(space, *({"model": name, "signature": SIGNED} for name in names))
+    lines = [{"model": name, "support": text(A), "tags": ["t"]} for name in names]
+    assert {"replaced"} == {result["status"] for result in put(space, *lines)}
+    shown = space.show()
+    assert (300, 0, 600) == (shown["supports"], shown["signatures"], shown["version"])
+    assert (2, ["t"], 600) == tuple(space.model("m299")[f] for f in ("revision", "tags", "version"))
+
+
+def test_a_support_of_too_many_indices_goes_by_itself(space: Space) -> None:
+    """What a line of some kilobytes decodes to is bounded; its error says where it may go."""
+    wide = Space(space.http, 2**32)
+    dense = Support.from_indices(np.arange(2**22 + 1), 2**32)
+    [failed] = put(wide, {"model": "a", "support": text(dense)})
+    assert "payload_too_large" == failed["error"]["code"]
+    assert "PUT .../supports" in failed["error"]["detail"]
+
+
 def huge() -> Support:
     """A support of another space."""
     return Support.from_indices([1, 5], M + 1)

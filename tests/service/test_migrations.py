@@ -191,7 +191,7 @@ def test_a_reader_of_postgres_cannot_write(served: Database) -> None:
 def test_a_foreign_key_holds(database: Database) -> None:
     """A row of a model that is not there is refused by the database itself."""
     migrate(database)
-    with pytest.raises(IntegrityError, match="(?i)foreign key"), database.writing() as session:
+    with pytest.raises(IntegrityError, match=r"(?i)foreign key"), database.writing() as session:
         session.execute(text("INSERT INTO tags (model_id, tag) VALUES (77, 'x')"))
 
 

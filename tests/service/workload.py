@@ -64,11 +64,22 @@ class Writer(threading.Thread):
         space: that exists.
         ledger: of this writer alone; it goes on from where that stands.
         seed: of what it does.
+        through_faults: a 503 leaves open whether the write came about, as a lost answer does.
     """
 
-    def __init__(self, url: str, space: str, ledger: Ledger, number: int, seed: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        space: str,
+        ledger: Ledger,
+        number: int,
+        seed: int,
+        *,
+        through_faults: bool = False,
+    ) -> None:
         super().__init__()
         self.ledger = ledger
+        self._through_faults = through_faults
         self.refused: list[str] = []
         self._http = httpx.Client(base_url=f"{url}/v1/spaces/{space}", timeout=30, trust_env=False)
         self._names = [f"w{number}/m{i}" for i in range(6)]
@@ -87,6 +98,8 @@ class Writer(threading.Thread):
                     self._write(name, self.ledger.acknowledged.get(name, State()))
                 except httpx.TransportError:
                     return  # killed: what is pending stays so
+                if self._through_faults and self.refused:
+                    return
 
     def _write(self, name: str, now: State) -> None:
         """One change of one model, entered as pending before it is sent."""
@@ -118,12 +131,18 @@ class Writer(threading.Thread):
             self.ledger.acknowledge(name, after)
         else:
             self.refused.append(f"{method} {url}: {answer.status_code} {answer.text}")
-            self.ledger.pending.pop(name)
+            if not (self._through_faults and answer.status_code == 503):
+                self.ledger.pending.pop(name)
 
 
-def start_writers(url: str, space: str, ledgers: list[Ledger], seed: int) -> list[Writer]:
+def start_writers(
+    url: str, space: str, ledgers: list[Ledger], seed: int, *, through_faults: bool = False
+) -> list[Writer]:
     """One running writer for each ledger."""
-    writers = [Writer(url, space, ledger, number, seed) for number, ledger in enumerate(ledgers)]
+    writers = [
+        Writer(url, space, ledger, number, seed, through_faults=through_faults)
+        for number, ledger in enumerate(ledgers)
+    ]
     for writer in writers:
         writer.start()
     return writers

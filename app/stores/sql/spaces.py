@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import delete, select, update
@@ -11,15 +12,18 @@ from app.stores.ports import SpaceRecord, Tenant
 from app.stores.sql.cursor import decode_cursor, encode_cursor
 from app.stores.sql.database import Reader, Writer
 from app.stores.sql.tables import SpaceRow, StoreRow, TenantRow
+from modelkin.core.banding import Banding, default_banding
 from modelkin.core.layout import Layout
 from modelkin.errors import SpaceNotFound
 from modelkin.types import Page, SignatureSpec
 
 __all__ = [
     "advance",
+    "all_spaces",
     "delete_space",
     "ensure_tenant",
     "find_space",
+    "find_space_by_id",
     "get_space",
     "insert_space",
     "list_spaces",
@@ -55,6 +59,20 @@ def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None
     return None if row is None else _record(row)
 
 
+def find_space_by_id(session: Reader, space_id: int) -> SpaceRecord | None:
+    """The space of this id, or None if it was deleted."""
+    row = session.get(SpaceRow, space_id)
+    return None if row is None else _record(row)
+
+
+def all_spaces(session: Reader, name: str | None = None) -> Sequence[SpaceRecord]:
+    """The spaces of every tenant, by id; with ``name`` those of this name."""
+    query = select(SpaceRow).order_by(SpaceRow.id)
+    if name is not None:
+        query = query.where(SpaceRow.name == name)
+    return [_record(row) for row in session.scalars(query)]
+
+
 def get_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
     """The tenant's space of this name, or :class:`SpaceNotFound`."""
     space = find_space(session, tenant, name)
@@ -83,8 +101,10 @@ def insert_space(
     num_parameters: int,
     layout: Layout | None,
     signature: SignatureSpec,
+    banding: Banding | None = None,
 ) -> SpaceRecord | None:
     """A new, empty space; None if another writer was first with the name."""
+    banding = default_banding(signature.num_perm) if banding is None else banding
     row = SpaceRow(
         tenant_id=tenant.id,
         name=name,
@@ -93,6 +113,8 @@ def insert_space(
         scheme=signature.scheme,
         num_perm=signature.num_perm,
         seed=signature.seed,
+        bands=banding.bands,
+        band_rows=banding.rows,
         version=0,
         supports=0,
         signatures=0,
@@ -164,4 +186,5 @@ def _record(row: SpaceRow) -> SpaceRecord:
         signatures=row.signatures,
         created_at=row.created_at,
         bucket_epoch=row.bucket_epoch,
+        banding=Banding(row.bands, row.band_rows),
     )

@@ -119,6 +119,8 @@ class SpaceRow(Base):
     signatures: Mapped[int] = mapped_column(BigInteger, default=0)
     created_at: Mapped[datetime] = mapped_column(Moment)
     bucket_epoch: Mapped[int | None] = mapped_column(BigInteger)
+    bands: Mapped[int] = mapped_column(Integer, server_default="64")
+    band_rows: Mapped[int] = mapped_column(Integer, server_default="4")
 
 
 class ModelRow(Base):

@@ -129,7 +129,7 @@ def _add_neighbors(adder: _Adder) -> None:
     _add_service(parser)
     _add_query(parser)
     parser.add_argument("--min-similarity", type=float, metavar="S", help="none below this, 0 to 1")
-    parser.add_argument("--method", default="auto", help="auto (the default), exact or scan")
+    parser.add_argument("--method", default="auto", help="auto (the default), exact, scan, lsh")
     _add_selection(parser)
 
 

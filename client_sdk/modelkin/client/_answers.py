@@ -11,7 +11,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NoReturn, TypeGuard, TypeVar
 
+from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout
+from modelkin.errors import InvalidParameter
 from modelkin.types import (
     BulkResult,
     Donor,
@@ -132,6 +134,7 @@ def read_space(body: Fields) -> SpaceInfo:
         signatures=body.integer("signatures"),
         version=body.integer("version"),
         created_at=body.moment("created_at"),
+        banding=body.optional("banding", lambda name: _read_banding(body.inner(name))),
     )
 
 
@@ -177,6 +180,7 @@ def read_neighbors(body: Fields) -> Neighbors:
         method=body.text("method"),
         candidates=body.integer("candidates"),
         degraded=body.flag("degraded"),
+        recall=body.optional("recall", body.number),
     )
 
 
@@ -205,6 +209,13 @@ def _read_tensor_spec(body: Fields) -> tuple[str, tuple[int, ...]]:
 
 def _read_signature_spec(body: Fields) -> SignatureSpec:
     return SignatureSpec(body.text("scheme"), body.integer("num_perm"), body.integer("seed"))
+
+
+def _read_banding(body: Fields) -> Banding:
+    try:
+        return Banding(body.integer("bands"), body.integer("rows"))
+    except InvalidParameter as error:
+        raise UnknownFormError(f"banding: {error}") from error
 
 
 def _read_neighbor(body: Fields) -> Neighbor:

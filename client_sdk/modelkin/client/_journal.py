@@ -87,7 +87,9 @@ class Journal:
         self._file.seek(0)
         whole = 0
         for number, line in enumerate(self._file, start=1):
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n"):  # cut off, or never ours
+                if number == 1 and not _line(self._header).startswith(line):
+                    raise self._no_journal(number)
                 break
             self._read(number, line)
             whole += len(line)
@@ -99,17 +101,17 @@ class Journal:
     def _read(self, number: int, line: bytes) -> None:
         try:
             entry = json.loads(line)
-            if number == 1:
-                self._check(entry)
-            else:
-                model, sent = entry["model"], entry["sent"]
-                self._acknowledged[model] = sent
-        except (ValueError, TypeError, LookupError, RecursionError):
-            raise self._unusable(f"is no journal of put_many: see its line {number}") from None
+        except (ValueError, RecursionError):
+            raise self._no_journal(number) from None
+        wanted = ("modelkin_journal",) if number == 1 else ("model", "sent")
+        if not isinstance(entry, dict) or any(name not in entry for name in wanted):
+            raise self._no_journal(number)
+        if number == 1:
+            self._check(entry)
+        else:
+            self._acknowledged[str(entry["model"])] = str(entry["sent"])
 
-    def _check(self, header: Any) -> None:
-        if not isinstance(header, dict) or "modelkin_journal" not in header:
-            raise LookupError
+    def _check(self, header: dict[str, Any]) -> None:
         for name, ours in self._header.items():
             if header.get(name) != ours:
                 theirs = printable(str(header.get(name)))
@@ -117,6 +119,9 @@ class Journal:
                     f"is of another upload: its {name} is {theirs}, here it is {ours}; "
                     f"give each space a file of its own"
                 )
+
+    def _no_journal(self, number: int) -> InvalidParameter:
+        return self._unusable(f"is no journal of put_many: see its line {number}")
 
     def _unusable(self, why: str) -> InvalidParameter:
         return InvalidParameter(f"resume file {self._path} {why}", field="resume")

@@ -27,6 +27,7 @@ from modelkin.client._messages import (
     media_type,
     parse_json,
 )
+from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout
 from modelkin.core.signature import Signature
 from modelkin.core.support import Support
@@ -140,6 +141,7 @@ def ensure_space(
     layout: Layout | None,
     num_parameters: int | None,
     signature: SignatureSpec | None,
+    banding: Banding | None,
 ) -> Call[SpaceInfo]:
     body: dict[str, Any] = {"name": check_space_name(name)}
     if layout is None and num_parameters is None:
@@ -162,6 +164,8 @@ def ensure_space(
             "num_perm": signature.num_perm,
             "seed": signature.seed,
         }
+    if banding is not None:
+        body["banding"] = {"bands": banding.bands, "rows": banding.rows}
     # The same body twice answers 200 with the space that is there, hence idempotent though POST.
     return Call(_requests.post(_requests.SPACES, body), _read_space)
 

@@ -33,6 +33,7 @@ from modelkin.client._listings import AsyncListing
 from modelkin.client._messages import Request
 from modelkin.client._progress import Count, Progress, pieces_async, reporting
 from modelkin.client._protocol import Call, Query
+from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout
 from modelkin.core.signature import Signature
 from modelkin.core.support import Support
@@ -121,9 +122,12 @@ class AsyncClient:
         layout: Layout | None = None,
         num_parameters: int | None = None,
         signature: SignatureSpec | None = None,
+        banding: Banding | None = None,
     ) -> SpaceInfo:
         """The space of that name, made where it does not exist yet."""
-        return await self._run(_protocol.ensure_space(name, layout, num_parameters, signature))
+        return await self._run(
+            _protocol.ensure_space(name, layout, num_parameters, signature, banding)
+        )
 
     async def delete_space(self, name: str) -> None:
         """Deletes a space and every model in it."""

@@ -25,6 +25,7 @@ from modelkin.client._listings import Listing
 from modelkin.client._messages import Request
 from modelkin.client._progress import Count, Progress, pieces, reporting
 from modelkin.client._protocol import Call, Query
+from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout
 from modelkin.core.signature import Signature
 from modelkin.core.support import Support
@@ -114,6 +115,7 @@ class Client:
         layout: Layout | None = None,
         num_parameters: int | None = None,
         signature: SignatureSpec | None = None,
+        banding: Banding | None = None,
     ) -> SpaceInfo:
         """The space of that name, made where it does not exist yet.
 
@@ -122,11 +124,12 @@ class Client:
             layout: the tensors of its models, as ``modelkin.layout_of(model)`` gives them.
             num_parameters: M; needed only without a layout.
             signature: how its signatures are made; the service's default where left out.
+            banding: how they are cut for ``method="lsh"``; likewise.
 
         Raises:
             ApiError: ``space_exists`` where the space there is another one.
         """
-        return self._run(_protocol.ensure_space(name, layout, num_parameters, signature))
+        return self._run(_protocol.ensure_space(name, layout, num_parameters, signature, banding))
 
     def delete_space(self, name: str) -> None:
         """Deletes a space and every model in it."""
@@ -295,7 +298,7 @@ class Client:
             query: a stored model's name; or a support or signature, which is not stored.
             k: how many, 1 to 1,000.
             min_similarity: leave out those below this S, 0 to 1.
-            method: ``"auto"``, ``"exact"`` or ``"scan"``.
+            method: ``"auto"``, ``"exact"``, ``"scan"`` or ``"lsh"``.
             tags: only models that carry all of them.
         """
         return self._run(_protocol.neighbors(space, query, k, min_similarity, method, tags))
