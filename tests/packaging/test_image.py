@@ -77,6 +77,7 @@ def served(image: Path, tmp_path: Path) -> Iterator[tuple[str, str]]:
         settings = {
             "MODELKIN_DATABASE_URL": url,
             "MODELKIN_BLOB_URL": f"file://{image}/var/lib/modelkin/blobs",
+            "MODELKIN_REDIS_URL": "redis://127.0.0.1:1",  # nothing waits for it
             "MODELKIN_INITIAL_KEY": key,
         }
         assert settings.keys() == COMPOSE["services"]["service"]["environment"].keys()

@@ -77,7 +77,7 @@ def test_a_damaged_list_never_ends_the_service(start: Start) -> None:
 def test_one_damaged_file_spoils_no_answer_about_others(
     start: Start, damage: Callable[[Path], None]
 ) -> None:
-    """Neighbours of the others are exact, the damaged one is an estimate, and the answer says so."""
+    """Neighbours of the others are exact, the damaged one is estimated, and the answer says so."""
     server = start()
     with httpx.Client(base_url=server.url, trust_env=False) as http:
         http.post("/v1/spaces", json={"name": "s", "num_parameters": M})
