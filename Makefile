@@ -1,13 +1,14 @@
 # make demo   the service, forty small models and their kin      make test   every check there is
 # make serve  the service alone                                  make bench  the figures of docs/benchmarks.md
 # make lint   style, types and layers                            make docs   the generated pages
+# make soak   10,000 writes through one process read through another, on each kind of service
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo serve test bench lint docs format clean
+.PHONY: demo serve test soak bench lint docs format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -18,6 +19,9 @@ serve: $(VENV)/.runtime
 test: lint
 	$(BIN)/python -m modelkin.core.kernels
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+soak: $(VENV)/.dev
+	$(BIN)/python -m tests.service.freshness
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -34,7 +34,7 @@ _ENTRIES = 50_000
 """Entries that a query reads at most, over all its buckets."""
 _TAIL = 200
 """Changes that a query reads from the database itself, if the buckets are not there yet."""
-_SOON = 2_000
+_SOON = 1_000
 """Changes that are applied in a moment: for these a query waits, for more it does not."""
 _PATIENCE = 0.3
 """Seconds that it waits."""

@@ -106,11 +106,17 @@ def test_a_damaged_list_is_refused(indices: list[int]) -> None:
         PackedSupport.from_buffer(np.array(indices, "<u4").tobytes(), 1000, 2)
 
 
-@pytest.mark.parametrize("word", [0, 1, 2**63])
-def test_a_bitmap_of_another_size_does_not_unpack(word: int) -> None:
-    """A bitmap whose bits are not K, or lie beyond M, is no support."""
-    form = PackedSupport.from_buffer(word.to_bytes(8, "little"), 63, 50)
-    with pytest.raises(InvalidSupport, match="not 50 of 63 parameters"):
+@pytest.mark.parametrize("word", [0, 1, 2**51 - 1, 2**63])
+def test_a_bitmap_of_another_size_is_refused(word: int) -> None:
+    """A bitmap that has not K bits is not counted with: some of them have flipped."""
+    with pytest.raises(InvalidSupport, match="damaged"):
+        PackedSupport.from_buffer(word.to_bytes(8, "little"), 63, 50)
+
+
+def test_a_bitmap_beyond_its_space_does_not_unpack() -> None:
+    """K bits, one of which lies beyond M, are no support."""
+    form = PackedSupport.from_buffer((2**63 | 2**49 - 1).to_bytes(8, "little"), 63, 50)
+    with pytest.raises(InvalidSupport, match="of 63 parameters"):
         form.unpack()
 
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 import itertools
 import signal
 import subprocess
-import time
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
+from app.settings import Settings, mistakes
 from app.stores.buckets.redis import RedisBuckets
 from app.stores.redis import RedisServer
 from app.stores.sql.database import Database
@@ -40,7 +40,7 @@ M, K = 10_000, 600
 RNG = np.random.default_rng(70)
 BASE = random_support(RNG, M, K)
 CLOSE = {f"close{i}": related(RNG, BASE, share) for i, share in enumerate((0.8, 0.86, 0.93))}
-MODELS = {"base": BASE, **CLOSE} | {f"far{i:02d}": random_support(RNG, M, K) for i in range(60)}
+MODELS = {"base": BASE, **CLOSE} | {f"far{i:02d}": random_support(RNG, M, K) for i in range(24)}
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +72,14 @@ def redis_http(with_redis: Server, redis: RedisProcess) -> Iterator[httpx.Client
 
 @pytest.fixture
 def near_redis(redis_http: httpx.Client) -> Space:
-    """A space of that service, with three close kin of ``base`` among sixty strangers."""
-    return filled(redis_http)
+    """A space of that service, with three close kin of ``base`` among two dozen strangers."""
+    return banded(redis_http)
 
 
 @pytest.fixture(params=["redis", "database"])
 def crowd(request: pytest.FixtureRequest, redis_http: httpx.Client, http: httpx.Client) -> Space:
     """The same models, their buckets in Redis and in the database itself."""
-    return filled(redis_http if request.param == "redis" else http)
+    return banded(redis_http if request.param == "redis" else http)
 
 
 _numbers = itertools.count()
@@ -89,6 +89,13 @@ def filled(http: httpx.Client, **body: Any) -> Space:
     """A space with all the models."""
     space = Space(http, M, **body)
     space.put_all(MODELS)
+    return space
+
+
+def banded(http: httpx.Client) -> Space:
+    """A space with all the models, and buckets that answer."""
+    space = filled(http)
+    wait_for_lsh(space)
     return space
 
 
@@ -114,7 +121,7 @@ def wait_for_lsh(space: Space) -> None:
 
 
 def test_lsh_finds_close_kin(crowd: Space) -> None:
-    """The very first query finds all kin of S above .7, looks at few others, and is whole."""
+    """A query finds all kin of S above .7, looks at few others, and is whole."""
     answer = lsh(crowd)
     assert ("lsh", False) == (answer["method"], answer["degraded"])
     assert_right(answer)
@@ -161,8 +168,10 @@ def test_lsh_of_a_body_finds_what_is_stored(crowd: Space) -> None:
 
 def test_lsh_of_an_empty_space_is_empty(space: Space) -> None:
     """Without models there are no buckets, and that is no fault."""
-    answer = space.find(random_support(RNG, M, K).to_bytes(), method="lsh")
-    assert ([], "lsh", False) == (answer["items"], answer["method"], answer["degraded"])
+    support = BASE.to_bytes()
+    wait_until(lambda: space.find(support, method="lsh")["method"] == "lsh")
+    answer = space.find(support, method="lsh")
+    assert ([], False) == (answer["items"], answer["degraded"])
 
 
 def test_auto_takes_lsh_where_its_recall_suffices(http: httpx.Client) -> None:
@@ -171,6 +180,7 @@ def test_auto_takes_lsh_where_its_recall_suffices(http: httpx.Client) -> None:
     space = Space(http, m)
     supports = {f"m{i:03d}": Support.from_indices(np.arange(i, m, m // 50), m) for i in range(201)}
     space.put_all(supports)
+    wait_until(lambda: space.neighbors("m000", method="lsh")["method"] == "lsh")
     for least, method in ((0.9, "lsh"), (0.4, "scan")):
         answer = space.neighbors("m000", min_similarity=least)
         assert (method, False) == (answer["method"], answer["degraded"])
@@ -210,7 +220,6 @@ def test_another_banding_is_another_space(space: Space) -> None:
 
 def test_redis_is_really_used(near_redis: Space, redis: RedisProcess) -> None:
     """A query is answered by a script that the server is seen to run, on keys that are ours."""
-    assert_right(lsh(near_redis))
     with redis.client() as client, client.monitor() as monitor:
         lsh(near_redis)
         seen = []
@@ -218,7 +227,7 @@ def test_redis_is_really_used(near_redis: Space, redis: RedisProcess) -> None:
             seen.append(str(monitor.next_command()["command"]))  # type: ignore[no-untyped-call]
         keys = client.keys("*")
     assert "modelkin:{" in seen[-1]
-    assert len(keys) > 1000
+    assert len(keys) > 500
     assert all(key.startswith(b"modelkin:") for key in keys)
 
 
@@ -226,16 +235,14 @@ def test_a_flushed_redis_is_noticed_and_filled_again(
     near_redis: Space, redis: RedisProcess
 ) -> None:
     """After FLUSHALL no answer is wrong, and buckets answer again by themselves."""
-    assert_right(lsh(near_redis))
     with redis.client() as client:
         client.flushall()
         wait_for_lsh(near_redis)
-        assert client.dbsize() > 1000
+        assert client.dbsize() > 500
 
 
 def test_buckets_of_another_epoch_are_not_believed(near_redis: Space, redis: RedisProcess) -> None:
     """Buckets that look whole and are not of the database's build are dropped and built anew."""
-    assert_right(lsh(near_redis))
     with redis.client() as client:
         (state,) = client.keys("*:state")
         client.hset(state, "epoch", "77")
@@ -247,7 +254,6 @@ def test_a_redis_ahead_of_the_database_is_not_believed(
     near_redis: Space, redis: RedisProcess
 ) -> None:
     """Versions that the database never had, as after a restored backup, mean a new build."""
-    assert_right(lsh(near_redis))
     with redis.client() as client:
         (state,) = client.keys("*:state")
         before = client.hget(state, "epoch")
@@ -258,7 +264,6 @@ def test_a_redis_ahead_of_the_database_is_not_believed(
 
 def test_a_deleted_space_leaves_redis(near_redis: Space, redis: RedisProcess) -> None:
     """Nothing of a deleted space stays behind."""
-    assert_right(lsh(near_redis))
     assert 204 == near_redis.http.delete(f"/v1/spaces/{near_redis.name}").status_code
     with redis.client() as client:
         wait_until(lambda: client.dbsize() == 0)
@@ -277,14 +282,13 @@ def test_answers_stay_right_without_redis(
 ) -> None:
     """Killed or frozen, it costs a moment and ``degraded``; back again, it is used again."""
     server = start(f"--redis-url={mortal.url}")
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+    # redis-py by itself would wait for 25 s and more.
+    with httpx.Client(base_url=server.url, timeout=5, trust_env=False) as http:
         space = filled(http)
         assert_right(lsh(space))
         mortal.signal(number)
         for _ in range(3):
-            began = time.monotonic()
             answer = lsh(space)
-            assert time.monotonic() - began < 5  # the client's defaults would wait for 25 s
             assert_right(answer)
             assert ("scan", True, None) == (answer["method"], answer["degraded"], answer["recall"])
         if number == signal.SIGKILL:
@@ -336,7 +340,7 @@ def test_rebuilt_buckets_equal_the_database(
             if key != state:
                 client.delete(key)
     done = rebuild(with_redis, "--space", near_redis.name, MODELKIN_REDIS_URL=redis.url)
-    assert (0, f"{near_redis.name}: 64 models, banding 64 x 4\n") == (done.returncode, done.stdout)
+    assert (0, f"{near_redis.name}: 28 models, banding 64 x 4\n") == (done.returncode, done.stdout)
     answer = lsh(near_redis)
     assert ("lsh", False) == (answer["method"], answer["degraded"])
     assert_right(answer)
@@ -363,7 +367,7 @@ def test_rebuilding_without_redis_says_so(start: Start, mortal: RedisProcess) ->
     """Exit code 1, and one line that tells what is away."""
     server = start()
     with httpx.Client(base_url=server.url, trust_env=False) as http:
-        filled(http)
+        Space(http)
     mortal.signal(signal.SIGKILL)
     done = rebuild(server, MODELKIN_REDIS_URL=mortal.url)
     assert 1 == done.returncode
@@ -372,15 +376,13 @@ def test_rebuilding_without_redis_says_so(start: Start, mortal: RedisProcess) ->
     assert (1, "modelkin: there is no space 'nobody'\n") == (unknown.returncode, unknown.stderr)
 
 
-@pytest.mark.parametrize("url", ["http://x", "redis://", "redis://a:99999999", "redis:///0"])
-def test_a_redis_url_that_cannot_be_is_refused(url: str, tmp_path: Path) -> None:
-    """Wrong settings end the start with code 2 and the variable's name, without the URL."""
-    done = subprocess.run(
-        command(f"--redis-url={url}", "--port=0"),
-        cwd=ROOT,
-        env=environment(MODELKIN_DATABASE_URL=f"sqlite:///{tmp_path}/m.db"),
-        capture_output=True,
-        text=True,
-    )
-    assert 2 == done.returncode
-    assert "MODELKIN_REDIS_URL" in done.stderr
+@pytest.mark.parametrize(
+    "url", ["http://secret", "redis://:secret@", "redis://secret:99999", "redis:///secret"]
+)
+def test_a_redis_url_that_cannot_be_is_refused(url: str) -> None:
+    """It is a mistake of the variable, told without the URL, which may hold a password."""
+    with pytest.raises(ValidationError) as raised:
+        Settings(redis_url=url)
+    (line,) = mistakes(raised.value)
+    assert line.startswith("MODELKIN_REDIS_URL: ")
+    assert "secret" not in line

@@ -146,6 +146,7 @@ WRONG = {
     "MODELKIN_PORT": ["x", "-1", "65536", "1.5"],
     "MODELKIN_DATABASE_URL": ["", "nonsense", "mysql://a/b", "sqlite://", "sqlite:///:memory:"],
     "MODELKIN_BLOB_URL": ["s3://bucket", "blobs", "file:relative", "file://", "file://data/blobs"],
+    "MODELKIN_WORKERS": ["0", "-1", "many"],
     "MODELKIN_MIGRATE": ["maybe"],
     "MODELKIN_MAX_JSON_BYTES": ["0", "1.5", "1 MiB"],
     "MODELKIN_MAX_BODY_BYTES": ["-1", "x"],
