@@ -55,7 +55,7 @@ def serve(
         timeout_graceful_shutdown=_GRACE,
     )
     try:
-        _Server(config, ready).run(None if listening is None else [listening])
+        _Server(app, config, ready).run(None if listening is None else [listening])
     except SystemExit as ended:  # uvicorn's own code for a port that is taken is 3
         return 1 if ended.code else 0
     return 0
@@ -73,16 +73,24 @@ def serve_one(settings: Settings, ready: Callable[[], None]) -> int:
 
 
 class _Server(uvicorn.Server):
-    """Says when it serves.
+    """Says when it serves, and when it stops.
 
     Args:
+        app: hears in ``app.state.stopping`` that it is to be left: uvicorn closes the connections
+            that it knows of, and one that it accepts in that moment would go on and on.
         config: uvicorn's.
         ready: called once connections are accepted.
     """
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
+        self._app = app
         self._ready = ready
+        app.state.stopping = False
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.state.stopping = True
+        await super().shutdown(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -48,6 +48,8 @@ class Observed:
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = scope["request_id"]
                 headers["Modelkin-Version"] = __version__
+                if getattr(scope["app"].state, "stopping", False):
+                    headers["Connection"] = "close"
             await send(message)
 
         try:
