@@ -94,12 +94,8 @@ async def _read(request: Request) -> AsyncIterator[_Body]:
         raise UnsupportedMediaType(f"Content-Type must be {JSONL}, {given}")
     settings: Settings = request.app.state.settings
     budgets: Budgets = request.app.state.budgets
-    bodies, decoded = Hold(budgets.bodies), Hold(budgets.decoded)
-    try:
+    with budgets.holding() as (bodies, decoded):
         yield _Body(await read_body(request, settings, media_type, bodies), decoded)
-    finally:
-        bodies.release()
-        decoded.release()
 
 
 @router.post(

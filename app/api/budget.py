@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from modelkin.errors import Unavailable
@@ -62,6 +64,16 @@ class Budgets:
 
     bodies: Budget
     decoded: Budget
+
+    @contextmanager
+    def holding(self) -> Iterator[tuple[Hold, Hold]]:
+        """What one request holds of each, all of it given back in the end."""
+        bodies, decoded = Hold(self.bodies), Hold(self.decoded)
+        try:
+            yield bodies, decoded
+        finally:
+            bodies.release()
+            decoded.release()
 
 
 class Hold:

@@ -135,13 +135,9 @@ class _Reader:
             )
         settings: Settings = request.app.state.settings
         budgets: Budgets = request.app.state.budgets
-        bodies, decoded = Hold(budgets.bodies), Hold(budgets.decoded)
-        try:
+        with budgets.holding() as (bodies, decoded):
             body = await read_body(request, settings, media_type, bodies)
             yield Payload(body, media_type, settings, decoded)
-        finally:
-            bodies.release()
-            decoded.release()
 
 
 SupportPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT))]

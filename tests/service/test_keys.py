@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,8 +15,9 @@ import pytest
 from sqlalchemy import select
 
 import modelkin
-from app.services.keys import KeyService
+from app.services.keys import KeyService, generate
 from app.stores.sql.database import Database
+from app.stores.sql.migrate import migrate
 from app.stores.sql.tables import KeyRow
 from tests.service.backends import Backend
 from tests.service.conftest import Start
@@ -234,3 +237,22 @@ def test_bad_commands(url: str, arguments: list[str]) -> None:
     refused = keys(url, *arguments)
     assert (1, 1) == (refused.returncode, refused.stderr.count("\n"))
     assert 1 == keys(url, "list").stdout.count("\n")
+
+
+def test_two_processes_may_bring_the_same_first_key(database: Database) -> None:
+    """Of two that store one key at once the second finds it there: neither fails, one is stored."""
+    key = generate()
+    migrate(database)
+
+    def store() -> None:
+        with database.writing() as session:
+            KeyService().create(session, "default", key=key)
+
+    with ThreadPoolExecutor() as threads, database.writing() as session:
+        KeyService().create(session, "default", key=key)
+        second = threads.submit(store)
+        time.sleep(0.3)  # it waits for this transaction by now
+        session.commit()
+        second.result(10)
+    with database.reading() as session:
+        assert [key[:11]] == [record.prefix for record in KeyService().list(session)]

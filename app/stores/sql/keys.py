@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
 
 from app.stores.ports import KeyRecord, Tenant
 from app.stores.sql.database import Reader, Writer
@@ -44,21 +45,23 @@ def insert_key(
     created_at: datetime,
     expires_at: datetime | None,
 ) -> None:
-    """Store a new key; the same one once more changes nothing."""
-    if session.scalar(select(KeyRow.id).where(KeyRow.sha256 == sha256)) is not None:
-        return
-    session.add(
-        KeyRow(
-            tenant_id=tenant.id,
-            prefix=prefix,
-            sha256=sha256,
-            label=label,
-            scopes=sorted(scopes),
-            created_at=created_at,
-            expires_at=expires_at,
-        )
-    )
-    session.flush()
+    """Store a new key; the same one once more, from another process too, changes nothing."""
+    try:
+        with session.begin_nested():
+            session.add(
+                KeyRow(
+                    tenant_id=tenant.id,
+                    prefix=prefix,
+                    sha256=sha256,
+                    label=label,
+                    scopes=sorted(scopes),
+                    created_at=created_at,
+                    expires_at=expires_at,
+                )
+            )
+    except IntegrityError:
+        if find_key(session, sha256) is None:
+            raise  # not the same key: one whose first characters are taken
 
 
 def revoke_key(session: Writer, prefix: str, now: datetime) -> bool:
