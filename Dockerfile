@@ -4,7 +4,7 @@ WORKDIR /srv
 COPY constraints.txt pyproject.toml ./
 COPY client_sdk client_sdk
 RUN python -m venv /opt/venv
-RUN /opt/venv/bin/python -m pip install --no-cache-dir -c constraints.txt './client_sdk[fast]' .
+RUN /opt/venv/bin/python -m pip install --no-cache-dir -c constraints.txt './client_sdk[fast]' '.[jobs,clustering]'
 
 FROM python:3.12-slim
 RUN useradd --system --create-home --home-dir /var/lib/modelkin modelkin

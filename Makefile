@@ -47,15 +47,15 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.runtime: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
-	$(PIP) -e './client_sdk[fast,torch]' -e '.[demo]'
+	$(PIP) -e './client_sdk[fast,torch]' -e '.[demo,jobs,clustering]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(PIP) -e './client_sdk[fast,torch,datasketch,pandas]' -e '.[demo,dev]'
+	$(PIP) -e './client_sdk[fast,torch,datasketch,pandas]' -e '.[demo,jobs,clustering,dev]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(PIP) -e './client_sdk[fast,torch,datasketch]' -e '.[demo,dev,bench]'
+	$(PIP) -e './client_sdk[fast,torch,datasketch]' -e '.[demo,jobs,clustering,dev,bench]'
 	@touch $@
 
 clean:
