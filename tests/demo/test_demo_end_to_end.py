@@ -59,11 +59,21 @@ def test_its_service_is_gone_afterwards(told: subprocess.CompletedProcess[str]) 
 def test_ctrl_c_ends_serving_well(tmp_path: Path) -> None:
     """Without --once it prints the explorer's address, serves on, and ends with 0 on Ctrl-C."""
     command = [sys.executable, "-u", "-m", "demo", "--port", "0", "--data", str(tmp_path)]
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        explorer = next(line for line in process.stdout if line.startswith("Explore the models"))
-        process.send_signal(signal.SIGINT)
-        assert (0, True) == (process.wait(30), "http://127.0.0.1:" in explorer)
+    with subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+        # A shell lets what it runs in the background ignore Ctrl-C, and so would the demo.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            assert process.stdout is not None
+            explorer = next(line for line in process.stdout if line.startswith("Explore the"))
+            process.send_signal(signal.SIGINT)
+            assert (0, True) == (process.wait(30), "http://127.0.0.1:" in explorer)
+        finally:
+            process.kill()
 
 
 def test_a_folder_that_cannot_be_used_is_one_clear_line(tmp_path: Path) -> None:

@@ -50,14 +50,14 @@ class History:
         return [model for version, model in self.removed_at if version > since]
 
     def best(self, query: npt.NDArray[np.uint32], count: int) -> tuple[set[int], set[int]]:
-        """The models that must be among ``count`` candidates, and those that may be."""
+        """The models that must be among ``count`` candidates, and those that may be: the tied."""
         low = query.astype(np.uint8)
         matches = {m: int((v.astype(np.uint8) == low).sum()) for m, v in self.values.items()}
         if len(matches) <= count:
             return set(matches), set(matches)
         threshold = sorted(matches.values(), reverse=True)[count - 1]
         tied = {model for model, found in matches.items() if found >= threshold}
-        return tied, tied
+        return {model for model in tied if matches[model] > threshold}, tied
 
 
 def signature(number: int) -> npt.NDArray[np.uint32]:
@@ -88,6 +88,7 @@ def test_the_index_follows_its_space(work: list[int], counts: int, seed: int) ->
             found = candidates(index.at(history.version, history), query, counts)
             must, may = history.best(query, counts)
             assert must <= found <= may
+            assert min(counts, len(history.values)) == len(found)
             assert len(history.values) == len(index)
         elif number > 0:
             ids.setdefault(number, 1000 * number + step)
