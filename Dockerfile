@@ -11,6 +11,7 @@ RUN useradd --system --create-home --home-dir /var/lib/modelkin modelkin
 COPY --from=build /opt/venv /opt/venv
 WORKDIR /srv
 COPY app app
+COPY workers workers
 COPY migrations migrations
 USER modelkin
 VOLUME /var/lib/modelkin

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 
 from pydantic import ValidationError
 
 from app import commands
+from app.descriptors import raise_limit
 from app.logs import configure
-from app.main import create_app
 from app.resources import open_resources
-from app.serving import serve, serve_one
+from app.serving import serve_all, serve_one
 from app.settings import Settings, mistakes
 from app.supervisor import reserve, supervise
 from modelkin.errors import ModelkinError
@@ -23,6 +22,9 @@ def main() -> int:
         return commands.keys(sys.argv[2:])
     if sys.argv[1:2] == ["rebuild-buckets"]:
         return commands.rebuild_buckets(sys.argv[2:])
+    if sys.argv[1:2] == ["stop-lists"]:
+        raise_limit()
+        return commands.stop_lists(sys.argv[2:])
     try:
         settings = Settings.from_command_line(sys.argv[1:])
     except ValidationError as error:
@@ -30,12 +32,12 @@ def main() -> int:
             print(f"modelkin: {line}", file=sys.stderr)
         return 2
     configure(settings)
-    _raise_descriptor_limit()
+    raise_limit()
     try:
         if settings.workers > 1:
             return _serve_together(settings)
         with open_resources(settings) as resources:
-            return serve(create_app(resources), settings)
+            return serve_all(resources, settings)
     except ModelkinError as error:
         print(f"modelkin: {error}", file=sys.stderr)
         return 1
@@ -48,14 +50,6 @@ def _serve_together(settings: Settings) -> int:
             pass
         port = reserved.getsockname()[1]
         return supervise(serve_one, settings.model_copy(update={"port": port}))
-
-
-def _raise_descriptor_limit() -> None:
-    """A mapped support holds a file descriptor, and a matrix maps a thousand of them."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,37 @@
-"""What an operator does besides serving: ``python -m app keys ...`` and ``rebuild-buckets``."""
+"""What an operator does besides serving: ``python -m app keys ...``, ``rebuild-buckets`` and
+``stop-lists``.
+"""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from pydantic import ValidationError
 
-from app.resources import open_buckets
+from app.resources import open_buckets, open_library, open_redis
+from app.services.bands import Bands
 from app.services.keys import SCOPES, KeyService, generate
+from app.services.stop_lists import DEFAULT_SHARE, Progress, StopListService
 from app.settings import Settings, mistakes
+from app.stores.ports import SpaceRecord, StopList
 from app.stores.sql.database import Database
 from app.stores.sql.migrate import migrate
 from app.stores.sql.spaces import all_spaces
-from modelkin.errors import InvalidParameter, ModelkinError, SpaceNotFound
+from modelkin.errors import (
+    Conflict,
+    InvalidParameter,
+    ModelkinError,
+    SpaceNotFound,
+    SupportMissing,
+)
+from modelkin.terminal import Line, is_terminal
 
-__all__ = ["keys", "rebuild_buckets"]
+__all__ = ["keys", "rebuild_buckets", "stop_lists"]
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
@@ -36,6 +49,28 @@ def rebuild_buckets(arguments: list[str]) -> int:
     )
     parser.add_argument("--space", help="only the spaces of this name (default: all)")
     parser.set_defaults(run=_rebuild_buckets)
+    return _carried_out(parser.parse_args(arguments))
+
+
+def stop_lists(arguments: list[str]) -> int:
+    """``stop-lists [--space NAME] [--share S | --drop]``; 0 done, 1 it could not be, 2 wrong
+    settings.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m app stop-lists",
+        description="Find the indices that most models of a space hold, and leave them out of its "
+        "LSH buckets, while services go on.",
+    )
+    parser.add_argument("--space", help="only the spaces of this name (default: all)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--share",
+        type=float,
+        default=DEFAULT_SHARE,
+        help="of the supports, how many must hold an index that is left out (0.5)",
+    )
+    what.add_argument("--drop", action="store_true", help="go back to buckets of all indices")
+    parser.set_defaults(run=_drop_stop_lists if "--drop" in arguments else _make_stop_lists)
     return _carried_out(parser.parse_args(arguments))
 
 
@@ -77,8 +112,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _create(options: argparse.Namespace) -> int:
-    database = _open()
-    with database.writing() as session:
+    with _open() as database, database.writing() as session:
         key = KeyService().create(
             session,
             options.tenant,
@@ -92,7 +126,7 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _list(_: argparse.Namespace) -> int:
-    with _open().reading() as session:
+    with _open() as database, database.reading() as session:
         records = KeyService().list(session)
     now = datetime.now(UTC)
     print(f"{'KEY':12} {'TENANT':16} {'STATE':8} {'SCOPES':20} {'CREATED':10} LABEL")
@@ -108,7 +142,7 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _revoke(options: argparse.Namespace) -> int:
-    with _open().writing() as session:
+    with _open() as database, database.writing() as session:
         revoked = KeyService().revoke(session, options.prefix)
     if not revoked:
         print(f"modelkin: no good key begins with {options.prefix}", file=sys.stderr)
@@ -122,23 +156,91 @@ def _generate(_: argparse.Namespace) -> int:
 
 def _rebuild_buckets(options: argparse.Namespace) -> int:
     settings = Settings()
-    database = _open(settings)
-    with database.reading() as session:
-        chosen = all_spaces(session, options.space)
-    if not chosen and options.space is not None:
-        raise SpaceNotFound(f"there is no space {options.space!r}")
-    with open_buckets(settings, database) as buckets:
-        for space in chosen:
-            buckets.rebuild(space)
-            print(f"{space.name}: {space.models} models, {space.banding}")
+    with _open(settings) as database:
+        chosen = _chosen(database, options.space)
+        with (
+            open_redis(settings) as server,
+            open_buckets(settings, database, Bands(), server) as buckets,
+        ):
+            for space in chosen:
+                buckets.rebuild(space)
+                print(f"{space.name}: {space.models} models, {space.banding}")
     return 0
 
 
-def _open(settings: Settings | None = None) -> Database:
+def _make_stop_lists(options: argparse.Namespace) -> int:
+    settings = Settings()
+    refused = 0
+    with _open(settings) as database:
+        service = StopListService(database, open_library(settings, database))
+        for space in _chosen(database, options.space):
+            try:
+                with _drawn(space.name) as progress:
+                    made = service.make(space, share=options.share, progress=progress)
+            except SupportMissing as error:
+                if options.space is not None:
+                    raise
+                print(f"{space.name}: {error}")
+            except (Conflict, SpaceNotFound) as error:  # somebody else sees to this one
+                refused = 1
+                print(f"modelkin: {error}", file=sys.stderr)
+            else:
+                print(f"{space.name}: {_told(made, options.share)}")
+    return refused
+
+
+def _drop_stop_lists(options: argparse.Namespace) -> int:
+    settings = Settings()
+    with _open(settings) as database:
+        service = StopListService(database, open_library(settings, database))
+        for space in _chosen(database, options.space):
+            dropped = service.drop(space)
+            told = "no stop-list" if dropped is None else f"stop-list {dropped.version} dropped"
+            print(f"{space.name}: {told}")
+    return 0
+
+
+def _told(made: StopList | None, share: float) -> str:
+    if made is None:
+        return f"no index is in {share:.0%} of the supports, hence no stop-list"
+    recall = {s: made.recall_at(s) for s in (0.3, 0.5, 0.7, 0.9)}
+    found = ", ".join(f"{'?' if r is None else f'{r:.2f}'} at S = {s}" for s, r in recall.items())
+    return (
+        f"stop-list {made.version}, {made.size} indices in {share:.0%} or more of {made.models} "
+        f"supports; buckets find {found}"
+    )
+
+
+@contextmanager
+def _drawn(space: str) -> Iterator[Progress | None]:
+    """A line that grows, where somebody sees it."""
+    if not is_terminal():
+        yield None
+        return
+    line = Line()
+    try:
+        yield lambda done, total, stage: line.draw(f"{space}: {stage}", done / max(total, 1))
+    finally:
+        line.wipe()
+
+
+def _chosen(database: Database, name: str | None) -> Sequence[SpaceRecord]:
+    with database.reading() as session:
+        chosen = all_spaces(session, name)
+    if not chosen and name is not None:
+        raise SpaceNotFound(f"there is no space {name!r}")
+    return chosen
+
+
+@contextmanager
+def _open(settings: Settings | None = None) -> Iterator[Database]:
     settings = settings or Settings()
     database = Database(settings.database_url, timeout=settings.database_timeout)
-    migrate(database)
-    return database
+    try:
+        migrate(database)
+        yield database
+    finally:
+        database.close()
 
 
 def _duration(text: str | None) -> timedelta | None:

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
+from functools import partial
 
 from fastapi import FastAPI
 
 from app.api import (
     batch,
+    clusterings,
     donors,
     errors,
+    graph,
     health,
+    jobs,
+    lineage,
     metrics,
     models,
     neighbors,
     openapi,
+    revisions,
     signatures,
     similarity,
+    sketches,
     spaces,
+    support_size,
     supports,
 )
 from app.api.budget import Budget, Budgets
+from app.api.follow import Following
+from app.api.limits import Limited
 from app.api.metrics import Metrics
 from app.api.middleware import Observed
 from app.resources import Resources
+from app.stores.ports import JobRecord
 from app.ui import pages
 from modelkin._version import __version__
 
@@ -43,7 +55,10 @@ def turns(connections: int) -> int:
     return min(_THREADS - 8, (connections - 8) // 2)
 
 
-_RESOURCES = (spaces, supports, signatures, batch, models, neighbors, donors, similarity)
+_RESOURCES = (
+    *(spaces, support_size, supports, signatures, sketches, batch, models, revisions),
+    *(neighbors, donors, graph, lineage, similarity, jobs, clusterings),
+)
 
 _DESCRIPTION = """
 Tells which models are kin without ever seeing their values. A model is represented by its
@@ -74,10 +89,20 @@ def create_app(resources: Resources) -> FastAPI:
         bodies=Budget(settings.body_memory // 2, settings.database_timeout),
         decoded=Budget(settings.body_memory // 2, settings.database_timeout),
     )
+    app.state.following = Following(
+        partial(_look, resources), is_over=lambda: getattr(app.state, "stopping", False)
+    )
     app.state.metrics = Metrics(resources.indexes)
+    if resources.rates.any:
+        app.add_middleware(Limited, rates=resources.rates, keys_required=settings.keys_required)
     app.add_middleware(Observed, metrics=app.state.metrics)
     errors.install(app)
     for module in (*_RESOURCES, health, metrics, pages):
         app.include_router(module.router)
     openapi.install(app)
     return app
+
+
+def _look(resources: Resources, ids: Collection[str]) -> Mapping[str, JobRecord]:
+    with resources.database.reading() as session:
+        return resources.jobs.find_all(session, ids)

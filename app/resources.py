@@ -4,33 +4,63 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
+from app.descriptors import quarter
 from app.index.registry import IndexRegistry
+from app.index.sketches import SketchFiles
+from app.services.bands import Bands
 from app.services.batch import BatchService
 from app.services.buckets import BucketService
+from app.services.clustering.newcomers import Newcomers
+from app.services.clustering.policy import PolicyService
+from app.services.clustering.service import ClusteringService
+from app.services.compare import Comparer
+from app.services.donors.service import DonorService
+from app.services.graph import GraphService
+from app.services.history import History
+from app.services.housekeeping import Housekeeping
 from app.services.ingest import IngestService
+from app.services.jobs import JobService
 from app.services.keys import SCOPES, KeyService
 from app.services.library import Library
+from app.services.lineage import LineageService
+from app.services.opened import OpenedSupports
+from app.services.patches import PatchService
+from app.services.rates import RateLimits
+from app.services.revisions import RevisionService
 from app.services.search import SearchService
 from app.services.similarity import SimilarityService
+from app.services.sketches import SketchService
 from app.services.spaces import SpaceService
+from app.services.stop_lists import StopListService
+from app.services.support_sizes import SupportSizeService
+from app.services.upkeep import Upkeep
 from app.settings import Settings
 from app.stores.blobs import FileBlobs
 from app.stores.buckets.redis import RedisBuckets
 from app.stores.buckets.sql import SqlBuckets
+from app.stores.counters import RedisCounters
 from app.stores.ports import Tenant
 from app.stores.redis import RedisServer
+from app.stores.sql import revisions
 from app.stores.sql.database import Database, Writer
 from app.stores.sql.migrate import migrate, require_current
 from app.stores.sql.models import blob_keys
-from app.stores.sql.spaces import ensure_tenant, store_token
+from app.stores.sql.spaces import all_spaces, ensure_tenant, store_token
 from modelkin._version import __version__
 from modelkin.core.kernels.choice import kernels
 from modelkin.errors import Unavailable
 
-__all__ = ["DEFAULT_TENANT", "Resources", "open_buckets", "open_resources"]
+__all__ = [
+    "DEFAULT_TENANT",
+    "Resources",
+    "open_buckets",
+    "open_library",
+    "open_redis",
+    "open_resources",
+]
 
 DEFAULT_TENANT = "default"
 _ORPHAN_AGE = 3600.0
@@ -53,12 +83,25 @@ class Resources:
     library: Library
     tenant: Tenant
     indexes: IndexRegistry
+    housekeeping: Housekeeping
     spaces: SpaceService
     keys: KeyService
     ingest: IngestService
     batch: BatchService
+    revisions: RevisionService
+    patches: PatchService
+    rates: RateLimits
     search: SearchService
+    donors: DonorService
+    graph: GraphService
+    lineage: LineageService
+    sketches: SketchService
     similarity: SimilarityService
+    stop_lists: StopListService
+    support_sizes: SupportSizeService
+    clusterings: ClusteringService
+    policies: PolicyService
+    jobs: JobService
 
 
 @contextmanager
@@ -90,11 +133,27 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
         if not prepared:
             _sweep(database, blobs)
         kernels().warm()
-        library = Library(database, blobs)
-        indexes = IndexRegistry()
-        ingest = IngestService(blobs)
-        with open_buckets(settings, database) as buckets:
+        most = _open_supports(settings)
+        library = Library(database, blobs, OpenedSupports(most, settings.open_supports_bytes))
+        indexes = IndexRegistry(settings.index_memory)
+        sketches = SketchFiles(settings.sketch_folder / token)
+        if not prepared:
+            _sweep_sketches(database, sketches)
+        bands = Bands()
+        ingest = IngestService(blobs, bands, History(blobs, settings.keep_revisions), sketches)
+        with (
+            closing(sketches),
+            open_redis(settings) as server,
+            open_buckets(settings, database, bands, server) as buckets,
+        ):
             buckets.start()
+            stop_lists = StopListService(database, _passing(database, blobs))
+            jobs = JobService()
+            Upkeep(database, buckets, stop_lists).register(jobs)
+            comparer = Comparer(library, sketches)
+            search = SearchService(comparer, indexes, buckets)
+            newcomers = Newcomers(search, comparer)
+            clusterings = ClusteringService(database, blobs, jobs, newcomers, most_mapped=quarter())
             yield Resources(
                 version=__version__,
                 settings=settings,
@@ -102,38 +161,87 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
                 library=library,
                 tenant=tenant,
                 indexes=indexes,
-                spaces=SpaceService(blobs, indexes, buckets),
+                housekeeping=Housekeeping(
+                    database, indexes, every=settings.housekeeping_every, sketches=sketches
+                ),
+                spaces=SpaceService(blobs, indexes, buckets, sketches),
                 keys=KeyService(),
                 ingest=ingest,
                 batch=BatchService(database, ingest),
-                search=SearchService(library, indexes, buckets),
+                revisions=RevisionService(database, blobs),
+                patches=PatchService(library),
+                rates=_rates(settings, server, token),
+                search=search,
+                donors=DonorService(library, comparer, search, indexes),
+                graph=GraphService(library),
+                lineage=LineageService(library, comparer, search, indexes),
+                sketches=SketchService(library, sketches),
                 similarity=SimilarityService(library),
+                stop_lists=stop_lists,
+                support_sizes=SupportSizeService(),
+                clusterings=clusterings,
+                policies=PolicyService(database, jobs),
+                jobs=jobs,
             )
     finally:
         database.close()
 
 
+def open_library(settings: Settings, database: Database) -> Library:
+    """The supports of a migrated database, to be read.
+
+    Raises:
+        Unavailable: their folder cannot be used.
+    """
+    with database.reading() as session:
+        token = store_token(session)
+    return _passing(database, FileBlobs(settings.blob_folder, token))
+
+
+def _passing(database: Database, blobs: FileBlobs) -> Library:
+    """For whoever reads each support once: none stays open, and none that is open has to go."""
+    return Library(database, blobs, OpenedSupports(0, 0))
+
+
 @contextmanager
-def open_buckets(settings: Settings, database: Database) -> Iterator[BucketService]:
-    """The LSH buckets, in Redis where there is one; none is connected to yet.
+def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
+    """The Redis of the settings, which is not connected to yet; None where there is none.
+
+    One for all that is kept there: where it is away, a request waits for it once.
+    """
+    if settings.redis_url is None:
+        yield None
+        return
+    with closing(RedisServer(settings.redis_url, timeout=_BUCKETS_TIMEOUT)) as server:
+        yield server
+
+
+@contextmanager
+def open_buckets(
+    settings: Settings, database: Database, bands: Bands, server: RedisServer | None
+) -> Iterator[BucketService]:
+    """The LSH buckets, in Redis where there is one.
 
     Raises:
         Unavailable: the database cannot be opened once more, for buckets in it.
     """
-    if settings.redis_url is not None:
-        server = RedisServer(settings.redis_url, timeout=_BUCKETS_TIMEOUT)
-        service, close = BucketService(database, RedisBuckets(server)), server.close
-    else:
-        # Of their own, since a query that waits for them must not wait as long as a writer may.
-        own = Database(
-            settings.database_url, timeout=_BUCKETS_TIMEOUT, connections=_BUCKETS_CONNECTIONS
-        )
-        service, close = BucketService(database, SqlBuckets(own)), own.close
-    try:
+    with ExitStack() as stack:
+        if server is not None:
+            service = BucketService(database, RedisBuckets(server), bands)
+        else:
+            # Of their own: a query that waits for them must not wait as long as a writer may.
+            own = Database(
+                settings.database_url, timeout=_BUCKETS_TIMEOUT, connections=_BUCKETS_CONNECTIONS
+            )
+            stack.callback(own.close)
+            service = BucketService(database, SqlBuckets(own), bands)
+        stack.callback(service.close)
         yield service
-    finally:
-        service.close()
-        close()
+
+
+def _rates(settings: Settings, server: RedisServer | None, token: str) -> RateLimits:
+    shared = None if server is None else RedisCounters(server)
+    return RateLimits(settings.rate_limit, settings.write_rate_limit, shared, token)
 
 
 def _require_keys(session: Writer, settings: Settings) -> None:
@@ -156,6 +264,20 @@ def _require_keys(session: Writer, settings: Settings) -> None:
 
 def _sweep(database: Database, blobs: FileBlobs) -> None:
     with database.reading() as session:
-        swept = blobs.sweep(lambda keys: blob_keys(session, keys), older_than=_ORPHAN_AGE)
+        swept = blobs.sweep(
+            lambda keys: blob_keys(session, keys) | revisions.blob_keys(session, keys),
+            older_than=_ORPHAN_AGE,
+        )
     if swept:
         log.info("removed %d supports that no model names", swept)
+
+
+def _sweep_sketches(database: Database, sketches: SketchFiles) -> None:
+    """Delete those of spaces that another machine deleted, or that went in a crash."""
+    with database.reading() as session:
+        sketches.sweep(space.id for space in all_spaces(session))
+
+
+def _open_supports(settings: Settings) -> int:
+    """How many stay open: a quarter of the descriptors is left to them, whatever was set."""
+    return min(settings.open_supports, quarter())

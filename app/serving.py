@@ -1,8 +1,9 @@
-"""Serving by uvicorn: one process, alone or one of several."""
+"""Serving by uvicorn: one process, alone or one of several, and the jobs it carries out beside."""
 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import sys
@@ -13,12 +14,13 @@ from fastapi import FastAPI
 
 from app.logs import configure
 from app.main import create_app
-from app.resources import open_resources
+from app.resources import Resources, open_resources
 from app.settings import Settings
 from app.supervisor import listen
-from modelkin.errors import ModelkinError
+from modelkin.errors import MissingExtra, ModelkinError
+from workers.run import Worker
 
-__all__ = ["serve", "serve_one"]
+__all__ = ["serve", "serve_all", "serve_one"]
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,8 @@ def serve(
         port=settings.port,
         access_log=False,  # app.api.middleware writes one, with request ids
         log_config=None,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies or "",
         timeout_graceful_shutdown=_GRACE,
     )
     try:
@@ -61,15 +65,62 @@ def serve(
     return 0
 
 
+def serve_all(
+    resources: Resources,
+    settings: Settings,
+    listening: socket.socket | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> int:
+    """Serve, and carry out jobs if the settings say so, until told to stop; as :func:`serve`.
+
+    Raises:
+        MissingExtra: the settings ask for jobs, and what they need is not installed.
+    """
+    worker = _worker(resources)
+    if worker is None:
+        return _serve_kept(resources, settings, listening, ready)
+    worker.start()
+    try:
+        code = _serve_kept(resources, settings, listening, ready)
+    finally:
+        worker.stop()
+    if worker.abandoned:  # a job that does not hear is taken over as if this were a kill
+        logging.shutdown()
+        os._exit(code)
+    return code
+
+
+def _serve_kept(
+    resources: Resources,
+    settings: Settings,
+    listening: socket.socket | None,
+    ready: Callable[[], None],
+) -> int:
+    with resources.housekeeping.at_work():
+        return serve(create_app(resources), settings, listening, ready)
+
+
 def serve_one(settings: Settings, ready: Callable[[], None]) -> int:
     """One process of several, as :class:`app.supervisor.Serve` wants it."""
     configure(settings)
     try:
         with open_resources(settings, prepared=True) as resources:
-            return serve(create_app(resources), settings, listen(settings), ready)
+            return serve_all(resources, settings, listen(settings), ready)
     except ModelkinError as error:
         log.error("this process cannot start: %s", error)
         return 1
+
+
+def _worker(resources: Resources) -> Worker | None:
+    if not resources.settings.works:
+        return None
+    try:
+        return Worker(resources)
+    except MissingExtra as error:
+        if resources.settings.jobs == "in-process":
+            raise
+        log.warning("no jobs are carried out here: %s", error)
+        return None
 
 
 class _Server(uvicorn.Server):

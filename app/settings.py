@@ -44,8 +44,9 @@ class Settings(BaseSettings):
     )
     redis_url: str | None = Field(
         None,
-        description="where the LSH buckets are kept: redis://HOST:PORT, rediss:// with TLS, or a "
-        "cluster's HOST:PORT,HOST:PORT (default: in the database)",
+        description="where the LSH buckets and the counters of rate limits are kept: "
+        "redis://HOST:PORT, rediss:// with TLS, or a cluster's HOST:PORT,HOST:PORT (default: "
+        "buckets in the database, counters in each process)",
     )
     host: str = Field("127.0.0.1", description="the address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
@@ -79,11 +80,73 @@ class Settings(BaseSettings):
     body_timeout: float = Field(
         60.0, gt=0, description="seconds a body may take for every 8 MiB of it; beyond it 408"
     )
+    keep_revisions: int = Field(
+        5,
+        ge=1,
+        le=1000,
+        description="supports of a model that are kept, the present one included; from 2 on that "
+        "of its first revision is kept as well",
+    )
+    cache_folder: Path | None = Field(
+        None,
+        description="where sketches of supports are kept for fast search, on a disk of this "
+        "machine; they are made again if lost (default: beside the supports)",
+    )
+    open_supports: int = Field(
+        1000, ge=0, description="supports that stay open between queries, a file descriptor each"
+    )
+    open_supports_bytes: int = Field(
+        1 << 30, ge=0, description="bytes of all supports that stay open"
+    )
+    index_memory: int = Field(
+        4 << 30,
+        ge=1 << 20,
+        description="bytes that the signature indexes of a process may take, some 380 a model; "
+        "those of the spaces that were not asked for longest go beyond it",
+    )
+    housekeeping_every: float = Field(
+        60.0,
+        gt=0,
+        description="seconds between two rounds that free what deleted spaces and models leave",
+    )
+    rate_limit: int | None = Field(
+        None,
+        ge=1,
+        description="requests that a tenant, or without keys an address, may make in a minute; "
+        "beyond it 429 (default: no limit)",
+    )
+    write_rate_limit: int | None = Field(
+        None,
+        ge=1,
+        description="how many of them may be writes; beyond it 429 (default: no limit)",
+    )
+    trusted_proxies: str | None = Field(
+        None,
+        description="proxies whose X-Forwarded-For tells the client's address: addresses and "
+        "networks, with commas between them (default: nobody is believed)",
+    )
     database_connections: int = Field(
         40, ge=12, le=1000, description="connections that a process may have to the database"
     )
     database_timeout: float = Field(
         10.0, gt=0, description="seconds to wait for the database's write lock before a 503"
+    )
+    jobs: Literal["auto", "in-process", "off"] = Field(
+        "auto",
+        description="whether this service carries out jobs, too; auto: on SQLite, and not on "
+        "Postgres, where `python -m workers` does",
+    )
+    job_concurrency: int = Field(
+        2, ge=1, le=64, description="jobs that a worker carries out at a time; the same for all"
+    )
+    job_lease: float = Field(
+        30.0,
+        ge=1,
+        le=3600,
+        description="seconds of silence after which others take over the jobs of a worker",
+    )
+    job_retention: float = Field(
+        30.0, gt=0, le=36500, description="days for which jobs that have ended are kept"
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="lines for people, or JSON for machines"
@@ -132,6 +195,18 @@ class Settings(BaseSettings):
                 )
         return value
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _known_networks(cls, value: str | None) -> str | None:
+        for network in value.split(",") if value else ():
+            try:
+                ipaddress.ip_network(network.strip())
+            except ValueError as error:
+                raise ValueError(
+                    f"{error}; use addresses and networks such as 10.0.0.7,192.168.1.0/24"
+                ) from None
+        return value
+
     @property
     def on_loopback(self) -> bool:
         """Whether only this machine can connect."""
@@ -148,6 +223,12 @@ class Settings(BaseSettings):
         return self.auth == "required" or (self.auth == "auto" and not self.on_loopback)
 
     @property
+    def works(self) -> bool:
+        """Whether a service carries out jobs beside its requests."""
+        is_sqlite = make_url(self.database_url).get_backend_name() == "sqlite"
+        return self.jobs == "in-process" or (self.jobs == "auto" and is_sqlite)
+
+    @property
     def data_folder(self) -> Path:
         """The folder of the SQLite database; beside Postgres, ./modelkin-data."""
         url = make_url(self.database_url)
@@ -162,10 +243,17 @@ class Settings(BaseSettings):
             return Path(unquote(urlsplit(self.blob_url).path))
         return self.data_folder / "blobs"
 
+    @property
+    def sketch_folder(self) -> Path:
+        """The folder that holds the sketches of supports, of all databases that share it."""
+        if self.cache_folder is not None:
+            return self.cache_folder.absolute()
+        return self.blob_folder.with_name(f"{self.blob_folder.name}-cache")
+
     @classmethod
-    def from_command_line(cls, arguments: list[str]) -> Settings:
+    def from_command_line(cls, arguments: list[str], *, program: str = "python -m app") -> Settings:
         """Settings from flags over the environment; prints help or the mistake, and exits."""
-        options: dict[str, Any] = {"_cli_parse_args": arguments}
+        options: dict[str, Any] = {"_cli_parse_args": arguments, "_cli_prog_name": program}
         return cls(**options)
 
 

@@ -8,7 +8,22 @@ import time
 from pathlib import Path
 from typing import Protocol, cast
 
-from benchmarks import http, report, selection, signature, startup, wire
+from benchmarks import (
+    buckets,
+    clusterings,
+    crowd,
+    donors,
+    http,
+    overlaps,
+    report,
+    retrieval,
+    schemes,
+    selection,
+    signature,
+    startup,
+    stop_list,
+    wire,
+)
 from benchmarks.report import Findings
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -28,10 +43,18 @@ SUBJECTS: dict[str, Subject] = {
     name: cast(Subject, module)
     for name, module in {
         "signature": signature,
+        "schemes": schemes,
         "selection": selection,
         "wire": wire,
+        "retrieval": retrieval,
+        "overlaps": overlaps,
+        "buckets": buckets,
+        "stop_list": stop_list,
+        "clusterings": clusterings,
+        "donors": donors,
         "startup": startup,
         "http": http,
+        "crowd": crowd,
     }.items()
 }
 

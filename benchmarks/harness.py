@@ -23,8 +23,18 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
+from modelkin.core.support import IndexArray
 
-__all__ = ["Contender", "Race", "Spread", "extra_memory", "fastest_read", "race", "use_kernels"]
+__all__ = [
+    "Contender",
+    "Race",
+    "Spread",
+    "extra_memory",
+    "fastest_read",
+    "kept_memory",
+    "race",
+    "use_kernels",
+]
 
 SHORTEST = 0.01
 """Seconds that a sample lasts at least: what is faster is called several times in a row."""
@@ -137,7 +147,7 @@ def use_kernels(which: str) -> None:
     kernels().warm()
 
 
-def fastest_read(array: npt.NDArray[np.float32]) -> list[Contender]:
+def fastest_read(array: npt.NDArray[np.float32] | IndexArray) -> list[Contender]:
     """The candidates for "one read of the array", the physical limit of whatever has to see it all.
 
     Take :meth:`Race.fastest` of their names: which one is the fastest depends on the machine.
@@ -174,6 +184,30 @@ def extra_memory(run: Call) -> int | None:
         before = _resident("VmRSS")
         run()
         return max(0, _resident("VmHWM") - before)
+    except (OSError, AttributeError):
+        return None
+
+
+def kept_memory(run: Call) -> tuple[float, int | None]:
+    """The seconds that ``run`` takes, and by how many bytes the process has grown in the end.
+
+    Memory that was freed before and not given back would be taken again without the process
+    growing, and so is given back first. None where the kernel does not tell.
+    """
+    before = _settled()
+    begin = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - begin
+    after = _settled()
+    return seconds, None if before is None or after is None else max(0, after - before)
+
+
+def _settled() -> int | None:
+    """Resident bytes, once everything freed is given back; None where the kernel does not tell."""
+    try:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        return _resident("VmRSS")
     except (OSError, AttributeError):
         return None
 

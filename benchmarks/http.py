@@ -47,8 +47,8 @@ def run(quick: bool) -> Findings:
 
 
 @contextmanager
-def service() -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
-    """One process on an embedded store that is gone afterwards."""
+def service(*flags: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+    """The service on an embedded store that is gone afterwards, one process unless flags say so."""
     with TemporaryDirectory() as folder:
         log = Path(folder, "log")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MODELKIN_")}
@@ -60,13 +60,14 @@ def service() -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
                     "app",
                     f"--database-url=sqlite:///{folder}/m.db",
                     "--port=0",
+                    *flags,
                 ],
                 cwd=ROOT,
                 env=environment,
                 stderr=file,
             )
         try:
-            limits = httpx.Limits(max_connections=CLIENTS)
+            limits = httpx.Limits(max_connections=2 * CLIENTS)
             url = _address(process, log)
             with httpx.Client(base_url=url, timeout=120, limits=limits, trust_env=False) as http:
                 yield http, process

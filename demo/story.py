@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.cluster import AffinityPropagation
 from torch import Tensor, nn
 
 from demo import data, training
@@ -93,7 +92,7 @@ def tell(client: Client, report: Report) -> None:
     show_neighbors(federation, found, report)
     show_recall(federation, found, report)
     show_donors(client, federation, trained, report)
-    show_group(client, federation, report)
+    show_groups(client, federation, report)
     report.say(f"\nAll of it took {time.monotonic() - started:.0f} s.")
 
 
@@ -230,20 +229,35 @@ def show_donors(client: Client, federation: Federation, trained: Tensor, report:
     )
 
 
-def show_group(client: Client, federation: Federation, report: Report) -> None:
-    """The group of one client, by affinity propagation on the service's similarities."""
-    similarity = client.similarity(SPACE, federation.names).to_numpy()
-    grouping = AffinityPropagation(affinity="precomputed", random_state=SEED, max_iter=1000)
-    labels = grouping.fit_predict(similarity)
+def show_groups(client: Client, federation: Federation, report: Report) -> None:
+    """All groups of kin, as the service finds them, and the members of one client's group."""
+    clustering = client.cluster(SPACE)
     shown = SHOWN[0]
-    members = [int(i) for i in np.flatnonzero(labels == labels[shown])]
-    report.section("A group of kin")
+    name = federation.names[shown]
+    own = clustering.labels[name]
+    report.section("Groups of kin")
     report.table(
-        f"{federation.names[shown]} is in one of {len(set(labels))} groups, computed here by "
-        f"scikit-learn's AffinityPropagation from the service's similarity matrix:",
+        f"The service finds {clustering.num_clusters} groups (by "
+        f"{clustering.algorithm.replace('_', ' ')}, which chose their number by itself; "
+        f"silhouette {clustering.quality.silhouette or 0:.2f}):",
+        ("group", "clients ", "its exemplar", "whose digits"),
+        [
+            (
+                str(group.cluster),
+                str(group.size),
+                group.exemplar,
+                federation.digits(federation.number(group.exemplar)),
+            )
+            for group in clustering.clusters
+        ],
+    )
+    members = next(group.members for group in clustering.clusters if group.cluster == own)
+    similarity = client.similarity(SPACE, [name, *(m for m in members if m != name)])
+    report.table(
+        f"{name} is in group {own}:",
         ("member", "S ", "its digits"),
         [
-            (federation.names[j], f"{similarity[shown, j]:.2f}", federation.digits(j))
-            for j in members
+            (member, f"{s:.2f}", federation.digits(federation.number(member)))
+            for member, s in zip(similarity.models, similarity.values[0], strict=True)
         ],
     )

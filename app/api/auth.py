@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer, SecurityScopes
 
 from app.resources import Resources
@@ -68,8 +69,11 @@ def identify(request: Request) -> Identity:
     return identity
 
 
-def _identity(request: Request, _: Annotated[object, Depends(_declared)]) -> Identity:
-    return identify(request)
+async def _identity(request: Request, _: Annotated[object, Depends(_declared)]) -> Identity:
+    resources: Resources = request.app.state.resources
+    if resources.settings.keys_required and not hasattr(request.state, "identity"):
+        return await run_in_threadpool(identify, request)
+    return identify(request)  # nothing to be looked up, and no thread to wait for
 
 
 async def _tenant(

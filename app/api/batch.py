@@ -49,6 +49,12 @@ _LINE_IN = {
     "properties": {
         "model": {"type": "string"},
         "signature": SIGNATURE_SCHEMA,
+        "sketch": {
+            "type": "string",
+            "contentEncoding": "base64",
+            "contentMediaType": wire.SKETCH,
+            "description": "beside a signature",
+        },
         "support": {"type": "string", "contentEncoding": "base64"},
         "media_type": {"type": "string", "enum": list(ENCODED), "default": wire.SUPPORT},
         "tags": {"type": "array", "items": {"type": "string"}},
@@ -123,11 +129,12 @@ def put_batch(
 ) -> Response:
     """Store many models: each line as its own PUT would, and a bad one never spoils the others.
 
-    A line holds a model's `signature`, as its JSON, or its `support`, in base64; `tags` and
-    `attributes` replace those of the model where they are given. `status` is `created`;
-    `replaced`, where anything about the model changed; `unchanged`; or `failed`, and then `error`
-    says why. Once this answers, all that did not fail is durable. Of several lines of one model the
-    last stands. An error of the batch as a whole may have stored some lines: send it again.
+    A line holds a model's `signature`, as its JSON, with its `sketch` in base64 where it has one,
+    or its `support`, in base64; `tags` and `attributes` replace those of the model where they are
+    given. `status` is `created`; `replaced`, where anything about the model changed; `unchanged`;
+    or `failed`, and then `error` says why. Once this answers, all that did not fail is durable. Of
+    several lines of one model the last stands. An error of the batch as a whole may have stored
+    some lines: send it again.
     """
     lines = cut(body.data)
     reading.rollback()  # the space is known: no connection is held while lines are read

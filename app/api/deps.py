@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
 from fastapi import Depends, Header, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
 
 from app.api.auth import Handle, ReadingTenant, WritingTenant
 from app.stores.ports import SpaceRecord
 from app.stores.sql.database import Reader, Writer
+from modelkin.errors import PreconditionRequired
 from modelkin.names import check_model_name, check_space_name, check_tags
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "ModelName",
     "NewTags",
     "Reading",
+    "RequiredMatch",
     "TagFilter",
     "WritableSpace",
     "Writing",
@@ -43,9 +46,16 @@ async def _turn(request: Request) -> AsyncIterator[None]:
 Turn = Annotated[None, Depends(_turn, scope="function")]
 
 
-def _reading(resources: Handle, _: Turn) -> Iterator[Reader]:
+async def _reading(resources: Handle, _: Turn) -> AsyncIterator[Reader]:
+    """A view that begins with the first question, which is asked in a thread. It ends in one too,
+    unless whoever asked has ended it: nothing here ever waits for a database in the event loop.
+    """
     with resources.database.reading() as session:
-        yield session
+        try:
+            yield session
+        finally:
+            if session.in_transaction():
+                await run_in_threadpool(session.rollback)
 
 
 def _writing(resources: Handle, _: Turn) -> Iterator[Writer]:
@@ -113,6 +123,22 @@ TagFilter = Annotated[tuple[str, ...], Depends(_tag_filter)]
 K = Annotated[int, Query(ge=1, le=1000, description="how many")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="how many on a page")]
 Cursor = Annotated[str | None, Query(description="the `next_cursor` of the page before")]
+
+
+async def _required_match(
+    if_match: Annotated[
+        str | None,
+        Header(description="the model's `ETag` that this changes, else 412; 428 without it"),
+    ] = None,
+) -> str:
+    if if_match is None:
+        raise PreconditionRequired(
+            "this changes one revision of the model and no other: send its ETag as If-Match"
+        )
+    return if_match
+
+
+RequiredMatch = Annotated[str, Depends(_required_match)]
 IfMatch = Annotated[
     str | None,
     Header(description="change the model only if its `ETag` is this one, else 412"),

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from modelkin import errors
 
-__all__ = ["PROBLEM", "described", "fields_of", "install", "problem"]
+__all__ = ["PROBLEM", "answer", "described", "fields_of", "install", "not_ready", "problem"]
 
 PROBLEM = "application/problem+json"
 
@@ -28,10 +28,12 @@ _STATUS: Mapping[type[errors.ModelkinError], int] = {
     errors.InvalidInput: 422,
     errors.Unauthorized: 401,
     errors.Forbidden: 403,
+    errors.RateLimited: 429,
     errors.NotFound: 404,
     errors.SpaceMismatch: 409,
     errors.Conflict: 409,
     errors.PreconditionFailed: 412,
+    errors.PreconditionRequired: 428,
     errors.PayloadTooLarge: 413,
     errors.UnsupportedMediaType: 415,
     errors.NotAcceptable: 406,
@@ -63,8 +65,13 @@ def problem(
     *,
     fields: Sequence[Mapping[str, str]] = (),
     headers: Mapping[str, str] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> Response:
-    """A problem document as a response."""
+    """A problem document as a response.
+
+    Args:
+        more: members that documents of this code have, and no other.
+    """
     document: dict[str, Any] = {
         "type": f"urn:modelkin:problem:{code}",
         "title": http.HTTPStatus(status).phrase,
@@ -72,6 +79,7 @@ def problem(
         "code": code,
         "detail": _clean(detail),
         "request_id": request.scope.get("request_id"),
+        **(more or {}),
     }
     if fields:
         document["errors"] = [{k: _clean(v) for k, v in f.items()} for f in fields]
@@ -85,6 +93,11 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(Exception, _on_bug)
+
+
+def not_ready(request: Request, detail: str, progress: Mapping[str, Any]) -> Response:
+    """Says that it will serve well soon, and how far it is. No error: nothing went wrong."""
+    return problem(request, 503, "loading", detail, headers=_HEADERS[503], more=progress)
 
 
 def described(error: errors.ModelkinError) -> dict[str, Any]:
@@ -103,8 +116,8 @@ def fields_of(entries: Sequence[Any]) -> list[dict[str, str]]:
     ]
 
 
-async def _on_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, errors.ModelkinError)
+def answer(request: Request, error: errors.ModelkinError) -> Response:
+    """The problem document of an error, where no route raised it."""
     status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), 500)
     if status >= 500:
         log.error("%s: %s", type(error).__name__, error, exc_info=error)
@@ -114,8 +127,13 @@ async def _on_error(request: Request, error: Exception) -> Response:
         error.code,
         str(error),
         fields=_named(error),
-        headers=_HEADERS.get(status),
+        headers=_headers(status, error),
     )
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, errors.ModelkinError)
+    return answer(request, error)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
@@ -145,6 +163,12 @@ async def _on_bug(request: Request, error: Exception) -> Response:
     detail = "this is a bug in the service; its log has the details under this request id"
     headers = {"X-Request-Id": request.scope["request_id"]}  # app.api.middleware is inside of this
     return problem(request, 500, "internal_error", detail, headers=headers)
+
+
+def _headers(status: int, error: errors.ModelkinError) -> Mapping[str, str] | None:
+    if isinstance(error, errors.RateLimited):
+        return {"Retry-After": str(error.retry_after)}
+    return _HEADERS.get(status)
 
 
 def _named(error: errors.ModelkinError) -> list[dict[str, str]]:

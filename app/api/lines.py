@@ -22,9 +22,11 @@ from app.services.batch import BYTES_AT_ONCE, Entry, Refused
 from app.settings import Settings
 from modelkin import wire
 from modelkin.core.signature import Signature
+from modelkin.core.sketch import Sketch
 from modelkin.core.support import Support, index_dtype
 from modelkin.errors import (
     InvalidParameter,
+    InvalidSignature,
     InvalidSupport,
     ModelkinError,
     PayloadTooLarge,
@@ -94,7 +96,8 @@ class LineReader:
             model = check_model_name(document.get("model"))
             fields = _validated(document)
             tags = None if fields.tags is None else check_tags(fields.tags)
-            return Entry(model, self._content(fields), tags, fields.attributes)
+            content = self._content(fields)
+            return Entry(model, content, tags, fields.attributes, self._sketch(fields))
         except ModelkinError as error:
             return Refused(model, error)
 
@@ -123,15 +126,20 @@ class LineReader:
             return wire.signature_from_json(fields.signature, self._num_parameters)
         return self._support(fields.support or "", fields.media_type or wire.SUPPORT)
 
+    def _sketch(self, fields: BatchLineIn) -> Sketch | None:
+        if fields.sketch is None:
+            return None
+        if fields.signature is None:
+            raise InvalidParameter(
+                "a sketch goes with a signature: of a support it is made here", field="sketch"
+            )
+        data = _decoded(fields.sketch, "sketch", InvalidSignature)
+        return wire.decode_sketch(data, num_parameters=self._num_parameters)
+
     def _support(self, text: str, media_type: str) -> Support:
         if media_type not in ENCODED:
             raise UnsupportedMediaType(f"media_type must be one of {', '.join(ENCODED)}")
-        try:
-            data = base64.b64decode(text, validate=True)
-        except (ValueError, binascii.Error) as error:
-            raise InvalidSupport(
-                f"support is no base64 (RFC 4648, section 4): {error}", field="support"
-            ) from None
+        data = _decoded(text, "support", InvalidSupport)
         if self._hold is not None:
             self._hold.take(_MEMORY)
             self._hold = None
@@ -143,6 +151,13 @@ class LineReader:
             raise PayloadTooLarge(f"{error}: send it {what}") from None
         self._room -= support.k
         return support
+
+
+def _decoded(text: str, field: str, error: type[InvalidSupport | InvalidSignature]) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error) as reason:
+        raise error(f"{field} is no base64 (RFC 4648, section 4): {reason}", field=field) from None
 
 
 def _validated(document: dict[str, Any]) -> BatchLineIn:

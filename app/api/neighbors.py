@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from app.api.auth import AUTHENTICATED
 from app.api.deps import Handle, K, KnownSpace, Reading, TagFilter
 from app.api.payloads import ANY_BODY, AnyPayload
 from app.api.schemas import NeighborsOut
 from modelkin.names import check_model_name
+from modelkin.types import Neighbors
 
 __all__ = ["router"]
 
@@ -29,7 +30,7 @@ MinSimilarity = Annotated[
 AskedModel = Annotated[str, Query(description="the stored model")]
 
 
-@router.get("", operation_id="get_neighbors")
+@router.get("", operation_id="get_neighbors", response_model=NeighborsOut)
 def of_stored(
     resources: Handle,
     space: KnownSpace,
@@ -39,16 +40,17 @@ def of_stored(
     k: K = 10,
     min_similarity: MinSimilarity = 0.0,
     method: Method = "auto",
-) -> NeighborsOut:
+) -> Response:
     """The neighbours of a stored model, best first, ties by name, the model itself left out."""
     subject = resources.library.stored_subject(session, space, check_model_name(model))
     found = resources.search.neighbors(
         session, space, subject, k=k, min_similarity=min_similarity, method=method, tags=tags
     )
-    return NeighborsOut.of(found)
+    session.rollback()
+    return _answer(found)
 
 
-@router.post("", operation_id="find_neighbors", openapi_extra=ANY_BODY)
+@router.post("", operation_id="find_neighbors", response_model=NeighborsOut, openapi_extra=ANY_BODY)
 def of_given(
     resources: Handle,
     payload: AnyPayload,
@@ -58,10 +60,16 @@ def of_given(
     k: K = 10,
     min_similarity: MinSimilarity = 0.0,
     method: Method = "auto",
-) -> NeighborsOut:
+) -> Response:
     """The neighbours of the support or signature in the body, which is not stored."""
     subject = resources.library.given_subject(space, payload.either(space.num_parameters))
     found = resources.search.neighbors(
         session, space, subject, k=k, min_similarity=min_similarity, method=method, tags=tags
     )
-    return NeighborsOut.of(found)
+    session.rollback()
+    return _answer(found)
+
+
+def _answer(found: Neighbors) -> Response:
+    """Made here, in the thread of the request: FastAPI would check it again, in another one."""
+    return Response(NeighborsOut.of(found).model_dump_json(), media_type="application/json")

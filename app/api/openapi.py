@@ -17,16 +17,19 @@ __all__ = ["install"]
 
 _REFERENCE = "#/components/schemas/{model}"
 _CONFLICTS = {
+    "assign_cluster",
+    "cancel_job",
     "create_space",
     "find_donors",
     "find_neighbors",
     "get_overlap",
     "get_support",
+    "patch_support",
     "put_signature",
     "put_support",
 }
 """Operations that may answer 409."""
-_NEGOTIATED = {"get_similarity", "get_signature", "get_support"}
+_NEGOTIATED = {"get_graph", "get_similarity", "get_signature", "get_support"}
 """Operations that answer in the format that Accept asks for."""
 _WRITES = {"put", "patch", "delete"}
 
@@ -64,19 +67,22 @@ def _describe(document: dict[str, Any]) -> None:
 def _problems(path: str, method: str, operation: dict[str, Any]) -> set[int]:
     """The statuses of 400 and above that an operation may answer."""
     if not path.startswith("/v1"):
-        return {401, 403} if path == "/metrics" else {503} if path == "/readyz" else set()
+        return {401, 403, 429} if path == "/metrics" else {503} if path == "/readyz" else set()
     name = operation["operationId"]
-    statuses = {401, 403, 503}
+    statuses = {401, 403, 429, 503}
     if operation.get("parameters") or "requestBody" in operation:
         statuses.add(422)
-    if "{space}" in path:
+    if "{space}" in path or "{job}" in path:
         statuses.add(404)
     if "requestBody" in operation:
-        statuses |= {408, 413, 415} if method == "put" else {413, 415}
+        streamed = method == "put" or name == "patch_support"
+        statuses |= {408, 413, 415} if streamed else {413, 415}
     if method in _WRITES and "{model}" in path:
         statuses.add(412)
-    if method == "put":
+    if method == "put" or name == "patch_support":
         statuses.add(507)
+    if name == "patch_support":
+        statuses.add(428)
     if name in _CONFLICTS:
         statuses.add(409)
     if name in _NEGOTIATED:

@@ -11,20 +11,27 @@ from app.api.bodies import media_type_of, read_body
 from app.api.budget import Budgets, Hold
 from app.settings import Settings
 from modelkin import wire
+from modelkin.core.delta import Delta
 from modelkin.core.signature import Signature
+from modelkin.core.sketch import Sketch
 from modelkin.core.support import Support, index_dtype
 from modelkin.errors import UnsupportedMediaType
 
 __all__ = [
     "ANY_BODY",
+    "DELTA_BODY",
     "SIGNATURE_BODY",
+    "SKETCH_BODY",
     "SUPPORT_BODY",
     "SIGNATURE_CONTENT",
     "SIGNATURE_SCHEMA",
+    "SKETCH_CONTENT",
     "SUPPORT_CONTENT",
     "AnyPayload",
+    "DeltaPayload",
     "Payload",
     "SignaturePayload",
+    "SketchPayload",
     "SupportPayload",
     "max_indices",
 ]
@@ -68,13 +75,29 @@ SUPPORT_CONTENT: dict[str, Any] = {
     wire.RAW: _BINARY,
     wire.JSON: _SUPPORT_JSON,
 }
+SKETCH_CONTENT: dict[str, Any] = {wire.SKETCH: _BINARY}
 SIGNATURE_CONTENT: dict[str, Any] = {wire.SIGNATURE: _BINARY, wire.JSON: _SIGNATURE_JSON}
+_DELTA_JSON = {
+    "schema": {
+        "type": "object",
+        "required": ["added", "removed"],
+        "properties": {
+            "added": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+            "removed": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+            "digest": {"type": "string", "description": "of the result, which is held against it"},
+        },
+    },
+    "example": {"added": [5, 2048], "removed": [17]},
+}
+DELTA_CONTENT: dict[str, Any] = {wire.DELTA: _BINARY, wire.JSON: _DELTA_JSON}
 _EITHER_JSON = {
     "schema": {"oneOf": [_SUPPORT_JSON["schema"], _SIGNATURE_JSON["schema"]]},
     "example": _SUPPORT_JSON["example"],
 }
 
 SUPPORT_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SUPPORT_CONTENT}}
+DELTA_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": DELTA_CONTENT}}
+SKETCH_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SKETCH_CONTENT}}
 SIGNATURE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SIGNATURE_CONTENT}}
 ANY_BODY: dict[str, Any] = {
     "requestBody": {
@@ -101,6 +124,21 @@ class Payload:
     def signature(self, num_parameters: int) -> Signature:
         """The signature; :class:`InvalidSignature` says what is wrong with it."""
         return wire.load_signature(self._data, self._media_type, num_parameters)
+
+    def sketch(self, num_parameters: int) -> Sketch:
+        """The sketch; :class:`InvalidSignature` says what is wrong with it."""
+        return wire.decode_sketch(self._data, num_parameters=num_parameters)
+
+    def make_room_for_delta(self, num_parameters: int, k: int) -> None:
+        """Wait for memory for a support of K indices, for what changes in it and for the result."""
+        most = max_indices(self._settings, num_parameters)
+        added = min(most, wire.count_added(self._data, self._media_type))
+        self._hold.take(_COPIES * 2 * (k + added) * index_dtype(num_parameters).itemsize)
+
+    def delta(self, before: Support) -> Delta:
+        """What changes ``before``; :class:`InvalidSupport` says what is wrong with it."""
+        most = max_indices(self._settings, before.num_parameters)
+        return wire.load_delta(self._data, self._media_type, before, most)
 
     def either(self, num_parameters: int) -> Support | Signature:
         """Whichever of the two it is."""
@@ -141,5 +179,7 @@ class _Reader:
 
 
 SupportPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT))]
+DeltaPayload = Annotated[Payload, Depends(_Reader(*DELTA_CONTENT))]
+SketchPayload = Annotated[Payload, Depends(_Reader(*SKETCH_CONTENT))]
 SignaturePayload = Annotated[Payload, Depends(_Reader(*SIGNATURE_CONTENT))]
 AnyPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT, *SIGNATURE_CONTENT))]

@@ -10,13 +10,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.services.rules import etag_of
 from app.stores.ports import ModelRecord, SpaceRecord
-from modelkin.core.banding import Banding, recall_at
 from modelkin.core.support import MAX_PARAMETERS
-from modelkin.types import Donors, Neighbors, Overlap
+from modelkin.types import Neighbors, Overlap
 
 __all__ = [
     "BatchLineIn",
-    "DonorsOut",
     "ModelOut",
     "ModelPage",
     "ModelUpdate",
@@ -91,6 +89,14 @@ class BandingIn(_In):
     rows: int = Field(ge=1, le=4096, description="r, how many minhashes each; b r <= h")
 
 
+class SupportSizeIn(_In):
+    policy: Literal["free", "fixed", "agreed"] = Field(
+        description="fixed refuses larger supports; agreed tells the median of the K* reported"
+    )
+    k: int | None = Field(None, ge=1, description="K, where it is fixed")
+    fraction: float | None = Field(None, gt=0, le=1, description="or K as a share of M")
+
+
 class SpaceIn(_In):
     """An index space to make."""
 
@@ -123,6 +129,14 @@ class SpaceIn(_In):
     banding: BandingIn | None = Field(
         None, description="of the LSH buckets; 64 x 4 by default, or as much of it as h allows"
     )
+    support_size: SupportSizeIn | None = Field(
+        None, description="how large supports are to be; free where it is left out"
+    )
+
+
+class SupportSizeOut(_Out):
+    policy: Literal["free", "fixed", "agreed"]
+    k: int | None = Field(description="K, where it is fixed")
 
 
 class TensorSpecOut(_Out):
@@ -139,14 +153,26 @@ class SignatureSpecOut(_Out):
 class BandingOut(_Out):
     bands: int
     rows: int
-    recall: dict[str, float] = Field(
-        description="the share of the models at a similarity S that method=lsh finds, by S"
+    recall: dict[str, float | None] = Field(
+        description="the share of the models at a similarity S that method=lsh finds, by S; with a "
+        "stop-list as it was measured, null where no two models of about that S were found"
     )
 
     @classmethod
-    def of(cls, banding: Banding) -> BandingOut:
-        recall = {str(s): recall_at(s, banding) for s in (0.3, 0.5, 0.7, 0.9)}
-        return cls(bands=banding.bands, rows=banding.rows, recall=recall)
+    def of(cls, space: SpaceRecord) -> BandingOut:
+        recall = {str(s): space.recall_at(s) for s in (0.3, 0.5, 0.7, 0.9)}
+        return cls(bands=space.banding.bands, rows=space.banding.rows, recall=recall)
+
+
+class StopListOut(_Out):
+    version: int = Field(description="1 for the first; grows with every one that is begun")
+    size: int = Field(description="how many indices it holds")
+    share: float = Field(description="of the counted supports, how many hold each of them at least")
+    models: int = Field(
+        description="how many supports were counted: all that there were, up to 1,000; of more a "
+        "sample of so many"
+    )
+    computed_at: datetime
 
 
 class SpaceOut(_Out):
@@ -155,6 +181,10 @@ class SpaceOut(_Out):
     layout: list[TensorSpecOut] | None
     signature: SignatureSpecOut
     banding: BandingOut
+    stop_list: StopListOut | None = Field(
+        description="common indices that are left out of what is banded; null without"
+    )
+    support_size: SupportSizeOut
     models: int = Field(description="how many models it holds")
     supports: int = Field(description="those with a support")
     signatures: int = Field(description="those that sent only a signature")
@@ -169,7 +199,11 @@ class SpaceOut(_Out):
             num_parameters=space.num_parameters,
             layout=None if layout is None else [TensorSpecOut(**tensor) for tensor in layout],
             signature=SignatureSpecOut.model_validate(space.signature),
-            banding=BandingOut.of(space.banding),
+            banding=BandingOut.of(space),
+            stop_list=None
+            if space.stop_list is None
+            else StopListOut.model_validate(space.stop_list),
+            support_size=SupportSizeOut.model_validate(space.support_size),
             models=space.models,
             supports=space.supports,
             signatures=space.signatures,
@@ -270,6 +304,7 @@ class BatchLineIn(_In):
 
     model: str
     signature: dict[str, Any] | None = None
+    sketch: str | None = None
     support: str | None = None
     media_type: str | None = None
     tags: list[str] | None = None
@@ -289,10 +324,13 @@ class NeighborsOut(_Out):
     model: str | None
     method: str
     items: list[NeighborOut]
-    candidates: int = Field(description="models compared by all minhashes, or exactly")
+    candidates: int = Field(
+        description="models that the method proposed; the best of them were compared further"
+    )
     recall: float | None = Field(
         description="of method lsh: the share of the models at min_similarity that its buckets "
-        "find; more of those beyond"
+        "find; more of those beyond. Null of other methods, and where a stop-list is in force and "
+        "nothing was measured near min_similarity"
     )
     degraded: bool = Field(
         description="the buckets could not be used and a scan answered, or a stored support could "
@@ -301,24 +339,6 @@ class NeighborsOut(_Out):
 
     @classmethod
     def of(cls, found: Neighbors) -> NeighborsOut:
-        return cls.model_validate(found)
-
-
-class DonorOut(_Out):
-    model: str
-    similarity: float
-    weight: float
-    estimate: Estimate
-    standard_error: float
-
-
-class DonorsOut(_Out):
-    target: str | None
-    method: str
-    items: list[DonorOut]
-
-    @classmethod
-    def of(cls, found: Donors) -> DonorsOut:
         return cls.model_validate(found)
 
 

@@ -10,6 +10,7 @@ from app.api.auth import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
 from app.api.bodies import JsonRoute
 from app.api.deps import Cursor, KnownSpace, Limit, Reading, WritableSpace, Writing
 from app.api.schemas import SpaceIn, SpaceOut, SpacePage
+from app.services.support_sizes import AskedSize
 from modelkin.core.layout import Layout
 
 __all__ = ["router"]
@@ -36,6 +37,7 @@ def create(
     layout = None
     if body.layout is not None:
         layout = Layout.of((tensor.name, tensor.shape) for tensor in body.layout)
+    size = body.support_size
     space, created = resources.spaces.create(
         session,
         tenant,
@@ -46,6 +48,7 @@ def create(
         num_perm=body.signature.num_perm,
         seed=body.signature.seed,
         banding=None if body.banding is None else (body.banding.bands, body.banding.rows),
+        support_size=None if size is None else AskedSize(size.policy, size.k, size.fraction),
     )
     response.status_code = 201 if created else 200
     response.headers["Location"] = f"/v1/spaces/{space.name}"

@@ -1,37 +1,96 @@
-"""The indexes of all spaces, by space id, which is never used again."""
+"""The indexes of spaces, by space id, which is never used again: those used last, in some memory.
+
+An index that is let go is built again from the database when its space is next asked, so what this
+forgets costs time and nothing else.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections import OrderedDict
+from dataclasses import dataclass
 
-from app.index.space_index import SpaceIndex
+from app.index.space_index import Feed, Snapshot, SpaceIndex
 from modelkin.types import SignatureSpec
 
 __all__ = ["IndexRegistry"]
 
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Held:
+    index: SpaceIndex
+    nbytes: int = 0
+
 
 class IndexRegistry:
-    """One :class:`SpaceIndex` a space, made when first asked for."""
+    """One :class:`SpaceIndex` a space, made when first asked for.
 
-    def __init__(self) -> None:
+    Args:
+        most: bytes of all indexes; those that were not used for longest go beyond it. The one that
+            is in use stays, however large it is.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
         self._lock = threading.Lock()
-        self._indexes: dict[int, SpaceIndex] = {}
+        self._held: OrderedDict[int, _Held] = OrderedDict()
+        self._nbytes = 0
 
-    def of(self, space_id: int, spec: SignatureSpec) -> SpaceIndex:
-        """The index of a space whose signatures are made as ``spec`` says."""
+    def at(self, space_id: int, spec: SignatureSpec, version: int, feed: Feed) -> Snapshot:
+        """The index of a space as of ``version`` or later, as :meth:`SpaceIndex.at` answers it.
+
+        Args:
+            spec: how the space's signatures are made.
+            feed: sees the space at ``version`` or later.
+        """
         with self._lock:
-            index = self._indexes.get(space_id)
-            if index is None:
-                index = self._indexes[space_id] = SpaceIndex(spec)
-            return index
+            held = self._held.setdefault(space_id, _Held(SpaceIndex(spec)))
+            self._held.move_to_end(space_id)
+        snapshot = held.index.at(version, feed)
+        if held.index.nbytes != held.nbytes:
+            self._weigh(space_id, held)
+        return snapshot
 
     def totals(self) -> tuple[int, int, int]:
         """How many spaces are indexed, how many models, and in how many bytes."""
         with self._lock:
-            indexes = list(self._indexes.values())
+            indexes = [held.index for held in self._held.values()]
         return len(indexes), sum(len(i) for i in indexes), sum(i.nbytes for i in indexes)
+
+    def spaces(self) -> list[int]:
+        """The ids of the spaces that are indexed."""
+        with self._lock:
+            return list(self._held)
 
     def forget(self, space_id: int) -> None:
         """Let the index of a deleted space go."""
         with self._lock:
-            self._indexes.pop(space_id, None)
+            self._let_go(space_id)
+
+    def _weigh(self, space_id: int, held: _Held) -> None:
+        """Note how large an index has become, and let others go if all are too large now."""
+        with self._lock:
+            if self._held.get(space_id) is not held:
+                return
+            self._nbytes += held.index.nbytes - held.nbytes
+            held.nbytes = held.index.nbytes
+            gone = []
+            while self._nbytes > self.most and len(self._held) > 1:
+                gone.append(next(each for each in self._held if each != space_id))
+                self._let_go(gone[-1])
+        if gone:
+            log.info(
+                "the index of space %d leaves no room for those of spaces %s: MODELKIN_INDEX_MEMORY"
+                " is %d bytes",
+                space_id,
+                ", ".join(map(str, gone)),
+                self.most,
+            )
+
+    def _let_go(self, space_id: int) -> None:
+        held = self._held.pop(space_id, None)
+        if held is not None:
+            self._nbytes -= held.nbytes

@@ -8,7 +8,7 @@ process starts. It only proposes candidates and never says how similar anything 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,20 +20,62 @@ from modelkin.core.kernels.choice import kernels
 from modelkin.core.signature import value_dtype
 from modelkin.types import SignatureSpec
 
-__all__ = ["Feed", "Snapshot", "SpaceIndex"]
+__all__ = ["Candidates", "Changed", "Feed", "Snapshot", "SpaceIndex", "bytes_of"]
 
 _SMALLEST = 64
-_AT_ONCE = 4096
+_PLACE = 106
+"""Bytes that a dict takes to know the row of a model, as measured: two integers and their place."""
+_LOOKED_UP = 200
+"""Models whose ids are compared in the time that one of them is looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Models that changed, many at a time.
+
+    Attributes:
+        ids: of the models, distinct, int64, shape ``(n,)``.
+        contents: what each is now, by the id that every new content of a model is given, likewise;
+            0 where it is a signature and nothing more.
+        signatures: little-endian, all ``num_perm`` values of one after those of another.
+    """
+
+    ids: npt.NDArray[np.int64]
+    contents: npt.NDArray[np.int64]
+    signatures: bytes
 
 
 class Feed(Protocol):
-    """What happened in a space, as its database tells it."""
+    """What happened in a space, as its database tells it.
 
-    def changed(self, since: int) -> Iterable[tuple[int, bytes]]:
-        """Ids and signatures (little-endian) of the models that changed after ``since``."""
+    Attributes:
+        horizon: removals up to this version are told no more: whoever saw the space at an earlier
+            one has to begin anew.
+    """
+
+    @property
+    def horizon(self) -> int: ...
+
+    def changed(self, since: int) -> Iterable[Changed]:
+        """The models that changed after ``since``, each once, as it is now."""
 
     def removed(self, since: int) -> Iterable[int]:
         """Ids of the models that were removed after ``since``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Models that a scan proposes.
+
+    Attributes:
+        ids: of the models, ascending, int64, shape ``(n,)``.
+        contents: the ids of their contents, likewise; 0 where there can be no sketch.
+        matches: how many bytes of their signatures equal the query's, int32, likewise.
+    """
+
+    ids: npt.NDArray[np.int64]
+    contents: npt.NDArray[np.int64]
+    matches: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +86,19 @@ class Snapshot:
         version: the space's.
         rows: the lowest byte of every value, uint8, shape ``(n, num_perm)``.
         ids: the model of each row, int64, shape ``(n,)``.
+        contents: the id of its content, likewise.
         alive: whether the row still stands for its model, bool, shape ``(n,)``.
+        dead: the rows that do not, int64.
+        row_of: the row of each model, in the index as it is now.
     """
 
     version: int
     rows: npt.NDArray[np.uint8]
     ids: npt.NDArray[np.int64]
+    contents: npt.NDArray[np.int64]
     alive: npt.NDArray[np.bool_]
+    dead: npt.NDArray[np.int64]
+    row_of: Mapping[int, int]
 
     def candidates(
         self,
@@ -58,25 +106,52 @@ class Snapshot:
         count: int,
         *,
         among: npt.NDArray[np.int64] | None = None,
-    ) -> npt.NDArray[np.int64]:
-        """The ids of the ``count`` models that share most bytes with ``values``, unordered.
+    ) -> Candidates:
+        """The ``count`` models that share most bytes with ``values``, by their ids.
+
+        Of those that tie for the last places it takes the oldest, so that every process that sees
+        this version proposes the same.
 
         Args:
             values: a signature of this space, shape ``(num_perm,)``.
             count: at least 1.
             among: only these models, ascending ids; all by default.
         """
-        eligible = self.alive
-        if among is not None:
-            eligible = eligible & np.isin(self.ids, among)
-        matches: npt.NDArray[np.int32]
+        low = values.astype(np.uint8)
         if among is not None and among.size < self.ids.size // 4:
-            few = np.flatnonzero(eligible)
-            matches = kernels().match_counts(self.rows[few], values.astype(np.uint8))
-            return self.ids[few[best(matches, values.size, count)]]
-        matches = kernels().match_counts(self.rows, values.astype(np.uint8))
-        matches[~eligible] = -1
-        return self.ids[best(matches, values.size, count)]
+            rows = self._rows_of(among)
+            matches: npt.NDArray[np.int32] = kernels().match_counts(self.rows[rows], low)
+            chosen = _foremost(matches, self.ids[rows], values.size, count)
+            rows = rows[chosen]
+            return Candidates(self.ids[rows], self.contents[rows], matches[chosen])
+        matches = kernels().match_counts(self.rows, low)
+        matches[self.dead] = -1
+        if among is not None:
+            matches[~np.isin(self.ids, among)] = -1
+        chosen = _foremost(matches, self.ids, values.size, count)
+        return Candidates(self.ids[chosen], self.contents[chosen], matches[chosen])
+
+    def __len__(self) -> int:
+        return self.ids.size - self.dead.size
+
+    def _rows_of(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The rows of those of the models that are here."""
+        if ids.size * _LOOKED_UP < self.ids.size:
+            found = [row for row in map(self.row_of.get, ids.tolist()) if row is not None]
+            rows = np.array(found, np.int64)
+            # The index may be ahead: what was replaced since has another row here.
+            if (rows < self.ids.size).all():
+                return rows
+        return np.flatnonzero(self.alive & np.isin(self.ids, ids))
+
+
+def bytes_of(spec: SignatureSpec, models: int) -> int:
+    """What a new index of so many models takes."""
+    return models * (_bytes_a_row(spec.num_perm) + _PLACE)
+
+
+def _bytes_a_row(num_perm: int) -> int:
+    return num_perm + 2 * np.dtype(np.int64).itemsize + np.dtype(np.bool_).itemsize
 
 
 class SpaceIndex:
@@ -88,12 +163,9 @@ class SpaceIndex:
 
     def __init__(self, spec: SignatureSpec) -> None:
         self._dtype = value_dtype(spec.scheme).newbyteorder("<")
+        self._num_perm = spec.num_perm
         self._lock = threading.Lock()
-        self._row_of: dict[int, int] = {}
-        self._rows = np.empty((_SMALLEST, spec.num_perm), np.uint8)
-        self._ids = np.empty(_SMALLEST, np.int64)
-        self._alive = np.zeros(_SMALLEST, np.bool_)
-        self._count = 0
+        self._begin()
         self._snapshot = self._take(0)
 
     def at(self, version: int, feed: Feed) -> Snapshot:
@@ -107,7 +179,11 @@ class SpaceIndex:
         with self._lock:
             since = self._snapshot.version
             if since < version:
-                self._apply(feed.changed(since))
+                if since < feed.horizon:
+                    since = 0
+                    self._begin()
+                for changed in feed.changed(since):
+                    self._append(changed)
                 self._remove(feed.removed(since))
                 self._compact()
                 self._snapshot = self._take(version)
@@ -118,33 +194,33 @@ class SpaceIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the arrays hold, room for growth included."""
-        return self._rows.nbytes + self._ids.nbytes + self._alive.nbytes
+        """Bytes that it takes; room for growth takes none before it is used."""
+        return self._count * _bytes_a_row(self._num_perm) + len(self._row_of) * _PLACE
 
-    def _apply(self, changes: Iterable[tuple[int, bytes]]) -> None:
-        batch: list[tuple[int, bytes]] = []
-        for change in changes:
-            batch.append(change)
-            if len(batch) == _AT_ONCE:
-                self._append(batch)
-                batch = []
-        if batch:
-            self._append(batch)
+    def _begin(self) -> None:
+        """Know nothing; snapshots keep what they have."""
+        self._row_of: dict[int, int] = {}
+        self._rows = np.empty((_SMALLEST, self._num_perm), np.uint8)
+        self._ids = np.empty(_SMALLEST, np.int64)
+        self._contents = np.empty(_SMALLEST, np.int64)
+        self._alive = np.zeros(_SMALLEST, np.bool_)
+        self._count = 0
 
-    def _append(self, batch: Sequence[tuple[int, bytes]]) -> None:
-        self._reserve(self._count + len(batch))
+    def _append(self, changed: Changed) -> None:
+        first, behind = self._count, self._count + changed.ids.size
+        self._reserve(behind)
         # What a published snapshot may be reading is replaced, never written: rows and ids only
         # grow.
         self._alive = self._alive.copy()
-        values = np.frombuffer(b"".join(signature for _, signature in batch), self._dtype)
-        at = self._count
-        self._rows[at : at + len(batch)] = values.reshape(len(batch), -1).astype(np.uint8)
-        for position, (model_id, _) in enumerate(batch, start=at):
-            self._retire(model_id)
-            self._row_of[model_id] = position
-            self._ids[position] = model_id
-            self._alive[position] = True
-        self._count += len(batch)
+        values = np.frombuffer(changed.signatures, self._dtype)
+        self._rows[first:behind] = values.reshape(-1, self._num_perm)  # keeps the lowest bytes
+        self._ids[first:behind] = changed.ids
+        self._contents[first:behind] = changed.contents
+        model_ids = changed.ids.tolist()
+        self._alive[[self._row_of[i] for i in model_ids if i in self._row_of]] = False
+        self._alive[first:behind] = True
+        self._row_of.update(zip(model_ids, range(first, behind), strict=True))
+        self._count = behind
 
     def _remove(self, model_ids: Iterable[int]) -> None:
         self._alive = self._alive.copy()
@@ -170,12 +246,32 @@ class SpaceIndex:
 
     def _resize(self, kept: npt.NDArray[np.int64], capacity: int) -> None:
         rows = np.empty((capacity, self._rows.shape[1]), np.uint8)
-        ids = np.empty(capacity, np.int64)
+        ids, contents = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         alive = np.zeros(capacity, np.bool_)
         rows[: kept.size], ids[: kept.size] = self._rows[kept], self._ids[kept]
-        alive[: kept.size] = self._alive[kept]
-        self._rows, self._ids, self._alive, self._count = rows, ids, alive, kept.size
+        contents[: kept.size], alive[: kept.size] = self._contents[kept], self._alive[kept]
+        self._rows, self._ids, self._contents, self._alive = rows, ids, contents, alive
+        self._count = kept.size
 
     def _take(self, version: int) -> Snapshot:
         n = self._count
-        return Snapshot(version, self._rows[:n], self._ids[:n], self._alive[:n])
+        alive = self._alive[:n]
+        dead = np.flatnonzero(~alive)
+        arrays = self._rows[:n], self._ids[:n], self._contents[:n], alive, dead
+        return Snapshot(version, *arrays, self._row_of)
+
+
+def _foremost(
+    matches: npt.NDArray[np.int32], ids: npt.NDArray[np.int64], most: int, count: int
+) -> npt.NDArray[np.int64]:
+    """The rows of the ``count`` largest counts that are not negative, of equal ones the least ids.
+
+    Rows have no order that two processes share; ids have, and the rows are in theirs.
+    """
+    chosen = best(matches, most, count)
+    if chosen.size == count:
+        last = matches[chosen].min()
+        tied, above = np.flatnonzero(matches == last), chosen[matches[chosen] > last]
+        first = np.argpartition(ids[tied], count - above.size - 1)[: count - above.size]
+        chosen = np.concatenate([above, tied[first]])
+    return chosen[np.argsort(ids[chosen])]

@@ -15,6 +15,7 @@ from app.services.rules import PreparedSupport, Put, Stored, require_same_space
 from app.stores.ports import SpaceRecord
 from app.stores.sql.database import Database, Reader
 from modelkin.core.signature import Signature
+from modelkin.core.sketch import Sketch
 from modelkin.core.support import Support
 from modelkin.errors import ModelkinError, SpaceNotFound, Unavailable
 
@@ -39,6 +40,8 @@ class Entry:
     content: Support | Signature
     tags: Sequence[str] | None = None
     attributes: dict[str, Any] | None = None
+    sketch: Sketch | None = None
+    """Beside a signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class BatchService:
         try:
             if isinstance(content, Signature):
                 require_same_space(space, content)
-                return Put(entry.model, content, entry.tags, entry.attributes)
+                return Put(entry.model, content, entry.tags, entry.attributes, sketch=entry.sketch)
             prepared = self._ingest.prepare(session, space, entry.model, content)
             return Put(entry.model, prepared, entry.tags, entry.attributes)
         except _FAULTS:

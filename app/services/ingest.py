@@ -1,38 +1,28 @@
 """Ingest: a support or a signature becomes a model, or the next revision of one, whole and durable.
 
-What takes time (signing, packing, writing the blob) is done in ``prepare`` before the write
-transaction begins; ``put`` then only records it. One model or many: the rules are the same, and
-stand in ``put_each``. Whatever becomes of the transaction, no blob is left that no row names.
+What takes time is done in ``prepare`` before the write transaction begins; ``put`` then only
+records it. One model or many: the rules are the same, and stand in ``put_each``. What a model is
+made of, and the blobs that takes, is ``contents``'s business.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Any
 
-import numpy as np
-
-from app.services.rules import (
-    PreparedSupport,
-    Put,
-    Stored,
-    bytes_of,
-    check_match,
-    signature_content,
-)
+from app.index.sketches import SketchFiles
+from app.services.bands import Bands
+from app.services.contents import Contents
+from app.services.history import Change, History
+from app.services.rules import PreparedSupport, Put, Stored, check_match
+from app.services.sketches import keep_after, replaced
 from app.stores.ports import BlobStore, ModelRecord, SpaceRecord
-from app.stores.sql import models, spaces
+from app.stores.sql import models, spaces, stop_lists
 from app.stores.sql.database import Reader, Writer
-from modelkin.core.packed import PackedSupport
 from modelkin.core.signature import Signature
 from modelkin.core.support import Support
-from modelkin.errors import (
-    ModelkinError,
-    SpaceMismatch,
-    Unavailable,
-)
+from modelkin.errors import ModelkinError
 from modelkin.types import UNCHANGED, Unchanged
 
 __all__ = ["IngestService"]
@@ -41,8 +31,12 @@ __all__ = ["IngestService"]
 class IngestService:
     """The use cases that change models."""
 
-    def __init__(self, blobs: BlobStore) -> None:
-        self._blobs = blobs
+    def __init__(
+        self, blobs: BlobStore, bands: Bands, history: History, sketches: SketchFiles
+    ) -> None:
+        self._contents = Contents(blobs, bands, history)
+        self._history = history
+        self._sketches = sketches
 
     def prepare(
         self, session: Reader, space: SpaceRecord, name: str, support: Support
@@ -53,25 +47,7 @@ class IngestService:
             SpaceMismatch: it is of another number of parameters.
             StorageFull, Unavailable: it could not be written.
         """
-        if support.num_parameters != space.num_parameters:
-            raise SpaceMismatch(
-                f"the support is of {support.num_parameters} parameters, "
-                f"space {space.name!r} of {space.num_parameters}"
-            )
-        spec = space.signature
-        signature = support.signature(spec.num_perm, spec.seed, spec.scheme)
-        packed = PackedSupport.pack(support).to_bytes()
-        current = models.find_model(session, space, name)
-        session.rollback()  # ends the read: the connection goes back while the disk is busy
-        held = current.blob_key if current and current.digest == support.digest else None
-        intact = held is not None and self._holds(held, packed)
-        return PreparedSupport(
-            support=support,
-            signature=bytes_of(signature),
-            packed=packed,
-            blob_key=None if intact else self._blobs.put(str(space.id), packed),
-            damaged=None if intact else held,
-        )
+        return self._contents.prepare(session, space, name, support)
 
     def put(self, session: Writer, space: SpaceRecord, put: Put) -> Stored:
         """Record one model.
@@ -98,7 +74,7 @@ class IngestService:
         one does.
         """
         for put in puts:
-            self._delete_unless_committed(session, put)
+            self._contents.delete_unless_committed(session, put)
         space = spaces.lock_space(session, space)
         known = models.find_models(session, space, [put.name for put in puts])
         signatures = _signatures(session, known, puts)
@@ -108,7 +84,7 @@ class IngestService:
         for place, put in enumerate(puts):
             current = known.get(put.name)
             try:
-                content = self._content(session, space, put, current, signatures)
+                content = self._contents.of(session, space, put, current, signatures)
             except ModelkinError as error:
                 self.discard(put)
                 results[place] = error
@@ -119,9 +95,14 @@ class IngestService:
                     put.name, content, put.tags or (), put.attributes or {}
                 )
             elif content is None:
-                results[place] = _describe(session, space, put, current, None)
+                results[place] = _same_content(session, space, put, current)
             else:
                 changed[place] = current, content
+        self._history.add(
+            session,
+            space,
+            [Change(*change, puts[place].drift) for place, change in changed.items()],
+        )
         for place, model in zip(
             changed, self._change(session, space, changed.values()), strict=True
         ):
@@ -129,12 +110,14 @@ class IngestService:
             results[place] = Stored(described.model, "replaced")
         for place, model in zip(new, _insert(session, space, list(new.values())), strict=True):
             results[place] = Stored(model, "created")
+        for put, result in zip(puts, results, strict=True):
+            if isinstance(result, Stored):
+                keep_after(session, self._sketches, space, put, result)
         return [result for result in results if result is not None]
 
     def discard(self, put: Put) -> None:
         """Delete what was prepared for a put that is not to be."""
-        if isinstance(put.content, PreparedSupport) and put.content.blob_key is not None:
-            self._blobs.delete(put.content.blob_key)
+        self._contents.discard(put)
 
     def update(
         self,
@@ -176,49 +159,8 @@ class IngestService:
         current = models.get_model(session, space, name)
         check_match(current, if_match, name)
         version = spaces.advance(session, space, **{f"{current.kind}s": -1})
+        self._history.forget(session, current)
         models.delete_model(session, current, version=version)
-        self._delete_blob_after(session, current)
-
-    def _content(
-        self,
-        session: Writer,
-        space: SpaceRecord,
-        put: Put,
-        current: ModelRecord | None,
-        signatures: dict[int, bytes],
-    ) -> models.Content | None:
-        """What the model is to be from now on; None where it is that already."""
-        check_match(current, put.if_match, put.name)
-        if isinstance(put.content, PreparedSupport):
-            return self._support(session, space, put.content, current)
-        return signature_content(space, put.name, put.content, current, signatures)
-
-    def _support(
-        self,
-        session: Writer,
-        space: SpaceRecord,
-        prepared: PreparedSupport,
-        current: ModelRecord | None,
-    ) -> models.Content | None:
-        blob_key = prepared.blob_key
-        if current is not None and current.digest == prepared.support.digest:
-            if blob_key is not None:
-                unneeded = blob_key
-                if current.blob_key is not None and current.blob_key == prepared.damaged:
-                    unneeded = current.blob_key
-                    models.move_blob(session, current, blob_key)
-                session.after_commit(partial(self._blobs.delete, unneeded))
-            return None
-        if blob_key is None:  # the model changed between prepare and here, so its blob is not ours
-            blob_key = self._blobs.put(str(space.id), prepared.packed)
-            session.after_rollback(partial(self._blobs.delete, blob_key))
-        return models.Content(
-            kind="support",
-            support_size=prepared.support.k,
-            digest=prepared.support.digest,
-            blob_key=blob_key,
-            signature=prepared.signature,
-        )
 
     def _change(
         self,
@@ -241,27 +183,11 @@ class IngestService:
                 signatures=moved["signature"],
             )
         )
-        for model, _ in changes:
-            self._delete_blob_after(session, model)
-        return models.update_contents(
+        changed = models.update_contents(
             session, [(*change, first + place) for place, change in enumerate(changes)]
         )
-
-    def _delete_unless_committed(self, session: Writer, put: Put) -> None:
-        if isinstance(put.content, PreparedSupport) and put.content.blob_key is not None:
-            session.after_rollback(partial(self._blobs.delete, put.content.blob_key))
-
-    def _holds(self, blob_key: str, packed: bytes) -> bool:
-        """Whether the blob is there and is ``packed``: a disk may lose what it was given."""
-        try:
-            found = np.frombuffer(self._blobs.open(blob_key), np.uint8)
-            return np.array_equal(found, np.frombuffer(packed, np.uint8))
-        except (KeyError, Unavailable):
-            return False
-
-    def _delete_blob_after(self, session: Writer, model: ModelRecord) -> None:
-        if model.blob_key is not None:
-            session.after_commit(partial(self._blobs.delete, model.blob_key))
+        _put_band_values(session, space, changed, [content for _, content in changes])
+        return changed
 
 
 def _signatures(
@@ -285,7 +211,31 @@ def _insert(
     version = spaces.advance(
         session, space, by=len(new), supports=supports, signatures=len(new) - supports
     )
-    return models.insert_models(session, space, new, version=version - len(new) + 1)
+    inserted = models.insert_models(session, space, new, version=version - len(new) + 1)
+    _put_band_values(session, space, inserted, [model.content for model in new])
+    return inserted
+
+
+def _put_band_values(
+    session: Writer,
+    space: SpaceRecord,
+    stored: Sequence[ModelRecord],
+    contents: Sequence[models.Content],
+) -> None:
+    if space.stop_list is not None:
+        values = {m.id: c.band_values for m, c in zip(stored, contents, strict=True)}
+        stop_lists.put_band_values(session, space, space.stop_list.version, values)
+
+
+def _same_content(session: Writer, space: SpaceRecord, put: Put, current: ModelRecord) -> Stored:
+    """A model whose support or signature stays; what else is said of it may be new."""
+    changed = None
+    if put.sketch is not None:
+        changed = replaced(session, space, current, put.sketch)
+    if changed is None:
+        return _describe(session, space, put, current, None)
+    described = _describe(session, space, put, changed, changed.version)
+    return Stored(described.model, "replaced")
 
 
 def _describe(

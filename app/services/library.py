@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from app.services.opened import OpenedSupports
 from app.services.rules import require_same_space
 from app.stores.ports import BlobStore, ModelRecord, SpaceRecord
 from app.stores.sql import models
+from app.stores.sql.candidates import Candidate
 from app.stores.sql.database import Database, Reader
+from app.stores.sql.sketches import sketches_by_id
+from modelkin import wire
 from modelkin.core.packed import PackedSupport
 from modelkin.core.signature import Signature, value_dtype
+from modelkin.core.sketch import Sketch
 from modelkin.core.support import Support
 from modelkin.errors import (
     InvalidSupport,
@@ -32,6 +38,9 @@ __all__ = ["Library", "Subject"]
 
 _ATTEMPTS = 5
 
+Known: TypeAlias = ModelRecord | Candidate
+"""A model as far as its support can be found."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -41,19 +50,30 @@ class Subject:
         model: the stored model, or None.
         values: its signature's values, shape ``(num_perm,)``.
         packed: its support, or None if it has only a signature.
+        sketch: what a model of a signature alone sent beside it, if it did.
     """
 
     model: ModelRecord | None
     values: npt.NDArray[np.unsignedinteger]
     packed: PackedSupport | None
+    sketch: Sketch | None = None
 
 
 class Library:
-    """The use cases that read models."""
+    """The use cases that read models.
 
-    def __init__(self, database: Database, blobs: BlobStore) -> None:
+    Args:
+        database: the truth.
+        blobs: where supports are kept.
+        opened: those of them that stay open; none by default.
+    """
+
+    def __init__(
+        self, database: Database, blobs: BlobStore, opened: OpenedSupports | None = None
+    ) -> None:
         self._database = database
         self._blobs = blobs
+        self._opened = OpenedSupports(0, 0) if opened is None else opened
 
     def model(self, session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
         """The model of this name, or :class:`ModelNotFound`."""
@@ -71,13 +91,28 @@ class Library:
         """The models by name; with ``tags`` those that carry all of them."""
         return models.list_models(session, space, limit=limit, cursor=cursor, tags=tags)
 
-    def packed(self, space: SpaceRecord, model: ModelRecord) -> PackedSupport | None:
+    def packed(self, space: SpaceRecord, model: Known) -> PackedSupport | None:
         """The model's support, mapped; None if it has only a signature, or was deleted."""
+        found = self.found(space, model)
+        return None if found is None else found[1]
+
+    def found(self, space: SpaceRecord, model: Known) -> tuple[Known, PackedSupport] | None:
+        """The model's support, mapped, and the model whose it is: a newer one if it was replaced.
+
+        Returns:
+            None if it has only a signature, or was deleted.
+
+        Raises:
+            Unavailable: the file is not what was stored, or cannot be read now.
+        """
         for _ in range(_ATTEMPTS):
             if model.blob_key is None:
                 return None
+            packed = self._opened.get(model.blob_key)
+            if packed is not None:
+                return model, packed
             try:
-                data = self._blobs.open(model.blob_key)
+                return model, self._open(space, model, model.blob_key)
             except KeyError:
                 current = self._current(space, model)
                 if current is None:
@@ -85,14 +120,18 @@ class Library:
                 if current.blob_key == model.blob_key:
                     raise _damaged(model, "missing from the blob folder") from None
                 model = current
-                continue
-            try:
-                return PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
-            except InvalidSupport as error:
-                raise _damaged(model) from error
         raise Unavailable(f"model {model.name!r} is being replaced faster than it can be read")
 
-    def _current(self, space: SpaceRecord, model: ModelRecord) -> ModelRecord | None:
+    def _open(self, space: SpaceRecord, model: Known, blob_key: str) -> PackedSupport:
+        data = self._blobs.open(blob_key)
+        try:
+            packed = PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
+        except InvalidSupport as error:
+            raise _damaged(model) from error
+        self._opened.keep(blob_key, packed)
+        return packed
+
+    def _current(self, space: SpaceRecord, model: Known) -> ModelRecord | None:
         """The model as it is now: the caller's snapshot may have been overtaken."""
         with self._database.reading() as session:
             return models.find_model(session, space, model.name)
@@ -149,11 +188,19 @@ class Library:
             seed=space.signature.seed,
         )
 
+    def sent_sketch(self, session: Reader, model: ModelRecord) -> Sketch | None:
+        """What a model sent beside its signature; None where that is nothing."""
+        if model.kind == "support" or not model.content_id:
+            return None
+        sent = sketches_by_id(session, [model.id])
+        return wire.decode_sketch(sent[model.id]) if sent else None
+
     def stored_subject(self, session: Reader, space: SpaceRecord, name: str) -> Subject:
         """A stored model, to be asked about; :class:`ModelNotFound` if there is none."""
         model = models.get_model(session, space, name)
         values = self.values(session, space, [model.id])[model.id]
-        return Subject(model, values, self.packed(space, model))
+        sketch = self.sent_sketch(session, model)
+        return Subject(model, values, self.packed(space, model), sketch)
 
     def given_subject(self, space: SpaceRecord, thing: Support | Signature) -> Subject:
         """What is not stored, to be asked about; :class:`SpaceMismatch` if of another space."""
@@ -170,7 +217,7 @@ class Library:
         return Subject(None, signature.values, PackedSupport.pack(thing))
 
 
-def _damaged(model: ModelRecord, how: str = "damaged") -> Unavailable:
+def _damaged(model: Known, how: str = "damaged") -> Unavailable:
     return Unavailable(
         f"the stored support of {model.name!r} is {how}: restore its file, or send it again"
     )

@@ -11,13 +11,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from app.services.history import Drift
 from app.stores.ports import ModelRecord, SpaceRecord
 from app.stores.sql import models
 from modelkin.core.signature import Signature, value_dtype
+from modelkin.core.sketch import Sketch
 from modelkin.core.support import Support
 from modelkin.errors import PreconditionFailed, SpaceMismatch, SupportExists
 
 __all__ = [
+    "BandValues",
     "PreparedSupport",
     "Put",
     "Stored",
@@ -25,8 +28,22 @@ __all__ = [
     "check_match",
     "etag_of",
     "require_same_space",
+    "require_size",
     "signature_content",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class BandValues:
+    """What a support is banded by under one version of a stop-list.
+
+    Attributes:
+        version: of the list.
+        minhash: little-endian values; None where the list leaves nothing.
+    """
+
+    version: int
+    minhash: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +57,10 @@ class PreparedSupport:
     """Where the packed form already lies; None if the model holds this very support."""
     damaged: str | None
     """The blob of this very support, if it is lost or not what was stored."""
+    band_values: BandValues | None = None
+    """In a space with a stop-list; None in one without."""
+    drift: Drift | None = None
+    """How near it is to what the model was; None where there was no model, or this very support."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +72,13 @@ class Put:
     tags: Sequence[str] | None = None
     attributes: dict[str, Any] | None = None
     if_match: str | None = None
+    sketch: Sketch | None = None
+    """Beside a signature; None leaves the one that a signature has."""
+
+    @property
+    def drift(self) -> Drift | None:
+        """What was measured of it before the lock."""
+        return self.content.drift if isinstance(self.content, PreparedSupport) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +114,19 @@ def require_same_space(space: SpaceRecord, signature: Signature) -> None:
             )
 
 
+def require_size(space: SpaceRecord, k: int) -> None:
+    """:class:`SpaceMismatch` where K is fixed and a support is larger; smaller ones are legal.
+
+    Fewer entries than K may be positive, and what is not important never enters a support.
+    """
+    most = space.support_size.k
+    if most is not None and k > most:
+        raise SpaceMismatch(
+            f"the support has {k} indices, and space {space.name!r} fixes K at {most}: select "
+            f"the {most} most important"
+        )
+
+
 def signature_content(
     space: SpaceRecord,
     name: str,
@@ -103,10 +144,12 @@ def signature_content(
         signatures: stored values by the ids of their models.
 
     Raises:
-        SpaceMismatch: its scheme, number of values, seed or M is not the space's.
+        SpaceMismatch: its scheme, number of values, seed or M is not the space's, or its K is
+            larger than the one the space fixes.
         SupportExists: the model has a support, whose signature the service computes.
     """
     require_same_space(space, signature)
+    require_size(space, signature.support_size)
     values = bytes_of(signature)
     if current is not None:
         if current.kind == "support":

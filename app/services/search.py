@@ -1,77 +1,97 @@
-"""Search: the neighbours of a model, and the donors among them.
+"""Search: the neighbours of a model.
 
 Candidates come from everything (``exact``), from the scan of signature bytes (``scan``) or from the
-LSH buckets (``lsh``), in whose place a scan answers where they cannot. What is answered is always
-compared again, by exact overlap where both sides have a support, by all full-width minhashes where
-one has not. An item says which of the two it was.
+LSH buckets (``lsh``), in whose place a scan answers where they cannot. ``app.index.cascade`` says
+which of them are worth comparing, ``compare`` compares those, and the best are answered: whatever
+found them, an item is as sharp as what is stored of it allows.
 """
 
 from __future__ import annotations
 
-import logging
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from app.index import cascade
 from app.index.registry import IndexRegistry
 from app.index.space_index import Snapshot
 from app.services.buckets import BucketService
-from app.services.library import Library, Subject
-from app.stores.ports import ModelRecord, SpaceRecord
+from app.services.compare import Asked, Comparer
+from app.services.feed import SpaceFeed
+from app.services.library import Subject
+from app.stores.ports import SpaceRecord
 from app.stores.sql import models
+from app.stores.sql.candidates import Candidate, candidates_by_id, candidates_in_pages
 from app.stores.sql.database import Reader
-from modelkin.core import donors, overlap
-from modelkin.core import packed as packing
-from modelkin.core.banding import recall_at
-from modelkin.core.packed import PackedSupport
-from modelkin.core.signature import jaccard_estimates
-from modelkin.errors import InvalidParameter, Unavailable
-from modelkin.types import Donor, Donors, Neighbor, Neighbors
+from modelkin.errors import InvalidParameter
+from modelkin.types import Neighbor, Neighbors
 
 __all__ = ["METHODS", "SearchService"]
-
-log = logging.getLogger(__name__)
 
 METHODS = ("auto", "exact", "scan", "lsh")
 MAX_K = 1000
 
-_EXACT_WORK = 64 << 20
-"""``auto`` compares everything exactly while that reads at most so many bytes: some 10 ms."""
-_SCANNED = 200
-"""A scan looks again, at full width, at no fewer models than this, and at no fewer than 4 k."""
+Ids = npt.NDArray[np.int64]
+
+_EXACT_MODELS, _EXACT_WORK = 500, 64 << 20
+"""``auto`` compares so many models exactly, while that reads so many bytes at most: some 10 ms."""
 _RECALL = 0.99
 """``auto`` leaves finding to the buckets where these find so large a share of the nearest asked."""
-_REFINED = 40
-"""And overlaps exactly no fewer than this, and no fewer than 2 k: S of a signature is off by
-about .026, so beyond the k best by estimate others may belong among them.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    model: ModelRecord
-    jaccard: float
-    """As estimated from the full-width signatures."""
+_MARGIN = 6
+"""So many more than are answered are compared at once, before it is known who may be left out."""
+_FEW = 200
+"""So few candidates of buckets are looked up in the database: the index need not be there."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """Whose neighbours are sought, where, how many and how near."""
+    """Whose neighbours are sought, how many and how near."""
 
-    session: Reader
-    space: SpaceRecord
-    subject: Subject
+    asked: Asked
     k: int
     min_similarity: float
 
+    @property
+    def own(self) -> int | None:
+        """The id of the model itself, which is no neighbour of its own."""
+        model = self.asked.subject.model
+        return None if model is None else model.id
+
+    @property
+    def compared(self) -> int:
+        """How many candidates are compared at least."""
+        exactly = self.asked.subject.packed is not None
+        return cascade.compared(self.k, exactly=exactly, sketched=self.asked.sketch is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    """Candidates: their ids, ascending, those of their contents, and S by their signatures."""
+
+    ids: Ids
+    contents: Ids
+    similarity: npt.NDArray[np.float64]
+
+    def without(self, model_id: int | None) -> _Proposal:
+        """The others."""
+        kept = self.ids != (-1 if model_id is None else model_id)
+        return _Proposal(self.ids[kept], self.contents[kept], self.similarity[kept])
+
 
 class SearchService:
-    """The use cases that rank models by how much they overlap with one."""
+    """The use cases that rank models by how much they overlap with one.
 
-    def __init__(self, library: Library, indexes: IndexRegistry, buckets: BucketService) -> None:
-        self._library = library
+    Args:
+        comparer: compares a subject with candidates.
+        indexes: the signatures of all spaces, to scan.
+        buckets: the LSH buckets.
+    """
+
+    def __init__(self, comparer: Comparer, indexes: IndexRegistry, buckets: BucketService) -> None:
+        self._comparer = comparer
         self._indexes = indexes
         self._buckets = buckets
 
@@ -98,12 +118,18 @@ class SearchService:
             InvalidParameter: one of these is out of its range.
         """
         _check(k, min_similarity, method)
-        query = _Query(session, space, subject, k, min_similarity)
+        query = _Query(self._comparer.asked(session, space, subject), k, min_similarity)
         among = _ids(models.ids_with_tags(session, space, tags)) if tags else None
         chosen = self._choose(query, among) if method == "auto" else method
         if chosen != "lsh":
             return self._search(query, chosen, among)
-        mates = self._buckets.mates(session, space, subject.values)
+        mates = self._buckets.mates(
+            session,
+            space,
+            subject.values,
+            model_id=None if subject.model is None else subject.model.id,
+            packed=subject.packed,
+        )
         if mates is None:
             return replace(self._search(query, "scan", among), degraded=True)
         if mates.truncated and method == "auto":
@@ -112,165 +138,118 @@ class SearchService:
         found = self._search(query, "lsh", near)
         if mates.truncated and len(found) < k:
             return self._search(query, "scan", among)
-        return replace(found, recall=recall_at(min_similarity, space.banding))
+        return replace(found, recall=space.recall_at(min_similarity))
 
-    def donors(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        target: Subject,
-        *,
-        k: int,
-        tags: Sequence[str] = (),
-    ) -> Donors:
-        """The ``k`` best donors for ``target``, weighted by their similarity to it.
-
-        Source: section 5 of the paper, ``u_t(j) ~ S(t, j)``. A model that shares nothing with the
-        target is no donor, so there may be fewer than ``k``.
-        """
-        near = self.neighbors(session, space, target, k=k, tags=tags)
-        useful = [item for item in near if item.similarity > 0]
-        weights = donors.weights(np.array([item.similarity for item in useful]))
-        return Donors(
-            items=tuple(
-                Donor(
-                    item.model, item.similarity, float(weight), item.estimate, item.standard_error
-                )
-                for item, weight in zip(useful, weights, strict=True)
-            ),
-            target=near.model,
-            method="similarity",
-        )
-
-    def _choose(self, query: _Query, among: npt.NDArray[np.int64] | None) -> str:
+    def _choose(self, query: _Query, among: Ids | None) -> str:
         """The method for ``auto``."""
-        if self._is_small(query.space, among):
+        space = query.asked.space
+        count = space.models if among is None else among.size
+        work = count * (space.num_parameters // 8)  # the most that so many supports can take
+        if count <= query.compared or (count <= _EXACT_MODELS and work <= _EXACT_WORK):
             return "exact"
-        served = recall_at(query.min_similarity, query.space.banding) >= _RECALL
-        return "lsh" if served else "scan"
+        recall = space.recall_at(query.min_similarity)
+        return "lsh" if recall is not None and recall >= _RECALL else "scan"
 
-    def _search(self, query: _Query, method: str, among: npt.NDArray[np.int64] | None) -> Neighbors:
+    def _search(self, query: _Query, method: str, among: Ids | None) -> Neighbors:
         """What a method finds among some models, ascending ids, or among all."""
-        session, space, subject = query.session, query.space, query.subject
-        wanted, refined = max(_SCANNED, 4 * query.k), max(_REFINED, 2 * query.k)
         if method == "exact":
-            wanted = refined = max(1, space.models)
-        if method == "lsh" and among is not None and among.size <= wanted:
-            ids = among
+            return self._exactly(query, among)
+        asked = query.asked
+        if method == "lsh" and among is not None and among.size <= _FEW:
+            proposal = self._looked_up(query, among)
         else:
-            snapshot = self._snapshot(session, space)
-            ids = snapshot.candidates(subject.values, wanted, among=among)
-        candidates = self._estimate(session, space, subject, ids)
-        found, whole = self._refine(space, subject, candidates, refined)
-        items = [item for item in found if item.similarity >= query.min_similarity]
-        items.sort(key=lambda item: (-item.similarity, item.model))
-        return Neighbors(
-            items=tuple(items[: query.k]),
-            model=None if subject.model is None else subject.model.name,
-            method=method,
-            candidates=len(candidates),
-            degraded=not whole,
+            proposal = self._scanned(query, among)
+        proposal = proposal.without(query.own)
+        estimates = cascade.estimated(
+            proposal.ids,
+            proposal.contents,
+            proposal.similarity,
+            asked.sketch,
+            asked.file,
+            num_perm=asked.subject.values.size,
+            count=query.compared,
+        )
+        chosen = cascade.foremost(estimates, query.k, query.compared)
+        found, whole = self._compared(query, chosen)
+        return _answered(query, method, found, proposal.ids.size, whole=whole)
+
+    def _compared(self, query: _Query, chosen: cascade.Chosen) -> tuple[list[Neighbor], bool]:
+        """The third stage: the foremost, and then of the others who may still be among the best."""
+        asked, first = query.asked, query.k + _MARGIN
+        near = chosen.most >= query.min_similarity
+        ids, most = chosen.ids[near], chosen.most[near]
+        tied = _first_by_name(asked, chosen)
+        candidates = candidates_by_id(asked.session, asked.space, ids[:first].tolist())
+        found, whole = self._comparer.compare(asked, candidates + tied)
+        if len(found) >= query.k:
+            kth = heapq.nlargest(query.k, (item.similarity for item in found))[-1]
+            ids = np.concatenate([ids[:first], ids[first:][most[first:] >= kth]])
+        if ids.size > first:
+            candidates = candidates_by_id(asked.session, asked.space, ids[first:].tolist())
+            more, all_whole = self._comparer.compare(asked, candidates)
+            found, whole = found + more, whole and all_whole
+        return found, whole
+
+    def _exactly(self, query: _Query, among: Ids | None) -> Neighbors:
+        """All of them compared, a page at a time."""
+        asked, best, count, all_whole = query.asked, list[Neighbor](), 0, True
+        for page in candidates_in_pages(asked.session, asked.space, among):
+            others = [candidate for candidate in page if candidate.id != query.own]
+            found, whole = self._comparer.compare(asked, others, keep=False)
+            best = heapq.nsmallest(query.k, [*best, *found], _rank)
+            count, all_whole = count + len(found), all_whole and whole
+        return _answered(query, "exact", best, count, whole=all_whole)
+
+    def _scanned(self, query: _Query, among: Ids | None) -> _Proposal:
+        """The first stage of the cascade: what the bytes of the signatures propose."""
+        subject = query.asked.subject
+        snapshot = self._snapshot(query.asked)
+        count = cascade.scanned(len(snapshot) if among is None else among.size, query.k)
+        found = snapshot.candidates(subject.values, count + 1, among=among)
+        similarity = cascade.from_bytes(found.matches, subject.values.size)
+        return _Proposal(found.ids, found.contents, similarity)
+
+    def _looked_up(self, query: _Query, among: Ids) -> _Proposal:
+        """A few candidates, by all their minhashes where there are more than will be compared."""
+        asked, ids = query.asked, among.tolist()
+        found = candidates_by_id(asked.session, asked.space, ids)
+        found.sort(key=lambda candidate: candidate.id)
+        jaccards = self._comparer.jaccards(asked, ids) if len(ids) > query.compared else {}
+        return _Proposal(
+            np.array([candidate.id for candidate in found], np.int64),
+            np.array([candidate.content_id for candidate in found], np.int64),
+            cascade.from_jaccards(np.array([jaccards.get(c.id, 1.0) for c in found], np.float64)),
         )
 
-    def _snapshot(self, session: Reader, space: SpaceRecord) -> Snapshot:
-        index = self._indexes.of(space.id, space.signature)
-        return index.at(space.version, _SpaceFeed(session, space.id))
-
-    def _is_small(
-        self,
-        space: SpaceRecord,
-        among: npt.NDArray[np.int64] | None,
-    ) -> bool:
-        """Whether comparing everything exactly is cheap: a support takes at most M / 8 bytes."""
-        count = space.models if among is None else among.size
-        return count <= _SCANNED or count * (space.num_parameters // 8) <= _EXACT_WORK
-
-    def _estimate(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        subject: Subject,
-        ids: npt.NDArray[np.int64],
-    ) -> list[_Candidate]:
-        """The candidates with J estimated from all minhashes, best first, ties by name."""
-        own = None if subject.model is None else subject.model.id
-        records = models.models_by_id(session, (int(i) for i in ids if i != own))
-        signatures = self._library.values(session, space, records)
-        if not signatures:
-            return []
-        estimates = jaccard_estimates(np.stack(list(signatures.values())), subject.values)
-        candidates = [
-            _Candidate(records[model_id], float(jaccard))
-            for model_id, jaccard in zip(signatures, estimates, strict=True)
-        ]
-        candidates.sort(key=lambda c: (-c.jaccard, c.model.name))
-        return candidates
-
-    def _refine(
-        self,
-        space: SpaceRecord,
-        subject: Subject,
-        candidates: Sequence[_Candidate],
-        count: int,
-    ) -> tuple[list[Neighbor], bool]:
-        """The best ``count`` candidates, overlapped exactly where both sides have a support.
-
-        Also answers whether every support could be read; an estimate stands in for one that
-        could not.
-        """
-        whole = True
-        items = []
-        for candidate in candidates[:count]:
-            packed = None
-            if subject.packed is not None:
-                try:
-                    packed = self._library.packed(space, candidate.model)
-                except Unavailable as error:  # one damaged file spoils no answer about the others
-                    log.error("%s", error)
-                    whole = False
-            if subject.packed is None or packed is None:
-                items.append(_estimated(candidate, space.signature.num_perm))
-            else:
-                items.append(_exact(candidate, subject.packed, packed))
-        return items, whole
+    def _snapshot(self, asked: Asked) -> Snapshot:
+        space, feed = asked.space, SpaceFeed(asked.session, asked.space.id)
+        return self._indexes.at(space.id, space.signature, space.version, feed)
 
 
-@dataclass(frozen=True, slots=True)
-class _SpaceFeed:
-    """What the index of a space follows: the database as this transaction sees it."""
-
-    session: Reader
-    space_id: int
-
-    def changed(self, since: int) -> Iterable[tuple[int, bytes]]:
-        return models.changed_since(self.session, self.space_id, since)
-
-    def removed(self, since: int) -> Iterable[int]:
-        return models.removed_since(self.session, self.space_id, since)
-
-
-def _exact(candidate: _Candidate, ours: PackedSupport, theirs: PackedSupport) -> Neighbor:
-    shared = packing.shared_packed(ours, theirs)
-    similarity = overlap.similarity_of(shared, ours.k, theirs.k)
-    return Neighbor(
-        model=candidate.model.name,
-        similarity=similarity,
-        jaccard=overlap.jaccard_of(similarity),
-        estimate="exact",
-        standard_error=0.0,
-        shared_indices=shared,
+def _answered(
+    query: _Query, method: str, found: Iterable[Neighbor], candidates: int, *, whole: bool
+) -> Neighbors:
+    near = (item for item in found if item.similarity >= query.min_similarity)
+    model = query.asked.subject.model
+    return Neighbors(
+        items=tuple(heapq.nsmallest(query.k, near, _rank)),
+        model=None if model is None else model.name,
+        method=method,
+        candidates=candidates,
+        degraded=not whole,
     )
 
 
-def _estimated(candidate: _Candidate, num_perm: int) -> Neighbor:
-    return Neighbor(
-        model=candidate.model.name,
-        similarity=overlap.similarity_from_jaccard(candidate.jaccard),
-        jaccard=candidate.jaccard,
-        estimate="signature",
-        standard_error=overlap.standard_error(candidate.jaccard, num_perm),
-        shared_indices=None,
-    )
+def _rank(item: Neighbor) -> tuple[float, str]:
+    return -item.similarity, item.model
+
+
+def _first_by_name(asked: Asked, chosen: cascade.Chosen) -> list[Candidate]:
+    """Of those that tie the first by name, as there is room for them."""
+    if not chosen.tied.size:
+        return []
+    tied = candidates_by_id(asked.session, asked.space, chosen.tied.tolist())
+    return heapq.nsmallest(chosen.places, tied, lambda candidate: candidate.name)
 
 
 def _ids(ids: Iterable[int]) -> npt.NDArray[np.int64]:

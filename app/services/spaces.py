@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from app.index.registry import IndexRegistry
+from app.index.sketches import SketchFiles
 from app.services.buckets import BucketService
+from app.services.support_sizes import AskedSize
 from app.stores.ports import BlobStore, SpaceRecord, Tenant
 from app.stores.sql import spaces
 from app.stores.sql.database import Reader, Writer
@@ -15,7 +17,7 @@ from modelkin.core.signature import MAX_NUM_PERM, check_scheme, default_scheme
 from modelkin.core.support import check_num_parameters
 from modelkin.errors import InvalidParameter, InvalidSignature, SpaceExists
 from modelkin.names import check_space_name
-from modelkin.types import Page, SignatureSpec
+from modelkin.types import FREE, Page, SignatureSpec, SupportSizePolicy
 
 __all__ = ["SpaceService"]
 
@@ -23,10 +25,17 @@ __all__ = ["SpaceService"]
 class SpaceService:
     """The use cases of spaces."""
 
-    def __init__(self, blobs: BlobStore, indexes: IndexRegistry, buckets: BucketService) -> None:
+    def __init__(
+        self,
+        blobs: BlobStore,
+        indexes: IndexRegistry,
+        buckets: BucketService,
+        sketches: SketchFiles,
+    ) -> None:
         self._blobs = blobs
         self._indexes = indexes
         self._buckets = buckets
+        self._sketches = sketches
 
     def create(
         self,
@@ -40,15 +49,17 @@ class SpaceService:
         num_perm: int,
         seed: int,
         banding: tuple[int, int] | None = None,
+        support_size: AskedSize | None = None,
     ) -> tuple[SpaceRecord, bool]:
         """Make a space, or find the one that is already just so; answers it and whether it is new.
 
         Args:
             banding: bands and rows; the default for ``num_perm`` where there is none.
+            support_size: what it asks of the sizes of its supports; nothing where there is none.
 
         Raises:
-            InvalidInput: the name, M, the layout, the signature or the banding cannot be, or do not
-                go together.
+            InvalidInput: the name, M, the layout, the signature, the banding or the size cannot be,
+                or do not go together.
             SpaceExists: the name is taken by a space that differs; says in what.
         """
         name = check_space_name(name, field="name")
@@ -56,13 +67,21 @@ class SpaceService:
         h = _num_perm(num_perm)
         spec = SignatureSpec(_scheme(scheme, m, h), h, _seed(seed))
         cut = _banding(banding, h)
+        size = FREE if support_size is None else support_size.resolved(m)
         created = spaces.insert_space(
-            session, tenant, name, num_parameters=m, layout=layout, signature=spec, banding=cut
+            session,
+            tenant,
+            name,
+            num_parameters=m,
+            layout=layout,
+            signature=spec,
+            banding=cut,
+            support_size=size,
         )
         if created is not None:
             return created, True
         existing = spaces.get_space(session, tenant, name)
-        _require_same(existing, m, layout, spec, cut)
+        _require_same(existing, m, layout, spec, cut, size)
         return existing, False
 
     def get(self, session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
@@ -81,6 +100,7 @@ class SpaceService:
         spaces.delete_space(session, space)
         session.after_commit(partial(self._indexes.forget, space.id))
         session.after_commit(partial(self._buckets.forget, space.id))
+        session.after_commit(partial(self._sketches.forget, space.id))
         session.after_commit(partial(self._blobs.delete_prefix, str(space.id)))
 
 
@@ -137,6 +157,7 @@ def _require_same(
     layout: Layout | None,
     spec: SignatureSpec,
     banding: Banding,
+    size: SupportSizePolicy,
 ) -> None:
     differences = [
         what
@@ -145,6 +166,7 @@ def _require_same(
             ("its layout is another", existing.layout == layout),
             (f"its signature is {existing.signature}", existing.signature == spec),
             (f"it has {existing.banding}", existing.banding == banding),
+            (f"its support_size is {existing.support_size}", existing.support_size == size),
         )
         if not same
     ]

@@ -13,23 +13,32 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.banding import DEFAULT_BANDING, Banding
+from modelkin.core.banding import DEFAULT_BANDING, Banding, recall_at
 from modelkin.core.layout import Layout
-from modelkin.types import SignatureSpec
+from modelkin.types import FREE, SignatureSpec, SupportSizePolicy
 
 __all__ = [
     "BlobStore",
     "BucketState",
     "Buckets",
     "Candidates",
+    "ClusteringContent",
+    "ClusteringPolicy",
+    "ClusteringRecord",
+    "JobRecord",
+    "JobState",
     "KeyRecord",
     "Kind",
     "ModelRecord",
+    "RevisionRecord",
+    "SelfOverlap",
     "SpaceRecord",
+    "StopList",
     "Tenant",
 ]
 
 Kind = Literal["support", "signature"]
+JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,33 @@ class KeyRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class StopList:
+    """What is known of the stop-list of a space, besides its indices.
+
+    Attributes:
+        version: 1 for the first one of its space; never given out twice.
+        size: how many indices it holds.
+        share: of the supports that were counted, how many hold each of them at least.
+        models: how many supports were counted.
+        computed_at: when.
+        recall: what buckets made with it find, measured: ``recall[i]`` of the models at ``S = i /
+            20`` or beyond, i from 0 to 20; None where nobody was found near that S.
+    """
+
+    version: int
+    size: int
+    share: float
+    models: int
+    computed_at: datetime
+    recall: tuple[float | None, ...]
+
+    def recall_at(self, similarity: float) -> float | None:
+        """The measured recall at the next smaller S that was measured; None where none was."""
+        # Of .3 and .7 the products are a little below 6 and 14.
+        return self.recall[int(similarity * (len(self.recall) - 1) + 1e-9)]
+
+
+@dataclass(frozen=True, slots=True)
 class SpaceRecord:
     """An index space: what supports must have in common to be compared.
 
@@ -80,11 +116,32 @@ class SpaceRecord:
     """Which build of the space's LSH buckets is the right one; None before the first."""
     banding: Banding = DEFAULT_BANDING
     """How its signatures are cut into bands, for as long as it exists."""
+    stop_list: StopList | None = None
+    """The indices that are left out of what is banded; None where that is nothing."""
+    removal_horizon: int = 0
+    """Removals up to this version are told no more: who saw the space earlier begins anew."""
+    support_size: SupportSizePolicy = FREE
+    """What it asks of the sizes of its supports, for as long as it exists."""
 
     @property
     def models(self) -> int:
         """How many models the space holds, of both kinds."""
         return self.supports + self.signatures
+
+    @property
+    def banding_version(self) -> int:
+        """What its buckets are made by: the version of the stop-list in force, 0 without one."""
+        return 0 if self.stop_list is None else self.stop_list.version
+
+    def recall_at(self, similarity: float) -> float | None:
+        """The share of the models of this S or more that its buckets find, at least.
+
+        By the collision curve or, where a stop-list makes the Jaccard of what is banded no function
+        of S, as measured; None where that tells nothing.
+        """
+        if self.stop_list is not None:
+            return self.stop_list.recall_at(similarity)
+        return recall_at(similarity, self.banding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +162,167 @@ class ModelRecord:
     base_model: str | None
     created_at: datetime
     updated_at: datetime
+    content_id: int = 0
+    """Drawn anew with every content; 0 where that is a signature and nothing more."""
     tags: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job as the database knows it.
+
+    Attributes:
+        id: opaque; ids of later jobs sort after those of earlier ones.
+        space_id: of the space it is about, which may have been deleted since; ``space`` its name.
+        progress: ``{"done", "total", "stage"}`` as last told; None before the first time.
+        result: what the handler answered, once it has succeeded.
+        error: ``{"code", "detail"}``, once it has failed or was cancelled.
+        attempts: times that it was begun.
+        cancelling: somebody asked to cancel it.
+        revision: grows with every change of what is shown of it.
+        turn: times that it was offered to the workers.
+        worker: who carries it out, or did last.
+    """
+
+    id: str
+    tenant: Tenant
+    kind: str
+    space_id: int | None
+    space: str | None
+    parameters: dict[str, Any]
+    state: JobState
+    progress: dict[str, Any] | None
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+    attempts: int
+    cancelling: bool
+    revision: int
+    created_at: datetime
+    not_before: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    turn: int
+    worker: str | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended, however that was."""
+        return self.finished_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SelfOverlap:
+    """How near two contents of one model are.
+
+    Attributes:
+        jaccard: the temporal self-overlap (paper, section 4.3).
+        exact: counted; else estimated from signatures, since of one side there is no support.
+    """
+
+    jaccard: float
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionRecord:
+    """A content that a model has or had; its support lies in ``blob_key`` while it is kept.
+
+    Attributes:
+        previous: how near it is to the content before; None of the first that is known.
+        first: to the first that is known.
+    """
+
+    revision: int
+    kind: Kind
+    support_size: int
+    digest: str | None
+    blob_key: str | None
+    previous: SelfOverlap | None
+    first: SelfOverlap
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringRecord:
+    """A finished clustering of a space, besides which model is in which cluster.
+
+    Attributes:
+        id: that of the job which made it.
+        number: 1 for the first one of its space that finished, and so on.
+        scope: "" where it is of all models of the space, else the same for the same choice of them.
+        parameters: what was asked, flat, as the API takes it.
+        chosen: the parameters that the algorithm chose by itself.
+        version: of the space that it saw.
+        similarity: ``exact``, ``mixed`` or ``signature``: how similarities came about.
+        models: how many; ``clusters`` they form; ``noise`` of them are in none.
+        quality: ``{"silhouette", "davies_bouldin", "calinski_harabasz", "models"}``.
+        previous: the id of the one of this scope before it; its ids of clusters went on.
+        agreement: the adjusted Rand index to that one, over the models of both.
+        seconds: that it took.
+    """
+
+    id: str
+    space_id: int
+    number: int
+    scope: str
+    algorithm: str
+    parameters: dict[str, Any]
+    chosen: dict[str, Any]
+    version: int
+    similarity: str
+    models: int
+    clusters: int
+    noise: int
+    quality: dict[str, Any]
+    previous: str | None
+    agreement: float | None
+    seconds: float
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringContent:
+    """Which model is in which cluster of a clustering.
+
+    Attributes:
+        models: names, in order.
+        labels: the id of each one's cluster, -1 for none.
+        clusters: the ids of the clusters, largest first.
+        exemplars: the model that stands for each of them.
+    """
+
+    models: tuple[str, ...]
+    labels: tuple[int, ...]
+    clusters: tuple[int, ...]
+    exemplars: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringPolicy:
+    """When a space is clustered anew, and how; and what the schedule has noticed so far.
+
+    Attributes:
+        asked: the request, flat, as the API takes it.
+        after_changes: changes of the space after which it is; None for no such number.
+        every_seconds: how long after the last time it is, if anything changed; None for never.
+        debounce_seconds: how long nothing may have changed before it is.
+        done_version: the version that the last clustering under it was asked at; ``done_at`` when.
+        seen_version: the newest version that was noticed; ``seen_at`` when.
+        due_since: since when a clustering is due that waits for the changes to end.
+    """
+
+    space_id: int
+    asked: dict[str, Any]
+    after_changes: int | None
+    every_seconds: int | None
+    debounce_seconds: int
+    created_at: datetime
+    updated_at: datetime
+    done_version: int
+    done_at: datetime | None
+    seen_version: int
+    seen_at: datetime
+    due_since: datetime | None
 
 
 class BlobStore(Protocol):
@@ -201,7 +418,8 @@ class Buckets(Protocol):
         Args:
             upserts: ids and keys, uint64, shape ``(bands,)``, of the models that are new or
                 changed; their old keys are forgotten.
-            removals: ids of the models that are gone; a model in both is gone.
+            removals: ids of the models that are gone, or in no bucket any more; one that is in
+                both is gone.
 
         Returns:
             False, and nothing is changed, where the space is not at ``since`` of this epoch and

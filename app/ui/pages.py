@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, select_autoescape
 from app.api.auth import Handle, ReadingTenant
 from app.api.deps import Cursor, Reading
 from app.api.paths import MODEL
+from app.services.donors.ask import Ask
 from modelkin.errors import InvalidInput, NotFound
 from modelkin.names import check_model_name, check_space_name, quote_model
 
@@ -84,7 +85,7 @@ def model(
         space=record,
         model=shown,
         neighbors=resources.search.neighbors(session, record, subject, k=_KIN),
-        donors=resources.search.donors(session, record, subject, k=_KIN),
+        donors=resources.donors.donors(session, record, subject, Ask(k=_KIN)),
     )
 
 

@@ -10,28 +10,52 @@ from typing import TYPE_CHECKING
 
 from modelkin._version import __version__
 from modelkin.client import AsyncClient, Client, ModelkinVersionWarning
+from modelkin.clusters import (
+    Assignment,
+    Cluster,
+    Clustering,
+    ClusteringInfo,
+    ClusteringPolicy,
+    ClusterQuality,
+    Vote,
+)
 from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.overlap import similarity
 from modelkin.core.selection import Selection, SmallSupportWarning, UnstableSupportWarning
 from modelkin.core.signature import Signature
+from modelkin.core.sketch import Sketch
 from modelkin.core.stability import stability
 from modelkin.core.support import Support
 from modelkin.errors import (
     ApiError,
     ConnectionFailed,
     InvalidInput,
+    JobCancelled,
+    JobFailed,
     MissingExtra,
     ModelkinError,
 )
+from modelkin.jobs import JobInfo, JobProgress
+from modelkin.kinship import (
+    Donor,
+    DonorReason,
+    Donors,
+    Graph,
+    GraphEdge,
+    GraphNode,
+    Kin,
+    Lineage,
+    LineageLink,
+    Usual,
+)
+from modelkin.revisions import Revision, Revisions
 from modelkin.selection import select, select_support
 from modelkin.types import (
     UNCHANGED,
     BulkItem,
     BulkResult,
     BulkSummary,
-    Donor,
-    Donors,
     ModelInfo,
     Neighbor,
     Neighbors,
@@ -39,6 +63,9 @@ from modelkin.types import (
     SignatureSpec,
     SimilarityMatrix,
     SpaceInfo,
+    StopList,
+    SupportSize,
+    SupportSizePolicy,
     TensorOverlap,
 )
 
@@ -48,17 +75,34 @@ if TYPE_CHECKING:
 __all__ = [
     "UNCHANGED",
     "ApiError",
+    "Assignment",
     "AsyncClient",
     "Banding",
     "BulkItem",
     "BulkResult",
     "BulkSummary",
     "Client",
+    "Cluster",
+    "ClusterQuality",
+    "Clustering",
+    "ClusteringInfo",
+    "ClusteringPolicy",
     "ConnectionFailed",
     "Donor",
+    "DonorReason",
     "Donors",
+    "Graph",
+    "GraphEdge",
+    "GraphNode",
     "InvalidInput",
+    "JobCancelled",
+    "JobFailed",
+    "JobInfo",
+    "JobProgress",
+    "Kin",
     "Layout",
+    "Lineage",
+    "LineageLink",
     "MissingExtra",
     "ModelInfo",
     "ModelkinError",
@@ -66,16 +110,24 @@ __all__ = [
     "Neighbor",
     "Neighbors",
     "Overlap",
+    "Revision",
+    "Revisions",
     "Selection",
     "Signature",
     "SignatureSpec",
     "SimilarityMatrix",
+    "Sketch",
     "SmallSupportWarning",
     "SpaceInfo",
+    "StopList",
     "Support",
+    "SupportSize",
+    "SupportSizePolicy",
     "TensorOverlap",
     "TensorSpec",
     "UnstableSupportWarning",
+    "Usual",
+    "Vote",
     "__version__",
     "layout_of",
     "select",

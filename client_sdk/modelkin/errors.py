@@ -8,6 +8,7 @@
     │   ├── InvalidLayout                  tensor names and shapes that make no layout
     │   ├── InvalidCheckpoint              a safetensors file, index or tensor that cannot be read
     │   ├── InvalidName                    a space, model or tag name
+    │   ├── SupportNeeded                  a signature alone, asked what only a support can tell
     │   └── InvalidParameter               any other argument: k, coverage, method, a cursor
     ├── SpaceMismatch                      two things of different index spaces or schemes
     ├── PayloadTooLarge                    a body, or what it would decode to, is over the limit
@@ -16,17 +17,26 @@
     ├── BodyTimeout                        a body that came too slowly
     ├── Unauthorized                       no key, or a malformed, unknown, revoked or expired one
     ├── Forbidden                          a good key without the scope that this needs
+    ├── RateLimited                        somebody has asked too often
     ├── NotFound
     │   ├── SpaceNotFound
-    │   └── ModelNotFound
+    │   ├── ModelNotFound
+    │   ├── RevisionNotFound               one that never was, or whose support is not kept
+    │   ├── ClusteringNotFound             a clustering, or a space's policy for them
+    │   └── JobNotFound
     ├── Conflict                           the request is sound, the present state forbids it
     │   ├── SpaceExists
     │   ├── SupportExists                  a signature alone may not replace a support
-    │   └── SupportMissing                 the model sent only a signature
+    │   ├── SupportMissing                 the model sent only a signature
+    │   ├── SketchMissing                  and no sketch beside it
+    │   └── JobFinished                    a job that has ended cannot be cancelled
     ├── PreconditionFailed                 If-Match named another version
+    ├── PreconditionRequired               this changes nothing without an If-Match
     ├── Unavailable                        a store cannot be reached or written just now
     │   ├── StorageFull                    there is no room left to write
     │   └── BackendUnavailable             an accelerator is away; the truth is not
+    ├── JobFailed                          a job that was waited for did not succeed
+    │   └── JobCancelled                   because somebody cancelled it
     ├── MissingExtra (also an ImportError) an optional dependency; says what to install
     ├── ConnectionFailed                   the client found no service at its address
     └── ApiError                           the service answered with a problem document
@@ -37,12 +47,13 @@ becomes. This module never imports anything of modelkin.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 __all__ = [
     "ApiError",
     "BackendUnavailable",
     "BodyTimeout",
+    "ClusteringNotFound",
     "Conflict",
     "ConnectionFailed",
     "Forbidden",
@@ -54,6 +65,10 @@ __all__ = [
     "InvalidParameter",
     "InvalidSignature",
     "InvalidSupport",
+    "JobCancelled",
+    "JobFailed",
+    "JobFinished",
+    "JobNotFound",
     "MissingExtra",
     "ModelNotFound",
     "ModelkinError",
@@ -61,12 +76,17 @@ __all__ = [
     "NotFound",
     "PayloadTooLarge",
     "PreconditionFailed",
+    "PreconditionRequired",
+    "RateLimited",
+    "RevisionNotFound",
+    "SketchMissing",
     "SpaceExists",
     "SpaceMismatch",
     "SpaceNotFound",
     "StorageFull",
     "SupportExists",
     "SupportMissing",
+    "SupportNeeded",
     "Unauthorized",
     "Unavailable",
     "UnsupportedMediaType",
@@ -117,6 +137,10 @@ class InvalidName(InvalidInput):
     code = "invalid_name"
 
 
+class SupportNeeded(InvalidInput):
+    code = "support_missing"
+
+
 class InvalidParameter(InvalidInput):
     code = "invalid_parameter"
 
@@ -149,6 +173,16 @@ class Forbidden(ModelkinError):
     code = "forbidden"
 
 
+class RateLimited(ModelkinError):
+    """Too many requests; ``retry_after`` is in how many whole seconds there may be another."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class NotFound(ModelkinError):
     code = "not_found"
 
@@ -159,6 +193,18 @@ class SpaceNotFound(NotFound):
 
 class ModelNotFound(NotFound):
     code = "model_not_found"
+
+
+class JobNotFound(NotFound):
+    code = "job_not_found"
+
+
+class ClusteringNotFound(NotFound):
+    code = "clustering_not_found"
+
+
+class RevisionNotFound(NotFound):
+    code = "revision_not_found"
 
 
 class Conflict(ModelkinError):
@@ -177,8 +223,20 @@ class SupportMissing(Conflict):
     code = "support_missing"
 
 
+class SketchMissing(Conflict):
+    code = "sketch_missing"
+
+
+class JobFinished(Conflict):
+    code = "job_finished"
+
+
 class PreconditionFailed(ModelkinError):
     code = "precondition_failed"
+
+
+class PreconditionRequired(ModelkinError):
+    code = "precondition_required"
 
 
 class Unavailable(ModelkinError):
@@ -195,19 +253,39 @@ class BackendUnavailable(Unavailable):
     code = "backend_unavailable"
 
 
+class JobFailed(ModelkinError):
+    """A job did not succeed; the message says which and why.
+
+    ``job`` is the :class:`modelkin.JobInfo` where the client has waited for one.
+    """
+
+    code = "job_failed"
+
+    def __init__(self, message: str, job: Any = None) -> None:
+        super().__init__(message)
+        self.job = job
+
+
+class JobCancelled(JobFailed):
+    """Somebody cancelled the job."""
+
+    code = "job_cancelled"
+
+
 class MissingExtra(ModelkinError, ImportError):
     """An optional dependency is not installed.
 
     Args:
         package: what could not be imported, ``"torch"``.
-        extra: the extra of modelkin that brings it, ``"torch"``.
+        extra: the extra that brings it, ``"torch"``.
+        of: whose extra; ``"."`` is the service's, in its repository.
     """
 
     code = "missing_extra"
 
-    def __init__(self, package: str, extra: str) -> None:
+    def __init__(self, package: str, extra: str, *, of: str = "modelkin") -> None:
         super().__init__(
-            f"this needs {package}, which is not installed: pip install 'modelkin[{extra}]'"
+            f"this needs {package}, which is not installed: pip install '{of}[{extra}]'"
         )
 
 

@@ -21,24 +21,28 @@ from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout
 from modelkin.core.overlap import TensorOverlap
 from modelkin.core.signature import Signature
+from modelkin.core.sketch import Sketch
 from modelkin.core.support import Support
 from modelkin.errors import MissingExtra
 
 __all__ = [
+    "FREE",
     "UNCHANGED",
     "BulkItem",
     "BulkResult",
     "BulkSummary",
-    "Donor",
-    "Donors",
     "ModelInfo",
     "Neighbor",
     "Neighbors",
     "Overlap",
     "Page",
+    "Ranking",
     "SignatureSpec",
     "SimilarityMatrix",
     "SpaceInfo",
+    "StopList",
+    "SupportSize",
+    "SupportSizePolicy",
     "TensorOverlap",
     "Unchanged",
     "table",
@@ -65,7 +69,7 @@ class SignatureSpec:
     """How the signatures of a space are made, so that all of them compare.
 
     Attributes:
-        scheme: ``"affine32"`` for M up to 2^32, ``"affine64"`` beyond.
+        scheme: ``"affine32"`` or ``"fss32"`` for M up to 2^32, ``"affine64"`` beyond.
         num_perm: h, the number of minhashes.
         seed: 0 to 2^32 - 1.
     """
@@ -73,6 +77,59 @@ class SignatureSpec:
     scheme: str = "affine32"
     num_perm: int = 256
     seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SupportSizePolicy:
+    """What a space was made to ask of the sizes of its supports.
+
+    Attributes:
+        policy: ``"free"``; ``"fixed"``, where no support may have more than ``k`` indices; or
+            ``"agreed"``, where the median of what the clients reported is told to all of them.
+        k: K, where it is fixed; else None.
+    """
+
+    policy: str = "free"
+    k: int | None = None
+
+
+FREE: Final = SupportSizePolicy()
+"""Every client chooses its own: the policy of spaces that were made without another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupportSize:
+    """How many indices a support of a space should have.
+
+    Attributes:
+        policy: as in :class:`SupportSizePolicy`.
+        k: K. None where nobody has reported one yet, and where it is free; to whoever reports a K*
+            to a free space, that K*.
+        reports: how many clients' K* it is the median of; 0 unless it is agreed.
+    """
+
+    policy: str
+    k: int | None
+    reports: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopList:
+    """The indices that are everybody's in a space, which ``method="lsh"`` leaves out.
+
+    Attributes:
+        version: 1 for the first; grows with every one that is begun.
+        size: how many indices it holds.
+        share: of the supports that were counted, how many hold each of them at least.
+        models: how many supports were counted: all, up to 1,000.
+        computed_at: when.
+    """
+
+    version: int
+    size: int
+    share: float
+    models: int
+    computed_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +144,8 @@ class SpaceInfo:
         signatures: models that sent a signature alone.
         version: grows by one or more with every write to the space.
         banding: how its signatures are cut for ``method="lsh"``; None from a service without.
+        support_size: what it asks of the sizes of its supports.
+        stop_list: the indices that ``method="lsh"`` leaves out; None where that is nothing.
     """
 
     name: str
@@ -99,6 +158,8 @@ class SpaceInfo:
     version: int
     created_at: datetime
     banding: Banding | None = None
+    support_size: SupportSizePolicy = FREE
+    stop_list: StopList | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +203,14 @@ class BulkItem:
         content: its support, or a signature alone.
         tags: replace the model's tags; None leaves them as they are.
         attributes: replace the model's attributes; None leaves them as they are.
+        sketch: beside a signature; None leaves the one that this signature has.
     """
 
     model: str
     content: Support | Signature
     tags: Iterable[str] | None = None
     attributes: Mapping[str, Any] | None = field(default=None, hash=False)
+    sketch: Sketch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,25 +280,7 @@ class Neighbor:
 
 
 @dataclass(frozen=True, slots=True)
-class Donor:
-    """A model that another may learn from, with its share of the mixture.
-
-    Attributes:
-        similarity: S to the target, 0 to 1.
-        weight: its share; the weights of all donors sum to 1.
-        estimate: as in :class:`Neighbor`.
-        standard_error: of ``similarity``; 0 where it is exact.
-    """
-
-    model: str
-    similarity: float
-    weight: float
-    estimate: str
-    standard_error: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranking(Sequence[T]):
+class Ranking(Sequence[T]):
     """A sequence of rows, best first, which pandas can take as a table."""
 
     _row: ClassVar[type[Any]]
@@ -261,7 +306,7 @@ class _Ranking(Sequence[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbors(_Ranking[Neighbor]):
+class Neighbors(Ranking[Neighbor]):
     """The neighbours of a model, best first, ties by name, the model itself left out.
 
     Attributes:
@@ -280,21 +325,6 @@ class Neighbors(_Ranking[Neighbor]):
     candidates: int
     degraded: bool
     recall: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Donors(_Ranking[Donor]):
-    """Ranked donors of a target; their weights sum to 1.
-
-    Attributes:
-        items: the donors; the object itself is a sequence of them too.
-        target: what was asked for; None for a support or signature that is not stored.
-        method: how the weights were made: ``"similarity"``.
-    """
-
-    _row: ClassVar[type[Any]] = Donor
-    target: str | None
-    method: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from app.stores.sql.spaces import (
     find_space,
     insert_space,
 )
+from app.stores.sql.stop_lists import put_band_values
 from modelkin.errors import SpaceNotFound
 from modelkin.types import SignatureSpec
 
@@ -108,6 +109,23 @@ def test_a_history_is_in_order(database: Database, space: SpaceRecord) -> None:
         whole, late = (list(history(session, space.id, since)) for since in (0, 5))
     assert [(4, a, b"A" * 16), (5, b, None), (6, c, b"c" * 16)] == whole
     assert whole[2:] == late
+
+
+def test_a_history_tells_what_a_stop_list_leaves(database: Database, space: SpaceRecord) -> None:
+    """With a stop-list in force models stand with the band values of that version; unbanded ones,
+    and those that have none of it, as in no bucket.
+    """
+    with database.writing() as session:
+        a, b, c, d = (put(session, space, name, name.encode() * 16) for name in "abcd")
+        put_band_values(session, space, 3, {a: b"x" * 16, b: None, c: b"z" * 16, 1 << 40: b"?"})
+        put_band_values(session, space, 4, {c: b"y" * 16, d: b"w" * 16})
+        put_band_values(session, space, 3, {c: b"Z" * 16})
+        delete_model(session, get_model(session, space, "a"), version=advance(session, space))
+    with database.reading() as session:
+        whole = list(history(session, space.id, 0, banding_version=3))
+        plain = list(history(session, space.id, 2))
+    assert [(2, b, None), (3, c, b"Z" * 16), (4, d, None), (5, a, None)] == whole
+    assert [(3, c, b"c" * 16), (4, d, b"d" * 16), (5, a, None)] == plain
 
 
 def test_a_history_cuts_into_steps(database: Database, space: SpaceRecord) -> None:

@@ -24,6 +24,11 @@ def blend(share: float) -> Tensors:
     return {name: share * one[name] + (1 - share) * other[name] for name in one}
 
 
+def random_size() -> int:
+    """How many parameters such models have."""
+    return sum(tensor.numel() for tensor in random_tensors().values())
+
+
 @pytest.fixture(scope="module")
 def family(server: Server, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A space of three blends, pushed as checkpoints; the first one makes it, with its layout."""
@@ -64,6 +69,21 @@ def test_push_a_support_file(ask: Ask, server: Server, tmp_path: Path) -> None:
     assert expected.digest == json.loads(pushed)["digest"]
     with modelkin.Client(server.url) as client:
         assert expected == client.get_support("file", "m")
+
+
+def test_push_takes_the_size_that_is_agreed(run: Run, server: Server, tmp_path: Path) -> None:
+    """What coverage chooses is told, and the median stored; a size that was named is kept."""
+    with modelkin.Client(server.url) as client:
+        client.ensure_space("agreed", num_parameters=random_size(), support_size="agreed")
+        client.agree_support_size("agreed", 90, client="other")
+        save(tmp_path / "m.safetensors", random_tensors())
+        push = ("push", "m.safetensors", "--space", "agreed", "--model", "acme/m")
+        done = run(*push, "--coverage", "0.3", MODELKIN_URL=server.url)
+        assert (0, 2) == (done.returncode, client.support_size("agreed").reports)
+        assert "a support of 90 indices" in done.stdout
+        assert "K is 90, which is the median of 2 reports; coverage alone would" in done.stderr
+        named = run(*push, "--k", "70", MODELKIN_URL=server.url)
+        assert ("", 70) == (named.stderr, client.model("agreed", "acme/m").support_size)
 
 
 def test_push_a_signature_alone(ask: Ask, server: Server, tmp_path: Path) -> None:

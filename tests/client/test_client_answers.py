@@ -14,7 +14,7 @@ import pytest
 from modelkin.core.layout import Layout
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, ModelkinError
-from modelkin.types import ModelInfo, SpaceInfo
+from modelkin.types import ModelInfo, SpaceInfo, StopList
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
 NPY = {"content-type": "application/x-npy"}
@@ -39,6 +39,17 @@ def test_a_space_is_read(wire: Any, space_json: dict[str, Any]) -> None:
         space.signature.num_perm,
     )
     assert datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC) == space.created_at
+
+
+def test_a_stop_list_is_read(wire: Any, space_json: dict[str, Any]) -> None:
+    """A space with one says what it knows of it, a space without says None."""
+    told = {"version": 2, "size": 480, "share": 0.5, "models": 40}
+    shown = {**space_json, "stop_list": {**told, "computed_at": "2026-05-01T10:00:00Z"}}
+    answers = [httpx.Response(200, json=body) for body in (space_json, shown)]
+    client = wire.client(*answers)
+    assert client.space("s").stop_list is None
+    moment = datetime(2026, 5, 1, 10, tzinfo=UTC)
+    assert StopList(computed_at=moment, **told) == client.space("s").stop_list  # type: ignore[arg-type]
 
 
 def test_a_model_carries_its_etag(wire: Any, model_json: dict[str, Any]) -> None:

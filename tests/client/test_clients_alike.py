@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,18 @@ QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
     "space": lambda client, space: client.space(space),
     "spaces": lambda client, space: [s for s in client.spaces() if s.name == space],
     "ensure_space": lambda client, space: client.ensure_space(space, layout=LAYOUT, signature=SPEC),
+    "support_size": lambda client, space: client.support_size(space),
+    "agree_support_size": lambda client, space: client.agree_support_size(space, 7, client="a"),
     "models": lambda client, space: list(client.models(space)),
     "models by tag": lambda client, space: list(client.models(space, tags=["even"])),
     "model": lambda client, space: client.model(space, "org/m1"),
     "get_support": lambda client, space: client.get_support(space, "org/m1"),
+    "get_support of a revision": lambda client, space: client.get_support(
+        space, "org/m1", revision=1
+    ),
+    "revisions": lambda client, space: client.revisions(space, "org/m1"),
     "get_signature": lambda client, space: client.get_signature(space, "alone"),
+    "get_sketch": lambda client, space: client.get_sketch(space, "org/m1"),
     "neighbors": lambda client, space: client.neighbors(space, "org/m1", k=3),
     "neighbors of a support": lambda client, space: client.neighbors(
         space, SUPPORTS["org/m2"], min_similarity=0.5, method="exact", tags=["even"]
@@ -39,6 +48,17 @@ QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
     "neighbors of a signature": lambda client, space: client.neighbors(space, ALONE),
     "donors": lambda client, space: client.donors(space, "org/m1", k=2),
     "donors of a support": lambda client, space: client.donors(space, SUPPORTS["org/m2"]),
+    "donors that cover": lambda client, space: client.donors(
+        space,
+        "org/m1",
+        method="cover",
+        exclude=["org/m0"],
+        min_similarity=0.1,
+        weights="similarity",
+    ),
+    "graph": lambda client, space: client.graph(space, k=2, tags=["even"]),
+    "graph from a threshold": lambda client, space: client.graph(space, threshold=0.2),
+    "lineage": lambda client, space: client.lineage(space, "org/m1"),
     "overlap": lambda client, space: client.overlap(space, "org/m0", "org/m2"),
     "ready": lambda client, space: client.ready(),
 }
@@ -60,10 +80,25 @@ REFUSALS: dict[str, tuple[Callable[[Any, str], Any], int, str]] = {
         409,
         "support_missing",
     ),
+    "no sketch": (
+        lambda client, space: client.get_sketch(space, "alone"),
+        409,
+        "sketch_missing",
+    ),
     "a support there": (
         lambda client, space: client.put_signature(space, "org/m1", ALONE),
         409,
         "support_exists",
+    ),
+    "no revision": (
+        lambda client, space: client.get_support(space, "org/m1", revision=9),
+        404,
+        "revision_not_found",
+    ),
+    "no model's revisions": (
+        lambda client, space: client.revisions(space, "none"),
+        404,
+        "model_not_found",
     ),
     "k": (lambda client, space: client.neighbors(space, "org/m1", k=0), 422, "invalid_parameter"),
     "etag": (
@@ -172,6 +207,12 @@ def test_a_model_lives_and_dies(client: Any, space: str) -> None:
     client.ensure_space(space, num_parameters=M, signature=SPEC)
     assert "signature" == client.put_signature(space, "org/a", ALONE, tags=["t"]).kind
     support = SUPPORTS["org/m0"]
+    stale = client.put_signature(space, "org/a", support.signature(num_perm=64)).etag
+    sketched = client.put_sketch(space, "org/a", support.sketch(), if_match=stale)
+    assert (("t",), 2) == (sketched.tags, sketched.revision)
+    assert support.sketch() == client.get_sketch(space, "org/a")
+    with pytest.raises(ApiError, match="precondition_failed"):
+        client.put_sketch(space, "org/a", support.sketch(), if_match=stale)
     stored = client.put_support(space, "org/a", support, progress=lambda sent, total: None)
     assert ("support", support.digest, ("t",)) == (stored.kind, stored.digest, stored.tags)
     client.update_model(space, "org/a", attributes={"epochs": 3}, source="hub")
@@ -198,6 +239,38 @@ def test_many_models_are_put_alike(client: Any, space: str) -> None:
     assert 5 == client.space(space).models
 
 
+def test_clients_come_to_one_size(client: Any, space: str) -> None:
+    """Importances are stored at the median of the K* told so far, and each model tells its own."""
+    client.ensure_space(space, num_parameters=M, signature=SPEC, support_size="agreed")
+    spread = {"a": 30.0, "b": 10.0, "c": 100.0}
+    importances = {
+        name: np.exp(-np.arange(M, dtype=np.float32) / scale) for name, scale in spread.items()
+    }
+    k_stars = [modelkin.select_support(i, coverage=0.8).k for i in importances.values()]
+    stored = [
+        client.put_importance(space, name, i, coverage=0.8) for name, i in importances.items()
+    ]
+    expected = [statistics.median_low(k_stars[: n + 1]) for n in range(3)]
+    assert expected == [model.support_size for model in stored]
+    assert ("agreed", expected[-1], 3) == astuple(client.support_size(space))
+    again = client.put_importance(space, "b", importances["b"], coverage=0.8, tags=["t"])
+    assert (expected[-1], ("t",)) == (again.support_size, again.tags)
+    best = modelkin.select_support(importances["b"], k=expected[-1])
+    assert best == client.get_support(space, "b")
+
+
+def test_a_job_lives_and_ends(client: Any, space: str) -> None:
+    """A job is started, waited for, found again and listed; cancelling it then is refused."""
+    client.ensure_space(space, num_parameters=M, signature=SPEC)
+    client.put_signature(space, "alone", ALONE)
+    done = client.wait_for_job(client.start_job(space, "rebuild_buckets"), timeout=60)
+    assert ("succeeded", 1) == (done.state, done.result["models"])
+    assert done == client.job(done.id)
+    assert [done] == list(client.jobs(space=space, kind="rebuild_buckets"))
+    with pytest.raises(ApiError, match="job_finished"):
+        client.cancel_job(done)
+
+
 def test_a_damaged_upload_is_not_stored(client: Any, space: str) -> None:
     """An upload that its own progress report ends leaves nothing behind."""
     client.ensure_space(space, num_parameters=10**6)
@@ -212,8 +285,44 @@ def test_a_damaged_upload_is_not_stored(client: Any, space: str) -> None:
     assert [] == list(client.models(space))
 
 
+def test_models_are_clustered_alike(client: Any, space: str) -> None:
+    """Models are grouped, read, asked about newcomers and forgotten; a policy comes and goes."""
+    client.ensure_space(space, layout=LAYOUT, signature=SPEC)
+    fill(client, space)
+    names = sorted(SUPPORTS)
+    made = client.cluster(space, "agglomerative", n_clusters=2, models=names, timeout=60)
+    assert dict(zip(names, [0, 0, 1, 1], strict=True)) == made.labels
+    assert made == client.clustering(space, made) == client.clustering(space, made.id)
+    job = client.cluster(space, wait=False, tags=["even"])
+    assert job.id == client.wait_for_job(job, timeout=60).id
+    assert ("org/m0", "org/m2") == tuple(client.clustering(space, tags=["even"]).labels)
+    assert [job.id, made.id] == [info.id for info in client.clusterings(space)]
+    placed = client.assign(space, SUPPORTS["org/m2"], made)
+    assert (1, 1.0, "org/m2") == (placed.cluster, placed.similarity, placed.votes[0].model)
+    client.delete_clustering(space, job.id)
+    assert [made.id] == [info.id for info in client.clusterings(space)]
+    policy = client.set_clustering_policy(space, "hdbscan", after_changes=9, min_samples=2)
+    assert ("hdbscan", 9, 2) == (
+        policy.algorithm,
+        policy.after_changes,
+        policy.parameters["min_samples"],
+    )
+    assert policy == client.clustering_policy(space)
+    client.delete_clustering_policy(space)
+    with pytest.raises(ApiError, match="clustering_not_found"):
+        client.clustering_policy(space)
+    for wrong in (
+        lambda: client.clustering(space, "a/b"),
+        lambda: client.clustering(space, made, tags=["even"]),
+        lambda: client.cluster(space, models="org/m0"),
+        lambda: client.assign(space, "org/m0"),
+    ):
+        with pytest.raises(modelkin.InvalidInput):
+            wrong()
+
+
 def test_every_operation_is_asked_here() -> None:
     """No public method of the clients is missing from this file."""
     asked = Path(__file__).read_text()
-    methods = [name for name in vars(Client) if not name.startswith("_") and name != "close"]
+    methods = [name for name in dir(Client) if not name.startswith("_") and name != "close"]
     assert [] == [name for name in methods if f"client.{name}(" not in asked]

@@ -9,12 +9,15 @@ import sys
 import modelkin
 
 PUBLIC = """
-    ApiError AsyncClient Banding BulkItem BulkResult BulkSummary Client ConnectionFailed Donor
-    Donors InvalidInput Layout MissingExtra ModelInfo ModelkinError ModelkinVersionWarning
-    Neighbor Neighbors Overlap Selection Signature
-    SignatureSpec SimilarityMatrix SmallSupportWarning SpaceInfo Support TensorOverlap TensorSpec
-    UNCHANGED UnstableSupportWarning __version__ layout_of select select_support similarity
-    stability
+    ApiError Assignment AsyncClient Banding BulkItem BulkResult BulkSummary Client Cluster
+    ClusterQuality Clustering ClusteringInfo ClusteringPolicy ConnectionFailed Donor
+    DonorReason Donors Graph GraphEdge GraphNode InvalidInput JobCancelled JobFailed JobInfo
+    JobProgress Kin Layout Lineage LineageLink
+    MissingExtra ModelInfo ModelkinError ModelkinVersionWarning Neighbor Neighbors Overlap
+    Revision Revisions Selection Signature SignatureSpec SimilarityMatrix Sketch
+    SmallSupportWarning SpaceInfo StopList Support SupportSize SupportSizePolicy TensorOverlap
+    TensorSpec UNCHANGED UnstableSupportWarning Usual Vote __version__ layout_of select
+    select_support similarity stability
 """
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from modelkin.core.kernels import choice, fast, reference
+from modelkin.core.kernels import choice, fast, fast_minhash, fast_search, reference
 from modelkin.errors import InvalidParameter, MissingExtra
 
 SPECIAL = np.array(
@@ -198,3 +198,32 @@ def test_choice_refuses_unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODELKIN_KERNELS", "quick")
     with pytest.raises(InvalidParameter, match="auto, fast or reference, not 'quick'"):
         choice.kernels()
+
+
+def test_both_modules_offer_the_same() -> None:
+    """The two modules of kernels have the same functions under the same names."""
+    assert sorted(reference.__all__) == sorted(fast.__all__)
+    assert all(callable(getattr(m, name)) for m in (fast, reference) for name in fast.__all__)
+
+
+def test_warm_leaves_nothing_of_retrieval_to_compile() -> None:
+    """After warm, production arrays meet loops only that are compiled for them."""
+    fast.warm()
+    modules = (fast_minhash, fast_search)
+    loops = [x for m in modules for x in vars(m).values() if hasattr(x, "signatures")]
+    before = [len(loop.signatures) for loop in loops]
+    at = np.arange(2)
+    for dtype in (np.uint32, np.uint64):
+        values = np.arange(3 * 256, dtype=dtype).reshape(3, 256)
+        fast.band_keys(values, 2, 4)
+        fast.difference(values[0], values[1])
+        fast.members(values[0], values[1])
+        words = fast.bits_at(np.ones(16, np.uint64), values[2])
+    slots = np.zeros((3, 16), np.uint64)
+    for part in (0, 1):
+        fast.sealed_counts(frozen(slots), words, at, frozen(slots[:2, 4].copy()), part)
+    fast.seal(frozen(words), 2**64 - 1, 5, 3)
+    fast.best(fast.match_counts(np.zeros((3, 8), np.uint8), np.zeros(8, np.uint8)), 8, 2)
+    fast.fss32(np.arange(9, dtype=np.uint32), 4, 1)
+    fast.and_count_rows(slots, slots[0], at)
+    assert before == [len(loop.signatures) for loop in loops]

@@ -11,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkin.core.kernels import fast, reference
+from modelkin.core.kernels.reference_search import mix64
 from modelkin.core.overlap import similarity
+from modelkin.core.packed import PackedSupport
 from modelkin.core.sketch import (
+    GAMMA,
     Sketch,
+    _wide,
     coordinates,
     shared_in_sample,
     similarity_in_sample,
@@ -72,6 +76,29 @@ def test_bits_say_what_the_support_holds(
     bits = np.unpackbits(sketch.words.view(np.uint8), bitorder="little")[: len(sample)]
     assert [coordinate in indices for coordinate in sample] == bits.astype(bool).tolist()
     assert sum(coordinate in indices for coordinate in sample) == sketch.members
+
+
+@pytest.mark.parametrize(
+    ("m", "k"), [(100, 7), (257, 200), (10**5, 10**4), (10**5, 100), (2**33, 9)]
+)
+def test_a_packed_support_shows_the_same(each_kernels: ModuleType, m: int, k: int) -> None:
+    """Read from a bitmap or a list, the sketch is that of the support, K and all."""
+    support = Support.from_indices(np.linspace(0, m - 1, k).astype(np.int64), m)
+    assert Sketch.of(support, SIZE, 3) == Sketch.of_packed(PackedSupport.pack(support), SIZE, 3)
+
+
+def test_a_sketch_knows_its_bytes() -> None:
+    """There and back in the native format; and a support makes its own, of the default sample."""
+    sketch = drawn(10**6, 90_000, 0).sketch()
+    assert Sketch.of(drawn(10**6, 90_000, 0), 1 << 16, 1) == sketch
+    assert sketch == Sketch.from_bytes(sketch.to_bytes())
+
+
+@given(m=st.integers(SIZE + 1, 2**32), seed=st.integers(0, 2**32 - 1))
+def test_narrow_spaces_have_the_same_sample(m: int, seed: int) -> None:
+    """Up to 2^32 parameters the coordinates are computed in 64 bits, and are the same."""
+    drawn_ = mix64(np.uint64(seed) + np.arange(SIZE, dtype=np.uint64) * np.uint64(GAMMA))
+    assert _wide(drawn_, m).tolist() == coordinates.__wrapped__(m, SIZE, seed).tolist()
 
 
 def test_kernels_agree_on_large_supports() -> None:

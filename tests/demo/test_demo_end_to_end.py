@@ -43,6 +43,14 @@ def test_neighbours_are_kin(told: subprocess.CompletedProcess[str]) -> None:
     assert recall > 0.6 > 2 * chance
 
 
+def test_it_prints_groups_of_kin(told: subprocess.CompletedProcess[str]) -> None:
+    """The groups are the service's own, more than one of them, and each has an exemplar."""
+    found = re.search(r"The service finds (\d+) groups", told.stdout)
+    assert found is not None
+    assert 2 <= int(found[1]) <= 20
+    assert re.search(r"digits/client-00 is in group \d+:", told.stdout)
+
+
 def test_a_taken_port_is_replaced(told: subprocess.CompletedProcess[str]) -> None:
     """Where the port is taken it says so and serves on another."""
     assert re.search(r"Port \d+ is taken: this serves on \d+\.", told.stdout)

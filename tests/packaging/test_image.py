@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -71,7 +73,9 @@ def run(command: str, work: Path, root: Path) -> None:
 
 @pytest.fixture
 def served(image: Path, tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """The image's CMD as compose.yaml starts it, on a real Postgres: its address and first key."""
+    """The image's CMD and its workers as compose.yaml starts them, on a real Postgres: the address
+    and the first key.
+    """
     key = generate()
     with postgres() as url:
         settings = {
@@ -80,7 +84,8 @@ def served(image: Path, tmp_path: Path) -> Iterator[tuple[str, str]]:
             "MODELKIN_REDIS_URL": "redis://127.0.0.1:1",  # nothing waits for it
             "MODELKIN_INITIAL_KEY": key,
         }
-        assert settings.keys() == COMPOSE["services"]["service"]["environment"].keys()
+        for started in ("service", "workers"):
+            assert settings.keys() == COMPOSE["services"][started]["environment"].keys()
         environment = {**variables(image), **settings, "MODELKIN_PORT": "0"}
         (command,) = (rest for what, rest in STEPS if what == "CMD")
         log = tmp_path / "log"
@@ -92,10 +97,26 @@ def served(image: Path, tmp_path: Path) -> Iterator[tuple[str, str]]:
                 stderr=file,
             )
         try:
-            yield address(process, log), key
+            with carried_out(image, environment):
+                yield address(process, log), key
         finally:
             process.terminate()
             assert process.wait(30) == 0
+
+
+@contextmanager
+def carried_out(image: Path, environment: dict[str, str]) -> Iterator[None]:
+    """A worker, as compose.yaml starts it, for as long as the block runs."""
+    command = COMPOSE["services"]["workers"]["command"]
+    assert command[0] == "python"
+    process = subprocess.Popen(
+        [f"{image}/opt/venv/bin/python", *command[1:]], cwd=image / "srv", env=environment
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
 
 
 def address(process: subprocess.Popen[bytes], log: Path) -> str:
@@ -110,7 +131,9 @@ def address(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def test_image_serves_on_postgres_with_the_first_key(served: tuple[str, str]) -> None:
-    """What the Dockerfile builds and compose starts is ready, keeps models, and asks for keys."""
+    """What the Dockerfile builds and compose starts is ready, keeps models, carries out jobs, and
+    asks for keys.
+    """
     url, key = served
     headers = {"Authorization": f"Bearer {key}"}
     with httpx.Client(base_url=url, headers=headers, trust_env=False) as http:
@@ -121,6 +144,10 @@ def test_image_serves_on_postgres_with_the_first_key(served: tuple[str, str]) ->
             assert 201 == put.status_code
         (near,) = http.get("/v1/spaces/s/neighbors?model=a").json()["items"]
         assert ("b", 2) == (near["model"], near["shared_indices"])
+        job = http.post("/v1/spaces/s/jobs", json={"kind": "stop_list"}).json()  # without Redis
+        with http.stream("GET", f"/v1/jobs/{job['id']}/events", timeout=60) as told:
+            last = [line for line in told.iter_lines() if line.startswith("data:")][-1]
+        assert "succeeded" == json.loads(last.removeprefix("data:"))["state"]
     assert 401 == httpx.get(f"{url}/v1/spaces", trust_env=False).status_code
 
 
@@ -128,8 +155,8 @@ def test_image_has_no_torch(image: Path) -> None:
     """The service's image carries neither torch nor anything of the tests."""
     (packages,) = image.glob("opt/venv/lib/python*/site-packages")
     names = {path.name for path in packages.iterdir()}
-    assert set() == names & {"torch", "pytest", "sklearn", "datasketch"}
-    assert {"app", "migrations"} <= {path.name for path in (image / "srv").iterdir()}
+    assert set() == names & {"torch", "pytest", "hypothesis", "datasketch"}
+    assert {"app", "workers", "migrations"} <= {path.name for path in (image / "srv").iterdir()}
 
 
 def test_every_variable_is_a_setting() -> None:

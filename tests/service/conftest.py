@@ -13,6 +13,7 @@ import pytest
 import modelkin
 from app.stores.sql.database import Database
 from tests.postgres import Postgres, postgres_server
+from tests.service import federation
 from tests.service.backends import SQLITE, Backend, PostgresBackend
 from tests.service.kin import Space
 from tests.service.running import Server
@@ -109,3 +110,24 @@ def untouched(space: Space) -> Iterator[Space]:
     yield space
     assert before == (space.show(), space.model("stored"))
     assert 200 == space.http.get("/readyz").status_code
+
+
+@pytest.fixture(scope="module")
+def open_stores(server: Server) -> Iterator[federation.Stores]:
+    """The stores of the service that the tests share."""
+    with federation.stores(server) as opened:
+        yield opened
+
+
+@pytest.fixture
+def clients(http: httpx.Client, client: modelkin.Client) -> Space:
+    """A space with a federation, banded so that common indices make most clients mates."""
+    cut = {"bands": federation.BANDING.bands, "rows": federation.BANDING.rows}
+    return federation.filled(http, client, federation.CLIENTS, banding=cut)
+
+
+@pytest.fixture
+def listed(clients: Space, open_stores: federation.Stores) -> Space:
+    """The same with a stop-list."""
+    assert open_stores.lists.make(open_stores.space(clients.name)) is not None
+    return clients

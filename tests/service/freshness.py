@@ -42,6 +42,7 @@ class Checked:
 
     def __init__(self, writer: httpx.Client, reader: httpx.Client, seed: int) -> None:
         self.done: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
         self.stale: list[str] = []
         self._writer, self._reader = writer, reader
         self._random = np.random.default_rng(seed)
@@ -117,14 +118,22 @@ class Checked:
         self.done[kind] += 1
 
     def _has(self, signature: Signature, name: str, *tags: str) -> bool:
-        """Whether the reader finds the model as one that equals ``signature``."""
+        """Whether the reader finds the model as one that equals ``signature``: by a scan and in the
+        LSH buckets, which have to agree.
+        """
+        scanned, bucketed = (self._finds(m, signature, name, *tags) for m in ("scan", "lsh"))
+        self._expect(scanned == bucketed, f"{name} is found by one of scan and lsh alone")
+        return scanned
+
+    def _finds(self, method: str, signature: Signature, name: str, *tags: str) -> bool:
         answer = self._reader.post(
             "/v1/spaces/s/neighbors",
-            params={"k": 2, "method": "scan", "min_similarity": 1.0, "tag": list(tags)},
+            params={"k": 2, "method": method, "min_similarity": 1.0, "tag": list(tags)},
             content=signature.to_bytes(),
             headers={"Content-Type": SIGNATURE},
         )
         assert answer.status_code == 200, answer.text
+        self.answered[answer.json()["method"]] += 1
         return name in [item["model"] for item in answer.json()["items"]]
 
     def _expect(self, fresh: bool, otherwise: str) -> None:
@@ -186,7 +195,8 @@ def main() -> int:
                 stale += len(checked.stale)
                 print(
                     f"{backend.name:8} two {kind.__name__:9} {checked.done.total():6} writes "
-                    f"{dict(checked.done)}: {len(checked.stale)} stale",
+                    f"{dict(checked.done)}, read by {dict(checked.answered)}: "
+                    f"{len(checked.stale)} stale",
                     flush=True,
                 )
                 print(*checked.stale[:5], sep="\n", end="")

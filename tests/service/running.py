@@ -59,10 +59,15 @@ class Server:
 
     def wait_until_ready(self) -> Self:
         """Wait until it can serve."""
-        self.url = self._wait_for_address()
-        answer = httpx.get(f"{self.url}/readyz", timeout=_PATIENCE, trust_env=False)
-        assert answer.status_code == 200, answer.text
-        return self
+        self.wait_for_address()
+        end = time.monotonic() + _PATIENCE
+        while True:
+            answer = httpx.get(f"{self.url}/readyz", timeout=_PATIENCE, trust_env=False)
+            if answer.status_code == 200:
+                return self
+            assert answer.json()["code"] == "loading", answer.text
+            assert time.monotonic() < end, answer.text
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """SIGKILL: what a power cut leaves of a process."""
@@ -103,11 +108,13 @@ class Server:
         assert found is not None
         return int(found[1]) * 1024
 
-    def _wait_for_address(self) -> str:
+    def wait_for_address(self) -> None:
+        """Wait until it answers at all."""
         for _ in range(int(_PATIENCE / 0.05)):
             found = _ADDRESS.search(self.log.read_text())
             if found:
-                return found[1]
+                self.url = found[1]
+                return
             assert self.process.poll() is None, self.log.read_text()
             time.sleep(0.05)
         raise AssertionError(self.log.read_text())

@@ -82,6 +82,8 @@ def test_a_wrong_name_in_a_query_is_refused(untouched: Space, case: str) -> None
     for tail, field in (
         (f"neighbors?model={name}", "model"),
         (f"donors?target={name}", "target"),
+        (f"donors?target=stored&exclude={name}", "exclude[0]"),
+        (f"lineage?model={name}", "model"),
         (f"overlap?a={name}&b=stored", "a"),
         (f"overlap?a=stored&b={name}", "b"),
     ):
@@ -134,6 +136,9 @@ def test_an_unknown_space_is_a_404_everywhere(http: httpx.Client) -> None:
         http.get("/v1/spaces/nowhere/overlap", params={"a": "a", "b": "b"}),
         http.post("/v1/spaces/nowhere/similarity", json={"models": ["a"]}),
         http.get("/v1/spaces/nowhere/donors", params={"target": "a"}),
+        http.get("/v1/spaces/nowhere/graph"),
+        http.get("/v1/spaces/nowhere/lineage", params={"model": "a"}),
+        http.get("/v1/spaces/nowhere/support-size"),
     ]
     for answer in calls:
         assert "nowhere" in assert_problem(answer, 404, "space_not_found")
@@ -152,6 +157,7 @@ def test_an_unknown_model_is_a_404_everywhere(untouched: Space) -> None:
         get(path("overlap"), params={"a": "stored", "b": "nobody"}),
         untouched.http.post(path("similarity"), json={"models": ["stored", "nobody"]}),
         get(path("donors"), params={"target": "nobody"}),
+        get(path("lineage"), params={"model": "nobody"}),
     ):
         assert "nobody" in assert_problem(answer, 404, "model_not_found")
 

@@ -307,7 +307,7 @@ def test_a_full_batch_is_stored_whole(space: Space) -> None:
     ]
     assert {"created"} == {result["status"] for result in put(own, *lines)}
     assert (10_000, 10_000) == (own.show()["models"], own.show()["version"])
-    found = own.neighbors("m0", k=5)
+    found = own.neighbors("m0", k=5, method="exact")
     assert (9_999, 5) == (found["candidates"], len(found["items"]))
 
 
@@ -320,8 +320,8 @@ def test_neighbours_see_a_batch_at_once(space: Space) -> None:
 
 
 def test_a_refused_line_leaves_no_blob(start: Start) -> None:
-    """After replacing, repeating and refusing there are as many blobs as supports."""
-    running = start()
+    """After replacing, repeating and refusing there are as many blobs as supports to keep."""
+    running = start("--keep-revisions=1")
     with httpx.Client(base_url=running.url) as http:
         space = Space(http)
         supports = itertools.cycle([text(A), text(B)])

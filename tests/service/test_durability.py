@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import select
 
 from app.stores.sql.database import Database
-from app.stores.sql.tables import ModelRow
+from app.stores.sql.tables import ModelRow, RevisionRow
 from modelkin import Support
 from tests.service.conftest import Start
 from tests.service.kin import (
@@ -49,10 +49,11 @@ def supports(http: httpx.Client, space: str, names: list[str]) -> dict[str, Supp
 
 
 def blob_keys(server: Server) -> set[str]:
-    """Where the models in the database say that their supports are."""
+    """Where the models in the database say that their supports are, and were."""
     database = Database(server.database_url, timeout=5)
     with database.reading() as session:
-        keys = session.scalars(select(ModelRow.blob_key)).all()
+        keys = [*session.scalars(select(ModelRow.blob_key))]
+        keys += session.scalars(select(RevisionRow.blob_key))
     database.close()
     return {key for key in keys if key is not None}
 
@@ -80,7 +81,22 @@ def check(server: Server, space: str, ledgers: list[Ledger]) -> None:
             shown[count] for count in ("models", "supports", "signatures")
         )
         check_neighbors(http, space, held)
+        check_revisions(http, space, held)
     assert blob_keys(server) <= files(server)
+
+
+def check_revisions(http: httpx.Client, space: str, held: dict[str, Support]) -> None:
+    """Numbers have no gap, the newest is what is stored, and what is kept is read as it was."""
+    for name in list(held)[:4]:
+        listed = ok(http.get(f"/v1/spaces/{space}/revisions/{name}"))["items"]
+        assert list(range(len(listed), 0, -1)) == [item["revision"] for item in listed]
+        assert held[name].digest == listed[0]["digest"]
+        assert listed[0]["kept"]
+        for item in listed:
+            if item["kept"]:
+                params = {"revision": item["revision"]}
+                got = http.get(f"/v1/spaces/{space}/supports/{name}", params=params).content
+                assert item["digest"] == Support.from_bytes(got).digest
 
 
 def check_neighbors(http: httpx.Client, space: str, held: dict[str, Support]) -> None:

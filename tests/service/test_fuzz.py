@@ -7,10 +7,12 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modelkin import Support
+from modelkin.wire import DELTA, encode_delta
 from tests.service.kin import JSON, RAW, ROARING, SIGNATURE, SUPPORT, Space
 
 GOOD = Support.from_indices(range(0, 10_000, 7), 10_000)
@@ -71,16 +73,19 @@ def test_any_model_name_is_stored_or_refused(space: Space, name: str, kind: str)
 PARAMETERS = [
     *("model", "target", "a", "b", "k", "min_similarity"),
     *("method", "tag", "limit", "cursor", "other"),
+    *("exclude", "weights", "label", "target_label", "metric", "neighbors", "threshold"),
 ]
 
 
 @fuzz
 @given(
-    route=st.sampled_from(["neighbors", "donors", "overlap", "models"]),
+    route=st.sampled_from(["neighbors", "donors", "graph", "lineage", "overlap", "models"]),
     query=st.lists(
         st.tuples(
             st.sampled_from(PARAMETERS),
-            NAMES | NUMBERS.map(str) | st.sampled_from(["stored", "scan", "exact", "5", "0.5"]),
+            NAMES
+            | NUMBERS.map(str)
+            | st.sampled_from(["stored", "scan", "exact", "knn_shapley", "cover", "5", "0.5"]),
         ),
         max_size=6,
     ),
@@ -99,6 +104,11 @@ SPACES = some(
     name=st.text("ab", min_size=1, max_size=3),
     num_parameters=st.integers(1, 2**63 - 1),
     layout=TENSORS,
+    support_size=some(
+        policy=st.sampled_from(["free", "fixed", "agreed"]),
+        k=st.integers(1, 100),
+        fraction=st.floats(0, 1),
+    ),
     signature=some(
         scheme=st.sampled_from(["affine32", "affine64"]),
         num_perm=st.integers(1, 4096),
@@ -118,6 +128,24 @@ def test_any_space_is_made_or_refused(http: httpx.Client, body: dict[str, Any]) 
         assert answer.json() == http.get(base).json()
         assert 200 == http.get(base.removeprefix("/v1")).status_code
         assert 204 == http.delete(base).status_code
+
+
+@fuzz
+@given(body=some(k_star=st.integers(1, 10_000), client=NAMES) | VALUES)
+def test_any_size_is_agreed_on_or_refused(agreeing: Space, body: Any) -> None:
+    """A K* of anything is a 2xx that is counted, or a 4xx that is not."""
+    url, headers = agreeing.path("support-size"), {"Content-Type": JSON}
+    before = agreeing.http.get(url).json()
+    answer = agreeing.http.post(url, content=text_of(body), headers=headers)
+    check(answer)
+    after = agreeing.http.get(url).json()
+    assert after == (answer.json() if answer.is_success else before)
+
+
+@pytest.fixture
+def agreeing(http: httpx.Client) -> Space:
+    """A space whose clients agree on K."""
+    return Space(http, support_size={"policy": "agreed"})
 
 
 def text_of(value: Any) -> bytes:
@@ -196,6 +224,32 @@ def test_any_payload_is_taken_or_refused(
         assert 200 == space.http.get(space.path(target, "new")).status_code
         assert answer.json() == space.model("new")
         assert 204 == space.http.delete(space.path("models", "new")).status_code
+
+
+OTHER = Support.from_indices(range(0, 10_000, 6), 10_000)
+INDICES = st.lists(st.integers(-2, 12_000), max_size=9).map(sorted)
+DELTAS = st.one_of(
+    PAYLOADS,
+    some(added=INDICES, removed=INDICES, digest=st.just(GOOD.digest)).map(text_of),
+    st.tuples(
+        st.sampled_from([encode_delta(GOOD, OTHER), encode_delta(OTHER, GOOD)]),
+        st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4),
+        st.integers(0, 200) | st.just(10**6),
+    ).map(lambda parts: mangled(*parts)),
+)
+
+
+@fuzz
+@given(body=DELTAS, media_type=st.sampled_from([DELTA, JSON]))
+def test_any_delta_is_applied_or_refused(space: Space, body: bytes, media_type: str) -> None:
+    """Any bytes as a delta are a 2xx with the model as it is now, or a 4xx that changes nothing."""
+    before = space.put("patched", GOOD)
+    url, headers = space.path("supports", "patched"), {"Content-Type": media_type, "If-Match": "*"}
+    answer = space.http.patch(url, content=body, headers=headers)
+    check(answer)
+    after = space.model("patched")
+    assert after == (answer.json() if answer.is_success else before)
+    assert after["digest"] == Support.from_bytes(space.http.get(url).content).digest
 
 
 HEADERS = st.dictionaries(

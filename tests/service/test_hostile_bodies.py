@@ -15,6 +15,7 @@ import zstandard
 from pyroaring import BitMap
 
 from modelkin import Support
+from modelkin.wire import DELTA, encode_delta
 from tests.service.conftest import Start
 from tests.service.kin import JSON, RAW, ROARING, SUPPORT, Space, assert_problem, ok
 from tests.service.running import Server, raw_exchange
@@ -72,10 +73,11 @@ def url_of(space: Space) -> str:
 
 def test_a_long_JSON_is_a_413(steady: Space) -> None:
     """JSON bodies are held to 1 MiB on every route, and the answer says so."""
-    body, headers = b" " * ((1 << 20) + 1), {"Content-Type": JSON}
+    body, headers = b" " * ((1 << 20) + 1), {"Content-Type": JSON, "If-Match": "*"}
     for method, url in (
         ("POST", "/v1/spaces"),
         ("PATCH", steady.path("models", "stored")),
+        ("PATCH", steady.path("supports", "stored")),
         ("POST", steady.path("similarity")),
         ("PUT", steady.path("supports", "new")),
         ("PUT", steady.path("signatures", "new")),
@@ -279,13 +281,20 @@ def test_what_a_body_decodes_to_is_held_to_the_limit_too(start: Start) -> None:
             assert_problem(space.put_bytes("a", payload, kind), 413, "payload_too_large")
         smaller = Support.from_indices(np.arange(2**18), space.m)
         assert 2**18 == space.put("a", smaller)["support_size"]
+        delta, url = encode_delta(smaller, support), space.path("supports", "a")
+        for content, kind in ((delta, DELTA), (b'{"added":[262144],"removed":[]}', JSON)):
+            headers = {"Content-Type": kind, "If-Match": "*"}
+            answer = http.patch(url, content=content, headers=headers)
+            assert_problem(answer, 413, "payload_too_large")
 
 
 def test_deep_JSON_costs_no_memory(steady: Space) -> None:
     """100,000 levels are refused in bounded memory on every route that takes JSON."""
-    body, headers = b"[" * 100_000 + b"]" * 100_000, {"Content-Type": JSON}
+    body = b"[" * 100_000 + b"]" * 100_000
+    headers = {"Content-Type": JSON, "If-Match": "*"}
     for method, url in (
         ("PUT", steady.path("supports", "new")),
+        ("PATCH", steady.path("supports", "stored")),
         ("PUT", steady.path("signatures", "new")),
         ("POST", steady.path("donors")),
         ("POST", steady.path("similarity")),

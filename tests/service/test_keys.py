@@ -100,6 +100,7 @@ def test_without_a_key_no_body_is_read(locked: Server) -> None:
     for media_type in ("application/octet-stream", "application/json", "text/plain"):
         asked = {"content": b"{", "headers": {"Content-Type": media_type}, "trust_env": False}
         assert 401 == httpx.put(f"{url}/a/supports/m", **asked).status_code
+        assert 401 == httpx.patch(f"{url}/a/supports/m", **asked).status_code
         assert 401 == httpx.post(url, **asked).status_code
 
 
@@ -139,6 +140,10 @@ def test_scopes(locked: Server, scopes: list[str], reads: int, writes: int, meas
     ) as http:
         assert reads == http.get("/v1/spaces").status_code
         assert writes == http.post("/v1/spaces", json=SPACE).status_code
+        url, headers = f"/v1/spaces/{SPACE['name']}/supports/a", {"If-Match": "*"}
+        delta = {"added": [], "removed": []}
+        patched = http.patch(url, json=delta, headers=headers).status_code
+        assert (403 if writes == 403 else 404) == patched
         assert measures == http.get("/metrics").status_code
 
 

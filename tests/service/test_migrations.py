@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,17 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
+from app.stores.ports import StopList
+from app.stores.sql import models, spaces, stop_lists
 from app.stores.sql.database import Database
+from app.stores.sql.epochs import history
 from app.stores.sql.migrate import migrate, require_current
+from app.stores.sql.models import Content, NewModel
 from app.stores.sql.tables import Base
+from modelkin import Support
+from modelkin.core.overlap import jaccard
 from modelkin.errors import Unavailable
+from modelkin.types import SignatureSpec
 from tests.postgres import Postgres
 from tests.service.backends import SQLITE, Backend, PostgresBackend
 from tests.service.conftest import Start
@@ -107,8 +115,7 @@ def test_a_failed_migration_changes_nothing(database: Database) -> None:
     assert {"models"} == tables
 
 
-@pytest.mark.parametrize("revision", [s.revision for s in SCRIPTS.walk_revisions()][1:])
-def test_down_and_up_keeps_what_is_stored(start: Start, revision: str) -> None:
+def test_down_and_up_keeps_what_is_stored(start: Start) -> None:
     """A populated database goes down to each older revision and up again without a loss."""
     server = start()
     models = family(5, 10_000, 300, 8)
@@ -119,14 +126,154 @@ def test_down_and_up_keeps_what_is_stored(start: Start, revision: str) -> None:
         before = space.show(), space.model("m003"), ranking(space.neighbors("m000"))
     server.stop()
     database = Database(server.database_url, timeout=5)
-    alembic(database, command.downgrade, revision)
-    alembic(database, command.upgrade, "head")
-    assert [] == differences(database)
+    stored = rows(database)
+    older = [script.revision for script in SCRIPTS.walk_revisions()][1:]
+    assert len(older) > 10
+    for revision in older:
+        alembic(database, command.downgrade, revision)
+        alembic(database, command.upgrade, "head")
+        assert (revision, stored, []) == (revision, rows(database), differences(database))
     database.close()
     server.start()
     with httpx.Client(base_url=server.url) as http:
         space.http = http
         assert before == (space.show(), space.model("m003"), ranking(space.neighbors("m000")))
+
+
+def rows(database: Database) -> dict[str, list[tuple[Any, ...]]]:
+    """What the service keeps of supports, by table: all but marks that are drawn anew."""
+    kept = {
+        "spaces": "id, name, num_parameters, scheme, num_perm, seed, version, supports, bands",
+        "models": "id, name, kind, support_size, digest, blob_key, revision, version, updated_at",
+        "signatures": 'model_id, "values"',
+        "tags": "model_id, tag",
+    }
+    with database.reading() as session:
+        return {
+            table: [
+                tuple(row)
+                for row in session.execute(text(f"SELECT {columns} FROM {table} ORDER BY 1, 2"))
+            ]
+            for table, columns in kept.items()
+        }
+
+
+def test_a_model_from_before_revisions_begins_with_its_present(start: Start) -> None:
+    """A model that changed before there were revisions has its present one, under its number, and
+    what comes next is held against that.
+    """
+    server = start()
+    supports = list(family(5, 10_000, 300, 4).values())
+    with httpx.Client(base_url=server.url) as http:
+        space = Space(http)
+        for support in supports[:3]:
+            space.put("a", support)
+    server.stop()
+    database = Database(server.database_url, timeout=5)
+    alembic(database, command.downgrade, "0009")
+    alembic(database, command.upgrade, "head")
+    database.close()
+    server.start()
+    with httpx.Client(base_url=server.url) as http:
+        space.http = http
+        url = space.path("revisions", "a")
+        listed = http.get(url).json()
+        assert (3, [3]) == (listed["first_revision"], [i["revision"] for i in listed["items"]])
+        space.put("a", supports[3])
+        listed = http.get(url).json()
+        assert (3, [4, 3]) == (listed["first_revision"], [i["revision"] for i in listed["items"]])
+        (newest, oldest), expected = listed["items"], jaccard(supports[2], supports[3])
+        assert (expected, expected) == (
+            newest["self_overlap_previous"],
+            newest["self_overlap_first"],
+        )
+        got = http.get(space.path("supports", "a"), params={"revision": 3}).content
+        assert (supports[2], supports[2].digest) == (Support.from_bytes(got), oldest["digest"])
+
+
+def test_an_older_schema_knows_no_stop_list(database: Database) -> None:
+    """A space with a stop-list goes down and up as one without, its models whole, and its buckets
+    are lost by their version.
+    """
+    migrate(database)
+    made = StopList(3, 2, 0.5, 1, datetime.now(UTC), (None, 0.5))
+    content = Content("signature", 5, None, None, b"x" * 16, band_values=b"y" * 16)
+    with database.writing() as session:
+        tenant = spaces.ensure_tenant(session, "t")
+        spec = SignatureSpec(num_perm=4)
+        space = spaces.insert_space(
+            session, tenant, "s", num_parameters=9, layout=None, signature=spec
+        )
+        assert space is not None
+        spaces.advance(session, space, signatures=1)
+        [model] = models.insert_models(session, space, [NewModel("m", content)], version=1)
+        stop_lists.put_band_values(session, space, 3, {model.id: b"y" * 16})
+        stop_lists.enforce(session, space, made, b"...")
+    with database.reading() as session:
+        assert made == spaces.get_space(session, tenant, "s").stop_list
+    alembic(database, command.downgrade, "0006")
+    alembic(database, command.upgrade, "head")
+    assert [] == differences(database)
+    with database.reading() as session:
+        found = spaces.get_space(session, tenant, "s")
+        assert (None, 0, 1) == (found.stop_list, found.banding_version, found.version)
+        assert model == models.get_model(session, found, "m")
+        assert stop_lists.get_band_values(session, model.id, 3) is None
+        assert [(1, model.id, b"x" * 16)] == list(history(session, found.id, 0))
+
+
+def test_a_version_without_the_horizon_follows_no_buckets_beyond_it(database: Database) -> None:
+    """Going down, the buckets of a space whose removals were pruned are lost, and no others."""
+    migrate(database)
+    space = (
+        "INSERT INTO spaces (id, tenant_id, name, num_parameters, scheme, num_perm, seed, version, "
+        "supports, signatures, created_at, bucket_epoch, removal_horizon) VALUES "
+        "({0}, 1, 's{0}', 9, 'affine32', 8, 1, 9, 0, 0, '2026-01-01 00:00:00', 77, {1})"
+    )
+    with database.writing() as session:
+        session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
+        for space_id, horizon in ((1, 0), (2, 5)):
+            session.execute(text(space.format(space_id, horizon)))
+    alembic(database, command.downgrade, "0011")
+    alembic(database, command.upgrade, "head")
+    with database.reading() as session:
+        kept = session.execute(
+            text("SELECT bucket_epoch, removal_horizon FROM spaces ORDER BY id")
+        ).all()
+    assert [(77, 0), (None, 0)] == kept
+
+
+def test_contents_that_are_there_are_told_apart(database: Database) -> None:
+    """Models of an older version get marks for their sketches: supports one each, at random, and
+    signatures alone none.
+    """
+    migrate(database)
+    alembic(database, command.downgrade, "0005")
+    moment = "'2026-01-01 00:00:00+00:00'"
+    with database.writing() as session:
+        session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
+        session.execute(
+            text(
+                "INSERT INTO spaces (id, tenant_id, name, num_parameters, scheme, num_perm, seed, "
+                "version, supports, signatures, created_at) "
+                f"VALUES (1, 1, 's', 9, 'affine32', 4, 1, 6, 4, 2, {moment})"
+            )
+        )
+        for number in range(6):
+            kind, blob = ("signature", "NULL") if number > 3 else ("support", f"'k{number}'")
+            session.execute(
+                text(
+                    "INSERT INTO models (tenant_id, space_id, name, kind, support_size, blob_key, "
+                    "revision, version, attributes, created_at, updated_at) VALUES "
+                    f"(1, 1, 'm{number}', '{kind}', 3, {blob}, 1, 1, '{{}}', {moment}, {moment})"
+                )
+            )
+    alembic(database, command.upgrade, "head")
+    with database.reading() as session:
+        rows = session.execute(text("SELECT kind, content_id FROM models")).all()
+    supports = {content_id for kind, content_id in rows if kind == "support"}
+    assert (4, True) == (len(supports), all(0 < c < 2**63 for c in supports))
+    assert [0, 0] == [content_id for kind, content_id in rows if kind == "signature"]
 
 
 def test_down_to_nothing_and_up_again(database: Database) -> None:

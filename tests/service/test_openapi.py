@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from modelkin.wire import DELTA
 from tests.service.kin import JSON, RAW, ROARING, SIGNATURE, SUPPORT, Space, ok
 
 # A name here is a promise: generated clients call their functions so.
@@ -18,6 +19,8 @@ OPERATIONS = {
     "delete_space": ("delete", "/v1/spaces/{space}"),
     "put_support": ("put", "/v1/spaces/{space}/supports/{model}"),
     "get_support": ("get", "/v1/spaces/{space}/supports/{model}"),
+    "patch_support": ("patch", "/v1/spaces/{space}/supports/{model}"),
+    "list_revisions": ("get", "/v1/spaces/{space}/revisions/{model}"),
     "put_signature": ("put", "/v1/spaces/{space}/signatures/{model}"),
     "get_signature": ("get", "/v1/spaces/{space}/signatures/{model}"),
     "put_batch": ("post", "/v1/spaces/{space}/batch"),
@@ -29,8 +32,21 @@ OPERATIONS = {
     "find_neighbors": ("post", "/v1/spaces/{space}/neighbors"),
     "get_donors": ("get", "/v1/spaces/{space}/donors"),
     "find_donors": ("post", "/v1/spaces/{space}/donors"),
+    "get_support_size": ("get", "/v1/spaces/{space}/support-size"),
+    "report_support_size": ("post", "/v1/spaces/{space}/support-size"),
+    "get_graph": ("get", "/v1/spaces/{space}/graph"),
+    "get_lineage": ("get", "/v1/spaces/{space}/lineage"),
     "get_overlap": ("get", "/v1/spaces/{space}/overlap"),
     "get_similarity": ("post", "/v1/spaces/{space}/similarity"),
+    "create_clustering": ("post", "/v1/spaces/{space}/clusterings"),
+    "list_clusterings": ("get", "/v1/spaces/{space}/clusterings"),
+    "get_latest_clustering": ("get", "/v1/spaces/{space}/clusterings/latest"),
+    "get_clustering": ("get", "/v1/spaces/{space}/clusterings/{clustering}"),
+    "delete_clustering": ("delete", "/v1/spaces/{space}/clusterings/{clustering}"),
+    "assign_cluster": ("post", "/v1/spaces/{space}/clusterings/{clustering}/assign"),
+    "put_clustering_policy": ("put", "/v1/spaces/{space}/clustering-policy"),
+    "get_clustering_policy": ("get", "/v1/spaces/{space}/clustering-policy"),
+    "delete_clustering_policy": ("delete", "/v1/spaces/{space}/clustering-policy"),
     "livez": ("get", "/livez"),
     "readyz": ("get", "/readyz"),
 }
@@ -39,11 +55,16 @@ BODIES = {
     "create_space": {JSON},
     "update_model": {JSON},
     "get_similarity": {JSON},
+    "report_support_size": {JSON},
     "put_support": SUPPORTS,
+    "patch_support": {DELTA, JSON},
     "put_signature": {SIGNATURE, JSON},
     "put_batch": {"application/jsonl"},
     "find_neighbors": {*SUPPORTS, SIGNATURE},
     "find_donors": {*SUPPORTS, SIGNATURE},
+    "create_clustering": {JSON},
+    "assign_cluster": {*SUPPORTS, SIGNATURE},
+    "put_clustering_policy": {JSON},
 }
 
 
@@ -63,11 +84,15 @@ def test_errors_are_problems(document: dict[str, Any], operations: dict[str, Any
 @pytest.mark.parametrize(
     ("name", "statuses"),
     [
-        ("create_space", {401, 403, 409, 413, 415, 422, 503}),
-        ("get_model", {401, 403, 404, 422, 503}),
-        ("put_support", {401, 403, 404, 408, 409, 412, 413, 415, 422, 503, 507}),
-        ("get_overlap", {401, 403, 404, 409, 422, 503}),
-        ("get_support", {401, 403, 404, 406, 409, 422, 503}),
+        ("create_space", {401, 403, 409, 413, 415, 422, 429, 503}),
+        ("get_model", {401, 403, 404, 422, 429, 503}),
+        ("put_support", {401, 403, 404, 408, 409, 412, 413, 415, 422, 429, 503, 507}),
+        ("patch_support", {401, 403, 404, 408, 409, 412, 413, 415, 422, 428, 429, 503, 507}),
+        ("list_revisions", {401, 403, 404, 422, 429, 503}),
+        ("get_overlap", {401, 403, 404, 409, 422, 429, 503}),
+        ("create_clustering", {401, 403, 404, 413, 415, 422, 429, 503}),
+        ("assign_cluster", {401, 403, 404, 409, 413, 415, 422, 429, 503}),
+        ("get_support", {401, 403, 404, 406, 409, 422, 429, 503}),
     ],
 )
 def test_which_problems(operations: dict[str, Any], name: str, statuses: set[int]) -> None:
@@ -156,6 +181,8 @@ def test_the_examples_work_as_they_stand(
     ok(http.post(f"{base}/similarity", json=body["get_similarity"]))
     for what in ("neighbors", "donors"):
         ok(http.post(f"{base}/{what}", json=body[f"find_{what}"]))
+    assert 202 == http.post(f"{base}/clusterings", json=body["create_clustering"]).status_code
+    ok(http.put(f"{base}/clustering-policy", json=body["put_clustering_policy"]))
     own = Space(http, 4810, signature={"num_perm": 4})
     ok(http.put(own.path("signatures", "a"), json=body["put_signature"]))
 

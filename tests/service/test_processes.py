@@ -57,6 +57,7 @@ def test_no_read_is_stale(kind: Callable[..., Any], backend: Backend, tmp_path: 
         checked.run(300)
     assert [] == checked.stale
     assert {"create", "replace", "tag", "delete"} <= set(checked.done)
+    assert checked.answered["lsh"] > 100
 
 
 def test_SIGTERM_ends_all_processes_cleanly(start: Start) -> None:

@@ -1,4 +1,4 @@
-"""Overlap of a pair, the matrix of many, and donors, over HTTP."""
+"""Overlap of a pair and the matrix of many, over HTTP."""
 
 from __future__ import annotations
 
@@ -11,17 +11,11 @@ import numpy as np
 import pytest
 
 import modelkin
-from modelkin import Support
 from tests.service.kin import (
-    SIGNATURE,
     Space,
     assert_problem,
     family,
     ok,
-    random_support,
-    ranking,
-    related,
-    true_neighbors,
     true_similarity,
 )
 
@@ -172,58 +166,8 @@ def test_a_matrix_nobody_reads_is_a_406(crowd: Space) -> None:
     assert_problem(matrix(crowd, NAMES, "image/png"), 406, "not_acceptable")
 
 
-def donors(space: Space, **params: Any) -> dict[str, Any]:
-    """The donors of a stored model."""
-    return ok(space.http.get(space.path("donors"), params=params))
-
-
-@pytest.mark.parametrize("k", [1, 5, 1000])
-def test_donors_are_the_neighbors_weighted_by_S(crowd: Space, k: int) -> None:
-    """Weights are proportional to S and sum to 1; the target is no donor of its own."""
-    answer = donors(crowd, target="m000", k=k)
-    others = {name: support for name, support in MODELS.items() if name != "m000"}
-    expected = [(n, s) for n, s in true_neighbors(MODELS["m000"], others, k) if s > 0]
-    assert ("m000", expected) == (answer["target"], ranking(answer))
-    weights = [item["weight"] for item in answer["items"]]
-    total = sum(similarity for _, similarity in expected)
-    assert [s / total for _, s in expected] == pytest.approx(weights)
-    assert 1.0 == pytest.approx(sum(weights))
-
-
-def test_who_shares_nothing_is_no_donor(space: Space) -> None:
-    """S of 0 has no weight and is left out, even where nobody else is."""
-    space.put("target", Support.from_indices(range(100), M))
-    space.put("stranger", Support.from_indices(range(200, 300), M))
-    assert [] == donors(space, target="target")["items"]
-    space.put("kin", Support.from_indices(range(50, 150), M))
-    items = donors(space, target="target")["items"]
-    assert [("kin", 0.5, 1.0)] == [(i["model"], i["similarity"], i["weight"]) for i in items]
-
-
-def test_donors_of_a_support_and_of_a_signature_in_the_body(crowd: Space) -> None:
-    """POST answers donors of what is not stored, exact or estimated as it is."""
-    query = related(np.random.default_rng(9), MODELS["m000"], 0.9)
-    exact = crowd.find(query.to_bytes(), what="donors", k=3)
-    assert (None, true_neighbors(query, MODELS, 3)) == (exact["target"], ranking(exact))
-    estimated = crowd.find(query.signature().to_bytes(), SIGNATURE, what="donors", k=3)
-    assert {"signature"} == {item["estimate"] for item in estimated["items"]}
-    assert all(item["standard_error"] > 0 for item in estimated["items"])
-    assert 1.0 == pytest.approx(sum(item["weight"] for item in estimated["items"]))
-
-
-def test_a_tag_chooses_donors(space: Space) -> None:
-    """Weights are shared among the models with the tag alone."""
-    base = random_support(np.random.default_rng(4), M, K)
-    space.put_all({"target": base, "near": related(np.random.default_rng(5), base, 0.9)})
-    space.put("far", related(np.random.default_rng(6), base, 0.3), tags=["open"])
-    items = donors(space, target="target", tag="open")["items"]
-    assert [("far", 1.0)] == [(item["model"], item["weight"]) for item in items]
-
-
 def test_the_SDK_answers_the_same(crowd: Space, client: modelkin.Client) -> None:
-    """Overlap, matrix and donors by the SDK are those of plain HTTP."""
+    """Overlap and matrix by the SDK are those of plain HTTP."""
     told = client.overlap(crowd.name, "m000", "m001")
     assert overlap(crowd, "m000", "m001")["shared_indices"] == told.shared_indices
     np.testing.assert_allclose(EXPECTED, client.similarity(crowd.name, NAMES).to_numpy())
-    given = client.donors(crowd.name, "m000", k=4)
-    assert ranking(donors(crowd, target="m000", k=4)) == [(d.model, d.similarity) for d in given]

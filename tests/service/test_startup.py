@@ -152,6 +152,9 @@ WRONG = {
     "MODELKIN_MAX_BODY_BYTES": ["-1", "x"],
     "MODELKIN_BODY_TIMEOUT": ["0", "-1", "nan", "soon"],
     "MODELKIN_DATABASE_TIMEOUT": ["0", "nan", "x"],
+    "MODELKIN_RATE_LIMIT": ["0", "-1", "1.5", "60/minute"],
+    "MODELKIN_WRITE_RATE_LIMIT": ["0", "many"],
+    "MODELKIN_TRUSTED_PROXIES": ["proxy.example", "10.0.0.7/8", "10.0.0.7;10.0.0.8"],
     "MODELKIN_LOG_LEVEL": ["loud", ""],
 }
 

@@ -63,10 +63,16 @@ def script(http: httpx.Client) -> list[bytes]:
     answers.append(http.post(f"{space}/similarity", json={"models": names}))
     paths = (
         "/donors?target=org/m001",
+        "/donors?target=org/m001&method=idf",
+        "/donors?target=org/m001&method=cover&weights=zscore",
+        "/graph?k=2",
+        "/lineage?model=org/m001",
+        "/support-size",
         "/models?limit=3",
         "/models/org/m002",
         "/overlap?a=org/m001&b=org/m002",
         "/supports/org/m002",
+        "/revisions/org/m002",
         "/signatures/org/m002",
         "/models/org/m011",
         "/supports/org/m011",
@@ -115,11 +121,24 @@ def test_answers_are_the_same_with_and_without_others(start: Start, tmp_path: Pa
         ("PATCH", "/models/org/m000"),
         ("DELETE", "/models/org/m000"),
         ("GET", "/supports/org/m000"),
+        ("GET", "/supports/org/m000?revision=1"),
+        ("PATCH", "/supports/org/m000"),
+        ("GET", "/revisions/org/m000"),
         ("GET", "/signatures/org/m000"),
         ("GET", "/neighbors?model=org/m000"),
         ("GET", "/donors?target=org/m000"),
+        ("GET", "/donors?target=org/m000&method=idf"),
+        ("GET", "/graph"),
+        ("GET", "/lineage?model=org/m000"),
+        ("GET", "/support-size"),
         ("GET", "/overlap?a=org/m000&b=org/m001"),
         ("POST", "/similarity"),
+        ("POST", "/clusterings"),
+        ("GET", "/clusterings"),
+        ("GET", "/clusterings/latest"),
+        ("DELETE", "/clusterings/0198c7a2-5b7e-7cc3-98c4-dc0c0c07398f"),
+        ("GET", "/clustering-policy"),
+        ("DELETE", "/clustering-policy"),
     ],
 )
 def test_anothers_space_is_a_404(two: Two, method: str, path: str) -> None:
@@ -128,7 +147,8 @@ def test_anothers_space_is_a_404(two: Two, method: str, path: str) -> None:
     body = {"models": ["org/m000"]} if method == "POST" else {} if method == "PATCH" else None
 
     def asked(space: str) -> tuple[int, bytes]:
-        answer = stranger.request(method, f"/v1/spaces/{space}{path}", json=body)
+        url, headers = f"/v1/spaces/{space}{path}", {"If-Match": "*"}
+        answer = stranger.request(method, url, json=body, headers=headers)
         return answer.status_code, VOLATILE.sub(b"", answer.content).replace(space.encode(), b"")
 
     assert 404 == asked("shared-name")[0]

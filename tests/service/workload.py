@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from modelkin import Support
-from tests.service.kin import SUPPORT, random_support
+from modelkin import Support, wire
+from tests.service.kin import SUPPORT, random_support, related
 
 M, K = 10_000, 200
 
@@ -57,7 +57,7 @@ class Ledger:
 
 
 class Writer(threading.Thread):
-    """Puts, patches and deletes models of its own until told to stop or the service is gone.
+    """Puts, changes and deletes models of its own until told to stop or the service is gone.
 
     Args:
         url: of the service.
@@ -105,9 +105,11 @@ class Writer(threading.Thread):
         """One change of one model, entered as pending before it is sent."""
         tags = tuple(sorted({f"t{n}" for n in self._random.integers(9, size=2)}))
         chance = self._random.random()
-        if now.digest is None or chance < 0.6:
+        if now.digest is None or chance < 0.45:
             support = random_support(self._random, M, K)
             self._put(name, support, State(support.digest, tags, now.attributes))
+        elif chance < 0.6:
+            self._patch(name, now)
         elif chance < 0.8:
             attributes = {"n": int(self._random.integers(1000))}
             body = {"tags": tags, "attributes": attributes}
@@ -123,6 +125,20 @@ class Writer(threading.Thread):
         self._change(
             name, after, "PUT", f"/supports/{name}", content=content, params=params, headers=headers
         )
+
+    def _patch(self, name: str, now: State) -> None:
+        """Half of the support exchanged, by a delta against what the service has."""
+        url = f"/supports/{name}"
+        read = self._http.get(url)
+        if not read.is_success:
+            self.refused.append(f"GET {url}: {read.status_code} {read.text}")
+            return
+        before = Support.from_bytes(read.content)
+        after = related(self._random, before, 0.5)
+        headers = {"Content-Type": wire.DELTA, "If-Match": read.headers["ETag"]}
+        content = wire.encode_delta(before, after)
+        state = State(after.digest, now.tags, now.attributes)
+        self._change(name, state, "PATCH", url, content=content, headers=headers)
 
     def _change(self, name: str, after: State, method: str, url: str, **request: Any) -> None:
         self.ledger.pending[name] = after

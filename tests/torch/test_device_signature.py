@@ -14,7 +14,7 @@ import modelkin
 from modelkin.core.layout import Layout
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, InvalidSignature, InvalidSupport
-from modelkin.torch import select_signature, selection, signature, signature_of
+from modelkin.torch import minima, select_signature, selection, signature_of
 
 properties = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -23,8 +23,9 @@ properties = settings(
 
 @pytest.fixture(params=[1, 50, 1 << 24])
 def cells(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many permuted indices are held at once: one, a few, all."""
-    monkeypatch.setattr(signature, "CELLS", request.param)
+    """How many hashes are held at once: one, a few, all."""
+    monkeypatch.setattr(minima, "CELLS", request.param)
+    monkeypatch.setattr(minima, "FEW", min(request.param, minima.FEW))
     held: int = request.param
     return held
 
@@ -41,6 +42,30 @@ def test_signatures_of_indices(cells: int, indices: set[int], scheme: str, seed:
     expected = Support.from_indices(ordered, 2**32).signature(17, seed, scheme)
     actual = signature_of(torch.tensor(ordered), 2**32, num_perm=17, seed=seed, scheme=scheme)
     assert expected == actual
+
+
+@properties
+@given(
+    indices=st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=60),
+    h=st.sampled_from([2, 4, 64, 256]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_fast_signatures_of_indices(cells: int, indices: set[int], h: int, seed: int) -> None:
+    """Through all rounds of fss32 and its last resort, the values are those of the kernels."""
+    ordered = sorted(indices)
+    expected = Support.from_indices(ordered, 2**32).signature(h, seed, "fss32")
+    actual = signature_of(torch.tensor(ordered), 2**32, num_perm=h, seed=seed, scheme="fss32")
+    assert expected == actual
+
+
+@pytest.mark.parametrize("h", [2, 256, 4096])
+@pytest.mark.parametrize("size", [65_536, 65_537, 1_100_000])
+def test_fast_signatures_of_many_indices(h: int, size: int) -> None:
+    """Where most hashes are passed over, and where a bin of 4,096 may stay empty a while."""
+    support = Support.from_indices(np.arange(size) * 3, 2**32)
+    indices = torch.from_numpy(support.indices.astype(np.int64))
+    expected = support.signature(h, scheme="fss32")
+    assert expected == signature_of(indices, 2**32, num_perm=h, scheme="fss32")
 
 
 @properties
@@ -63,14 +88,15 @@ def test_signatures_of_large_indices(cells: int, indices: set[int]) -> None:
         {"budgets": {"a": 5, "b": 0.2}, "layout": Layout.of([("a", (700,)), ("b", (300,))])},
     ],
 )
+@pytest.mark.parametrize("scheme", ["affine32", "fss32"])
 def test_select_signature_is_select_and_signature(
-    monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
+    monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], scheme: str
 ) -> None:
     """It is the signature of the support that the same arguments select, whatever the chunks."""
     monkeypatch.setattr(selection, "CHUNK", 64)
     importance = torch.rand(1000) ** 8
-    expected = modelkin.select_support(importance, **how).signature(num_perm=32, seed=9)
-    assert expected == select_signature(importance, num_perm=32, seed=9, **how)
+    expected = modelkin.select_support(importance, **how).signature(32, 9, scheme)
+    assert expected == select_signature(importance, num_perm=32, seed=9, scheme=scheme, **how)
 
 
 def test_select_signature_looks_for_a_stable_k() -> None:
@@ -116,6 +142,7 @@ def test_indices_that_are_no_support(indices: torch.Tensor, message: str) -> Non
         ({"num_perm": 0}, "num_perm must be 1 to 4096"),
         ({"seed": -1}, "seed must be 0"),
         ({"scheme": "md5"}, "scheme must be"),
+        ({"scheme": "fss32", "num_perm": 100}, "a power of two of values, 2 to 4096, not 100"),
     ],
 )
 def test_signatures_that_there_are_not(arguments: dict[str, Any], message: str) -> None:
@@ -137,7 +164,7 @@ def test_arguments_of_the_selection_are_checked() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("scheme", ["affine32", "affine64"])
+@pytest.mark.parametrize("scheme", ["affine32", "affine64", "fss32"])
 def test_cuda_signs_what_the_cpu_does(scheme: str) -> None:
     """On a CUDA device the signature is that of the CPU, from importance and from indices."""
     values = np.random.default_rng(0).lognormal(sigma=3, size=3_000_000).astype(np.float32)
@@ -145,5 +172,7 @@ def test_cuda_signs_what_the_cpu_does(scheme: str) -> None:
     expected = support.signature(scheme=scheme)
     cuda = torch.from_numpy(values).to("cuda")
     assert expected == select_signature(cuda, coverage=0.8, scheme=scheme)
-    indices = torch.from_numpy(support.indices.astype(np.int64)).to("cuda")
-    assert expected == signature_of(indices, values.size, scheme=scheme)
+    for k in (1, 100, support.k):
+        some = Support.from_indices(support.indices[:k], values.size)
+        indices = torch.from_numpy(some.indices.astype(np.int64)).to("cuda")
+        assert some.signature(scheme=scheme) == signature_of(indices, values.size, scheme=scheme)

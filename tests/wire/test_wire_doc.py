@@ -66,6 +66,17 @@ def test_the_example_of_a_sketch() -> None:
     assert (1 | 1 << 63) == int(sketch.words[0])
 
 
+def test_the_example_of_a_delta() -> None:
+    """The example makes the support that the page names of the one above, with our header, and the
+    two streams are those that it shows.
+    """
+    data, after = example("delta"), Support.from_indices([0, 5, 300, 700], 1000)
+    assert after == wire.decode_delta(data, SUPPORT).apply(SUPPORT)
+    assert data[:112] == wire.encode_delta(SUPPORT, after)[:112]
+    streams = re.findall(r"indices is `([0-9a-f ]+)`, that of places `([0-9a-f ]+)`", PAGE)[0]
+    assert bytes.fromhex("".join(streams)) in data
+
+
 @given(supports())
 @settings(max_examples=60, deadline=None)
 def test_the_reader_reads_every_support(support: Support) -> None:
@@ -80,7 +91,7 @@ def test_the_reader_reads_planes(support: Support) -> None:
     assert support.indices.tolist() == reader()(support.to_bytes())[1]
 
 
-@pytest.mark.parametrize("heading", ["A support", "A signature", "A sketch"])
+@pytest.mark.parametrize("heading", ["A support", "A delta", "A signature", "A sketch"])
 def test_the_offsets_add_up(heading: str) -> None:
     """In the tables of the headers each field begins where the one before it ends."""
     table = PAGE.split(f"\n## {heading}")[1].split("\n\n")[1]
@@ -93,4 +104,4 @@ def test_the_offsets_add_up(heading: str) -> None:
 def test_the_media_types_are_all_there() -> None:
     """The page's first table names every media type that the code reads."""
     named = set(re.findall(r"^\| `(application/\S+)`", PAGE, re.MULTILINE))
-    assert {*wire.SUPPORT_TYPES, *wire.SIGNATURE_TYPES, wire.SKETCH} == named
+    assert {*wire.SUPPORT_TYPES, *wire.SIGNATURE_TYPES, wire.SKETCH, wire.DELTA} == named

@@ -17,10 +17,11 @@ from modelkin.core.support import Support
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 ENTRIES = json.loads((GOLDEN / "manifest.json").read_text())
-SUPPORTS = [entry for entry in ENTRIES if not {"signature", "sketch"} & entry.keys()]
+SUPPORTS = [entry for entry in ENTRIES if not {"signature", "sketch", "before"} & entry.keys()]
 NATIVE = [entry for entry in SUPPORTS if entry["media_type"] == wire.SUPPORT]
 SIGNATURES = [entry for entry in ENTRIES if "signature" in entry]
 DATASKETCHS = [entry for entry in SIGNATURES if entry["signature"]["scheme"] != "fss32"]
+DELTAS = [entry for entry in ENTRIES if "before" in entry]
 SKETCHES = [entry for entry in ENTRIES if "sketch" in entry]
 
 
@@ -93,6 +94,19 @@ def test_golden_sketches(entry: dict[str, Any]) -> None:
     assert expected["words"] == sketch.words.tolist()
     assert sketch == Sketch.of(support_of(entry), expected["size"], expected["seed"])
     assert bytes_of(entry) == wire.encode_sketch(sketch)
+
+
+@pytest.mark.parametrize("entry", DELTAS, ids=name_of)
+def test_golden_deltas(entry: dict[str, Any]) -> None:
+    """Every released delta makes its support of the one before; header and streams are written as
+    they were, zstd's bytes may differ.
+    """
+    before, golden = support_of({**entry, "indices": entry["before"]}), bytes_of(entry)
+    after = wire.decode_delta(golden, before).apply(before)
+    assert (entry["digest"], support_of(entry)) == (after.digest, after)
+    written = wire.encode_delta(before, after)
+    assert golden[:112] == written[:112]
+    assert zstandard.decompress(golden[112:-4]) == zstandard.decompress(written[112:-4])
 
 
 @pytest.mark.parametrize("entry", DATASKETCHS, ids=name_of)

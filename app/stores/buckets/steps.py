@@ -40,8 +40,8 @@ class Step:
 
     Attributes:
         since, until: from which version to which.
-        upserts: ids and signatures, little-endian, of the models that are new or changed.
-        removals: ids of those that are gone.
+        upserts: ids and band values, little-endian, of the models that are new or changed.
+        removals: ids of those that are gone, or in no bucket any more.
     """
 
     since: int
@@ -111,7 +111,8 @@ def in_steps(
     A version is never cut in two, so that a store that stops between steps is at a version.
 
     Args:
-        changes: version, model id and signature, None for a removal, ascending by version.
+        changes: version, model id and band values, None where no bucket is to hold the model,
+            ascending by version.
         since, until: the versions that the whole history leads from and to.
         at_once: models in a step, at most.
 

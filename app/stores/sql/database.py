@@ -6,9 +6,11 @@ mistake.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import psycopg
 from sqlalchemy import Engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -108,6 +110,9 @@ def _faults() -> Iterator[None]:
         reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
         if "is full" in reason or "No space left" in reason:
             raise StorageFull(f"the database has no room left: {reason}") from error
+        raise Unavailable(f"the database cannot serve this now: {reason}") from error
+    except (psycopg.OperationalError, sqlite3.OperationalError) as error:  # the driver used alone
+        reason = str(error).strip().splitlines()[0]
         raise Unavailable(f"the database cannot serve this now: {reason}") from error
     except DBAPIError as error:
         if error.connection_invalidated:

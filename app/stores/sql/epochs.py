@@ -8,10 +8,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 
-from sqlalchemy import LargeBinary, literal, null, select, union_all, update
+from sqlalchemy import (
+    CompoundSelect,
+    LargeBinary,
+    Select,
+    literal,
+    null,
+    select,
+    type_coerce,
+    union_all,
+    update,
+)
 
 from app.stores.sql.database import Reader, Writer
-from app.stores.sql.tables import ModelRow, RemovalRow, SignatureRow, SpaceRow
+from app.stores.sql.tables import BandValuesRow, ModelRow, RemovalRow, SignatureRow, SpaceRow
 from modelkin.errors import SpaceNotFound
 
 __all__ = ["ensure_bucket_epoch", "history", "renew_bucket_epoch"]
@@ -35,23 +45,42 @@ def renew_bucket_epoch(session: Writer, space_id: int) -> int:
     return _set(session, space_id, keep=False)
 
 
-def history(session: Reader, space_id: int, since: int) -> Iterator[tuple[int, int, bytes | None]]:
-    """What happened after version ``since``: version, model id and signature, by version.
+def history(
+    session: Reader, space_id: int, since: int, banding_version: int = 0
+) -> Iterator[tuple[int, int, bytes | None]]:
+    """What happened after version ``since``: version, model id and band values, by version.
 
-    The signature is None where the model was removed. A model that changed often stands here once,
-    as it is now.
+    Band values are a model's signature or, with a stop-list, the minhashes of what that leaves of
+    its support. They are None where the model was removed or is unbanded: no bucket holds it. A
+    model that changed often stands here once, as it is now.
+
+    Args:
+        banding_version: the stop-list in force, 0 without one.
     """
-    changed = (
-        select(ModelRow.version, ModelRow.id.label("model_id"), SignatureRow.values)
-        .join(SignatureRow, SignatureRow.model_id == ModelRow.id)
-        .where(ModelRow.space_id == space_id, ModelRow.version > since)
-    )
+    banded = _by_signature() if banding_version == 0 else _by_what_is_left(banding_version)
+    changed = banded.where(ModelRow.space_id == space_id, ModelRow.version > since)
     removed = select(
         RemovalRow.version, RemovalRow.model_id, literal(None, LargeBinary()).label("values")
     ).where(RemovalRow.space_id == space_id, RemovalRow.version > since)
-    query = union_all(changed, removed).order_by("version")
+    query: CompoundSelect[int, int, bytes | None] = union_all(changed, removed)
+    query = query.order_by("version")
     for row in session.execute(query.execution_options(yield_per=1024)):
         yield row.version, row.model_id, row.values
+
+
+def _by_signature() -> Select[int, int, bytes | None]:
+    return select(
+        ModelRow.version,
+        ModelRow.id.label("model_id"),
+        type_coerce(SignatureRow.values, LargeBinary).label("values"),
+    ).join(SignatureRow, SignatureRow.model_id == ModelRow.id)
+
+
+def _by_what_is_left(banding_version: int) -> Select[int, int, bytes | None]:
+    of_model = (BandValuesRow.model_id == ModelRow.id) & (BandValuesRow.version == banding_version)
+    return select(
+        ModelRow.version, ModelRow.id.label("model_id"), BandValuesRow.minhash.label("values")
+    ).outerjoin(BandValuesRow, of_model)
 
 
 def _set(session: Writer, space_id: int, *, keep: bool) -> int:

@@ -12,6 +12,7 @@ from sqlalchemy import Select, delete, insert, select, update
 from app.stores.ports import Kind, ModelRecord, SpaceRecord
 from app.stores.sql.cursor import decode_cursor, encode_cursor
 from app.stores.sql.database import Reader, Writer
+from app.stores.sql.sketches import drawn_content_id, insert_sketches, replace_sketches
 from app.stores.sql.tables import ModelRow, RemovalRow, SignatureRow, TagRow
 from modelkin.errors import ModelNotFound
 from modelkin.types import Page
@@ -20,7 +21,6 @@ __all__ = [
     "Content",
     "NewModel",
     "blob_keys",
-    "changed_since",
     "delete_model",
     "find_model",
     "find_models",
@@ -31,8 +31,8 @@ __all__ = [
     "list_models",
     "models_by_id",
     "move_blob",
-    "removed_since",
     "signatures_by_id",
+    "tagged",
     "update_contents",
     "update_metadata",
 ]
@@ -60,6 +60,16 @@ class Content:
     digest: str | None
     blob_key: str | None
     signature: bytes
+    band_values: bytes | None = None
+    """In a space with a stop-list; None for an unbanded model."""
+    sketch: bytes | None = None
+    """What its client sent beside a signature, in the native format."""
+
+    def new_id(self) -> int:
+        """What marks this content from now on; 0 where nobody has a sketch of it."""
+        if self.kind == "signature" and self.sketch is None:
+            return 0
+        return drawn_content_id()
 
 
 def find_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord | None:
@@ -126,7 +136,7 @@ def list_models(
     tags: Sequence[str],
 ) -> Page[ModelRecord]:
     """The space's models by name; with ``tags`` those that carry all of them."""
-    query = select(ModelRow).where(_in(space), *_tagged(tags))
+    query = select(ModelRow).where(_in(space), *tagged(tags))
     if cursor is not None:
         query = query.where(ModelRow.name > decode_cursor(cursor))
     records = _records(session, query.order_by(ModelRow.name).limit(limit + 1))
@@ -136,30 +146,7 @@ def list_models(
 
 def ids_with_tags(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[int]:
     """The ids of the models that carry all of ``tags``."""
-    return list(session.scalars(select(ModelRow.id).where(_in(space), *_tagged(tags))))
-
-
-def changed_since(session: Reader, space_id: int, version: int) -> Iterator[tuple[int, bytes]]:
-    """The ids and signatures of the models that changed after ``version``, in that order."""
-    query = (
-        select(ModelRow.id, SignatureRow.values)
-        .join(SignatureRow, SignatureRow.model_id == ModelRow.id)
-        .where(ModelRow.space_id == space_id, ModelRow.version > version)
-        .order_by(ModelRow.version)
-    )
-    for row in session.execute(query.execution_options(yield_per=4096)):
-        yield row.id, row.values
-
-
-def removed_since(session: Reader, space_id: int, version: int) -> list[int]:
-    """The ids of the models that were removed after ``version``."""
-    return list(
-        session.scalars(
-            select(RemovalRow.model_id).where(
-                RemovalRow.space_id == space_id, RemovalRow.version > version
-            )
-        )
-    )
+    return list(session.scalars(select(ModelRow.id).where(_in(space), *tagged(tags))))
 
 
 def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
@@ -194,6 +181,7 @@ def insert_models(
             attributes=model.attributes,
             created_at=now,
             updated_at=now,
+            content_id=model.content.new_id(),
         )
         for position, model in enumerate(new)
     ]
@@ -204,6 +192,7 @@ def insert_models(
         insert(SignatureRow),
         [{"model_id": row.id, "values": model.content.signature} for row, model in made],
     )
+    insert_sketches(session, {row.id: model.content.sketch for row, model in made})
     tags = [{"model_id": row.id, "tag": tag} for row, model in made for tag in model.tags]
     if tags:
         session.execute(insert(TagRow), tags)
@@ -228,10 +217,14 @@ def update_contents(
             revision=model.revision + 1,
             version=version,
             updated_at=now,
+            content_id=content.new_id(),
         )
         for model, content, version in changes
     ]
-    columns = ("id", "kind", "support_size", "digest", "blob_key", "revision", "version")
+    columns = (
+        *("id", "kind", "support_size", "digest", "blob_key"),
+        *("revision", "version", "content_id"),
+    )
     session.execute(
         update(ModelRow),
         [{"updated_at": now, **{c: getattr(model, c) for c in columns}} for model in changed],
@@ -240,6 +233,7 @@ def update_contents(
         update(SignatureRow),
         [{"model_id": model.id, "values": content.signature} for model, content, _ in changes],
     )
+    replace_sketches(session, {model.id: content.sketch for model, content, _ in changes})
     session.expire_all()
     return changed
 
@@ -291,7 +285,7 @@ def _in(space: SpaceRecord) -> Any:
     return ModelRow.space_id == space.id
 
 
-def _tagged(tags: Sequence[str]) -> list[Any]:
+def tagged(tags: Sequence[str]) -> list[Any]:
     """Conditions that together ask for every one of ``tags``."""
     return [
         ModelRow.id.in_(select(TagRow.model_id).where(TagRow.tag == tag))
@@ -326,6 +320,7 @@ def _record(row: ModelRow, tags: tuple[str, ...]) -> ModelRecord:
         base_model=row.base_model,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        content_id=row.content_id,
         tags=tags,
     )
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Select, delete, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import defer
 
-from app.stores.ports import SpaceRecord, Tenant
+from app.stores.ports import SpaceRecord, StopList, Tenant
 from app.stores.sql.cursor import decode_cursor, encode_cursor
 from app.stores.sql.database import Reader, Writer
-from app.stores.sql.tables import SpaceRow, StoreRow, TenantRow
+from app.stores.sql.tables import SpaceRow, StopListRow, StoreRow, TenantRow
 from modelkin.core.banding import Banding, default_banding
 from modelkin.core.layout import Layout
 from modelkin.errors import SpaceNotFound
-from modelkin.types import Page, SignatureSpec
+from modelkin.types import FREE, Page, SignatureSpec, SupportSizePolicy
 
 __all__ = [
     "advance",
@@ -28,6 +29,7 @@ __all__ = [
     "insert_space",
     "list_spaces",
     "lock_space",
+    "space_ids",
     "store_token",
 ]
 
@@ -53,24 +55,25 @@ def ensure_tenant(session: Writer, name: str) -> Tenant:
 
 def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:
     """The tenant's space of this name, or None."""
-    row = session.scalar(
-        select(SpaceRow).where(SpaceRow.tenant_id == tenant.id, SpaceRow.name == name)
-    )
-    return None if row is None else _record(row)
+    return _one(session, _spaces().where(SpaceRow.tenant_id == tenant.id, SpaceRow.name == name))
 
 
 def find_space_by_id(session: Reader, space_id: int) -> SpaceRecord | None:
     """The space of this id, or None if it was deleted."""
-    row = session.get(SpaceRow, space_id)
-    return None if row is None else _record(row)
+    return _one(session, _spaces().where(SpaceRow.id == space_id))
 
 
 def all_spaces(session: Reader, name: str | None = None) -> Sequence[SpaceRecord]:
     """The spaces of every tenant, by id; with ``name`` those of this name."""
-    query = select(SpaceRow).order_by(SpaceRow.id)
+    query = _spaces().order_by(SpaceRow.id)
     if name is not None:
         query = query.where(SpaceRow.name == name)
-    return [_record(row) for row in session.scalars(query)]
+    return [_record(*row) for row in session.execute(query)]
+
+
+def space_ids(session: Reader) -> set[int]:
+    """The ids of the spaces of every tenant."""
+    return set(session.scalars(select(SpaceRow.id)))
 
 
 def get_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
@@ -85,12 +88,13 @@ def list_spaces(
     session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
 ) -> Page[SpaceRecord]:
     """The tenant's spaces by name."""
-    query = select(SpaceRow).where(SpaceRow.tenant_id == tenant.id)
+    query = _spaces().where(SpaceRow.tenant_id == tenant.id)
     if cursor is not None:
         query = query.where(SpaceRow.name > decode_cursor(cursor))
-    rows = session.scalars(query.order_by(SpaceRow.name).limit(limit + 1)).all()
-    more = encode_cursor(rows[limit - 1].name) if len(rows) > limit else None
-    return Page(tuple(_record(row) for row in rows[:limit]), more)
+    rows = session.execute(query.order_by(SpaceRow.name).limit(limit + 1)).all()
+    records = [_record(*row) for row in rows]
+    more = encode_cursor(records[limit - 1].name) if len(records) > limit else None
+    return Page(tuple(records[:limit]), more)
 
 
 def insert_space(
@@ -102,6 +106,7 @@ def insert_space(
     layout: Layout | None,
     signature: SignatureSpec,
     banding: Banding | None = None,
+    support_size: SupportSizePolicy = FREE,
 ) -> SpaceRecord | None:
     """A new, empty space; None if another writer was first with the name."""
     banding = default_banding(signature.num_perm) if banding is None else banding
@@ -115,6 +120,8 @@ def insert_space(
         seed=signature.seed,
         bands=banding.bands,
         band_rows=banding.rows,
+        size_policy=support_size.policy,
+        fixed_size=support_size.k,
         version=0,
         supports=0,
         signatures=0,
@@ -125,7 +132,7 @@ def insert_space(
             session.add(row)
     except IntegrityError:
         return None
-    return _record(row)
+    return _record(row, None)
 
 
 def delete_space(session: Writer, space: SpaceRecord) -> None:
@@ -147,7 +154,10 @@ def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
     )
     if row is None:
         raise SpaceNotFound(f"there is no space {space.name!r}")
-    return _record(row)
+    if row.banding_version == 0:
+        return _record(row, None)
+    # Not joined above: what is joined would be of the moment before the lock was free.
+    return _record(row, session.scalar(_stop_lists().where(StopListRow.space_id == row.id)))
 
 
 def advance(
@@ -173,7 +183,25 @@ def advance(
     ).scalar_one()
 
 
-def _record(row: SpaceRow) -> SpaceRecord:
+def _spaces() -> Select[SpaceRow, StopListRow]:
+    """Spaces, each with its stop-list in force or None."""
+    in_force = (StopListRow.space_id == SpaceRow.id) & (
+        StopListRow.version == SpaceRow.banding_version
+    )
+    query = select(SpaceRow, StopListRow).outerjoin(StopListRow, in_force)
+    return query.options(defer(StopListRow.indices))
+
+
+def _stop_lists() -> Select[StopListRow]:
+    return select(StopListRow).options(defer(StopListRow.indices))
+
+
+def _one(session: Reader, query: Select[SpaceRow, StopListRow]) -> SpaceRecord | None:
+    row = session.execute(query).one_or_none()
+    return None if row is None else _record(*row)
+
+
+def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
     return SpaceRecord(
         id=row.id,
         tenant_id=row.tenant_id,
@@ -187,4 +215,18 @@ def _record(row: SpaceRow) -> SpaceRecord:
         created_at=row.created_at,
         bucket_epoch=row.bucket_epoch,
         banding=Banding(row.bands, row.band_rows),
+        removal_horizon=row.removal_horizon,
+        stop_list=None if stop_list is None else _stop_list(stop_list),
+        support_size=SupportSizePolicy(row.size_policy, row.fixed_size),
+    )
+
+
+def _stop_list(row: StopListRow) -> StopList:
+    return StopList(
+        version=row.version,
+        size=row.size,
+        share=row.share,
+        models=row.models,
+        computed_at=row.computed_at,
+        recall=tuple(row.recall),
     )

@@ -10,12 +10,21 @@ from pathlib import Path
 
 from modelkin import checkpoints
 from modelkin.checkpoints import Checkpoint
-from modelkin.cli.inputs import base_of, notes_of, open_source, rule_of, support_of, watch
+from modelkin.cli.inputs import (
+    base_of,
+    notes_of,
+    open_source,
+    rule_of,
+    support_of,
+    support_of_size,
+    watch,
+)
 from modelkin.cli.output import Answer, counted, fields_of, pairs, table
 from modelkin.client import Client
 from modelkin.core.signature import Signature
 from modelkin.core.support import Support
-from modelkin.types import Donor, ModelInfo, Neighbor, SpaceInfo
+from modelkin.kinship import Donor
+from modelkin.types import ModelInfo, Neighbor, SpaceInfo
 
 __all__ = ["donors", "inspect", "neighbors", "overlap", "push", "support"]
 
@@ -55,6 +64,9 @@ def push(arguments: argparse.Namespace) -> Answer:
             layout = source.layout if isinstance(source, Checkpoint) else None
             m = None if layout else value.num_parameters
             client.ensure_space(arguments.space, layout=layout, num_parameters=m)
+        if isinstance(source, Checkpoint) and isinstance(value, Support):
+            value, size_notes = _agreed(client, arguments, source, value)
+            notes = (*notes, *size_notes)
         if arguments.signature_only and isinstance(value, Support):
             value = _signed(value, client.space(arguments.space))
         info = _put(client, arguments, value)
@@ -132,6 +144,23 @@ def inspect(arguments: argparse.Namespace) -> Answer:
     if isinstance(source, Signature):
         return _inspect_signature(source)
     return _inspect_checkpoint(source)
+
+
+def _agreed(
+    client: Client, arguments: argparse.Namespace, source: Checkpoint, chosen: Support
+) -> tuple[Support, tuple[str, ...]]:
+    """The checkpoint's support of the size that the space asks for, and what to note about it.
+
+    Whoever names a size means it; what coverage chose is told to the space, and its answer taken.
+    """
+    if arguments.k is not None or arguments.fraction is not None:
+        return chosen, ()
+    size = client.agree_support_size(arguments.space, chosen.k, client=arguments.model)
+    if size.k is None or size.k == chosen.k:
+        return chosen, ()
+    whose = "is fixed" if size.policy == "fixed" else f"is the median of {size.reports} reports"
+    note = f"K is {size.k:,}, which {whose}; coverage alone would choose {chosen.k:,}"
+    return support_of_size(arguments, source, size.k), (note,)
 
 
 def _put(client: Client, arguments: argparse.Namespace, value: Support | Signature) -> ModelInfo:

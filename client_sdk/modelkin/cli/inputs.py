@@ -15,7 +15,16 @@ from modelkin.core.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 
-__all__ = ["Source", "base_of", "notes_of", "open_source", "rule_of", "support_of", "watch"]
+__all__ = [
+    "Source",
+    "base_of",
+    "notes_of",
+    "open_source",
+    "rule_of",
+    "support_of",
+    "support_of_size",
+    "watch",
+]
 
 Source: TypeAlias = Support | Signature | Checkpoint
 
@@ -82,6 +91,14 @@ def support_of(
     base, rule = base_of(arguments), rule_of(arguments, source)
     support = checkpoints.select_from_checkpoint(source, base, rule, watch(source))
     return support, notes_of(source, base)
+
+
+def support_of_size(arguments: argparse.Namespace, checkpoint: Checkpoint, k: int) -> Support:
+    """The checkpoint's support of K indices, whatever chose another size before."""
+    rule = SelectionRule.of(checkpoint.num_parameters, k=k)
+    return checkpoints.select_from_checkpoint(
+        checkpoint, base_of(arguments), rule, watch(checkpoint)
+    )
 
 
 def watch(checkpoint: Checkpoint) -> Bar:

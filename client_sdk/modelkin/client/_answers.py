@@ -15,9 +15,8 @@ from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidParameter
 from modelkin.types import (
+    FREE,
     BulkResult,
-    Donor,
-    Donors,
     ModelInfo,
     Neighbor,
     Neighbors,
@@ -25,6 +24,9 @@ from modelkin.types import (
     Page,
     SignatureSpec,
     SpaceInfo,
+    StopList,
+    SupportSize,
+    SupportSizePolicy,
     TensorOverlap,
 )
 
@@ -32,12 +34,12 @@ __all__ = [
     "Fields",
     "UnknownFormError",
     "read_bulk_result",
-    "read_donors",
     "read_model",
     "read_neighbors",
     "read_overlap",
     "read_page",
     "read_space",
+    "read_support_size",
 ]
 
 T = TypeVar("T")
@@ -135,6 +137,15 @@ def read_space(body: Fields) -> SpaceInfo:
         version=body.integer("version"),
         created_at=body.moment("created_at"),
         banding=body.optional("banding", lambda name: _read_banding(body.inner(name))),
+        support_size=body.optional("support_size", lambda name: _read_policy(body.inner(name)))
+        or FREE,
+        stop_list=body.optional("stop_list", lambda name: _read_stop_list(body.inner(name))),
+    )
+
+
+def read_support_size(body: Fields) -> SupportSize:
+    return SupportSize(
+        body.text("policy"), body.optional("k", body.integer), body.integer("reports")
     )
 
 
@@ -184,14 +195,6 @@ def read_neighbors(body: Fields) -> Neighbors:
     )
 
 
-def read_donors(body: Fields) -> Donors:
-    return Donors(
-        items=body.rows("items", _read_donor),
-        target=body.optional("target", body.text),
-        method=body.text("method"),
-    )
-
-
 def read_overlap(body: Fields) -> Overlap:
     return Overlap(
         a=body.text("a"),
@@ -218,6 +221,20 @@ def _read_banding(body: Fields) -> Banding:
         raise UnknownFormError(f"banding: {error}") from error
 
 
+def _read_stop_list(body: Fields) -> StopList:
+    return StopList(
+        version=body.integer("version"),
+        size=body.integer("size"),
+        share=body.number("share"),
+        models=body.integer("models"),
+        computed_at=body.moment("computed_at"),
+    )
+
+
+def _read_policy(body: Fields) -> SupportSizePolicy:
+    return SupportSizePolicy(body.text("policy"), body.optional("k", body.integer))
+
+
 def _read_neighbor(body: Fields) -> Neighbor:
     return Neighbor(
         model=body.text("model"),
@@ -226,16 +243,6 @@ def _read_neighbor(body: Fields) -> Neighbor:
         estimate=body.text("estimate"),
         standard_error=body.number("standard_error"),
         shared_indices=body.optional("shared_indices", body.integer),
-    )
-
-
-def _read_donor(body: Fields) -> Donor:
-    return Donor(
-        model=body.text("model"),
-        similarity=body.number("similarity"),
-        weight=body.number("weight"),
-        estimate=body.text("estimate"),
-        standard_error=body.number("standard_error"),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -18,8 +18,10 @@ from modelkin import wire
 from modelkin.client import _protocol, _requests
 from modelkin.client._journal import Journal
 from modelkin.client._progress import Count, counting
-from modelkin.client._protocol import Call
+from modelkin.client._scripts import Script
+from modelkin.client._sketches import put_sketch
 from modelkin.core.signature import Signature
+from modelkin.core.sketch import Sketch
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, InvalidInput, InvalidParameter
 from modelkin.names import check_model_name, check_space_name, check_tags
@@ -29,7 +31,6 @@ __all__ = [
     "Chunk",
     "Given",
     "Line",
-    "Script",
     "Upload",
     "check_count",
     "encoded",
@@ -39,9 +40,6 @@ __all__ = [
 
 Given: TypeAlias = BulkItem | tuple[str, Support | Signature]
 """An item as callers give it."""
-
-Script: TypeAlias = Generator[Call[Any], Any, tuple[BulkResult, ...]]
-"""The calls of a chunk, one after another: each is sent the result of the one before."""
 
 MAX_BATCH: Final = 10_000
 """Lines that a service takes in one request."""
@@ -147,7 +145,7 @@ class Upload:
         """Whether no model of it is on its way already: of two contents the later one stands."""
         return self._under_way.isdisjoint(chunk.names)
 
-    def start(self, chunk: Chunk) -> Script:
+    def start(self, chunk: Chunk) -> Script[tuple[BulkResult, ...]]:
         """The chunk is on its way; the calls that bring it there."""
         self._under_way |= chunk.names
         alone = chunk.lines[0].alone
@@ -232,14 +230,14 @@ def encoded(given: Given) -> Line | BulkResult:
         return BulkResult(str(item.model), "failed", error.code, str(error))
 
 
-def _batch(space: str, chunk: Chunk) -> Script:
+def _batch(space: str, chunk: Chunk) -> Script[tuple[BulkResult, ...]]:
     data = b"".join(line.data for line in chunk.lines)
     results: tuple[BulkResult, ...]
     results = yield _protocol.put_batch(space, data, [line.model for line in chunk.lines])
     return results
 
 
-def _alone(space: str, item: BulkItem) -> Script:
+def _alone(space: str, item: BulkItem) -> Script[tuple[BulkResult, ...]]:
     """A model by a PUT of its own, whose answer does not tell replaced from unchanged."""
     try:
         before = None
@@ -253,6 +251,8 @@ def _alone(space: str, item: BulkItem) -> Script:
         else:
             put = _protocol.put_signature(space, item.model, item.content, item.tags, None)
         stored = yield put
+        if item.sketch is not None:
+            stored = yield put_sketch(space, item.model, item.sketch, None)
         if item.attributes is not None and dict(item.attributes) != stored.attributes:
             described = _protocol.update_model(
                 space, item.model, None, item.attributes, UNCHANGED, UNCHANGED, None
@@ -276,11 +276,17 @@ def _item(given: Any) -> BulkItem:
         raise _requests.wrong_type("items", "BulkItem objects or pairs of name and support", given)
     if not isinstance(item.content, Support | Signature):
         raise _requests.wrong_type("content", "a Support or a Signature", item.content)
+    if item.sketch is not None and not isinstance(item.sketch, Sketch):
+        raise _requests.wrong_type("sketch", "a Sketch", item.sketch)
     return item
 
 
 def _line(item: BulkItem) -> Line:
     model = check_model_name(item.model)
+    if item.sketch is not None and isinstance(item.content, Support):
+        raise InvalidParameter(
+            "a sketch goes beside a signature; of a support the service makes it", field="sketch"
+        )
     tags = None if item.tags is None else check_tags(item.tags)
     item = replace(item, model=model, tags=tags)
     fields: dict[str, Any] = {"model": model}
@@ -293,6 +299,8 @@ def _line(item: BulkItem) -> Line:
         digest = hashlib.sha256(wire.encode_signature(item.content)).hexdigest()
         fields["signature"] = wire.signature_to_json(item.content)
     said: dict[str, Any] = {}
+    if item.sketch is not None:
+        said["sketch"] = base64.b64encode(wire.encode_sketch(item.sketch)).decode()
     if tags is not None:
         said["tags"] = tags
     if item.attributes is not None:

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import Any
 
-from modelkin.client._bulk import Chunk, Given, Script, Upload, encoded, is_heavy
+from modelkin.client._bulk import Chunk, Given, Upload, encoded, is_heavy
 from modelkin.client._protocol import Call
-from modelkin.errors import ApiError
+from modelkin.client._scripts import perform_async
 from modelkin.types import BulkResult
 
 __all__ = ["put_chunks"]
@@ -42,7 +42,7 @@ async def put_chunks(upload: Upload, items: Items, concurrency: int, run: Run) -
             async for chunk in ready:
                 while len(under_way) >= concurrency or not upload.may_start(chunk):
                     await settle_first()
-                under_way[asyncio.create_task(_perform(upload.start(chunk), run))] = chunk
+                under_way[asyncio.create_task(perform_async(upload.start(chunk), run))] = chunk
         while under_way:
             await settle_first()
     finally:
@@ -73,18 +73,3 @@ async def _each(items: Items) -> AsyncGenerator[Given, None]:
     else:
         for given in items:
             yield given
-
-
-async def _perform(script: Script, run: Run) -> tuple[BulkResult, ...]:
-    try:
-        call = next(script)
-        while True:
-            try:
-                answer = await run(call)
-            except ApiError as error:
-                call = script.throw(error)
-            else:
-                call = script.send(answer)
-    except StopIteration as finished:
-        results: tuple[BulkResult, ...] = finished.value
-        return results

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from modelkin.client._bulk import Chunk, Given, Script, Upload, encoded
+from modelkin.client._bulk import Chunk, Given, Upload, encoded
 from modelkin.client._protocol import Call
-from modelkin.errors import ApiError
+from modelkin.client._scripts import perform
 from modelkin.types import BulkResult
 
 __all__ = ["put_chunks"]
@@ -42,7 +42,7 @@ def put_chunks(upload: Upload, items: Iterable[Given], concurrency: int, run: Ru
             for chunk in _chunks(upload, items):
                 while len(under_way) >= concurrency or not upload.may_start(chunk):
                     settle_first()
-                under_way[pool.submit(_perform, upload.start(chunk), run)] = chunk
+                under_way[pool.submit(perform, upload.start(chunk), run)] = chunk
             while under_way:
                 settle_first()
         finally:
@@ -55,18 +55,3 @@ def _chunks(upload: Upload, items: Iterable[Given]) -> Iterator[Chunk]:
     for given in items:
         yield from upload.add(encoded(given))
     yield from upload.rest()
-
-
-def _perform(script: Script, run: Run) -> tuple[BulkResult, ...]:
-    try:
-        call = next(script)
-        while True:
-            try:
-                answer = run(call)
-            except ApiError as error:
-                call = script.throw(error)
-            else:
-                call = script.send(answer)
-    except StopIteration as finished:
-        results: tuple[BulkResult, ...] = finished.value
-        return results

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from modelkin import wire
 from modelkin._version import __version__
-from modelkin.client import _answers, _requests
+from modelkin.client import _answers, _requests, _sizes
 from modelkin.client._answers import Fields, UnknownFormError
 from modelkin.client._messages import (
     Request,
@@ -43,7 +43,6 @@ from modelkin.names import check_model_name, check_space_name, check_tags
 from modelkin.types import (
     UNCHANGED,
     BulkResult,
-    Donors,
     ModelInfo,
     Neighbors,
     Overlap,
@@ -142,6 +141,7 @@ def ensure_space(
     num_parameters: int | None,
     signature: SignatureSpec | None,
     banding: Banding | None,
+    support_size: Any = None,
 ) -> Call[SpaceInfo]:
     body: dict[str, Any] = {"name": check_space_name(name)}
     if layout is None and num_parameters is None:
@@ -166,6 +166,8 @@ def ensure_space(
         }
     if banding is not None:
         body["banding"] = {"bands": banding.bands, "rows": banding.rows}
+    if support_size is not None:
+        body["support_size"] = _sizes.policy_json(support_size)
     # The same body twice answers 200 with the space that is there, hence idempotent though POST.
     return Call(_requests.post(_requests.SPACES, body), _read_space)
 
@@ -199,11 +201,6 @@ def put_signature(
     if not isinstance(signature, Signature):
         raise _requests.wrong_type("signature", "a modelkin.Signature", signature)
     return Call(_requests.put(space, "signatures", model, signature, tags, if_match), _read_model)
-
-
-def get_support(space: str, model: str) -> Call[Support]:
-    request = _requests.get(_requests.model_path(space, "supports", model), accept=wire.SUPPORT)
-    return Call(request, lambda r: wire.decode_support(_content(r, wire.SUPPORT)))
 
 
 def get_signature(space: str, model: str) -> Call[Signature]:
@@ -280,12 +277,6 @@ def neighbors(
         params.append(("min_similarity", str(min_similarity)))
     request = _requests.ask(f"{_requests.space_path(space)}/neighbors", "model", query, params)
     return Call(request, lambda r: _answers.read_neighbors(_fields(r)))
-
-
-def donors(space: str, target: Query, k: int, tags: Iterable[str]) -> Call[Donors]:
-    params = [("k", str(k)), *_requests.tag_params(tags)]
-    request = _requests.ask(f"{_requests.space_path(space)}/donors", "target", target, params)
-    return Call(request, lambda r: _answers.read_donors(_fields(r)))
 
 
 def overlap(space: str, a: str, b: str) -> Call[Overlap]:

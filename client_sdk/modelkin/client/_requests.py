@@ -23,6 +23,7 @@ __all__ = [
     "get",
     "json_bytes",
     "model_path",
+    "new_tags",
     "post",
     "put",
     "space_path",
@@ -73,10 +74,8 @@ def put(
 ) -> Request:
     """An upload, in the native format of what it is."""
     path = model_path(space, collection, model)
-    # No tag leaves the tags of a model as they are; one empty tag says that it shall have none.
-    params = () if tags is None else tag_params(tags) or (("tag", ""),)
     content_type, content = encoded(value)
-    return write("PUT", path, content, content_type, params, if_match)
+    return write("PUT", path, content, content_type, new_tags(tags), if_match)
 
 
 def ask(path: str, name: str, query: Any, params: list[tuple[str, str]]) -> Request:
@@ -102,6 +101,11 @@ def space_path(name: str) -> str:
 
 def model_path(space: str, collection: str, model: str) -> str:
     return f"{space_path(space)}/{collection}/{quote_model(model)}"
+
+
+def new_tags(tags: Iterable[str] | None) -> tuple[tuple[str, str], ...]:
+    """No tag leaves the tags of a model as they are; one empty tag says that it shall have none."""
+    return () if tags is None else tag_params(tags) or (("tag", ""),)
 
 
 def tag_params(tags: Iterable[str]) -> tuple[tuple[str, str], ...]:

@@ -23,25 +23,30 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
-from modelkin.client import _protocol
+from modelkin.client import _deltas, _protocol
+from modelkin.client._agreement import AsyncAgreementCalls
 from modelkin.client._bulk import Given, check_count, uploading
 from modelkin.client._bulk_async import put_chunks
+from modelkin.client._clusterings import AsyncClusteringCalls
 from modelkin.client._config import Config
+from modelkin.client._deltas import Memory
 from modelkin.client._exchange import Exchange, Outcome, Terms
+from modelkin.client._jobs import AsyncJobCalls
 from modelkin.client._journal import Journal
+from modelkin.client._kin import AsyncKinCalls
 from modelkin.client._listings import AsyncListing
 from modelkin.client._messages import Request
 from modelkin.client._progress import Count, Progress, pieces_async, reporting
 from modelkin.client._protocol import Call, Query
+from modelkin.client._sketches import AsyncSketchCalls
+from modelkin.client._supports import AsyncSupportCalls
 from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout
 from modelkin.core.signature import Signature
-from modelkin.core.support import Support
 from modelkin.types import (
     UNCHANGED,
     BulkResult,
     BulkSummary,
-    Donors,
     ModelInfo,
     Neighbors,
     Overlap,
@@ -49,6 +54,7 @@ from modelkin.types import (
     SignatureSpec,
     SimilarityMatrix,
     SpaceInfo,
+    SupportSizePolicy,
     Unchanged,
 )
 
@@ -60,7 +66,14 @@ _LARGE: Final = 1 << 18
 """Bytes of an answer that are read in a thread: it may take milliseconds, the loop has others."""
 
 
-class AsyncClient:
+class AsyncClient(
+    AsyncAgreementCalls,
+    AsyncSupportCalls,
+    AsyncSketchCalls,
+    AsyncClusteringCalls,
+    AsyncJobCalls,
+    AsyncKinCalls,
+):
     """A connection to one modelkin service; the tasks of one event loop may share it.
 
         async with modelkin.AsyncClient() as client:
@@ -81,6 +94,7 @@ class AsyncClient:
         *,
         timeout: float = 30.0,
         retries: int = 3,
+        delta_memory: int = _deltas.MEMORY,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
@@ -92,6 +106,8 @@ class AsyncClient:
             api_key: else ``MODELKIN_API_KEY``; a service on loopback asks for none by default.
             timeout: seconds, for connecting and for each pause while sending or receiving.
             retries: tries after the first.
+            delta_memory: bytes of indices that are remembered, so that the next support of a model
+                need not be sent whole; 0 sends all whole.
             transport: what carries the requests, instead of the network.
             sleep: waits between tries, in seconds.
             jitter: draws from 0 to 1, a try's share of the longest pause.
@@ -102,6 +118,7 @@ class AsyncClient:
         config = Config.resolve(url, api_key, timeout, retries)
         self.url = config.url
         self._terms = Terms.of(config, jitter)
+        self._memory = Memory(delta_memory)
         self._sleep = sleep
         self._http = httpx.AsyncClient(transport=transport, **config.http_options)
 
@@ -123,36 +140,18 @@ class AsyncClient:
         num_parameters: int | None = None,
         signature: SignatureSpec | None = None,
         banding: Banding | None = None,
+        support_size: SupportSizePolicy | str | float | None = None,
     ) -> SpaceInfo:
         """The space of that name, made where it does not exist yet."""
         return await self._run(
-            _protocol.ensure_space(name, layout, num_parameters, signature, banding)
+            _protocol.ensure_space(name, layout, num_parameters, signature, banding, support_size)
         )
 
     async def delete_space(self, name: str) -> None:
         """Deletes a space and every model in it."""
         await self._run(_protocol.delete_space(name))
 
-    # --- supports and signatures --------------------------------------------------------------
-
-    async def put_support(
-        self,
-        space: str,
-        model: str,
-        support: Support,
-        *,
-        tags: Iterable[str] | None = None,
-        if_match: str | None = None,
-        progress: Progress | bool = False,
-    ) -> ModelInfo:
-        """Stores the support of a model; it is durable when this returns."""
-        call = await asyncio.to_thread(_protocol.put_support, space, model, support, tags, if_match)
-        with reporting(progress, model) as report:
-            return await self._run(call, report)
-
-    async def get_support(self, space: str, model: str) -> Support:
-        """The stored support; ``support_missing`` where the model sent only a signature."""
-        return await self._run(_protocol.get_support(space, model))
+    # --- signatures, and many models ----------------------------------------------------------
 
     async def put_signature(
         self,
@@ -209,7 +208,7 @@ class AsyncClient:
 
     async def model(self, space: str, model: str) -> ModelInfo:
         """What the service knows of a model; ``model_not_found`` where there is none."""
-        return await self._run(_protocol.model(space, model))
+        return self._memory.see(await self._run(_protocol.model(space, model)))
 
     async def update_model(
         self,
@@ -223,9 +222,8 @@ class AsyncClient:
         if_match: str | None = None,
     ) -> ModelInfo:
         """Changes what is said about a model; what is left out stays as it is."""
-        return await self._run(
-            _protocol.update_model(space, model, tags, attributes, source, base_model, if_match)
-        )
+        call = _protocol.update_model(space, model, tags, attributes, source, base_model, if_match)
+        return self._memory.see(await self._run(call))
 
     async def delete_model(self, space: str, model: str, *, if_match: str | None = None) -> None:
         """Deletes a model with its support and signature."""
@@ -249,12 +247,6 @@ class AsyncClient:
                 _protocol.neighbors, space, query, k, min_similarity, method, tags
             )
         )
-
-    async def donors(
-        self, space: str, target: Query, *, k: int = 10, tags: Iterable[str] = ()
-    ) -> Donors:
-        """The models that a target may learn from, with weights that sum to 1."""
-        return await self._run(await asyncio.to_thread(_protocol.donors, space, target, k, tags))
 
     async def overlap(self, space: str, a: str, b: str) -> Overlap:
         """Two models compared exactly, tensor by tensor where the space has a layout."""

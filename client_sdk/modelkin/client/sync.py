@@ -15,25 +15,30 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from modelkin.client import _protocol
+from modelkin.client import _deltas, _protocol
+from modelkin.client._agreement import AgreementCalls
 from modelkin.client._bulk import Given, check_count, uploading
 from modelkin.client._bulk_sync import put_chunks
+from modelkin.client._clusterings import ClusteringCalls
 from modelkin.client._config import Config
+from modelkin.client._deltas import Memory
 from modelkin.client._exchange import Exchange, Outcome, Terms
+from modelkin.client._jobs import JobCalls
 from modelkin.client._journal import Journal
+from modelkin.client._kin import KinCalls
 from modelkin.client._listings import Listing
 from modelkin.client._messages import Request
 from modelkin.client._progress import Count, Progress, pieces, reporting
 from modelkin.client._protocol import Call, Query
+from modelkin.client._sketches import SketchCalls
+from modelkin.client._supports import SupportCalls
 from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout
 from modelkin.core.signature import Signature
-from modelkin.core.support import Support
 from modelkin.types import (
     UNCHANGED,
     BulkResult,
     BulkSummary,
-    Donors,
     ModelInfo,
     Neighbors,
     Overlap,
@@ -41,6 +46,7 @@ from modelkin.types import (
     SignatureSpec,
     SimilarityMatrix,
     SpaceInfo,
+    SupportSizePolicy,
     Unchanged,
 )
 
@@ -49,7 +55,7 @@ __all__ = ["Client"]
 T = TypeVar("T")
 
 
-class Client:
+class Client(AgreementCalls, SupportCalls, SketchCalls, ClusteringCalls, JobCalls, KinCalls):
     """A connection to one modelkin service; threads may share it.
 
         with modelkin.Client() as client:
@@ -74,6 +80,7 @@ class Client:
         *,
         timeout: float = 30.0,
         retries: int = 3,
+        delta_memory: int = _deltas.MEMORY,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], object] = time.sleep,
         jitter: Callable[[], float] = random.random,
@@ -85,6 +92,8 @@ class Client:
             api_key: else ``MODELKIN_API_KEY``; a service on loopback asks for none by default.
             timeout: seconds, for connecting and for each pause while sending or receiving.
             retries: tries after the first.
+            delta_memory: bytes of indices that are remembered, so that the next support of a model
+                need not be sent whole; 0 sends all whole.
             transport: what carries the requests, instead of the network.
             sleep: waits between tries, in seconds.
             jitter: draws from 0 to 1, a try's share of the longest pause.
@@ -95,6 +104,7 @@ class Client:
         config = Config.resolve(url, api_key, timeout, retries)
         self.url = config.url
         self._terms = Terms.of(config, jitter)
+        self._memory = Memory(delta_memory)
         self._sleep = sleep
         self._http = httpx.Client(transport=transport, **config.http_options)
 
@@ -116,6 +126,7 @@ class Client:
         num_parameters: int | None = None,
         signature: SignatureSpec | None = None,
         banding: Banding | None = None,
+        support_size: SupportSizePolicy | str | float | None = None,
     ) -> SpaceInfo:
         """The space of that name, made where it does not exist yet.
 
@@ -125,46 +136,21 @@ class Client:
             num_parameters: M; needed only without a layout.
             signature: how its signatures are made; the service's default where left out.
             banding: how they are cut for ``method="lsh"``; likewise.
+            support_size: ``"agreed"``, where clients shall agree on the median of their K*; K as an
+                int or a share of M as a float, where it is fixed; else each chooses its own.
 
         Raises:
             ApiError: ``space_exists`` where the space there is another one.
         """
-        return self._run(_protocol.ensure_space(name, layout, num_parameters, signature, banding))
+        return self._run(
+            _protocol.ensure_space(name, layout, num_parameters, signature, banding, support_size)
+        )
 
     def delete_space(self, name: str) -> None:
         """Deletes a space and every model in it."""
         self._run(_protocol.delete_space(name))
 
-    # --- supports and signatures --------------------------------------------------------------
-
-    def put_support(
-        self,
-        space: str,
-        model: str,
-        support: Support,
-        *,
-        tags: Iterable[str] | None = None,
-        if_match: str | None = None,
-        progress: Progress | bool = False,
-    ) -> ModelInfo:
-        """Stores the support of a model; it is durable when this returns.
-
-        Args:
-            space: where; its M must be the support's, else ``space_mismatch``.
-            model: the name, which may hold slashes; see ``modelkin.names.check_model_name``.
-            support: sent in the native format. The same content again changes nothing.
-            tags: replace the model's tags, ``[]`` removes them; None leaves them as they are.
-            if_match: the ``etag`` of the version to replace, else ``precondition_failed``.
-            progress: True shows a bar on a terminal; a function is called with the bytes sent and
-                the bytes in all, from 0 again at each try. What it raises ends the upload.
-        """
-        call = _protocol.put_support(space, model, support, tags, if_match)
-        with reporting(progress, model) as report:
-            return self._run(call, report)
-
-    def get_support(self, space: str, model: str) -> Support:
-        """The stored support; ``support_missing`` where the model sent only a signature."""
-        return self._run(_protocol.get_support(space, model))
+    # --- signatures, and many models ----------------------------------------------------------
 
     def put_signature(
         self,
@@ -247,7 +233,7 @@ class Client:
 
     def model(self, space: str, model: str) -> ModelInfo:
         """What the service knows of a model; ``model_not_found`` where there is none."""
-        return self._run(_protocol.model(space, model))
+        return self._memory.see(self._run(_protocol.model(space, model)))
 
     def update_model(
         self,
@@ -271,9 +257,8 @@ class Client:
             base_model: what it was made from; None clears it.
             if_match: the ``etag`` of the version to change, else ``precondition_failed``.
         """
-        return self._run(
-            _protocol.update_model(space, model, tags, attributes, source, base_model, if_match)
-        )
+        call = _protocol.update_model(space, model, tags, attributes, source, base_model, if_match)
+        return self._memory.see(self._run(call))
 
     def delete_model(self, space: str, model: str, *, if_match: str | None = None) -> None:
         """Deletes a model with its support and signature."""
@@ -302,17 +287,6 @@ class Client:
             tags: only models that carry all of them.
         """
         return self._run(_protocol.neighbors(space, query, k, min_similarity, method, tags))
-
-    def donors(self, space: str, target: Query, *, k: int = 10, tags: Iterable[str] = ()) -> Donors:
-        """The models that a target may learn from, with weights that sum to 1.
-
-        Args:
-            space: where to look.
-            target: a stored model's name; or a support or signature, which is not stored.
-            k: how many, 1 to 1,000.
-            tags: only models that carry all of them.
-        """
-        return self._run(_protocol.donors(space, target, k, tags))
 
     def overlap(self, space: str, a: str, b: str) -> Overlap:
         """Two models compared exactly, tensor by tensor where the space has a layout."""

@@ -1,6 +1,6 @@
 """Which rows of an index a query goes on with: the best of their counts of matching values.
 
-It never makes the counts: ``planes`` and the byte scan of an index do.
+It never makes the counts: the byte scan of an index does.
 """
 
 from __future__ import annotations

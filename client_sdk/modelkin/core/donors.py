@@ -12,10 +12,15 @@ import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["weights"]
+__all__ = ["proportional", "weights", "zscore_weights"]
+
+Floats = npt.NDArray[np.float64]
+
+LEAST_DEVIATION = 0.05
+"""Similarities that differ by less are nearly the same."""
 
 
-def weights(similarities: Sequence[float] | npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def weights(similarities: Sequence[float] | Floats) -> Floats:
     """Weights proportional to similarity, ``w_j = S_j / sum S`` (section 5).
 
     Args:
@@ -28,6 +33,55 @@ def weights(similarities: Sequence[float] | npt.NDArray[np.float64]) -> npt.NDAr
     Raises:
         InvalidParameter: a similarity is not between 0 and 1, or they form no vector.
     """
+    return proportional(_checked(similarities))
+
+
+def proportional(scores: Sequence[float] | Floats) -> Floats:
+    """Weights proportional to scores of any kind that are not negative.
+
+    Returns:
+        Shape ``(n,)``, summing to 1; all the same where all scores are 0.
+
+    Raises:
+        InvalidParameter: a score is negative or not finite, or they form no vector.
+    """
+    values = np.asarray(scores, np.float64)
+    if values.ndim != 1 or not ((values >= 0) & (values < np.inf)).all():
+        raise InvalidParameter("scores must be a vector of finite numbers, none of them negative")
+    largest = float(values.max(initial=0.0))
+    if largest == 0.0:
+        return np.full(values.size, 1.0 / max(1, values.size))
+    shares = values / largest  # so that the sum of large ones stays finite
+    return np.asarray(shares / shares.sum(), np.float64)
+
+
+def zscore_weights(similarities: Sequence[float] | Floats, deviation: float) -> Floats:
+    """Weights proportional to ``exp(z_j)``, the z-score of S over the space.
+
+    S of a whole space lies close together, so weights proportional to it are nearly uniform. The
+    mean of the space cancels: only its spread matters. A spread below 0.05 counts as that, or else
+    a hair's breadth between two donors would decide in a space of few or of very similar models.
+
+    Args:
+        similarities: as for :func:`weights`.
+        deviation: the standard deviation of S over the models of the space; 0 where there is none.
+
+    Returns:
+        Shape ``(n,)``, summing to 1.
+
+    Raises:
+        InvalidParameter: as for :func:`weights`, or the deviation is negative or not finite.
+    """
+    values = _checked(similarities)
+    if not 0 <= deviation < np.inf:
+        raise InvalidParameter(f"deviation must be at least 0, not {deviation}", field="deviation")
+    if values.size == 0:
+        return values
+    powers = np.exp((values - values.max()) / max(deviation, LEAST_DEVIATION))
+    return np.asarray(powers / powers.sum(), np.float64)
+
+
+def _checked(similarities: Sequence[float] | Floats) -> Floats:
     values = np.asarray(similarities, dtype=np.float64)
     if values.ndim != 1:
         raise InvalidParameter(f"similarities must be a vector, not of shape {values.shape}")
@@ -35,7 +89,4 @@ def weights(similarities: Sequence[float] | npt.NDArray[np.float64]) -> npt.NDAr
     if wrong.size:
         at = int(wrong[0])
         raise InvalidParameter(f"similarities[{at}] = {values[at]} is not between 0 and 1")
-    total = float(values.sum())
-    if total == 0.0:
-        return np.full(values.size, 1.0 / max(1, values.size))
-    return values / total
+    return values

@@ -8,7 +8,7 @@ smaller. The form is for a service's own disk: it trusts its bytes. What crosses
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -154,11 +154,14 @@ def shared_packed(a: PackedSupport, b: PackedSupport) -> int:
     return int(kernels().probe_count(bitmap.array, indices.array))
 
 
-def matrix(supports: Sequence[PackedSupport]) -> npt.NDArray[np.float64]:
+def matrix(
+    supports: Sequence[PackedSupport], report: Callable[[int, int], None] | None = None
+) -> npt.NDArray[np.float64]:
     """The similarity of all pairs, exact.
 
     Args:
         supports: n of them, of one M, at least one.
+        report: told how much of the work is done, and how much there is, in equal parts.
 
     Returns:
         Shape ``(n, n)``, symmetric, 1 on the diagonal, in the order given.
@@ -174,19 +177,30 @@ def matrix(supports: Sequence[PackedSupport]) -> npt.NDArray[np.float64]:
     sizes = np.array([support.k for support in supports], np.int64)
     # Two lists that are long for their space are counted sooner as bitmaps, 64 indices at a time.
     dense = supports[0].num_parameters <= 2048 * int(sizes.min())
-    shared = _count_tiles(supports) if dense else _count_pairs(supports)
+    count = _count_tiles if dense else _count_pairs
+    shared = count(supports, report or _unheard)
     return 2.0 * shared / (sizes[:, None] + sizes)
 
 
-def _count_pairs(supports: Sequence[PackedSupport]) -> npt.NDArray[np.int64]:
+def _unheard(_done: int, _total: int) -> None:
+    """Nobody asked."""
+
+
+def _count_pairs(
+    supports: Sequence[PackedSupport], report: Callable[[int, int], None]
+) -> npt.NDArray[np.int64]:
     shared = np.diag([support.k for support in supports]).astype(np.int64)
+    n = len(supports)
     for i, a in enumerate(supports):
         for j in range(i):
             shared[i, j] = shared[j, i] = shared_packed(a, supports[j])
+        report((i + 1) * i // 2, n * (n - 1) // 2)
     return shared
 
 
-def _count_tiles(supports: Sequence[PackedSupport]) -> npt.NDArray[np.int64]:
+def _count_tiles(
+    supports: Sequence[PackedSupport], report: Callable[[int, int], None]
+) -> npt.NDArray[np.int64]:
     """Every bitmap is read once, a slice of all of them at a time; within a slice, tile by tile."""
     n, size = len(supports), -(-supports[0].num_parameters // 64)
     step = max(1, MATRIX_MEMORY // (8 * n))
@@ -198,6 +212,7 @@ def _count_tiles(supports: Sequence[PackedSupport]) -> npt.NDArray[np.int64]:
                 shared[i : i + TILE, j : j + TILE] += kernels().and_count_table(
                     rows[i : i + TILE], rows[j : j + TILE]
                 )
+            report(begin // step * n + min(n, i + TILE), -(-size // step) * n)
     lower = np.tril(shared)
     return lower + np.tril(lower, -1).T
 

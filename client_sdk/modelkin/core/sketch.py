@@ -24,8 +24,9 @@ import numpy.typing as npt
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.kernels.reference_search import mix64
 from modelkin.core.overlap import similarity_of, standard_error
+from modelkin.core.packed import PackedSupport
 from modelkin.core.schemes import MAX_SEED
-from modelkin.core.support import IndexArray, Support, check_num_parameters, index_dtype
+from modelkin.core.support import IndexArray, Support, check_num_parameters
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = [
@@ -95,6 +96,23 @@ class Sketch:
         else:
             words = kernels().members(support.indices, coordinates(m, size, seed))
         return cls(words, size=size, seed=seed, num_parameters=m, support_size=support.k)
+
+    @classmethod
+    def of_packed(cls, packed: PackedSupport, size: int = DEFAULT_SIZE, seed: int = 1) -> Sketch:
+        """The same sketch from a packed support, of which only the sample is read.
+
+        Args and errors are those of :meth:`of`.
+        """
+        m = packed.num_parameters
+        _check_sample(size, seed)
+        if m <= size:
+            words = np.zeros(size // 64, np.uint64)
+            words[: -(-m // 64)] = packed.words(0, -(-m // 64))
+        elif packed.kind == "bitmap":
+            words = kernels().bits_at(packed.array, coordinates(m, size, seed))
+        else:
+            words = kernels().members(packed.array, coordinates(m, size, seed))
+        return cls(words, size=size, seed=seed, num_parameters=m, support_size=packed.k)
 
     @classmethod
     def from_words(
@@ -181,6 +199,19 @@ class Sketch:
         if self._num_parameters <= self._size:
             return 0.0
         return standard_error_in_sample(self.shared(other), self.members, other.members)
+
+    def to_bytes(self) -> bytes:
+        """The binary wire format, ``application/vnd.modelkin.sketch``."""
+        from modelkin import wire
+
+        return wire.encode_sketch(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Sketch:
+        """A sketch from the binary wire format, or :class:`InvalidSignature`."""
+        from modelkin import wire
+
+        return wire.decode_sketch(data)
 
     def _check_bits(self) -> None:
         m, members = self._num_parameters, self.members
@@ -292,16 +323,29 @@ def coordinates(num_parameters: int, size: int, seed: int) -> IndexArray:
     """
     _check_sample(size, seed)
     drawn = mix64(np.uint64(seed) + np.arange(size, dtype=np.uint64) * np.uint64(GAMMA))
-    sample = np.empty(size, index_dtype(num_parameters))
-    # Up to 147 bits, which Python's integers have and which are made once a space.
-    for begin in range(0, size, 1 << 12):
+    sample = (_narrow if num_parameters <= 2**32 else _wide)(drawn, num_parameters)
+    sample.flags.writeable = False
+    return sample
+
+
+def _narrow(drawn: Words, num_parameters: int) -> IndexArray:
+    """The coordinates where M is at most 2^32: ``u_j * M`` in halves that 64 bits hold."""
+    m, half = np.uint64(num_parameters), np.uint64(32)
+    low = (drawn & np.uint64(2**32 - 1)) * m
+    within = ((drawn >> half) * m + (low >> half)) >> half
+    stretches = np.arange(drawn.size, dtype=np.uint64) * m
+    return ((stretches + within) // np.uint64(drawn.size)).astype(np.uint32)
+
+
+def _wide(drawn: Words, num_parameters: int) -> IndexArray:
+    """The coordinates of any M: up to 147 bits, which Python's integers have."""
+    sample = np.empty(drawn.size, np.uint64)
+    for begin in range(0, drawn.size, 1 << 12):
         some = enumerate(drawn[begin : begin + (1 << 12)].tolist(), begin)
         sample[begin : begin + (1 << 12)] = [
-            ((j << 64) + u) * num_parameters // (size << 64) for j, u in some
+            ((j << 64) + u) * num_parameters // (drawn.size << 64) for j, u in some
         ]
-    sample.flags.writeable = False
-    checked: IndexArray = sample
-    return checked
+    return sample
 
 
 def _check_sample(size: int, seed: int) -> None:

@@ -17,6 +17,7 @@ from modelkin.errors import InvalidParameter, InvalidSupport
 
 if TYPE_CHECKING:
     from modelkin.core.signature import Signature
+    from modelkin.core.sketch import Sketch
 
 __all__ = ["MAX_PARAMETERS", "IndexArray", "Support", "index_dtype"]
 
@@ -128,6 +129,12 @@ class Support:
         from modelkin.core.signature import Signature
 
         return Signature.of(self, num_perm=num_perm, seed=seed, scheme=scheme)
+
+    def sketch(self, size: int = 1 << 16, seed: int = 1) -> Sketch:
+        """What a sample of coordinates shows of it, see :meth:`Sketch.of`."""
+        from modelkin.core.sketch import Sketch
+
+        return Sketch.of(self, size=size, seed=seed)
 
     def to_bytes(self) -> bytes:
         """The native wire format, ``application/vnd.modelkin.support``."""

@@ -1,4 +1,4 @@
-"""Every form in which a support or a signature crosses the network.
+"""Every form in which a support, a delta of one, or a signature crosses the network.
 
 ``docs/wire-format.md`` is the specification. Owns bytes in and value objects out, in both
 directions, and believes nothing it reads: what a header declares is checked before anything of that
@@ -7,8 +7,11 @@ size is allocated. It never speaks HTTP and never imports torch.
 
 from __future__ import annotations
 
+from modelkin.wire.delta import DELTA, decode_delta, encode_delta
 from modelkin.wire.foreign import decode_raw, decode_roaring, encode_raw, encode_roaring
+from modelkin.wire.frames import MAX_WINDOW
 from modelkin.wire.media import (
+    DELTA_TYPES,
     JSON,
     RAW,
     ROARING,
@@ -16,14 +19,18 @@ from modelkin.wire.media import (
     SIGNATURE_TYPES,
     SUPPORT,
     SUPPORT_TYPES,
+    count_added,
     count_indices,
     dump_signature,
     dump_support,
+    load_delta,
     load_either,
     load_signature,
     load_support,
 )
 from modelkin.wire.shapes import (
+    delta_from_json,
+    delta_to_json,
     signature_from_json,
     signature_to_json,
     support_from_json,
@@ -31,9 +38,11 @@ from modelkin.wire.shapes import (
 )
 from modelkin.wire.signature import decode_signature, encode_signature
 from modelkin.wire.sketch import SKETCH, decode_sketch, encode_sketch
-from modelkin.wire.support import MAX_WINDOW, decode_support, encode_support
+from modelkin.wire.support import decode_support, encode_support
 
 __all__ = [
+    "DELTA",
+    "DELTA_TYPES",
     "JSON",
     "MAX_WINDOW",
     "RAW",
@@ -43,19 +52,25 @@ __all__ = [
     "SKETCH",
     "SUPPORT",
     "SUPPORT_TYPES",
+    "count_added",
     "count_indices",
+    "decode_delta",
     "decode_raw",
     "decode_roaring",
     "decode_signature",
     "decode_sketch",
     "decode_support",
+    "delta_from_json",
+    "delta_to_json",
     "dump_signature",
     "dump_support",
+    "encode_delta",
     "encode_raw",
     "encode_roaring",
     "encode_signature",
     "encode_sketch",
     "encode_support",
+    "load_delta",
     "load_either",
     "load_signature",
     "load_support",

@@ -5,10 +5,12 @@ Service and client share it; the HTTP of neither is here.
 
 from __future__ import annotations
 
+from modelkin.core.delta import Delta
 from modelkin.core.signature import Signature
 from modelkin.core.support import Support, index_dtype
 from modelkin.errors import InvalidSignature, InvalidSupport, UnsupportedMediaType
-from modelkin.wire.checks import Payload
+from modelkin.wire.checks import Payload, check_k
+from modelkin.wire.delta import DELTA, declared_added, decode_delta
 from modelkin.wire.foreign import (
     count_roaring,
     decode_raw,
@@ -17,6 +19,7 @@ from modelkin.wire.foreign import (
     encode_roaring,
 )
 from modelkin.wire.shapes import (
+    delta_from_json,
     dump_json,
     parse_json,
     signature_from_json,
@@ -28,6 +31,7 @@ from modelkin.wire.signature import decode_signature, encode_signature
 from modelkin.wire.support import declared_k, decode_support, encode_support
 
 __all__ = [
+    "DELTA_TYPES",
     "JSON",
     "RAW",
     "ROARING",
@@ -35,9 +39,11 @@ __all__ = [
     "SIGNATURE_TYPES",
     "SUPPORT",
     "SUPPORT_TYPES",
+    "count_added",
     "count_indices",
     "dump_signature",
     "dump_support",
+    "load_delta",
     "load_either",
     "load_signature",
     "load_support",
@@ -54,6 +60,9 @@ SUPPORT_TYPES = (SUPPORT, ROARING, RAW, JSON)
 
 SIGNATURE_TYPES = (SIGNATURE, JSON)
 """The media types of a signature, the preferred one first."""
+
+DELTA_TYPES = (DELTA, JSON)
+"""The media types of a delta, the preferred one first."""
 
 
 def load_support(
@@ -120,6 +129,35 @@ def dump_support(support: Support, media_type: str) -> bytes:
     if kind == JSON:
         return dump_json(support_to_json(support))
     raise _unsupported(media_type, "a support", SUPPORT_TYPES)
+
+
+def load_delta(data: Payload, media_type: str, before: Support, max_k: int | None = None) -> Delta:
+    """A delta from a body of one of ``DELTA_TYPES``, ready to be applied to ``before``.
+
+    Args:
+        data: the whole body.
+        media_type: as in Content-Type; parameters are ignored.
+        before: the support that it is to change.
+        max_k: the most indices that the result may have; None only for trusted writers.
+
+    Raises:
+        UnsupportedMediaType: none of ``DELTA_TYPES``.
+        InvalidSupport, SpaceMismatch, PreconditionFailed, PayloadTooLarge: as that type's decoder
+            says.
+    """
+    kind = _essence(media_type)
+    if kind == DELTA:
+        return decode_delta(data, before, max_k=max_k)
+    if kind == JSON:
+        delta = delta_from_json(parse_json(data, InvalidSupport), before.num_parameters)
+        check_k(before.k - delta.removed.size + delta.added.size, max_k)
+        return delta
+    raise _unsupported(media_type, "a delta", DELTA_TYPES)
+
+
+def count_added(data: Payload, media_type: str) -> int:
+    """How many indices a delta says it adds, before any is decoded; :func:`count_indices`."""
+    return declared_added(data) if _essence(media_type) == DELTA else len(data) // 2
 
 
 def load_signature(data: Payload, media_type: str, num_parameters: int) -> Signature:

@@ -1,4 +1,4 @@
-"""The JSON shapes of supports and signatures, and the strict reading of JSON.
+"""The JSON shapes of supports, deltas and signatures, and the strict reading of JSON.
 
 JSON's own types are taken at their word: ``true``, ``1.0`` and ``"1"`` are no integers. Errors
 quote what a stranger sent in ASCII and cut short, so that an answer about it can always be encoded.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from modelkin.core.delta import Delta
 from modelkin.core.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidInput, InvalidSignature, InvalidSupport
 from modelkin.wire.checks import Payload, check_k
 
 __all__ = [
+    "delta_from_json",
+    "delta_to_json",
     "dump_json",
     "parse_json",
     "signature_from_json",
@@ -45,6 +48,36 @@ def support_from_json(obj: Any, num_parameters: int, *, max_k: int | None = None
     indices = _integers(fields, "indices", InvalidSupport)
     check_k(len(indices), max_k)
     return Support.from_indices(indices, num_parameters)
+
+
+def delta_to_json(delta: Delta) -> dict[str, Any]:
+    """``{"added": [...], "removed": [...]}``, and the result's ``digest`` where it is known."""
+    fields = {"added": delta.added.tolist(), "removed": delta.removed.tolist()}
+    return fields if delta.digest is None else {**fields, "digest": delta.digest}
+
+
+def delta_from_json(obj: Any, num_parameters: int) -> Delta:
+    """A delta from the parsed object that :func:`delta_to_json` makes.
+
+    Args:
+        obj: what a JSON parser returned; ``added`` and ``removed``, ``digest`` or not, no other.
+        num_parameters: M, 1 to 2^63 - 1.
+
+    Raises:
+        InvalidSupport: another shape, or indices unsorted, repeated or out of range.
+    """
+    told = isinstance(obj, dict) and "digest" in obj
+    names = ("added", "removed", "digest") if told else ("added", "removed")
+    fields = _fields(obj, names, InvalidSupport)
+    digest = fields.get("digest")
+    if digest is not None and not isinstance(digest, str):
+        raise InvalidSupport(f"digest must be a string, not {_shown(digest)}", field="digest")
+    return Delta.of(
+        _integers(fields, "added", InvalidSupport),
+        _integers(fields, "removed", InvalidSupport),
+        num_parameters,
+        digest=digest,
+    )
 
 
 def signature_to_json(signature: Signature) -> dict[str, Any]:

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from modelkin.core import gaps
 from modelkin.core.support import IndexArray
 from modelkin.errors import InvalidSupport
-from modelkin.wire.support import compressor, pack_header
+from modelkin.wire.frames import compressor
+from modelkin.wire.support import pack_header
 
 __all__ = ["StreamedSupport", "stream_support"]
 

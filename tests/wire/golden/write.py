@@ -66,6 +66,21 @@ def sketches() -> dict[str, tuple[Sketch, Support]]:
     }
 
 
+def deltas() -> dict[str, tuple[Support, Support]]:
+    """Name to the support before and the one after."""
+    narrow, wide = drawn(4_000, 400), drawn(8_000_000_000, 500)
+    fewer = Support.from_indices(narrow.indices[20:], 4_000)
+    more = Support.from_indices(np.union1d(narrow.indices[5:], np.arange(20)), 4_000)
+    moved = np.union1d(wide.indices[1::2], wide.indices[:90:9] + np.uint64(2**32))
+    return {
+        "delta-nothing.mkdl": (narrow, narrow),
+        "delta-removed.mkdl": (narrow, fewer),
+        "delta-added.mkdl": (fewer, narrow),
+        "delta-both.mkdl": (narrow, more),
+        "delta-64bit.mkdl": (wide, Support.from_indices(moved, 8_000_000_000)),
+    }
+
+
 def write(name: str, data: bytes, **expected: Any) -> dict[str, Any]:
     path = HERE / name
     if not path.exists():
@@ -108,6 +123,18 @@ def main() -> None:
             sketch={"size": sketch.size, "seed": sketch.seed, "words": sketch.words.tolist()},
         )
         for name, (sketch, support) in sketches().items()
+    ]
+    entries += [
+        write(
+            name,
+            wire.encode_delta(before, after),
+            media_type=wire.DELTA,
+            num_parameters=after.num_parameters,
+            digest=after.digest,
+            indices=after.indices.tolist(),
+            before=before.indices.tolist(),
+        )
+        for name, (before, after) in deltas().items()
     ]
     lines = ",\n".join(json.dumps(entry) for entry in entries)
     written = f"[\n{lines}\n]\n"

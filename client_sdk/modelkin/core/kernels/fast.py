@@ -13,28 +13,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels import fast_minhash, fast_search
+from modelkin.core.kernels import fast_holdings, fast_minhash, fast_pairs, fast_search
 from modelkin.core.kernels.compiled import compiled, popcount, read_only
+from modelkin.core.kernels.fast_holdings import column_counts, weighted_sums
 from modelkin.core.kernels.fast_minhash import fss32, minhash32, minhash64
+from modelkin.core.kernels.fast_pairs import match_table
 from modelkin.core.kernels.fast_search import (
-    add_mismatches,
     and_count_rows,
     band_keys,
     best,
+    bits_at,
     difference,
     members,
-    plane_matches,
-    planes,
+    seal,
+    sealed_counts,
 )
 
 __all__ = [
-    "add_mismatches",
     "and_count",
     "and_count_rows",
     "and_count_table",
     "band_keys",
     "best",
+    "bits_at",
     "bitmap",
+    "column_counts",
     "difference",
     "emit",
     "fss32",
@@ -45,13 +48,15 @@ __all__ = [
     "histogram_within",
     "intersect_count",
     "match_counts",
+    "match_table",
     "members",
     "minhash32",
     "minhash64",
-    "plane_matches",
-    "planes",
     "probe_count",
+    "seal",
+    "sealed_counts",
     "warm",
+    "weighted_sums",
 ]
 
 Bytes = npt.NDArray[np.uint8]
@@ -380,5 +385,7 @@ def warm() -> None:
     match_counts(octets.reshape(1, 8), octets)
     and_count(words, words)
     and_count_table(words.reshape(1, 1), words.reshape(1, 1))
+    fast_holdings.warm()
     fast_minhash.warm()
+    fast_pairs.warm()
     fast_search.warm()

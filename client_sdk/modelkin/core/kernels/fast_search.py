@@ -60,77 +60,6 @@ def _difference(a: Any, b: Any, kept: Any) -> Any:
     return at
 
 
-def planes(values: npt.NDArray[Any], bits: int, first: int) -> Words:
-    n, h = values.shape
-    made = np.zeros((n, bits, -(-h // 64)), np.uint64)
-    _planes(read_only(values), first, made)
-    return made
-
-
-@compiled
-def _planes(values: Any, first: int, made: Any) -> None:
-    for i in range(values.shape[0]):
-        for plane in range(made.shape[1]):
-            shift = np.uint64(first + plane)
-            for word in range(made.shape[2]):
-                some, gathered = values[i, 64 * word : 64 * word + 64], np.uint64(0)
-                for j in range(some.size):
-                    bit = (np.uint64(some[j]) >> shift) & np.uint64(1)
-                    gathered |= bit << np.uint64(j)
-                made[i, plane, word] = gathered
-
-
-def plane_matches(rows: Words, query: Words, num_perm: int) -> Counts:
-    matches = np.empty(rows.shape[0], np.int16)
-    if query.shape[0] == 4:
-        flat = read_only(rows).reshape(rows.shape[0], query.size)
-        _four_plane_matches(flat, read_only(query).reshape(-1), num_perm, matches)
-    else:
-        _plane_matches(read_only(rows), read_only(query), num_perm, matches)
-    return matches
-
-
-@compiled
-def _four_plane_matches(rows: Any, query: Any, num_perm: int, matches: Any) -> None:
-    # One row's words in one line, the planes named: so it becomes vector code, at memory's speed.
-    w = query.size // 4
-    for i in range(rows.shape[0]):
-        row, mismatches = rows[i], np.uint64(0)
-        for j in range(w):
-            mismatches += popcount(
-                (row[j] ^ query[j])
-                | (row[w + j] ^ query[w + j])
-                | (row[2 * w + j] ^ query[2 * w + j])
-                | (row[3 * w + j] ^ query[3 * w + j])
-            )
-        matches[i] = np.int16(num_perm - np.int64(mismatches))
-
-
-@compiled
-def _plane_matches(rows: Any, query: Any, num_perm: int, matches: Any) -> None:
-    for i in range(rows.shape[0]):
-        mismatches = np.uint64(0)
-        for word in range(query.shape[1]):
-            differing = np.uint64(0)
-            for plane in range(query.shape[0]):
-                differing |= rows[i, plane, word] ^ query[plane, word]
-            mismatches += popcount(differing)
-        matches[i] = np.int16(num_perm - np.int64(mismatches))
-
-
-def add_mismatches(rows: Words, query: Words, at: Rows, mismatches: Words) -> None:
-    _add_mismatches(read_only(rows), read_only(query), read_only(at), mismatches)
-
-
-@compiled
-def _add_mismatches(rows: Any, query: Any, at: Any, mismatches: Any) -> None:
-    for i in range(at.size):
-        row = rows[at[i]]
-        for plane in range(query.shape[0]):
-            for word in range(query.shape[1]):
-                mismatches[i, word] |= row[plane, word] ^ query[plane, word]
-
-
 def best(counts: AnyCounts, most: int, count: int) -> Rows:
     # One more than asked for: without a branch every row is written, then the cursor moves or not.
     rows = np.empty(min(count, counts.size) + 1, np.int64)
@@ -183,6 +112,65 @@ def _and_count_rows(rows: Any, query: Any, at: Any, shared: Any) -> None:
         shared[i] = np.int64(count)
 
 
+def sealed_counts(
+    slots: Words, query: Words, at: Rows, tags: Words, part: int
+) -> npt.NDArray[np.int64]:
+    counts = np.empty((at.size, 2), np.int64)
+    arrays = read_only(slots), read_only(query), read_only(at), read_only(tags)
+    _sealed_counts(*arrays, part, counts)
+    return counts
+
+
+@compiled
+def _sealed_counts(slots: Any, query: Any, at: Any, tags: Any, part: int, counts: Any) -> None:
+    w = query.size
+    for i in range(at.size):
+        slot, shared = slots[at[i]], np.uint64(0)
+        counts[i, 0], counts[i, 1] = -1, -1
+        if slot[0] != tags[i]:
+            continue
+        whole, first, sealed = slot[1], slot[2], slot[3 + part]
+        key = _mix64(_mix64(_mix64(tags[i]) ^ whole) ^ first)
+        for begin in range(0, w, 64):  # the sum of a block and its bits, in one pass of vector code
+            other = query[begin : min(begin + 64, w)]
+            some, total = slot[8 + begin : 8 + begin + other.size], np.uint64(0)
+            for j in range(other.size):
+                shared += popcount(some[j] & other[j])
+                total += some[j]
+            key = _mix64(key ^ total)
+        if key == sealed:
+            counts[i, 0], counts[i, 1] = np.int64(shared), np.int64(whole if part else first)
+
+
+def seal(words: Words, tag: int, members: int, first: int) -> int:
+    return int(_seal(read_only(words), np.uint64(tag), np.uint64(members), np.uint64(first)))
+
+
+@compiled
+def _seal(words: Any, tag: Any, members: Any, first: Any) -> Any:
+    key = _mix64(_mix64(_mix64(tag) ^ members) ^ first)
+    for begin in range(0, words.size, 64):
+        some, total = words[begin : begin + 64], np.uint64(0)
+        for j in range(some.size):
+            total += some[j]
+        key = _mix64(key ^ total)
+    return key
+
+
+def bits_at(words: Words, coordinates: npt.NDArray[Any]) -> Words:
+    bits = np.zeros(coordinates.size // 64, np.uint64)
+    _bits_at(read_only(words), read_only(coordinates), bits)
+    return bits
+
+
+@compiled
+def _bits_at(words: Any, coordinates: Any, bits: Any) -> None:
+    for j in range(coordinates.size):
+        at = np.uint64(coordinates[j])
+        bit = (words[at >> np.uint64(6)] >> (at & np.uint64(63))) & np.uint64(1)
+        bits[j >> 6] |= bit << np.uint64(j & 63)
+
+
 def members(indices: npt.NDArray[Any], coordinates: npt.NDArray[Any]) -> Words:
     words = np.zeros(coordinates.size // 64, np.uint64)
     _members(read_only(indices), read_only(coordinates), words)
@@ -214,12 +202,11 @@ def warm() -> None:
     values: list[npt.NDArray[Any]] = [np.zeros((1, 1), np.uint32), one]
     for each in values:
         band_keys(each, 1, 1)
-        planes(each, 1, 0)
         difference(each[0], each[0])
         members(each[0], np.zeros(64, each.dtype))
-    for bits in (1, 4):
-        plane_matches(np.ones((1, bits, 1), np.uint64), np.ones((bits, 1), np.uint64), 64)
-    add_mismatches(one.reshape(1, 1, 1), one, row, one.copy())
+        bits_at(one[0], np.zeros(64, each.dtype))
     best(np.zeros(1, np.int16), 0, 1)
     best(np.zeros(1, np.int32), 0, 1)
     and_count_rows(one, one[0], row)
+    sealed_counts(np.ones((1, 16), np.uint64), one[0], row, one[0], 1)
+    seal(one[0], 1, 1, 1)

@@ -9,26 +9,29 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.kernels.reference_holdings import column_counts, weighted_sums
 from modelkin.core.kernels.reference_minhash import fss32, minhash32, minhash64
+from modelkin.core.kernels.reference_pairs import match_table
 from modelkin.core.kernels.reference_search import (
-    add_mismatches,
     and_count_rows,
     band_keys,
     best,
+    bits_at,
     difference,
     members,
-    plane_matches,
-    planes,
+    seal,
+    sealed_counts,
 )
 
 __all__ = [
-    "add_mismatches",
     "and_count",
     "and_count_rows",
     "and_count_table",
     "band_keys",
     "best",
+    "bits_at",
     "bitmap",
+    "column_counts",
     "difference",
     "emit",
     "fss32",
@@ -39,13 +42,15 @@ __all__ = [
     "histogram_within",
     "intersect_count",
     "match_counts",
+    "match_table",
     "members",
     "minhash32",
     "minhash64",
-    "plane_matches",
-    "planes",
     "probe_count",
+    "seal",
+    "sealed_counts",
     "warm",
+    "weighted_sums",
 ]
 
 Bytes = npt.NDArray[np.uint8]

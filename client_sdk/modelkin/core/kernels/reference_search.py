@@ -1,4 +1,4 @@
-"""Retrieval in numpy: band keys, bit planes, the best rows, coordinate sketches."""
+"""Retrieval in numpy: band keys, the best rows, coordinate sketches and their sealed slots."""
 
 from __future__ import annotations
 
@@ -53,50 +53,6 @@ def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return left
 
 
-def planes(values: npt.NDArray[Any], bits: int, first: int) -> Words:
-    """Bits ``first`` to ``first + bits - 1`` of every value, a plane for each bit.
-
-    Args:
-        values: uint32 or uint64, shape ``(n, h)``.
-        bits: how many planes.
-        first: the lowest bit.
-
-    Returns:
-        Shape ``(n, bits, ceil(h / 64))``. Bit j % 64 of word j // 64 of a plane is that of value
-        j; the bits behind value h - 1 are zero.
-    """
-    n, h = values.shape
-    flags = np.zeros((n, bits, -(-h // 64) * 64), np.uint8)
-    for plane in range(bits):
-        shift = values.dtype.type(first + plane)
-        flags[:, plane, :h] = (values >> shift) & values.dtype.type(1)
-    return np.packbits(flags, axis=2, bitorder="little").view(np.uint64)
-
-
-def plane_matches(rows: Words, query: Words, num_perm: int) -> Counts:
-    """How many of the h values of each row equal the query's in all bits of the planes.
-
-    Args:
-        rows: shape ``(n, bits, w)``.
-        query: shape ``(bits, w)``.
-        num_perm: h, which the zero bits behind the last value must not count towards.
-
-    Returns:
-        Shape ``(n,)``.
-    """
-    matches = np.empty(rows.shape[0], np.int16)
-    step = max(1, BLOCK // (8 * query.size))
-    for at in range(0, rows.shape[0], step):
-        differing = np.bitwise_or.reduce(rows[at : at + step] ^ query, axis=1)
-        matches[at : at + step] = num_perm - np.bitwise_count(differing).sum(axis=1, dtype=np.int16)
-    return matches
-
-
-def add_mismatches(rows: Words, query: Words, at: Rows, mismatches: Words) -> None:
-    """Sets in ``mismatches`` ``(m, w)`` the bits of all values in which row ``at[i]`` differs."""
-    mismatches |= np.bitwise_or.reduce(rows[at] ^ query, axis=1)
-
-
 def best(counts: AnyCounts, most: int, count: int) -> Rows:
     """The rows of the ``count`` largest counts, ascending; of equal ones the first rows.
 
@@ -123,6 +79,69 @@ def and_count_rows(rows: Words, query: Words, at: Rows) -> npt.NDArray[np.int64]
         some = rows[at[begin : begin + step]] & query
         shared[begin : begin + step] = np.bitwise_count(some).sum(axis=1, dtype=np.int64)
     return shared
+
+
+def sealed_counts(
+    slots: Words, query: Words, at: Rows, tags: Words, part: int
+) -> npt.NDArray[np.int64]:
+    """What sketches in slots share with one, as far as their slots are whole and of a content.
+
+    A slot is a header of eight words and the words of a sketch. The header is its tag, its members,
+    those of them in its first part, the seals of that part and of all, and three zeros.
+
+    Args:
+        slots: shape ``(n, 8 + w)`` or wider; another process may be writing to them.
+        query: the words of one sketch, or the first part of them.
+        at: which slots, shape ``(m,)``.
+        tags: which tag each of them has to have, shape ``(m,)``.
+        part: 0 where the query is the first part, 1 where it is all.
+
+    Returns:
+        Shared and own members in that part, ``(m, 2)``; -1 and -1 where tag or seal is another.
+    """
+    counts = np.full((at.size, 2), -1, np.int64)
+    for i in range(at.size):
+        slot = slots[at[i]].copy()  # what is counted is what was checked, whoever writes meanwhile
+        words, (tag, whole, first, *seals) = slot[8 : 8 + query.size], slot[:5].tolist()
+        if tag == tags[i] and seal(words, tag, whole, first) == seals[part]:
+            shared = np.bitwise_count(words & query).sum(dtype=np.int64)
+            counts[i] = shared, np.array([first, whole], np.uint64).view(np.int64)[part]
+    return counts
+
+
+def seal(words: Words, tag: int, members: int, first: int) -> int:
+    """A checksum of a sketch or its first part, of what it is a sketch of, and of its members.
+
+    The sums (modulo 2^64) of the words in blocks of 64, the last one shorter, folded one after the
+    other by ``mix64`` as values are in :func:`band_keys`; before them tag, members and ``first``.
+
+    Args:
+        words: shape ``(w,)``.
+        tag: 0 to 2^64 - 1.
+        members: 0 to 2^64 - 1.
+        first: those in the first part.
+    """
+    key = np.zeros(1, np.uint64)
+    for number in (tag, members, first):
+        key = mix64(key ^ np.uint64(number))
+    for begin in range(0, words.size, 64):
+        key = mix64(key ^ words[begin : begin + 64].sum(dtype=np.uint64))
+    return int(key[0])
+
+
+def bits_at(words: Words, coordinates: npt.NDArray[Any]) -> Words:
+    """Bit j is bit ``coordinates[j]`` of a bitmap that reaches beyond all of them.
+
+    Args:
+        words: shape ``(w,)``.
+        coordinates: uint32 or uint64, shape ``(size,)``, size a multiple of 64.
+
+    Returns:
+        Shape ``(size / 64,)``.
+    """
+    at = coordinates.astype(np.uint64, copy=False)
+    bits = (words[at >> np.uint64(6)] >> (at & np.uint64(63))).astype(np.uint8) & np.uint8(1)
+    return np.packbits(bits, bitorder="little").view(np.uint64)
 
 
 def members(indices: npt.NDArray[Any], coordinates: npt.NDArray[Any]) -> Words:

@@ -1,0 +1,195 @@
+"""Policies: after how many changes, or how long, a space is clustered anew.
+
+A tick of the workers' schedule looks at every policy. What is due waits until the space has been
+calm for a while, but not for ever; then a job is enqueued, like one that somebody asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from app.services.clustering.asked import Asked
+from app.services.clustering.service import KIND as CLUSTERING
+from app.services.jobs import JobService, Progress
+from app.stores.ports import ClusteringPolicy, JobRecord, SpaceRecord, Tenant
+from app.stores.sql import policies, spaces
+from app.stores.sql.database import Database, Reader, Writer
+from modelkin.errors import ClusteringNotFound, InvalidParameter
+
+__all__ = ["KIND", "PolicyService", "noticed"]
+
+KIND: Final = "clustering_policies"
+"""The kind of the periodic jobs that look at all policies."""
+EVERY: Final = timedelta(seconds=30)
+_LONGEST = 10
+"""Times the debouncing that a clustering waits at most while a space never comes to rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyIn:
+    """What a policy is to be.
+
+    Attributes:
+        asked: the clustering.
+        after_changes: changes of the space after which it is made; None for no such number.
+        every_seconds: seconds after which it is, if anything changed; None for never.
+        debounce_seconds: seconds without a change before it is.
+    """
+
+    asked: Asked
+    after_changes: int | None
+    every_seconds: int | None
+    debounce_seconds: int
+
+
+class PolicyService:
+    """The use cases of policies.
+
+    Args:
+        database: the truth.
+        jobs: where clusterings are enqueued; the periodic kind is registered here.
+        now: the time.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        jobs: JobService,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._now = now
+        jobs.register(KIND, self._tick)
+        jobs.every(EVERY, KIND, wanted=lambda session: bool(policies.spaces_with_policy(session)))
+
+    def get(self, session: Reader, space: SpaceRecord) -> ClusteringPolicy:
+        """The policy of a space, or :class:`ClusteringNotFound`."""
+        policy = policies.find_policy(session, space)
+        if policy is None:
+            raise ClusteringNotFound(f"space {space.name!r} has no clustering policy")
+        return policy
+
+    def put(self, session: Writer, space: SpaceRecord, wanted: PolicyIn) -> ClusteringPolicy:
+        """Set the policy. Another one than before begins anew: what is there counts as changes.
+
+        Raises:
+            InvalidParameter: its clustering makes no sense, or nothing says when it is made.
+        """
+        wanted.asked.check()
+        if wanted.after_changes is None and wanted.every_seconds is None:
+            raise InvalidParameter(
+                "a policy says when: give after_changes, every_seconds or both",
+                field="after_changes",
+            )
+        space = spaces.lock_space(session, space)
+        now = self._now()
+        current = policies.find_policy(session, space)
+        policy = ClusteringPolicy(
+            space_id=space.id,
+            asked=wanted.asked.to_json(),
+            after_changes=wanted.after_changes,
+            every_seconds=wanted.every_seconds,
+            debounce_seconds=wanted.debounce_seconds,
+            created_at=now if current is None else current.created_at,
+            updated_at=now,
+            done_version=0,
+            done_at=None,
+            seen_version=space.version,
+            seen_at=now,
+            due_since=None,
+        )
+        if current is not None and _terms(current) == _terms(policy):
+            return current
+        policies.put_policy(session, policy)
+        return policy
+
+    def delete(self, session: Writer, space: SpaceRecord) -> None:
+        """Let a space stay as it is clustered; :class:`ClusteringNotFound` if it has no policy."""
+        if not policies.delete_policy(session, space):
+            raise ClusteringNotFound(f"space {space.name!r} has no clustering policy")
+
+    def renew(self) -> list[JobRecord]:
+        """Look at every policy now; the jobs that were enqueued."""
+        with self._database.reading() as session:
+            space_ids = policies.spaces_with_policy(session)
+        enqueued = []
+        for space_id in space_ids:
+            with self._database.writing() as session:
+                job = self._renew(session, space_id)
+            if job is not None:
+                enqueued.append(job)
+        return enqueued
+
+    def _tick(self, job: JobRecord, progress: Progress) -> dict[str, Any]:
+        del job
+        progress(0, 0, "looking at policies")
+        return {"enqueued": len(self.renew())}
+
+    def _renew(self, session: Writer, space_id: int) -> JobRecord | None:
+        """Note what has changed, and enqueue a clustering where one is due."""
+        found = policies.lock_policy(session, space_id)
+        if found is None:
+            return None
+        policy, space, tenant = found
+        now = self._now()
+        changed_at = min(policies.last_change(session, space) or now, now)
+        seen, due = noticed(policy, space, changed_at, now)
+        job = self._enqueue(session, tenant, space, seen) if due else None
+        if job is not None:
+            seen = replace(seen, done_version=space.version, done_at=now, due_since=None)
+        if seen != policy:
+            policies.put_policy(session, seen)
+        return job
+
+    def _enqueue(
+        self, session: Writer, tenant: Tenant, space: SpaceRecord, policy: ClusteringPolicy
+    ) -> JobRecord | None:
+        """The new job; None while the last one under this policy is unfinished."""
+        before, key = datetime.now(UTC), f"policy of {space.id}"
+        job = self._jobs.enqueue(
+            session, tenant, CLUSTERING, policy.asked, space=space, dedup_key=key
+        )
+        return None if job.created_at < before else job
+
+
+def noticed(
+    policy: ClusteringPolicy, space: SpaceRecord, changed_at: datetime, now: datetime
+) -> tuple[ClusteringPolicy, bool]:
+    """The policy with what is seen of its space at a moment, and whether to cluster it then.
+
+    Args:
+        changed_at: when the space came to its version, as far as that is known; else ``now``.
+    """
+    seen = policy
+    if space.version != policy.seen_version:
+        seen = replace(policy, seen_version=space.version, seen_at=changed_at)
+    if space.models == 0 or not _is_due(seen, space, now):
+        return replace(seen, due_since=None), False
+    seen = replace(seen, due_since=seen.due_since or now)
+    assert seen.due_since is not None
+    calm = timedelta(seconds=policy.debounce_seconds)
+    rested = now - seen.seen_at >= calm
+    return seen, rested or now - seen.due_since >= _LONGEST * calm
+
+
+def _is_due(policy: ClusteringPolicy, space: SpaceRecord, now: datetime) -> bool:
+    pending = space.version - policy.done_version
+    if policy.after_changes is not None and pending >= policy.after_changes:
+        return True
+    if policy.every_seconds is None or pending == 0:
+        return False
+    period = timedelta(seconds=policy.every_seconds)
+    return policy.done_at is None or now - policy.done_at >= period
+
+
+def _terms(policy: ClusteringPolicy) -> tuple[object, ...]:
+    return (
+        policy.asked,
+        policy.after_changes,
+        policy.every_seconds,
+        policy.debounce_seconds,
+    )

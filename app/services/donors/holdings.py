@@ -1,0 +1,180 @@
+"""Donors by what they hold of the target: what is rare of it, or most of it together.
+
+Both look at which of the target's indices each of the nearest models holds, and so leave out the
+models that have only a signature.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from app.services.donors.ask import Ask, Choice, Found, Target
+from app.services.library import Library, Subject
+from app.stores.ports import SpaceRecord
+from app.stores.sql.candidates import Candidate, candidates_by_id
+from modelkin.core import overlap
+from modelkin.core.cover import greedy_cover
+from modelkin.core.holdings import Probe
+from modelkin.core.packed import PackedSupport, shared_packed
+from modelkin.core.rarity import index_weights, rarities
+from modelkin.errors import InvalidSupport, SupportNeeded, Unavailable
+from modelkin.kinship import DonorReason
+from modelkin.types import Neighbor
+
+__all__ = ["Holdings"]
+
+log = logging.getLogger(__name__)
+
+Words = npt.NDArray[np.uint64]
+
+_COUNTED = 256
+"""Supports at most by which it is told how rare an index is: shares are right within .03."""
+_RANKED_BY_RARITY, _COVERING = 64, 256
+"""Of the nearest models so many, and 4 k at least, may be donors by ``idf`` and by ``cover``:
+weighing by rarity moves the ranking by a few places, and who covers what is left may be far.
+"""
+_MOST = 2000
+
+
+class Holdings:
+    """The methods ``idf`` and ``cover``, over the supports that are stored."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    def idf(self, target: Target, ask: Ask) -> Found:
+        """Overlap weighed by how rare an index is in the space."""
+        probe = self._probe(target, ask)
+        pool = self._pool(target, ask, probe, _RANKED_BY_RARITY)
+        if not pool.neighbors:
+            return Found((), pool.considered, pool.left_out, pool.whole)
+        weights = index_weights(self._holders(target, probe), probe.size)
+        choices = [
+            Choice(
+                neighbor,
+                rarity.share,
+                DonorReason(
+                    "", neighbor.shared_indices, rarity=rarity.share, rarity_gain=rarity.gain
+                ),
+            )
+            for neighbor, rarity in zip(pool.neighbors, rarities(pool.rows, weights), strict=True)
+        ]
+        choices.sort(key=lambda choice: choice.rank)
+        return Found(choices[: ask.k], pool.considered, pool.left_out, pool.whole)
+
+    def cover(self, target: Target, ask: Ask) -> Found:
+        """The fewest donors that together hold the target's support, one after another."""
+        probe = self._probe(target, ask)
+        pool = self._pool(target, ask, probe, _COVERING)
+        steps = greedy_cover(pool.rows, probe.size, ask.k) if pool.neighbors else []
+        choices = [
+            Choice(
+                pool.neighbors[step.row],
+                step.explained,
+                DonorReason(
+                    "",
+                    pool.neighbors[step.row].shared_indices,
+                    explained=step.explained,
+                    cumulative=step.cumulative,
+                ),
+            )
+            for step in steps
+        ]
+        return Found(choices, pool.considered, pool.left_out, pool.whole)
+
+    def _probe(self, target: Target, ask: Ask) -> Probe:
+        """The target's indices.
+
+        Raises:
+            SupportNeeded: it has only a signature.
+            Unavailable: its support is damaged.
+        """
+        packed = target.subject.packed
+        if packed is None:
+            raise SupportNeeded(
+                f"method={ask.method} asks which indices of the target others hold, and there is "
+                f"only a signature of it: send its support, or ask for method=similarity",
+                field="target",
+            )
+        try:
+            return Probe.of(packed.unpack())
+        except InvalidSupport as error:
+            raise Unavailable(f"the stored support of the target is damaged: {error}") from error
+
+    def _pool(self, target: Target, ask: Ask, probe: Probe, least: int) -> _Pool:
+        """The nearest models with what they hold of the target, the nearest first."""
+        count = min(_MOST, max(least, 4 * ask.k)) + len(ask.exclude)
+        ids, _ = target.around.nearest(count, target.among)
+        near = candidates_by_id(target.session, target.space, ids.tolist())
+        wanted = [candidate for candidate in near if candidate.name not in ask.exclude]
+        left_out = sum(candidate.blob_key is None for candidate in wanted)
+        opened, whole = self._open(target.space, wanted)
+        rows, neighbors = [], []
+        for candidate, packed in opened:
+            row = probe.held_by(packed)
+            neighbor = _exact(candidate.name, target.subject, packed, probe, row)
+            if neighbor.similarity > 0 and neighbor.similarity >= ask.min_similarity:
+                rows.append(row)
+                neighbors.append(neighbor)
+        order = sorted(
+            range(len(rows)), key=lambda i: (-neighbors[i].similarity, neighbors[i].model)
+        )
+        return _Pool(
+            neighbors=[neighbors[i] for i in order],
+            rows=np.stack([rows[i] for i in order]) if rows else np.empty((0, 1), np.uint64),
+            considered=len(opened),
+            left_out=left_out,
+            whole=whole,
+        )
+
+    def _holders(self, target: Target, probe: Probe) -> Words:
+        """What a sample of the whole space holds of the target."""
+        ids = target.around.sample(_COUNTED)
+        sampled = candidates_by_id(target.session, target.space, ids.tolist())
+        opened, _ = self._open(target.space, sampled)
+        if not opened:
+            return np.empty((0, -(-probe.size // 64)), np.uint64)
+        return np.stack([probe.held_by(packed) for _, packed in opened])
+
+    def _open(
+        self, space: SpaceRecord, candidates: Iterable[Candidate]
+    ) -> tuple[list[tuple[Candidate, PackedSupport]], bool]:
+        """Those that have a support, and whether all of these could be read."""
+        opened, whole = [], True
+        for candidate in candidates:
+            if candidate.blob_key is None:
+                continue
+            try:
+                packed = self._library.packed(space, candidate)
+            except Unavailable as error:  # one damaged file spoils no answer about the others
+                log.error("%s", error)
+                whole = False
+                continue
+            if packed is not None:
+                opened.append((candidate, packed))
+        return opened, whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """Models that may be donors, the nearest first, and what each holds of the target."""
+
+    neighbors: list[Neighbor]
+    rows: Words
+    considered: int
+    left_out: int
+    whole: bool
+
+
+def _exact(name: str, target: Subject, packed: PackedSupport, probe: Probe, row: Words) -> Neighbor:
+    assert target.packed is not None
+    shared = (
+        int(np.bitwise_count(row).sum()) if probe.whole else shared_packed(target.packed, packed)
+    )
+    similarity = overlap.similarity_of(shared, target.packed.k, packed.k)
+    return Neighbor(name, similarity, overlap.jaccard_of(similarity), "exact", 0.0, shared)

@@ -1,0 +1,250 @@
+"""Jobs: what takes longer than an answer, stored with the data that it follows.
+
+A job is a row of the caller's own transaction: either both are there or neither. Whoever carries it
+out (``workers``) sees it once that is committed. This module runs no job and knows no worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from app.stores.ports import JobRecord, JobState, SpaceRecord, Tenant
+from app.stores.sql import jobs
+from app.stores.sql.database import Reader, Writer
+from modelkin.errors import InvalidParameter, JobFinished, JobNotFound, Unavailable
+from modelkin.types import Page
+
+__all__ = ["CANCELLED", "Finish", "Handler", "JobService", "Periodic", "Progress", "job_id"]
+
+CANCELLED = {"code": "job_cancelled", "detail": "the job was cancelled"}
+"""The ``error`` of a cancelled job."""
+MAX_DEDUP_KEY = 200
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ATTEMPTS = 5
+"""Times that a key is tried for: each needs the job that held it to end in that moment."""
+
+
+class Progress(Protocol):
+    """How a handler tells how far it is, as often as it likes; a few times a second are recorded.
+
+    Args:
+        done: of ``total``, in whatever the handler counts.
+        total: 0 where nobody knows.
+        stage: what is being done, for people.
+
+    Raises:
+        JobCancelled: somebody cancelled the job: let it through.
+    """
+
+    def __call__(self, done: int, total: int, stage: str = "") -> None: ...
+
+
+Finish = Callable[[Writer], Mapping[str, Any]]
+"""Writes the effects of a job, and answers its result, in the transaction that ends it."""
+
+Handler = Callable[[JobRecord, Progress], Mapping[str, Any] | Finish]
+"""Carries a job out, holding no transaction over long work, and answers a small JSON result.
+
+It is called again, from the start, when a worker died or a store was away: what it does by itself
+must bear being done twice. What must be done once it leaves to a :data:`Finish`, which is its
+answer then: that runs in the very transaction that marks the job as succeeded, or not at all.
+
+A :class:`modelkin.errors.Unavailable` that it raises is tried again later; any other error is the
+error of the job.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """A kind of the service's own that is due every so often, where it is wanted at all."""
+
+    kind: str
+    every: timedelta
+    parameters: Mapping[str, Any]
+    wanted: Callable[[Reader], bool]
+
+
+class JobService:
+    """The use cases of jobs, and the kinds that there are."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+        self._periodic: list[Periodic] = []
+        self._listeners: list[Callable[[], None]] = []
+
+    # --- kinds --------------------------------------------------------------------------------
+
+    def register(self, kind: str, handler: Handler) -> None:
+        """Let ``handler`` carry out the jobs of a kind, once for each name."""
+        if kind in self._handlers:
+            raise ValueError(f"the kind {kind!r} is registered already")
+        self._handlers[kind] = handler
+
+    def every(
+        self,
+        period: timedelta,
+        kind: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        wanted: Callable[[Reader], bool] = lambda _: True,
+    ) -> None:
+        """Have the workers enqueue a registered kind once in every period, for no tenant.
+
+        Args:
+            wanted: looks whether there is anything to do: a job costs more than a look.
+        """
+        self._require_known(kind)
+        self._periodic.append(Periodic(kind, period, parameters or {}, wanted))
+
+    def handler(self, kind: str) -> Handler:
+        """Who carries out jobs of this kind.
+
+        Raises:
+            Unavailable: nobody in this process; one of another version may know it.
+        """
+        handler = self._handlers.get(kind)
+        if handler is None:
+            raise Unavailable(f"this worker knows no jobs of kind {kind!r}: is it of this version?")
+        return handler
+
+    @property
+    def periodic(self) -> tuple[Periodic, ...]:
+        """What :meth:`every` was told."""
+        return tuple(self._periodic)
+
+    def on_enqueued(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever this process has committed a new job; it must not wait."""
+        self._listeners.append(listener)
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        session: Writer,
+        tenant: Tenant,
+        kind: str,
+        parameters: Mapping[str, Any],
+        *,
+        space: SpaceRecord | None = None,
+        dedup_key: str | None = None,
+        not_before: datetime | None = None,
+        slot: datetime | None = None,
+    ) -> JobRecord:
+        """Store a job in the caller's change; it begins once that is committed.
+
+        Args:
+            parameters: small JSON, shown with the job.
+            space: what it is about.
+            dedup_key: of all unfinished jobs of this tenant and kind, one has it: a second is not
+                made, the first is answered, whose handler may have read its data already. Put the
+                space's version into the key where that matters.
+            not_before: when it may begin.
+            slot: a moment of which there is one job of this kind, ever.
+        """
+        self._require_known(kind)
+        if dedup_key is not None and not 0 < len(dedup_key) <= MAX_DEDUP_KEY:
+            raise ValueError(f"a dedup_key has 1 to {MAX_DEDUP_KEY} characters")
+        now = datetime.now(UTC)
+        new_id = job_id(now) if slot is None else job_id(slot, f"{tenant.id} {kind}")
+        for _ in range(_ATTEMPTS):
+            job = jobs.insert_job(
+                session,
+                tenant,
+                new_id,
+                kind,
+                parameters,
+                space=space,
+                dedup_key=dedup_key,
+                now=now,
+                not_before=not_before,
+            )
+            if job is not None:
+                for listener in self._listeners:
+                    session.after_commit(listener)
+                return job
+            if slot is not None and (known := jobs.find_job(session, tenant, new_id)) is not None:
+                return known
+            if dedup_key is not None:
+                kept = jobs.find_kept(session, tenant, kind, dedup_key)
+                if kept is not None:
+                    return kept
+        raise Unavailable(f"jobs of kind {kind!r} and this key come and go too fast: try again")
+
+    def get(self, session: Reader, tenant: Tenant, job_id: str) -> JobRecord:
+        """The tenant's job of this id, or :class:`JobNotFound`."""
+        return jobs.get_job(session, tenant, _well_formed(job_id))
+
+    def find_all(self, session: Reader, ids: Collection[str]) -> Mapping[str, JobRecord]:
+        """The jobs of some ids that there are; for whoever was shown them before."""
+        return jobs.jobs_by_id(session, ids)
+
+    def list(
+        self,
+        session: Reader,
+        tenant: Tenant,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        state: JobState | None = None,
+        kind: str | None = None,
+        space: str | None = None,
+    ) -> Page[JobRecord]:
+        """The tenant's jobs, newest first.
+
+        Raises:
+            InvalidParameter: nobody knows the kind.
+        """
+        if kind is not None and kind not in self._handlers:
+            known = ", ".join(sorted(self._handlers))
+            raise InvalidParameter(f"kind is one of {known}", field="kind")
+        return jobs.list_jobs(
+            session, tenant, limit=limit, cursor=cursor, state=state, kind=kind, space=space
+        )
+
+    def cancel(self, session: Writer, tenant: Tenant, job_id: str) -> JobRecord:
+        """Cancel a job: one that waits at once, one that runs as soon as its handler hears of it.
+
+        Whatever the handler does meanwhile, the job does not succeed any more.
+
+        Raises:
+            JobNotFound: there is none of this id.
+            JobFinished: it has succeeded or failed.
+        """
+        row = jobs.lock_job(session, tenant, _well_formed(job_id))
+        if row.state in {"succeeded", "failed"}:
+            raise JobFinished(f"job {job_id} has {row.state} already")
+        if row.state != "cancelled" and not row.cancelling:
+            row.cancelling = True
+            row.revision += 1
+            if row.state == "queued":
+                row.state, row.error, row.dedup_key = "cancelled", CANCELLED, None
+                row.finished_at = datetime.now(UTC)
+        return jobs.record(row, tenant)
+
+    def _require_known(self, kind: str) -> None:
+        if kind not in self._handlers:
+            raise ValueError(f"nobody has registered the kind {kind!r}")
+
+
+def _well_formed(job_id: str) -> str:
+    """The id, if it can be one: databases do not take every text."""
+    if not _ID.fullmatch(job_id):
+        raise JobNotFound("there is no such job")
+    return job_id
+
+
+def job_id(at: datetime, name: str | None = None) -> str:
+    """A UUID of version 7: the milliseconds of ``at``, then random bits, or those of a name."""
+    milliseconds = int(at.timestamp() * 1000)
+    rest = secrets.token_bytes(10) if name is None else hashlib.sha256(name.encode()).digest()[:10]
+    bits = milliseconds << 80 | int.from_bytes(rest, "big")
+    bits = bits & ~(0xF << 76) | 7 << 76
+    bits = bits & ~(0x3 << 62) | 2 << 62
+    return str(UUID(int=bits))

@@ -1,0 +1,173 @@
+"""modelkin's own way to the kin of a model: the service's index and stages, without its database.
+
+What the database, the edge and the client cost beside them is ``http``'s to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from app.index.cascade import compared, estimated, foremost, from_bytes, scanned
+from app.index.sketches import SAMPLE_SEED, SAMPLE_SIZE, SketchFile
+from app.index.space_index import Candidates, Changed, Snapshot, SpaceIndex
+from benchmarks.kin import DENSITY, NEAR, H, Kin, Members, bits
+from modelkin.core.packed import PackedSupport, shared_packed
+from modelkin.core.signature import jaccard_estimates
+from modelkin.core.sketch import Sketch
+from modelkin.types import SignatureSpec
+
+__all__ = ["BITMAPS", "M", "SLOTS", "Cascade", "Supports"]
+
+Ids = npt.NDArray[np.int64]
+Values = npt.NDArray[np.uint32]
+
+M = 11_000_000
+K = 10
+SLOTS = 30_000
+"""Sketches of models that are nobody's kin: what is beyond so many has one of theirs. They take
+250 MB, which no cache holds.
+"""
+BITMAPS = 100
+"""Bitmaps of supports, 138 MB: each stands for many models."""
+AT_ONCE = 5_000
+
+
+class Supports:
+    """Bitmaps to overlap exactly, for what it costs: what they share means nothing.
+
+    Args:
+        words: of each, 64 parameters to a word.
+    """
+
+    def __init__(self, words: int = -(-M // 64)) -> None:
+        rows = bits(np.random.default_rng(1), DENSITY, BITMAPS + 1, words)
+        sizes = np.bitwise_count(rows).sum(axis=1, dtype=np.int64).tolist()
+        self._packed = [
+            PackedSupport(row, 64 * words, k) for row, k in zip(rows, sizes, strict=True)
+        ]
+
+    def overlap(self, ids: Ids) -> list[int]:
+        """One support against those of some models, exactly."""
+        query, others = self._packed[-1], self._packed
+        return [shared_packed(query, others[model_id % BITMAPS]) for model_id in ids.tolist()]
+
+
+class Cascade:
+    """The index of a space of simulated models, and the stages of a query.
+
+    Args:
+        folder: for the file of sketches.
+    """
+
+    def __init__(self, kin: Kin, folder: Path) -> None:
+        self._values = kin.values
+        self._asked = kin.queries
+        self._index = SpaceIndex(SignatureSpec(num_perm=H))
+        self._snapshot = self._index.at(0, _Told(self._values))
+        self._sketches, self._queries = _sketches(kin, folder)
+
+    def fill(self) -> Snapshot:
+        """Takes in all models, as it does when a service starts."""
+        self._snapshot = self._index.at(1, _Told(self._values))
+        return self._snapshot
+
+    def by_bytes(self, query: int, count: int = K) -> Ids:
+        """The scan alone: the models that share most bytes, best first."""
+        found = self._snapshot.candidates(self._asked[query], count)
+        return found.ids[np.lexsort((found.ids, -found.matches))]
+
+    def by_values(self, query: int) -> Ids:
+        """Where models sent nothing but signatures: the scan, then all values of the foremost."""
+        ids = self._foremost(query, None, compared(K, exactly=False, sketched=False))
+        return ids[np.argsort(-jaccard_estimates(self._values[ids], self._asked[query]))][:K]
+
+    def by_sketches(self, query: int) -> Ids:
+        """The scan, then the sketches of what it proposes: those to compare exactly, best first."""
+        count = compared(K, exactly=True, sketched=True)
+        return self._foremost(query, self._queries[query], count)
+
+    def proposed(self, query: int) -> Ids:
+        """What the scan proposes to the stages behind it."""
+        return self._proposed(query).ids
+
+    def close(self) -> None:
+        """Lets the file go."""
+        self._sketches.close()
+
+    def _proposed(self, query: int) -> Candidates:
+        return self._snapshot.candidates(self._asked[query], scanned(len(self._snapshot), K))
+
+    def _foremost(self, query: int, sketch: Sketch | None, count: int) -> Ids:
+        found = self._proposed(query)
+        similarity = from_bytes(found.matches, H)
+        estimates = estimated(
+            found.ids, found.contents, similarity, sketch, self._sketches, num_perm=H
+        )
+        chosen = foremost(estimates, K, count)
+        return np.concatenate([chosen.ids, chosen.tied[: chosen.places]])
+
+
+class _Told:
+    """All models as the database of a service would tell of them, page by page."""
+
+    horizon = 0
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+
+    def changed(self, since: int) -> Iterable[Changed]:
+        del since
+        for begin in range(0, len(self._values), AT_ONCE):
+            page = self._values[begin : begin + AT_ONCE]
+            ids = np.arange(begin, begin + len(page))
+            yield Changed(ids, ids + 1, page.tobytes())
+
+    def removed(self, since: int) -> Iterable[int]:
+        del since
+        return ()
+
+
+class _Reused(SketchFile):
+    """Fewer slots than models: the kin of queries have their own, the others share."""
+
+    def __init__(self, path: Path, slots: Ids) -> None:
+        super().__init__(path, M)
+        self._slot_of = slots
+
+    def counts(self, sketch: Sketch, ids: Ids, contents: Ids, *, roughly: bool = False) -> Ids:
+        del contents  # the content of a slot is the slot's
+        slots = self._slot_of[ids]
+        return super().counts(sketch, slots, slots + 1, roughly=roughly)
+
+
+def _sketches(kin: Kin, folder: Path) -> tuple[SketchFile, list[Sketch]]:
+    """The file of the models' sketches, and the sketches of the queries."""
+    n, members = len(kin.values), Members(kin.background, SAMPLE_SIZE // 64)
+    shared = min(n, SLOTS)
+    slots = np.arange(n) % shared
+    slots[kin.near.ravel()] = shared + np.arange(kin.near.size)
+    file = _Reused(folder / f"{kin.background.name}-{n}.sketches", slots)
+    for slot in range(shared):
+        file.write(slot, slot + 1, _sketch(members.unrelated(1)[0]))
+    queries = []
+    for query in range(len(kin.queries)):
+        words = members.unrelated(1)[0]
+        queries.append(_sketch(words))
+        for place, row in enumerate(members.kin(words)):
+            slot = shared + query * NEAR + place
+            file.write(slot, slot + 1, _sketch(row))
+    return file, queries
+
+
+def _sketch(words: npt.NDArray[np.uint64]) -> Sketch:
+    return Sketch(
+        words,
+        size=SAMPLE_SIZE,
+        seed=SAMPLE_SEED,
+        num_parameters=M,
+        support_size=round(DENSITY * M),
+    )

@@ -1,0 +1,262 @@
+"""Clusterings end to end: the groups that are found, in how long, and in how much memory.
+
+Models of groups that are known lie in a service's own SQLite store; a job is carried out as a
+worker does it, from the request to the committed clustering. Beside it stand the libraries'
+algorithms by themselves, as they come, on the matrix that the service computed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.cluster import HDBSCAN, AffinityPropagation, AgglomerativeClustering
+
+from app.resources import Resources, open_resources
+from app.services.batch import Entry
+from app.services.clustering import service
+from app.services.clustering.asked import ALGORITHMS, Asked
+from app.settings import Settings
+from app.stores.ports import ClusteringRecord, SpaceRecord
+from benchmarks.harness import extra_memory
+from benchmarks.report import Findings, Row, Table, duration
+from modelkin.core.clustering import agreement
+from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.support import Support
+
+LIBRARIES = ("numpy", "numba", "scipy", "scikit-learn", "igraph")
+
+DENSITY = 0.1
+KEEP = 0.65
+"""The share of its group's common indices that a member has."""
+ALONE = 0.1
+"""The share of models that are in no group."""
+
+Labels = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many models, of which, in how many groups."""
+
+    models: int
+    num_parameters: int
+    groups: int
+
+
+SMALL = Size(1_000, 1_000_000, 40)
+LARGE = Size(10_000, 100_000, 200)
+TINY = Size(60, 2_000, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A clustering that was made.
+
+    Attributes:
+        record: of it.
+        agreement: the adjusted Rand index to the groups that the models were made in.
+        seconds: from the request to the commit.
+        stages: seconds of each.
+        memory: bytes that the process grew by at most; None where the system does not tell.
+    """
+
+    record: ClusteringRecord
+    agreement: float
+    seconds: float
+    stages: Mapping[str, float]
+    memory: int | None
+
+
+def run(quick: bool) -> Findings:
+    """A thousand models by their supports, ten thousand by their nearest."""
+    small, large = (TINY, TINY) if quick else (SMALL, LARGE)
+    rows, tables = [], []
+    with _space(small) as place:
+        made = place.cluster(Asked("affinity_propagation"))
+        rows.append(_row(small, "exact matrix, affinity propagation", made))
+        tables += [_stages(small, [("affinity propagation", made)]), _algorithms(small, place)]
+    with _space(large) as place:
+        runs = [
+            (f"leiden, similarity={kind}", place.cluster(Asked("leiden", similarity=kind)))
+            for kind in ("auto", "signature")
+        ]
+        rows += [_row(large, name, made) for name, made in runs]
+        tables.append(_stages(large, runs))
+    return Findings(rows, tables)
+
+
+class Place:
+    """A space full of models, and what their groups are."""
+
+    def __init__(self, resources: Resources, space: SpaceRecord, labels: Labels) -> None:
+        self.resources = resources
+        self.space = space
+        self.labels = labels
+
+    def cluster(self, asked: Asked) -> Run:
+        """Make a clustering, twice: for its time, and for its memory."""
+        begin = time.perf_counter()
+        stopwatch = Stopwatch()
+        record, found = self._make(asked, stopwatch)
+        seconds = time.perf_counter() - begin
+        memory = extra_memory(lambda: self._make(asked, Stopwatch()))
+        return Run(record, agreement(self.labels, found), seconds, stopwatch.stages(), memory)
+
+    def _make(self, asked: Asked, stopwatch: Stopwatch) -> tuple[ClusteringRecord, Labels]:
+        resources, clusterings = self.resources, self.resources.clusterings
+        with resources.database.writing() as session:
+            job = clusterings.create(session, resources.tenant, self.space, asked)
+        end = resources.jobs.handler(service.KIND)(job, stopwatch)
+        assert callable(end)
+        with resources.database.writing() as session:
+            end(session)
+            resources.jobs.cancel(session, resources.tenant, job.id)  # it was not a worker's
+        with resources.database.reading() as session:
+            record = clusterings.get(session, self.space, job.id)
+            held = clusterings.content(session, record)
+        return record, np.array(held.labels, np.int64)
+
+    def similarity(self) -> npt.NDArray[np.float64]:
+        """The matrix of all models, in the order of their labels."""
+        library, space = self.resources.library, self.space
+        with self.resources.database.reading() as session:
+            page = library.models(session, space, limit=self.labels.size, cursor=None, tags=())
+        packed = [library.packed(space, model) for model in page.items]
+        return matrix([PackedSupport.pack(p.unpack()) for p in packed if p is not None])
+
+
+class Stopwatch:
+    """A word of progress that notes how long each stage takes."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[float, float]] = {}
+
+    def __call__(self, done: int, total: int, stage: str = "") -> None:
+        del done, total
+        now = time.perf_counter()
+        self._told[stage] = (self._told.get(stage, (now, now))[0], now)
+
+    def stages(self) -> dict[str, float]:
+        """Seconds from the first word of each to the first of the next, or to its own last."""
+        begins = [begin for begin, _ in self._told.values()]
+        ends = [*begins[1:], max((end for _, end in self._told.values()), default=0.0)]
+        return {
+            stage: end - begin for stage, begin, end in zip(self._told, begins, ends, strict=True)
+        }
+
+
+@contextmanager
+def _space(size: Size) -> Iterator[Place]:
+    """A service's store with models in groups, of sizes that fall off, and some in none."""
+    with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
+        url = f"sqlite:///{Path(folder) / 'm.db'}"
+        with open_resources(Settings(_env_file=None, database_url=url)) as resources:
+            with resources.database.writing() as session:
+                space, _ = resources.spaces.create(
+                    session,
+                    resources.tenant,
+                    "bench",
+                    num_parameters=size.num_parameters,
+                    layout=None,
+                    scheme=None,
+                    num_perm=256,
+                    seed=1,
+                )
+            rng = np.random.default_rng(0)
+            labels = _labels(size, rng)
+            with resources.database.reading() as session:
+                resources.batch.put(session, space, _entries(size, labels, rng))
+            with resources.database.reading() as session:
+                space = resources.spaces.get(session, resources.tenant, "bench")
+            yield Place(resources, space, labels)
+
+
+def _labels(size: Size, rng: np.random.Generator) -> Labels:
+    """The group of each model: few large ones, many small ones, some models alone."""
+    shares = 1.0 / np.arange(4, 4 + size.groups)
+    labels = rng.choice(size.groups, size.models, p=shares / shares.sum())
+    alone = np.flatnonzero(rng.random(size.models) < ALONE)
+    labels[alone] = size.groups + np.arange(alone.size)
+    return labels.astype(np.int64)
+
+
+def _entries(size: Size, labels: Labels, rng: np.random.Generator) -> Iterator[Entry]:
+    m = size.num_parameters
+    bases = [np.flatnonzero(rng.random(m) < DENSITY) for _ in range(size.groups)]
+    for number, label in enumerate(labels):
+        held = rng.random(m, dtype=np.float32) < DENSITY * (1 - KEEP * (label < size.groups))
+        if label < size.groups:
+            base = bases[label]
+            held[base[rng.random(base.size, dtype=np.float32) < KEEP]] = True
+        yield Entry(f"m{number:06d}", Support.from_indices(np.flatnonzero(held), m))
+
+
+def _row(size: Size, how: str, made: Run) -> Row:
+    memory = "" if made.memory is None else f", {made.memory / 1e6:,.0f} MB"
+    return Row(
+        f"{size.models:,} models, M = {size.num_parameters:,}: {how}",
+        f"{duration(made.seconds)}{memory}; ARI {made.agreement:.3f}",
+        "",
+        "",
+    )
+
+
+def _stages(size: Size, runs: list[tuple[str, Run]]) -> Table:
+    title = f"{size.models:,} models, M = {size.num_parameters:,}, stage by stage"
+    rows = [
+        [name, stage, duration(max(seconds, 1e-6))]
+        for name, made in runs
+        for stage, seconds in made.stages.items()
+    ]
+    rows += [[name, "all of it", duration(made.seconds)] for name, made in runs]
+    return Table(title, ["clustering", "stage", "time"], rows)
+
+
+def _algorithms(size: Size, place: Place) -> Table:
+    """What each algorithm finds without a parameter, and the libraries' own beside it."""
+    true = len(set(place.labels.tolist()))
+    title = (
+        f"What is found without any parameter: {size.models:,} models, {size.groups} groups and "
+        f"{true - size.groups} models in none"
+    )
+    rows = []
+    for algorithm in ALGORITHMS:
+        made = place.cluster(Asked(algorithm))
+        rows.append(_found(f"modelkin, {algorithm}", made.record, made.agreement, made.seconds))
+    similarity = place.similarity()
+    distances = np.clip(1 - similarity, 0, 1)
+    peers: dict[str, Any] = {
+        "scikit-learn, AffinityPropagation": lambda: AffinityPropagation(
+            affinity="precomputed", random_state=0
+        ).fit_predict(similarity),
+        "scikit-learn, AgglomerativeClustering": lambda: AgglomerativeClustering(
+            metric="precomputed", linkage="average"
+        ).fit_predict(distances),
+        "scikit-learn, HDBSCAN": lambda: HDBSCAN(metric="precomputed", copy=True).fit_predict(
+            distances
+        ),
+    }
+    for name, fit in peers.items():
+        begin = time.perf_counter()
+        with warnings.catch_warnings():  # of one that does not settle: its clusters tell
+            warnings.simplefilter("ignore")
+            labels = np.asarray(fit(), np.int64)
+        seconds = time.perf_counter() - begin
+        clusters, noise = int(labels.max()) + 1, int((labels < 0).sum())
+        found = [str(clusters), str(noise), f"{agreement(place.labels, labels):.3f}"]
+        rows.append([name, *found, f"{duration(seconds)}, the matrix given"])
+    return Table(title, ["algorithm", "clusters", "in none", "ARI", "time"], rows)
+
+
+def _found(name: str, record: ClusteringRecord, agreed: float, seconds: float) -> list[str]:
+    told = f"{agreed:.3f}"
+    return [name, str(record.clusters), str(record.noise), told, f"{duration(seconds)}, all of it"]

@@ -1,0 +1,242 @@
+"""Donors, graphs and lineages: how long a question takes among ten thousand models, and how well
+the donors of a real federation mix.
+
+The times are of the service's own use cases in one process, without HTTP: from the question to the
+answer, exact overlaps included. Mixtures are judged by the label mixes of scikit-learn's digits,
+which only the judge knows.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from app.resources import Resources, open_resources
+from app.services.batch import Entry
+from app.services.donors.ask import Ask
+from app.settings import Settings
+from app.stores.ports import SpaceRecord
+from benchmarks.report import Findings, Row, Table, duration
+from demo import data, training
+from modelkin import Support, select_support
+from modelkin.core import donors
+from modelkin.core.cover import greedy_cover
+from modelkin.core.holdings import Probe
+from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.rarity import index_weights, rarities
+
+LIBRARIES = ("numpy", "numba", "sqlalchemy", "torch", "scikit-learn")
+
+MODELS, QUICK_MODELS = 10_000, 60
+M = 100_000
+DENSITY = 0.1
+FAMILY = 20
+"""Models that are kin to each other: a head, and what keeps a part of it."""
+QUESTIONS = 40
+TARGET_MS = 30
+GRAPH_S = 10
+SPLITS = ((0.1, 0), (0.1, 1), (0.1, 2), (0.3, 0), (0.3, 1), (0.3, 2))
+"""Concentration and seed of the Dirichlet splits; the smaller, the fewer digits a client has."""
+CLIENTS, QUICK_CLIENTS, DONORS = 40, 9, 8
+
+ASKS = {
+    "similarity": Ask("similarity"),
+    "idf": Ask("idf"),
+    "cover": Ask("cover"),
+    "knn_shapley": Ask("knn_shapley", label="family"),
+}
+
+Floats = npt.NDArray[np.float64]
+
+
+def run(quick: bool) -> Findings:
+    """Times among many models, then mixtures of a federation."""
+    n = QUICK_MODELS if quick else MODELS
+    with _space(n) as (resources, space):
+        rows, table = _times(resources, space, n, 3 if quick else QUESTIONS)
+    return Findings(
+        rows, [table, _mixtures(SPLITS[:1], QUICK_CLIENTS) if quick else _mixtures(SPLITS, CLIENTS)]
+    )
+
+
+def _times(
+    resources: Resources, space: SpaceRecord, n: int, questions: int
+) -> tuple[list[Row], Table]:
+    names = [f"m{i:05d}" for i in np.random.default_rng(3).choice(n, questions, replace=False)]
+    what = f"n = {n:,}, M = {M:,}, K = {DENSITY:.0%}"
+    rows, facts = [], []
+    for method, ask in ASKS.items():
+        seconds = _asked(
+            resources,
+            names,
+            partial(_donors, resources, space, ask),
+        )
+        median = statistics.median(seconds)
+        rows.append(
+            Row(
+                f"donors, {what}, method={method}: p50",
+                duration(median),
+                "target",
+                "",
+                f"≤ {TARGET_MS} ms",
+                median * 1000 <= TARGET_MS,
+            )
+        )
+        facts.append([f"donors, method={method}", *_spread(seconds)])
+    seconds = _asked(
+        resources, names, lambda session, name: resources.lineage.lineage(session, space, name)
+    )
+    facts.append(["lineage", *_spread(seconds)])
+    seconds = _asked(resources, names[:3], lambda session, _: resources.graph.graph(session, space))
+    rows.append(
+        Row(
+            f"graph of the 10 nearest, {what}",
+            duration(min(seconds)),
+            "target",
+            "",
+            f"≤ {GRAPH_S} s",
+            min(seconds) <= GRAPH_S,
+        )
+    )
+    facts.append(["graph, k = 10", *_spread(seconds)])
+    return rows, Table(f"Questions in one process, {what}", ["", "p50", "p95"], facts)
+
+
+def _donors(resources: Resources, space: SpaceRecord, ask: Ask, session: Any, name: str) -> object:
+    subject = resources.library.stored_subject(session, space, name)
+    return resources.donors.donors(session, space, subject, ask)
+
+
+def _asked(
+    resources: Resources, names: list[str], ask: Callable[[Any, str], object]
+) -> list[float]:
+    """Seconds of each question, the first one, which reads the index in, left out."""
+    seconds = []
+    for name in [names[0], *names]:
+        begin = time.perf_counter()
+        with resources.database.reading() as session:
+            ask(session, name)
+        seconds.append(time.perf_counter() - begin)
+    return seconds[1:]
+
+
+def _spread(seconds: list[float]) -> list[str]:
+    return [duration(statistics.median(seconds)), duration(float(np.quantile(seconds, 0.95)))]
+
+
+@contextmanager
+def _space(n: int) -> Iterator[tuple[Resources, SpaceRecord]]:
+    """A service's store with families of models, each labelled by its family."""
+    with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
+        url = f"sqlite:///{Path(folder) / 'm.db'}"
+        with open_resources(Settings(_env_file=None, database_url=url)) as resources:
+            with resources.database.writing() as session:
+                space, _ = resources.spaces.create(
+                    session,
+                    resources.tenant,
+                    "bench",
+                    num_parameters=M,
+                    layout=None,
+                    scheme=None,
+                    num_perm=256,
+                    seed=1,
+                )
+            with resources.database.reading() as session:
+                resources.batch.put(session, space, _entries(n))
+            with resources.database.reading() as session:
+                space = resources.spaces.get(session, resources.tenant, "bench")
+            yield resources, space
+
+
+def _entries(n: int) -> Iterator[Entry]:
+    rng = np.random.default_rng(0)
+    head = np.zeros(M, np.bool_)
+    for number in range(n):
+        if number % FAMILY == 0:
+            head = rng.random(M, dtype=np.float32) < DENSITY
+        share = 1.0 if number % FAMILY == 0 else rng.uniform(0.3, 0.9)
+        drawn = rng.random(M, dtype=np.float32)
+        held = np.where(head, drawn < share, drawn < DENSITY * (1 - share))
+        label = {"family": f"f{number // FAMILY}"}
+        support = Support.from_indices(np.flatnonzero(held), M)
+        yield Entry(f"m{number:05d}", support, attributes=label)
+
+
+# --- mixtures -----------------------------------------------------------------------------------
+
+
+def _mixtures(splits: tuple[tuple[float, int], ...], clients: int) -> Table:
+    """How far the donors' mixture of labels is from the target's own, by what chose and weighed."""
+    concentrations = sorted({alpha for alpha, _ in splits})
+    found: dict[str, dict[float, list[float]]] = {}
+    for alpha, seed in splits:
+        for name, value in _divergences(alpha, seed, clients).items():
+            found.setdefault(name, {}).setdefault(alpha, []).append(value)
+    rows = [
+        [name, *(f"{statistics.mean(by[alpha]):.3f}" for alpha in concentrations)]
+        for name, by in found.items()
+    ]
+    return Table(
+        f"Jensen-Shannon divergence between a client's labels and the mixture of its {DONORS} "
+        f"donors' (base 2, mean over {clients} clients and the splits; less is better)",
+        ["donors, weights", *(f"Dirichlet {alpha}" for alpha in concentrations)],
+        rows,
+    )
+
+
+def _divergences(alpha: float, seed: int, clients: int) -> Mapping[str, float]:
+    """The mean over the clients of one split, of each way to choose and weigh donors."""
+    split = data.load_split(clients, alpha, seed)
+    packed = [PackedSupport.pack(support) for support in _supports(split, seed)]
+    similarity = matrix(packed)
+    told: dict[str, list[float]] = {}
+    for client in range(clients):
+        others = np.array([other for other in range(clients) if other != client])
+        others = others[np.argsort(-similarity[client, others], kind="stable")]
+        for name, (chosen, weights) in _ways(packed, similarity[client], client, others).items():
+            mixture = weights @ split.mixes[chosen]
+            pair = np.stack([split.mixes[client], mixture])
+            told.setdefault(name, []).append(float(data.jensen_shannon(pair)[0, 1]))
+    return {name: statistics.mean(values) for name, values in told.items()}
+
+
+def _supports(split: data.Split, seed: int) -> list[Support]:
+    """Supports at the weights that all received, of the size that they agree on."""
+    model = training.common_model(seed)
+    importances = [
+        training.importance(model, split, client) for client in range(len(split.clients))
+    ]
+    agreed = int(statistics.median_low(select_support(each).k for each in importances))
+    return [select_support(each, k=agreed) for each in importances]
+
+
+def _ways(
+    packed: list[PackedSupport],
+    similarity: Floats,
+    client: int,
+    others: npt.NDArray[np.int64],
+) -> dict[str, tuple[npt.NDArray[np.int64], Floats]]:
+    """Donors and weights, the nearest of the others first."""
+    deviation = float(similarity[others].std())
+    probe = Probe.of(packed[client].unpack())
+    held = np.stack([probe.held_by(packed[other]) for other in others])
+    rarity = np.array([r.share for r in rarities(held, index_weights(held, probe.size))])
+    near, rare = others[:DONORS], others[np.argsort(-rarity, kind="stable")][:DONORS]
+    steps = greedy_cover(held, probe.size, DONORS)
+    cover = others[[step.row for step in steps]]
+    return {
+        "similarity, similarity": (near, donors.weights(similarity[near])),
+        "similarity, zscore": (near, donors.zscore_weights(similarity[near], deviation)),
+        "idf, zscore": (rare, donors.zscore_weights(similarity[rare], deviation)),
+        "cover, zscore": (cover, donors.zscore_weights(similarity[cover], deviation)),
+        "cover, score": (cover, donors.proportional([step.explained for step in steps])),
+    }

@@ -1,0 +1,84 @@
+"""The picture of a comparison: time and memory against the number of models, as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Line", "draw"]
+
+_OURS = ("#8fc1ff", "#3f8ae0", "#0b3d91")
+_OTHERS = (
+    "#7f7f7f", "#b3541e", "#e39a3b", "#7a8b2f", "#a8b84f", "#8c4a8c", "#c48fc4", "#c23b4e",
+    "#e58a97", "#2f8f83",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One way to answer, at several n.
+
+    Attributes:
+        name: what the legend says.
+        models: n, ascending.
+        seconds: p50 of a query at each.
+        memory: bytes of the index at each; None where it is not known.
+        recall: at one of them, the same for all lines.
+    """
+
+    name: str
+    models: Sequence[int]
+    seconds: Sequence[float]
+    memory: Sequence[float | None]
+    recall: float
+
+
+def draw(path: Path, lines: Sequence[Line], recall_at: int) -> None:
+    """Writes the picture, the same one for the same lines.
+
+    Args:
+        path: of the SVG.
+        lines: in the order of the legend; those of modelkin stand out.
+        recall_at: the n that the legend tells the recall of.
+    """
+    matplotlib: Any = import_module("matplotlib")
+    matplotlib.use("svg")
+    plt: Any = import_module("matplotlib.pyplot")
+    style = {"svg.hashsalt": "modelkin", "svg.fonttype": "none", "font.size": 9}
+    with matplotlib.rc_context(style):
+        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
+        ours, others = cycle(_OURS), cycle(_OTHERS)
+        for line in lines:
+            _add(line, left, right, next(ours if _is_ours(line) else others))
+        for axes, title in ((left, "p50 of a query, ms"), (right, "memory of the index, MiB")):
+            axes.set(xscale="log", yscale="log", xlabel="models", title=title)
+            axes.set_xticks(sorted({n for line in lines for n in line.models}))
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(lambda value, _: f"{value:,.15g}")
+            axes.minorticks_off()
+            axes.grid(visible=True, which="major", alpha=0.3)
+            axes.spines[["top", "right"]].set_visible(False)
+        handles, labels = left.get_legend_handles_labels()
+        title = f"recall@10 at n = {recall_at:,} in brackets"
+        where = {"loc": "outside lower center", "ncols": 3, "frameon": False}
+        figure.legend(handles, labels, title=title, **where)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+        plt.close(figure)
+
+
+def _add(line: Line, left: Any, right: Any, color: str) -> None:
+    own = _is_ours(line)
+    style = {"color": color, "linewidth": 2.2 if own else 1.2, "marker": "o" if own else "."}
+    milliseconds = [1e3 * each for each in line.seconds]
+    left.plot(line.models, milliseconds, label=f"{line.name} ({line.recall:.3f})", **style)
+    known = [each / 2**20 for each in line.memory if each is not None]
+    if len(known) == len(line.models):
+        right.plot(line.models, known, **style)
+
+
+def _is_ours(line: Line) -> bool:
+    return line.name.startswith("modelkin")

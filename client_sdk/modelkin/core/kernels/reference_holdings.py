@@ -1,0 +1,28 @@
+"""Rows of bits, counted and weighed column by column, in numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.uint64]
+
+
+def column_counts(rows: Words, columns: int) -> npt.NDArray[np.int32]:
+    """In how many rows ``(n, w)`` each of the first bits is set; shape ``(columns,)``."""
+    counts = np.zeros(rows.shape[1] * 64, np.int32)
+    for row in rows:
+        counts += np.unpackbits(row.view(np.uint8), bitorder="little")
+    return counts[:columns]
+
+
+def weighted_sums(rows: Words, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """What the set bits of each row weigh together; shape ``(n,)``.
+
+    Args:
+        rows: shape ``(n, ceil(c / 64))``; the bits behind the c-th are zero.
+        weights: one for each bit, shape ``(c,)``.
+    """
+    size = weights.size
+    bits = (np.unpackbits(row.view(np.uint8), count=size, bitorder="little") for row in rows)
+    return np.array([weights[held.view(np.bool_)].sum() for held in bits], np.int64)

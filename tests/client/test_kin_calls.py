@@ -1,0 +1,217 @@
+"""Donors, graphs and lineages: what either client sends, and how it reads what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import networkx
+import pytest
+
+from modelkin import DonorReason, GraphEdge, GraphNode, Support, Usual
+from modelkin.errors import InvalidName, InvalidParameter, ModelkinError
+
+SUPPORT = Support.from_indices([2, 5, 7], 100)
+WHY = {
+    "sentence": "holds much",
+    "shared_indices": 2,
+    "z_score": 1.5,
+    "rarity": None,
+    "rarity_gain": None,
+    "explained": 0.25,
+    "cumulative": 1,
+    "shapley": None,
+    "worth": None,
+    "label": None,
+}
+DONORS = {
+    "target": "org/a",
+    "method": "cover",
+    "weights": "score",
+    "items": [
+        {
+            "model": "org/b",
+            "similarity": 0.5,
+            "weight": 1,
+            "estimate": "exact",
+            "standard_error": 0.0,
+            "why": WHY,
+        }
+    ],
+    "usual": {"similarity": 0.2, "deviation": 0.2, "models": 7},
+    "candidates": 7,
+    "left_out": 2,
+    "degraded": False,
+}
+GRAPH = {
+    "directed": False,
+    "multigraph": False,
+    "graph": {"k": None, "threshold": 0.5, "version": 9},
+    "nodes": [
+        {"id": "a", "kind": "support", "support_size": 3, "tags": ["t"], "base_model": "b"},
+        {"id": "b", "kind": "signature", "support_size": 3, "tags": [], "base_model": None},
+    ],
+    "edges": [
+        {
+            "source": "a",
+            "target": "b",
+            "similarity": 0.75,
+            "estimate": "signature",
+            "standard_error": 0.02,
+        }
+    ],
+}
+KIN = {
+    "model": "org/b",
+    "similarity": 0.5,
+    "estimate": "sketch",
+    "standard_error": 0.01,
+    "z_score": None,
+    "stands_out": None,
+    "base_model": None,
+    "relation": "base",
+    "to_base": None,
+}
+LINEAGE = {
+    "model": "org/a",
+    "verdict": "inconclusive",
+    "summary": "nothing is known",
+    "declared_base": "org/b",
+    "likely_base": None,
+    "base": KIN,
+    "rival": None,
+    "kin": [KIN],
+    "usual": {"similarity": 0.2, "deviation": 0, "models": 1},
+    "limit": 0.26,
+    "chain": [
+        {
+            "model": "org/a",
+            "base_model": "org/b",
+            "similarity": None,
+            "estimate": None,
+            "standard_error": None,
+        }
+    ],
+    "cycle": False,
+}
+
+
+def test_what_is_asked_of_donors_is_sent(wire: Any) -> None:
+    """Every argument that was given stands in the query, names repeated, and none that was not."""
+    client = wire.client(httpx.Response(200, json=DONORS))
+    client.donors(
+        "digits",
+        "org/a",
+        method="knn_shapley",
+        k=3,
+        tags=["r1"],
+        min_similarity=0.25,
+        exclude=["org/x", "y z"],
+        weights="score",
+        label="mix",
+        target_label=True,
+        neighbors=2,
+    )
+    assert wire.target == (
+        "/v1/spaces/digits/donors?target=org%2Fa&method=knn_shapley&k=3&min_similarity=0.25"
+        "&weights=score&label=mix&target_label=true&neighbors=2&tag=r1&exclude=org%2Fx&exclude=y%20z"
+    )
+
+
+def test_a_plain_question_stays_plain(wire: Any) -> None:
+    """Defaults of the service are the service's; what is not stored is posted."""
+    client = wire.client(httpx.Response(200, json=DONORS))
+    client.donors("digits", "org/a")
+    client.donors("digits", SUPPORT)
+    first, second = wire.requests
+    assert "/v1/spaces/digits/donors?target=org%2Fa&method=similarity&k=10" == (
+        first.url.raw_path.decode()
+    )
+    assert ("POST", b"method=similarity&k=10") == (second.method, second.url.query)
+    assert SUPPORT == Support.from_bytes(second.content)
+
+
+def test_donors_are_read_with_their_reasons(wire: Any) -> None:
+    """Weights, the background and why each is a donor; the reasons are columns of a table."""
+    found = wire.client(httpx.Response(200, json=DONORS)).donors("digits", "org/a")
+    assert ("cover", "score", Usual(0.2, 0.2, 7), 7, 2) == (
+        found.method,
+        found.weights,
+        found.usual,
+        found.candidates,
+        found.left_out,
+    )
+    (donor,) = found
+    assert DonorReason(**{**WHY, "cumulative": 1.0}) == donor.why
+    row = found.to_pandas().loc[0]
+    assert ("org/b", "holds much", 0.25) == (row.model, row.sentence, row.explained)
+
+
+def test_donors_without_reasons_are_read(wire: Any, donors_json: dict[str, Any]) -> None:
+    """A service that does not tell them gives donors all the same."""
+    found = wire.client(httpx.Response(200, json=donors_json)).donors("digits", "org/a")
+    assert ("similarity", DonorReason("")) == (found.weights, found[0].why)
+
+
+def test_a_graph_is_read(wire: Any) -> None:
+    """Nodes and edges are typed, make a table, and are what networkx takes."""
+    client = wire.client(httpx.Response(200, json=GRAPH))
+    graph = client.graph("digits", threshold=0.5, tags=["t"])
+    assert "/v1/spaces/digits/graph?threshold=0.5&tag=t" == wire.target
+    assert GraphNode("a", "support", 3, ("t",), "b") == graph.nodes[0]
+    assert (GraphEdge("a", "b", 0.75, "signature", 0.02),) == graph.edges
+    assert (None, 0.5, 9) == (graph.k, graph.threshold, graph.version)
+    assert ["a"] == list(graph.to_pandas().a)
+    assert GRAPH == graph.to_node_link()
+    assert 0.75 == networkx.node_link_graph(graph.to_node_link()).edges["a", "b"]["similarity"]
+
+
+def test_a_lineage_is_read(wire: Any) -> None:
+    """What is null is None, and numbers without a fraction are numbers."""
+    told = wire.client(httpx.Response(200, json=LINEAGE)).lineage("digits", "org/a")
+    assert "/v1/spaces/digits/lineage?model=org%2Fa" == wire.target
+    assert ("inconclusive", "org/b", None, False) == (
+        told.verdict,
+        told.declared_base,
+        told.rival,
+        told.cycle,
+    )
+    assert (told.base, 0.0) == (told.kin[0], told.usual.deviation)
+    assert ("base", None, None) == (told.base.relation, told.base.stands_out, told.base.z_score)
+    assert ("org/b", None) == (told.chain[0].base_model, told.chain[0].similarity)
+    assert ["org/b"] == list(told.to_pandas().model)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda c: c.donors("digits", "a", exclude="one"), InvalidName),
+        (lambda c: c.donors("digits", "a", exclude=["a", ".."]), InvalidName),
+        (lambda c: c.donors("digits", [1, 2]), InvalidParameter),
+        (lambda c: c.graph("Digits"), InvalidName),
+        (lambda c: c.graph("digits", tags="one"), InvalidName),
+        (lambda c: c.lineage("digits", "a/../b"), InvalidName),
+    ],
+)
+def test_wrong_arguments_are_never_sent(call: Any, error: type[Exception], wire: Any) -> None:
+    """What no service would take is an error at the call."""
+    client = wire.client(httpx.Response(500))
+    with pytest.raises(error):
+        call(client)
+    assert [] == wire.requests
+
+
+@pytest.mark.parametrize(
+    ("answer", "call"),
+    [
+        ({**DONORS, "items": [{**DONORS["items"][0], "why": {}}]}, "donors"),
+        ({**GRAPH, "edges": [{}]}, "graph"),
+        ({**LINEAGE, "verdict": 1}, "lineage"),
+    ],
+)
+def test_answers_of_another_form_are_told(answer: Any, call: str, wire: Any) -> None:
+    """A field that is missing or of another type is an error that names it."""
+    client = wire.client(httpx.Response(200, json=answer))
+    arguments = ("digits",) if call == "graph" else ("digits", "a")
+    with pytest.raises(ModelkinError, match=r"(sentence|source|verdict) is"):
+        getattr(client, call)(*arguments)

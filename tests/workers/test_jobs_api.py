@@ -1,0 +1,294 @@
+"""/v1/jobs over HTTP, in a service that asks for keys and carries jobs out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+import modelkin
+from modelkin.errors import JobCancelled, JobFailed
+from tests.service.kin import Space, assert_problem, ok
+from tests.workers.conftest import Shops
+from tests.workers.shop import Shop
+
+
+@pytest.fixture(scope="session")
+def keys(busy: Shop) -> dict[str, str]:
+    """A key of each tenant, and one that may only read."""
+    return {
+        "default": busy.make_key("default", "read", "write"),
+        "labs": busy.make_key("labs", "read", "write"),
+        "reader": busy.make_key("default", "read"),
+    }
+
+
+@pytest.fixture(scope="session")
+def url(busy: Shop, backend: Any, shops: Shops) -> str:
+    """Where the service is."""
+    return shops[backend.name][1].address()
+
+
+@pytest.fixture
+def http(url: str, keys: dict[str, str]) -> Iterator[httpx.Client]:
+    """HTTP with a key of the default tenant."""
+    with connect(url, keys["default"]) as client:
+        yield client
+
+
+def connect(url: str, key: str) -> httpx.Client:
+    """HTTP with a key."""
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False)
+
+
+@pytest.fixture
+def space(http: httpx.Client) -> Space:
+    """A space with three models."""
+    made = Space(http)
+    for name in "abc":
+        made.put(name, modelkin.Support.from_indices(range(0, made.m, 7 + ord(name)), made.m))
+    return made
+
+
+def wait(http: httpx.Client, job: dict[str, Any]) -> dict[str, Any]:
+    """The job once it has ended."""
+    end = time.monotonic() + 60
+    while (now := ok(http.get(f"/v1/jobs/{job['id']}")))["state"] in {"queued", "running"}:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return now
+
+
+def test_what_is_asked_for_is_a_202_and_a_place_to_look(http: httpx.Client, space: Space) -> None:
+    """Building buckets anew answers the job at once, and there it ends with its result."""
+    answer = http.post(space.path("jobs"), json={"kind": "rebuild_buckets"})
+    assert 202 == answer.status_code
+    job = answer.json()
+    assert f"/v1/jobs/{job['id']}" == answer.headers["Location"]
+    assert ("rebuild_buckets", "queued", space.name) == (job["kind"], job["state"], job["space"])
+    done = wait(http, job)
+    assert ("succeeded", {"models": 3, "bands": 64, "rows": 4}) == (done["state"], done["result"])
+    assert "bucketing" == done["progress"]["stage"]
+    assert {"a", "b", "c"} >= {n["model"] for n in space.neighbors("a", method="lsh")["items"]}
+
+
+def test_a_stop_list_is_found_by_a_job(http: httpx.Client, space: Space) -> None:
+    """What all supports hold is in force once the job has succeeded."""
+    body = {"kind": "stop_list", "parameters": {"share": 0.9}}
+    done = wait(http, ok_202(http.post(space.path("jobs"), json=body)))
+    assert ("succeeded", {"share": 0.9}) == (done["state"], done["parameters"])
+    assert done["result"]["stop_list"]["size"] == space.show()["stop_list"]["size"] > 0
+
+
+def test_a_job_of_a_space_that_went_fails(http: httpx.Client, busy: Shop, space: Space) -> None:
+    """It says that its space was deleted."""
+    full = [busy.enqueue("count", steps=10, pause=0.1) for _ in range(2)]
+    for job in full:
+        busy.running(job)
+    job = ok_202(http.post(space.path("jobs"), json={"kind": "rebuild_buckets"}))
+    assert 204 == http.delete(f"/v1/spaces/{space.name}").status_code
+    done = wait(http, job)
+    assert ("failed", "space_not_found") == (done["state"], done["error"]["code"])
+    assert (space.name, None) == (done["space"], done["result"])
+
+
+def test_jobs_are_listed_newest_first(http: httpx.Client, busy: Shop, space: Space) -> None:
+    """By pages, and by state, kind and space."""
+    jobs = [busy.enqueue("count", steps=0, pause=0.0) for _ in range(3)]
+    wrong = busy.enqueue("wrong")
+    mine = wait(http, ok_202(http.post(space.path("jobs"), json={"kind": "rebuild_buckets"})))
+    for job in (*jobs, wrong):
+        busy.ended(job)
+    ids = [mine["id"], wrong.id, *(job.id for job in reversed(jobs))]
+    first = ok(http.get("/v1/jobs", params={"limit": 2}))
+    second = ok(http.get("/v1/jobs", params={"limit": 3, "cursor": first["next_cursor"]}))
+    assert ids == [job["id"] for job in first["items"] + second["items"]]
+    for params, expected in (
+        ({"kind": "wrong", "limit": 1}, wrong.id),
+        ({"space": space.name}, mine["id"]),
+        ({"kind": "count", "state": "succeeded", "limit": 1}, jobs[-1].id),
+    ):
+        assert expected == ok(http.get("/v1/jobs", params=params))["items"][0]["id"]
+    none = ok(http.get("/v1/jobs", params={"space": space.name, "state": "failed"}))
+    assert {"items": [], "next_cursor": None} == none
+
+
+def test_a_job_is_cancelled(http: httpx.Client, busy: Shop) -> None:
+    """A running one is told so and ends; a second time changes nothing; an ended one is a 409."""
+    job = busy.running(busy.enqueue("count", steps=600, pause=0.1))
+    url = f"/v1/jobs/{job.id}/cancel"
+    answer = http.post(url)
+    assert (202, True) == (answer.status_code, answer.json()["cancelling"])
+    done = wait(http, answer.json())
+    expected = {"code": "job_cancelled", "detail": "the job was cancelled"}
+    assert ("cancelled", expected) == (done["state"], done["error"])
+    assert done == http.post(url).json()
+    ended = busy.ended(busy.enqueue("count", steps=0, pause=0.0))
+    detail = assert_problem(http.post(f"/v1/jobs/{ended.id}/cancel"), 409, "job_finished")
+    assert "succeeded" in detail
+
+
+@pytest.mark.parametrize("tail", ["", "/events", "/cancel"])
+def test_another_tenants_job_is_a_404(
+    http: httpx.Client, busy: Shop, url: str, keys: dict[str, str], tail: str
+) -> None:
+    """In every way exactly as one that does not exist, and it is not listed."""
+    job = busy.enqueue("count", steps=0, pause=0.0)
+    method = "POST" if tail == "/cancel" else "GET"
+    with connect(url, keys["labs"]) as other:
+        theirs = other.request(method, f"/v1/jobs/{job.id}{tail}")
+        nobodys = other.request(method, f"/v1/jobs/{job.id[:-4]}0000{tail}")
+        assert [] == ok(other.get("/v1/jobs"))["items"]
+    for answer in (theirs, nobodys):
+        assert_problem(answer, 404, "job_not_found")
+    assert "succeeded" == busy.ended(job).state
+
+
+def test_reading_is_not_changing(url: str, keys: dict[str, str], space: Space, busy: Shop) -> None:
+    """A key that may only read makes no job and cancels none."""
+    job = busy.enqueue("count", steps=0, pause=0.0)
+    with connect(url, keys["reader"]) as reader:
+        assert 200 == reader.get(f"/v1/jobs/{job.id}").status_code
+        for answer in (
+            reader.post(f"/v1/jobs/{job.id}/cancel"),
+            reader.post(space.path("jobs"), json={"kind": "rebuild_buckets"}),
+        ):
+            assert_problem(answer, 403, "forbidden")
+    with httpx.Client(base_url=url, trust_env=False) as nobody:
+        for path in ("/v1/jobs", f"/v1/jobs/{job.id}", f"/v1/jobs/{job.id}/events"):
+            assert_problem(nobody.get(path), 401, "unauthorized")
+
+
+@pytest.mark.parametrize("name", ["x", "%00", "..%2Fspaces", "a" * 300, "%F0%9F%90%8D", "-" * 36])
+def test_an_id_that_cannot_be_is_a_404(http: httpx.Client, name: str) -> None:
+    """No text in the place of an id is more than unknown."""
+    assert 404 == http.get(f"/v1/jobs/{name}").status_code
+    assert 404 == http.post(f"/v1/jobs/{name}/cancel").status_code
+    assert 404 == http.get(f"/v1/jobs/{name}/events").status_code
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"state": "done"}, "state"),
+        ({"kind": "nonsense"}, "kind"),
+        ({"kind": "\0"}, "kind"),
+        ({"space": "No Such"}, "space"),
+        ({"cursor": "!"}, "cursor"),
+        ({"limit": 0}, "limit"),
+    ],
+)
+def test_a_bad_filter_is_named(http: httpx.Client, params: dict[str, Any], field: str) -> None:
+    """A filter that nothing can match is a 422 that names it."""
+    answer = http.get("/v1/jobs", params=params)
+    assert 422 == answer.status_code
+    assert field in {e["field"] for e in answer.json()["errors"]} | {answer.json()["code"][-4:]}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "kind"),
+        ({"kind": "count"}, "kind"),
+        ({"kind": 1}, "kind"),
+        ({"kind": "stop_list", "parameters": {"share": 0}}, "parameters.share"),
+        ({"kind": "stop_list", "parameters": {"share": "1"}}, "parameters.share"),
+        ({"kind": "stop_list", "parameters": {"shares": 0.5}}, "parameters.shares"),
+        ({"kind": "rebuild_buckets", "parameters": {"share": 0.5}}, "body"),
+        ({"kind": "rebuild_buckets", "more": 1}, "more"),
+        ([], "body"),
+    ],
+)
+def test_a_bad_job_is_named(http: httpx.Client, space: Space, body: Any, field: str) -> None:
+    """Only the public kinds are made, with the parameters that they have."""
+    answer = http.post(space.path("jobs"), json=body)
+    assert 422 == answer.status_code, answer.text
+    assert [field] == [e["field"] for e in answer.json()["errors"]]
+
+
+def test_a_job_is_followed_to_its_end(http: httpx.Client, busy: Shop) -> None:
+    """The stream tells the job at once, its progress as it grows, and ends with it."""
+    job = busy.enqueue("count", steps=25, pause=0.1)
+    began = time.monotonic()
+    with http.stream("GET", f"/v1/jobs/{job.id}/events") as answer:
+        assert (200, "no-store") == (answer.status_code, answer.headers["Cache-Control"])
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        arrived = [(event, time.monotonic() - began) for event in events(answer)]
+    told = [event for event, _ in arrived]
+    assert {"retry": "2000"} == told.pop(0)
+    jobs = [json.loads(event["data"]) for event in told]
+    assert {job.id} == {now["id"] for now in jobs}
+    done = [now["progress"]["done"] for now in jobs if now["progress"]]
+    assert len(set(done)) > 3
+    assert sorted(done) == done
+    assert ("succeeded", {"counted": 25}) == (jobs[-1]["state"], jobs[-1]["result"])
+    revisions = [int(event["id"]) for event in told]
+    assert sorted(set(revisions)) == revisions
+    assert arrived[1][1] < arrived[-1][1] - 1.5  # as it happens, and not in the end
+    again = {"Last-Event-ID": told[-1]["id"]}
+    assert 204 == http.get(f"/v1/jobs/{job.id}/events", headers=again).status_code
+    older = {"Last-Event-ID": told[-2]["id"]}
+    with http.stream("GET", f"/v1/jobs/{job.id}/events", headers=older) as answer:
+        assert [{"retry": "2000"}, told[-1]] == list(events(answer))
+
+
+def events(answer: httpx.Response) -> Iterator[dict[str, str]]:
+    """The events of a stream, by their fields."""
+    event: dict[str, str] = {}
+    for line in answer.iter_lines():
+        if not line:
+            yield event
+            event = {}
+        elif not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            event[name] = value
+
+
+def test_many_who_watch_hold_nobody_up(http: httpx.Client, busy: Shop) -> None:
+    """With more streams open than there are threads or connections, a request is answered at once,
+    and each stream hears of the end.
+    """
+    job = busy.running(busy.enqueue("count", steps=40, pause=0.1))
+    streams = [http.stream("GET", f"/v1/jobs/{job.id}/events") for _ in range(60)]
+    answers = [stream.__enter__() for stream in streams]
+    began = time.monotonic()
+    assert 200 == http.get("/v1/jobs").status_code
+    assert time.monotonic() - began < 5
+    last = [list(events(answer))[-1] for answer in answers]
+    assert {"succeeded"} == {json.loads(event["data"])["state"] for event in last}
+    for stream in streams:
+        stream.__exit__(None, None, None)
+
+
+def test_the_sdk_waits_for_a_job(busy: Shop, url: str, keys: dict[str, str], space: Space) -> None:
+    """It starts, lists, follows and cancels jobs, and raises what became of those that failed."""
+    with modelkin.Client(url, keys["default"]) as client:
+        job = client.start_job(space.name, "rebuild_buckets")
+        done = client.wait_for_job(job, timeout=30)
+        assert ("succeeded", 3, done) == (done.state, done.result["models"], client.job(job.id))
+        assert [done] == list(client.jobs(space=space.name, state="succeeded"))
+        told: list[modelkin.JobInfo] = []
+        counted = busy.enqueue("count", steps=20, pause=0.1)
+        client.wait_for_job(counted.id, on_progress=told.append)
+        assert len({now.progress for now in told}) > 3
+        with pytest.raises(JobFailed, match="there are no such leaves") as failed:
+            client.wait_for_job(busy.enqueue("wrong").id)
+        assert "invalid_parameter" == failed.value.job.error["code"]
+        endless = busy.enqueue("count", steps=600, pause=0.1)
+        with pytest.raises(TimeoutError, match="it goes on"):
+            client.wait_for_job(endless.id, timeout=0.3)
+        client.cancel_job(endless.id)
+        with pytest.raises(JobCancelled):
+            client.wait_for_job(endless.id, timeout=30)
+
+
+def ok_202(answer: httpx.Response) -> dict[str, Any]:
+    """The job that was accepted."""
+    assert answer.status_code == 202, answer.text
+    job: dict[str, Any] = answer.json()
+    return job

@@ -1,0 +1,167 @@
+"""What becomes of a job in a service that carries jobs out: its states, and how it gets there."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from modelkin.errors import JobFinished, JobNotFound
+from tests.workers.shop import Shop
+
+
+def test_a_job_succeeds_with_its_effect(busy: Shop) -> None:
+    """It is begun once, tells how far it is, and leaves its effect, its result and its times."""
+    job = busy.enqueue("count", steps=10, pause=0.1)
+    assert ("queued", None, 0) == (job.state, job.progress, job.attempts)
+    seen = busy.until(job, lambda now: now.progress and 0 < now.progress["done"] < 10)
+    assert ("running", 10, "counting") == (seen.state, *list(seen.progress.values())[1:])
+    done = busy.ended(job)
+    assert ("succeeded", {"counted": 10}, None) == (done.state, done.result, done.error)
+    assert {"done": 10, "total": 10, "stage": "counting"} == done.progress
+    assert job.created_at <= done.started_at <= done.finished_at <= datetime.now(UTC)
+    assert (1, [1]) == (busy.effects(job), busy.begun(job))
+
+
+def test_a_mistake_is_the_error_of_the_job(busy: Shop) -> None:
+    """A handler's refusal fails the job at once, with its code and its words."""
+    done = busy.ended(job := busy.enqueue("wrong"))
+    error = {"code": "invalid_parameter", "detail": "there are no such leaves"}
+    assert ("failed", error, None, [1]) == (done.state, done.error, done.result, busy.begun(job))
+    assert {"done": 1, "total": 3, "stage": "looking"} == done.progress
+
+
+def test_a_bug_is_told_without_its_inside(busy: Shop) -> None:
+    """Whoever asked hears where to look; the traceback is in the log, under the job's id."""
+    done = busy.ended(job := busy.enqueue("buggy"))
+    assert ("failed", "internal_error") == (done.state, done.error["code"])
+    assert job.id in done.error["detail"]
+    assert "division" not in done.error["detail"]
+    assert f"job {job.id} (buggy) failed by a bug" in busy.logs()
+    assert "ZeroDivisionError" in busy.logs()
+
+
+def test_a_store_that_is_away_is_tried_again(busy: Shop) -> None:
+    """The job waits, says why, begins from the start, and the error is gone once it succeeds."""
+    job = busy.enqueue("patient", until=2)
+    waiting = busy.until(job, lambda now: now.error)
+    assert ("queued", 1) == (waiting.state, waiting.attempts)
+    detail = "the bucket store is away; it is begun again after 1 s"
+    assert {"code": "unavailable", "detail": detail} == waiting.error
+    assert waiting.not_before > datetime.now(UTC) - timedelta(seconds=1)
+    done = busy.ended(job)
+    assert ("succeeded", {"attempts": 2}, None) == (done.state, done.result, done.error)
+    assert [1, 2] == busy.begun(job)
+
+
+def test_a_running_job_is_cancelled(busy: Shop) -> None:
+    """It hears of it at its next word of progress, and has no effect."""
+    job = busy.running(busy.enqueue("count", steps=600, pause=0.1))
+    asked = busy.cancel(job)
+    assert ("running", True, None) == (asked.state, asked.cancelling, asked.finished_at)
+    assert busy.cancel(job).cancelling
+    done = busy.ended(job)
+    assert ("cancelled", "job_cancelled") == (done.state, done.error["code"])
+    assert (0, [1]) == (busy.effects(job), busy.begun(job))
+    assert (done.finished_at - asked.started_at).total_seconds() < 30
+    assert done == busy.cancel(job)
+
+
+def test_a_job_that_does_not_hear_is_cancelled_all_the_same(busy: Shop) -> None:
+    """What it answers in the end does not count once it was cancelled."""
+    job = busy.enqueue("deaf", pause=1.0)
+    busy.until(job, lambda now: now.state == "running")
+    busy.cancel(job)
+    assert ("cancelled", None) == ((done := busy.ended(job)).state, done.result)
+
+
+def test_a_waiting_job_is_cancelled_at_once(busy: Shop) -> None:
+    """It never begins, and neither does one that was handed to the queue already."""
+    later = datetime.now(UTC) + timedelta(hours=1)
+    waiting = busy.enqueue("count", steps=1, pause=0.0, not_before=later)
+    full = [busy.enqueue("count", steps=15, pause=0.1) for _ in range(2)]
+    for job in full:
+        busy.running(job)
+    queued = busy.enqueue("count", steps=1, pause=0.0)
+    for job in (waiting, queued):
+        now = busy.cancel(job)
+        assert ("cancelled", True) == (now.state, now.finished)
+    last = busy.enqueue("count", steps=1, pause=0.0)
+    assert {"succeeded"} == {busy.ended(job).state for job in (*full, last)}
+    assert ([], []) == (busy.begun(waiting), busy.begun(queued))
+
+
+def test_a_job_begins_no_sooner_than_it_may(busy: Shop) -> None:
+    """``not_before`` holds."""
+    due = datetime.now(UTC) + timedelta(seconds=1.5)
+    done = busy.ended(busy.enqueue("count", steps=1, pause=0.0, not_before=due))
+    assert ("succeeded", due) == (done.state, done.not_before)
+    assert done.started_at >= due
+
+
+def test_one_key_is_one_unfinished_job(busy: Shop) -> None:
+    """While a job of a key waits or runs, a second one is the first; then it is another one."""
+    first = busy.enqueue("count", steps=10, pause=0.1, dedup_key="k")
+    assert first.id == busy.enqueue("count", steps=99, pause=9.0, dedup_key="k").id
+    busy.running(first)
+    assert first.id == busy.enqueue("count", steps=99, pause=9.0, dedup_key="k").id
+    others = [
+        busy.enqueue("patient", until=1, dedup_key="k"),
+        busy.enqueue("count", tenant=busy.make_tenant("x"), steps=0, pause=0.0, dedup_key="k"),
+        busy.enqueue("count", steps=0, pause=0.0),
+    ]
+    assert 4 == len({first.id, *(job.id for job in others)})
+    assert {"count": 10, "id": first.id} == {
+        "count": busy.ended(first).result["counted"],
+        "id": first.id,
+    }
+    again = busy.enqueue("count", steps=0, pause=0.0, dedup_key="k")
+    assert first.id != again.id
+    assert {"succeeded"} == {busy.ended(job).state for job in (*others, again)}
+
+
+def test_a_tenant_of_many_jobs_holds_nobody_up(busy: Shop) -> None:
+    """A tenant with one job is served long before another one's many are done."""
+    crowd, single = busy.make_tenant("crowd"), busy.make_tenant("single")
+    many = [busy.enqueue("count", tenant=crowd, steps=1, pause=0.1) for _ in range(20)]
+    one = busy.ended(busy.enqueue("count", tenant=single, steps=1, pause=0.1))
+    states = [busy.show(job).state for job in many]
+    assert ("succeeded", True) == (one.state, states.count("queued") > 5)
+    assert {"succeeded"} == {busy.ended(job).state for job in many}
+    assert {1} == {busy.effects(job) for job in many}
+
+
+def test_an_ended_job_stays_as_it_is(busy: Shop) -> None:
+    """A job that has succeeded cannot be cancelled."""
+    done = busy.ended(busy.enqueue("count", steps=0, pause=0.0))
+    with pytest.raises(JobFinished, match="succeeded"):
+        busy.cancel(done)
+    assert done == busy.show(done)
+
+
+def test_a_job_is_its_tenants(busy: Shop) -> None:
+    """Another tenant finds no such job, and cancels none."""
+    job = busy.enqueue("count", steps=0, pause=0.0)
+    other = busy.make_tenant("other")
+    with pytest.raises(JobNotFound), busy.database.reading() as session:
+        busy.jobs.get(session, other, job.id)
+    with pytest.raises(JobNotFound), busy.database.writing() as session:
+        busy.jobs.cancel(session, other, job.id)
+    assert "succeeded" == busy.ended(job).state
+
+
+def test_a_rolled_back_change_leaves_no_job(busy: Shop) -> None:
+    """A job is stored with the change that enqueues it, or not at all."""
+    seen = []
+
+    def change() -> None:
+        with busy.database.writing() as session:
+            parameters = {"file": str(busy.folder / "begun"), "steps": 0, "pause": 0.0}
+            seen.append(busy.jobs.enqueue(session, busy.tenant, "count", parameters))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        change()
+    with pytest.raises(JobNotFound):
+        busy.show(seen[0])
+    assert [] == busy.begun(seen[0])

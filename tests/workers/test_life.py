@@ -1,0 +1,119 @@
+"""What a worker does step by step, here in the process of the test and on SQLite."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.settings import Settings
+from app.stores.ports import JobRecord
+from tests.service.backends import SQLITE
+from tests.workers.shop import Shop
+from workers import life as lives
+from workers.durable import beside
+from workers.life import Life
+from workers.schedule import SERVICE
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    """A database without processes."""
+    made = Shop(tmp_path, SQLITE)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def live(shop: Shop) -> Iterator[Callable[..., Life]]:
+    """Begins the one life there can be."""
+    begun: list[Life] = []
+
+    def live(**settings: Any) -> Life:
+        of_worker = Settings(database_url=shop.url, **settings)
+        resources: Any = SimpleNamespace(settings=of_worker, database=shop.database, jobs=shop.jobs)
+        begun.append(Life(resources, alone=True, nudge=lambda: None))
+        return begun[-1]
+
+    yield live
+    for life in begun:
+        assert life.end()
+
+
+def until(life: Life, condition: Callable[[], object]) -> None:
+    """Step by step until it holds."""
+    end = time.monotonic() + 30
+    while not condition():
+        life.step()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_nothing_is_opened_before_there_is_a_job(shop: Shop, live: Callable[..., Life]) -> None:
+    """Without a job a step makes no file and knows no worker; with one, it does both."""
+    life = live()
+    assert [False, False] == [life.step(), life.step()]
+    queue = Path(str(beside(shop.database.url).database))
+    assert (False, set()) == (queue.exists(), life._pulse.living())
+    job = shop.enqueue("count", steps=0, pause=0.0)
+    assert life.step()
+    assert (True, {life.name}) == (queue.exists(), life._pulse.living())
+    until(life, lambda: shop.show(job).finished)
+
+
+def test_what_is_due_again_is_done(
+    shop: Shop, live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A periodic kind is enqueued for no tenant, carried out, and not once more in its period."""
+    monkeypatch.setattr(lives, "_BEGIN", 0.0)
+    parameters = {"file": str(shop.folder / "begun"), "steps": 0, "pause": 0.0}
+    shop.jobs.every(timedelta(days=1000), "count", parameters)
+
+    def jobs() -> list[JobRecord]:
+        with shop.database.reading() as session:
+            return list(shop.jobs.list(session, shop.make_tenant(SERVICE), limit=10).items)
+
+    life = live()
+    until(life, lambda: [job.state for job in jobs()] == ["succeeded"])
+    for _ in range(5):
+        life.step()
+    assert 1 == len(jobs())
+
+
+def test_what_ended_long_ago_is_cleared_away(
+    shop: Shop, live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs are kept as long as the setting says, and those that go are gone from the list."""
+    monkeypatch.setattr(lives, "_BEGIN", 0.0)
+    monkeypatch.setattr(lives, "_TIDY", 0.0)
+    life = live(job_retention=1.5 / 86_400)  # days
+    first = shop.enqueue("count", steps=0, pause=0.0)
+    until(life, lambda: shop.show(first).finished)
+
+    def listed() -> set[str]:
+        with shop.database.reading() as session:
+            return {job.id for job in shop.jobs.list(session, shop.tenant, limit=10).items}
+
+    assert {first.id} == listed()
+    until(life, lambda: not listed())
+
+
+def test_a_connection_for_nothing_is_given_up(
+    shop: Shop, live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A life that had a job and has had none for a while is tired, one that never had is not."""
+    monkeypatch.setattr(lives, "_REST", 0.2)
+    life = live()
+    time.sleep(0.3)
+    life.step()
+    assert not life.tired
+    job = shop.enqueue("count", steps=10, pause=0.05)
+    until(life, lambda: shop.show(job).state == "running")
+    assert not life.tired
+    until(life, lambda: life.tired)
+    assert "succeeded" == shop.show(job).state

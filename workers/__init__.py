@@ -1,0 +1,1 @@
+"""The workers: jobs carried out durably, apart from the requests that made them."""

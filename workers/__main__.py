@@ -1,0 +1,67 @@
+"""``python -m workers``: carry out jobs until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+
+from pydantic import ValidationError
+
+from app.descriptors import raise_limit
+from app.logs import configure
+from app.resources import open_resources
+from app.settings import Settings, mistakes
+from modelkin.errors import ModelkinError
+from workers.run import Worker
+
+_LOOK = 0.2
+"""Seconds between looks for a signal."""
+
+
+def main(arguments: list[str]) -> int:
+    """Exit 0 after a clean stop, 1 where it could not start, 2 for wrong settings."""
+    try:
+        settings = Settings.from_command_line(arguments, program="python -m workers")
+    except ValidationError as error:
+        for line in mistakes(error):
+            print(f"modelkin: {line}", file=sys.stderr)
+        return 2
+    configure(settings)
+    raise_limit()
+    # It listens nowhere, so where the services listen asks nothing of it.
+    settings = settings.model_copy(update={"host": "127.0.0.1"})
+    try:
+        with open_resources(settings) as resources:
+            worker = Worker(resources, strict=True)
+            _work(worker)
+            if worker.abandoned:
+                _leave()
+    except ModelkinError as error:
+        print(f"modelkin: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _work(worker: Worker) -> None:
+    """Until a signal comes; raises what kept the worker from beginning."""
+    told = []
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(stop, lambda *_: told.append(True))
+    worker.start()
+    while not told and not worker.wait(_LOOK):
+        pass
+    worker.stop()
+    if worker.failure is not None:
+        raise worker.failure
+
+
+def _leave() -> None:
+    """End without waiting for a job that does not hear: it is taken over as if this were a kill."""
+    logging.shutdown()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,66 @@
+"""What is due every so often, enqueued by whichever worker comes first.
+
+Time is cut into slots as long as the period. The job of a slot has an id that follows from the
+slot, so there is one, however many workers there are; a slot in which no worker ran is left out.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from app.services.jobs import JobService, Periodic
+from app.stores.ports import Tenant
+from app.stores.sql.database import Database
+from app.stores.sql.spaces import ensure_tenant
+
+__all__ = ["SERVICE", "Schedule"]
+
+SERVICE = "(service)"
+"""The tenant of the service's own jobs: no key has such a name, so nobody is shown them."""
+
+
+class Schedule:
+    """The periodic kinds, and their slots that this process has seen.
+
+    Args:
+        database: the truth.
+        jobs: knows the kinds.
+    """
+
+    def __init__(self, database: Database, jobs: JobService) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._seen: dict[str, datetime] = {}
+        self._tenant: Tenant | None = None
+
+    def tick(self, now: datetime) -> None:
+        """Enqueue what is due and was not, unless the one before is unfinished."""
+        for periodic in self._jobs.periodic:
+            slot = slot_of(now, periodic.every)
+            if self._seen.get(periodic.kind) != slot:
+                if self._is_wanted(periodic):
+                    self._enqueue(periodic, slot)
+                self._seen[periodic.kind] = slot
+
+    def _is_wanted(self, periodic: Periodic) -> bool:
+        with self._database.reading() as session:
+            return periodic.wanted(session)
+
+    def _enqueue(self, periodic: Periodic, slot: datetime) -> None:
+        with self._database.writing() as session:
+            tenant = self._tenant or ensure_tenant(session, SERVICE)
+            self._jobs.enqueue(
+                session,
+                tenant,
+                periodic.kind,
+                periodic.parameters,
+                dedup_key=SERVICE,
+                slot=slot,
+            )
+        self._tenant = tenant
+
+
+def slot_of(now: datetime, period: timedelta) -> datetime:
+    """When the slot began that ``now`` is in; the same for every worker."""
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return epoch + period * ((now - epoch) // period)
