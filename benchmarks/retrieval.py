@@ -22,7 +22,7 @@ from benchmarks import verdicts
 from benchmarks.cascade import Cascade, K, Supports
 from benchmarks.harness import Race, kept_memory, use_kernels
 from benchmarks.kin import BACKGROUNDS, Kin, simulated
-from benchmarks.peers import Datasketch, Faiss, Peer, Rensa, Usearch, installed
+from benchmarks.peers import BY_JACCARD, Datasketch, Faiss, Peer, Rensa, Usearch, installed
 from benchmarks.plots import draw
 from benchmarks.report import Findings
 from benchmarks.searches import BYTES, EXACT, READ, SKETCHES, VALUES, Filled, Searched
@@ -124,7 +124,11 @@ def _beside(kin: Kin, ways: dict[str, Way], filled: dict[str, Filled]) -> Search
         for peer in peers:
             filled[peer.name] = _filled(peer.fill, partial(_said, peer))
             asked = [peer.question(values) for values in kin.queries]
-            ways[peer.name] = partial(_ask, peer, asked)
+            ways[peer.name] = partial(_ask, peer.ask, asked)
+            if isinstance(peer, Datasketch):
+                name = peer.name + BY_JACCARD
+                ways[name] = partial(_ask, peer.ask_by_jaccard, asked)
+                filled[name] = filled[peer.name]
         return searched(kin, ways, filled)
     finally:
         for peer in peers:
@@ -153,5 +157,5 @@ def _said(peer: Peer) -> int | None:
     return peer.bytes_taken
 
 
-def _ask(peer: Peer, asked: Sequence[Any], query: int) -> Ids:
-    return peer.ask(asked[query])
+def _ask(ask: Callable[[Any], Ids], asked: Sequence[Any], query: int) -> Ids:
+    return ask(asked[query])

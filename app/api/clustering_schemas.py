@@ -84,7 +84,7 @@ class ClusteringParameters(_In):
         None,
         ge=1,
         le=WHOLE_MATRIX,
-        description="of hdbscan: more leaves more models in no cluster; chosen where it is left out",
+        description="of hdbscan: more leaves more models in no cluster; chosen where left out",
     )
     seed: int = Field(0, ge=0, lt=2**31, description="the same seed gives the same clusters")
     similarity: Literal["auto", "exact", "signature"] = Field(

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from modelkin import Support
 from modelkin.wire.shapes import signature_to_json
-from tests.service.conftest import Start
 from tests.service.kin import SUPPORT, Space, assert_problem, ok
 
 M = 1_000
@@ -40,7 +39,7 @@ def agreed(http: httpx.Client) -> Space:
 
 
 @settings(
-    max_examples=25,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -218,18 +217,11 @@ def test_reports_at_once_all_count(http: httpx.Client) -> None:
     assert 40 == current(space)["reports"]
 
 
-def test_an_agreement_survives_a_restart_and_ends_with_its_space(start: Start) -> None:
-    """Reports are in the database; a space made anew under the same name knows none of them."""
-    server = start()
-    with httpx.Client(base_url=server.url) as http:
-        space = agreed(http)
-        ok(report(space, 30, "a"))
-    server.kill()
-    server.start()
-    with httpx.Client(base_url=server.url) as http:
-        space.http = http
-        assert {"policy": "agreed", "k": 30, "reports": 1} == current(space)
-        http.delete(f"/v1/spaces/{space.name}")
-        body = {"name": space.name, "num_parameters": M, "support_size": {"policy": "agreed"}}
-        ok(http.post("/v1/spaces", json=body))
-        assert {"policy": "agreed", "k": None, "reports": 0} == current(space)
+def test_an_agreement_ends_with_its_space(http: httpx.Client) -> None:
+    """A space made anew under the same name knows no report of the one before."""
+    space = agreed(http)
+    ok(report(space, 30, "a"))
+    http.delete(f"/v1/spaces/{space.name}")
+    body = {"name": space.name, "num_parameters": M, "support_size": {"policy": "agreed"}}
+    ok(http.post("/v1/spaces", json=body))
+    assert {"policy": "agreed", "k": None, "reports": 0} == current(space)
