@@ -227,7 +227,7 @@ def _ways(
 ) -> dict[str, tuple[npt.NDArray[np.int64], Floats]]:
     """Donors and weights, the nearest of the others first."""
     deviation = float(similarity[others].std())
-    probe = Probe.of(packed[client].unpack())
+    probe = Probe.of(packed[client])
     held = np.stack([probe.held_by(packed[other]) for other in others])
     rarity = np.array([r.share for r in rarities(held, index_weights(held, probe.size))])
     near, rare = others[:DONORS], others[np.argsort(-rarity, kind="stable")][:DONORS]

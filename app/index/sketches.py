@@ -96,7 +96,8 @@ class SketchFile:
         if known.size:
             tags, words = contents[known].view(np.uint64), self._arranged(sketch)
             words = words[: self._first] if roughly else words
-            found[known] = kernels().sealed_counts(slots, words, ids[known], tags, not roughly)
+            part = 0 if roughly else 1
+            found[known] = kernels().sealed_counts(slots, words, ids[known], tags, part)
         return found
 
     def members(self, sketch: Sketch, *, roughly: bool = False) -> int:

@@ -237,21 +237,22 @@ class SpaceIndex:
         if self._count < _SMALLEST or len(self._row_of) * 2 >= self._count:
             return
         living = np.flatnonzero(self._alive[: self._count])
-        self._resize(living, max(_SMALLEST, 2 * living.size))
+        self._resize(living, living.size, max(_SMALLEST, 2 * living.size))
         self._row_of = {int(model_id): row for row, model_id in enumerate(self._ids[: self._count])}
 
     def _reserve(self, count: int) -> None:
         if count > len(self._ids):
-            self._resize(np.arange(self._count), max(count, 2 * len(self._ids)))
+            kept = slice(self._count)  # no copy in between, of what may be most of the memory
+            self._resize(kept, self._count, max(count, 2 * len(self._ids)))
 
-    def _resize(self, kept: npt.NDArray[np.int64], capacity: int) -> None:
+    def _resize(self, kept: npt.NDArray[np.int64] | slice, count: int, capacity: int) -> None:
         rows = np.empty((capacity, self._rows.shape[1]), np.uint8)
         ids, contents = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         alive = np.zeros(capacity, np.bool_)
-        rows[: kept.size], ids[: kept.size] = self._rows[kept], self._ids[kept]
-        contents[: kept.size], alive[: kept.size] = self._contents[kept], self._alive[kept]
+        rows[:count], ids[:count] = self._rows[kept], self._ids[kept]
+        contents[:count], alive[:count] = self._contents[kept], self._alive[kept]
         self._rows, self._ids, self._contents, self._alive = rows, ids, contents, alive
-        self._count = kept.size
+        self._count = count
 
     def _take(self, version: int) -> Snapshot:
         n = self._count

@@ -73,15 +73,15 @@ class Loading:
         self._progress = LoadingProgress(done=False)
 
     def run(self, stopping: threading.Event) -> None:
-        """Load, until it is done or ``stopping`` is set; whatever happens, it is done then."""
+        """Load, until it is done or ``stopping`` is set. What fails for good ends it as well."""
         began = time.monotonic()
         self._stopping = stopping
         try:
             self._run()
         finally:
-            self._progress = replace(self._progress, done=True)
+            self._progress = replace(self._progress, done=not stopping.is_set())
         loaded = self._progress
-        if loaded.spaces:
+        if loaded.done and loaded.spaces:
             seconds = time.monotonic() - began
             what = loaded.models_loaded, loaded.spaces_loaded
             log.info("loaded the signatures of %d models in %d spaces in %.1f s", *what, seconds)

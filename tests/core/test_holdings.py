@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modelkin.core import holdings
 from modelkin.core.cover import Step, greedy_cover
 from modelkin.core.holdings import Probe
 from modelkin.core.kernels import fast, reference
@@ -30,7 +31,7 @@ def support(indices: set[int], m: int = M) -> Support:
 
 def rows_of(target: Support, donors: list[set[int]]) -> npt.NDArray[np.uint64]:
     """What each donor holds of all indices of the target."""
-    probe = Probe.of(target)
+    probe = Probe.of(PackedSupport.pack(target))
     packed = [PackedSupport.pack(support(donor, target.num_parameters)) for donor in donors]
     return np.stack([probe.held_by(each) for each in packed])
 
@@ -52,28 +53,42 @@ def test_both_packed_forms_are_asked(each_kernels: ModuleType, k: int) -> None:
     for m in (1_000, 2**33):
         donor = Support.from_indices(np.arange(k) * 2, m)
         packed = PackedSupport.pack(donor)
-        target = Support.from_indices(np.arange(900), m)
+        target = PackedSupport.pack(Support.from_indices(np.arange(900), m))
         bits = Probe.of(target).held_by(packed)
         assert min(k, 450) == int(np.bitwise_count(bits).sum())
 
 
-def test_a_large_target_is_sampled_evenly() -> None:
-    """No more indices are asked for than the limit, from the first to near the last, no gap twice
-    as wide as another.
+@pytest.mark.parametrize("m", [30_000, 2**34])
+@pytest.mark.parametrize("most", [1, 1000, 9_999])
+def test_a_large_target_is_sampled_evenly(m: int, most: int) -> None:
+    """Of a bitmap as of a list those indices are asked for that stand at equal distances in order,
+    and no more; of a target that is small enough all.
     """
-    target = Support.from_indices(np.arange(0, 100_000, 3), 100_000)
-    probe = Probe.of(target, most=1000)
-    assert (1000, False, 0) == (probe.size, probe.whole, int(probe.indices[0]))
-    gaps = np.diff(probe.indices.astype(np.int64))
-    assert gaps.max() < 2 * gaps.min()
-    assert Probe.of(target).whole
-    assert target.k == Probe.of(target).size
+    indices = np.sort(np.random.default_rng(1).choice(30_000, 10_000, replace=False))
+    target = PackedSupport.pack(Support.from_indices(indices, m))
+    assert ("bitmap" if m == 30_000 else "list") == target.kind
+    probe = Probe.of(target, most)
+    assert (most, False) == (probe.size, probe.whole)
+    assert indices[np.arange(most) * 10_000 // most].tolist() == probe.indices.tolist()
+    whole = Probe.of(target)
+    assert (True, indices.tolist()) == (whole.whole, whole.indices.tolist())
+
+
+def test_a_sample_of_a_bitmap_of_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks are found in whatever block of the bitmap they are, also behind empty ones."""
+    monkeypatch.setattr(holdings, "_BLOCK", 4)
+    indices = np.concatenate([np.arange(0, 300, 2), np.arange(2_000, 2_900), [4_095]])
+    target = PackedSupport.pack(Support.from_indices(indices, 4_096))
+    assert "bitmap" == target.kind
+    for most in (1, 50, 1_000):
+        expected = indices[np.arange(most) * indices.size // most]
+        assert expected.tolist() == Probe.of(target, most).indices.tolist()
 
 
 def test_holdings_of_another_space_are_refused() -> None:
     """Indices mean nothing elsewhere."""
     with pytest.raises(SpaceMismatch):
-        Probe.of(support({1})).held_by(PackedSupport.pack(support({1}, M + 1)))
+        Probe.of(PackedSupport.pack(support({1}))).held_by(PackedSupport.pack(support({1}, M + 1)))
 
 
 @given(target=SETS, donors=MANY)

@@ -185,6 +185,12 @@ def test_groups_of_very_different_sizes_are_found_by_leiden() -> None:
     assert {"resolution", "n_clusters"} == set(groups.chosen)
 
 
+def test_strangers_make_no_cluster_of_their_own() -> None:
+    """Models that are as similar as any two are alone, and not together because all are nearer."""
+    supports, labels = planted((25, 25, 25), keep=0.9, alone=30)
+    assert agreement(labels, clustered(supports, "leiden").labels) > 0.99
+
+
 def test_too_many_communities_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where even the coarsest of the fine resolutions leaves too many, Leiden stands by itself."""
     monkeypatch.setattr(graph, "_COMMUNITIES", 5)
@@ -399,9 +405,12 @@ def test_supports_are_compared_where_that_takes_minutes_at_most() -> None:
     assert Asked("leiden").affords_supports(10_000, 1_000_000, [k] * 10_000)
     assert not Asked("leiden").affords_supports(10_000, 11_000_000, [11 * k] * 10_000)
     assert not Asked().affords_supports(50, M, [30])
-    assert not Asked().affords_supports(50, M, [30] * 50, most=49)
+    assert Asked().affords_supports(50, M, [30] * 50, most=49)
+    assert Asked("leiden").affords_supports(20_000, 50_000, [4000] * 20_000, most=10)
+    assert not Asked("leiden").affords_supports(20_000, 500_000, [40_000] * 20_000, most=10)
+    assert not Asked().affords_supports(50, 10**6, [k] * 50, most=49)
     with pytest.raises(InvalidParameter, match="more than the 49 that can be open at a time here"):
-        Asked(similarity="exact").affords_supports(50, M, [30] * 50, most=49)
+        Asked(similarity="exact").affords_supports(50, 10**6, [k] * 50, most=49)
 
 
 def test_sizes_that_are_tried_stay_below_the_models() -> None:

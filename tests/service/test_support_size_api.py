@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modelkin import Support
+from modelkin.wire import DELTA, encode_delta
 from modelkin.wire.shapes import signature_to_json
 from tests.service.kin import SUPPORT, Space, assert_problem, ok
 
@@ -118,6 +119,23 @@ def test_a_fixed_K_holds_for_batches(http: httpx.Client) -> None:
     )
     stored, refused = (json.loads(line) for line in answer.text.splitlines())
     assert ("created", "space_mismatch") == (stored["status"], refused["error"]["code"])
+
+
+def test_a_fixed_K_holds_for_patches(http: httpx.Client) -> None:
+    """A support may be changed by a delta up to K, and not grow beyond it."""
+    space = Space(http, M, support_size={"policy": "fixed", "k": 3})
+    before = Support.from_indices([1, 2, 3], M)
+    space.put("a", before)
+    for indices, status in (([2, 3, 4], 200), ([2, 3, 4, 5], 409)):
+        answer = http.patch(
+            space.path("supports", "a"),
+            content=encode_delta(before, after := Support.from_indices(indices, M)),
+            headers={"Content-Type": DELTA, "If-Match": space.etag("a")},
+        )
+        assert status == answer.status_code
+        before = after
+    assert_problem(answer, 409, "space_mismatch")
+    assert 3 == space.model("a")["support_size"]
 
 
 def test_a_fixed_K_is_told_and_not_voted_on(http: httpx.Client) -> None:

@@ -26,6 +26,10 @@ _NEIGHBORS = 15
 """Nearest neighbours of each model in the graph of Leiden."""
 _MAPPED = 20_000
 """Models whose supports are held at a time: each mapping counts towards a limit of the system."""
+_MAPPED_FROM = 1 << 16
+"""Bytes of a stored support from which it is mapped, and not read."""
+_READ = 1 << 30
+"""Bytes of supports that are read at most."""
 _MATRIX_WORK = 4e12
 """Bytes of bitmaps that a matrix reads at most before signatures stand in: some four minutes."""
 _NEAREST_WORK = 64e9
@@ -92,7 +96,7 @@ class Asked:
             count: how many models there are.
             num_parameters: M.
             sizes: K of each model that has a support.
-            most: supports that may be held at a time.
+            most: supports that may be mapped at a time.
 
         Raises:
             InvalidParameter: they have to be, and are too many.
@@ -100,16 +104,18 @@ class Asked:
         if self.similarity == "signature" or len(sizes) < 2:
             return False
         if self.similarity == "exact":
-            if len(sizes) > most:
+            if len(sizes) > most and num_parameters / 8 >= _MAPPED_FROM:
                 raise InvalidParameter(
                     f"{len(sizes)} supports are more than the {most} that can be open at a time "
                     f"here: leave similarity at auto, or choose some by tags",
                     field="similarity",
                 )
             return True
-        if len(sizes) > most:
+        mean = sum(sizes) / len(sizes)
+        stored = min(num_parameters / 8, 4 * mean)
+        if len(sizes) > most if stored >= _MAPPED_FROM else len(sizes) * stored > _READ:
             return False
-        each = min(num_parameters / 8, _LIST * 4 * sum(sizes) / len(sizes))
+        each = min(num_parameters / 8, _LIST * 4 * mean)
         if self.needs_matrix(count):
             return len(sizes) ** 2 / 2 * each <= _MATRIX_WORK
         pairs = 2 * self.neighbors_of(count) * count

@@ -3,7 +3,8 @@
 An edge weighs by how much more similar two models are than unrelated ones are. Two graphs are
 tried, one of all edges beyond the usual similarity and one of those that chance hardly makes, and
 several resolutions. No resolution suits groups of very different sizes, so what a fine one finds is
-also merged again, the nearest communities first. The best result is kept.
+also merged again, the nearest communities first. The best result is kept, and what it puts together
+without being kin is taken apart.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +20,7 @@ import numpy.typing as npt
 
 from app.services.clustering.agglomerative import best_cut, tree
 from app.services.clustering.judge import Judge
+from app.services.elsewhere import elsewhere
 from app.services.jobs import Progress
 from modelkin.core.cluster_quality import Measured
 from modelkin.core.clustering import compact
@@ -38,6 +41,8 @@ _COMMUNITIES = 2_000
 """Communities that are merged at most: how far each is from each is kept."""
 _EACH = 5
 """Models of each community that tell how far it is from the others."""
+_TOLD_BY = 50
+"""Members of a cluster that tell how similar they are to each other."""
 _UNTIL_SETTLED = -1
 """Iterations of Leiden: until one changes nothing."""
 _SAMPLE = 1 << 22
@@ -46,6 +51,8 @@ _BEYOND = 3.0
 """Standard deviations above the usual similarity that chance hardly makes."""
 _TO_DEVIATION = 1.4826
 """The standard deviation of normal values, in units of their median absolute deviation."""
+_LONG = 200_000
+"""Edges from which on igraph holds the interpreter's lock for seconds."""
 _DRAWING = threading.Lock()
 """Held by whoever has set igraph's generator of random numbers, of which a process has one."""
 
@@ -73,12 +80,22 @@ def cluster(
     total = len(graphs) * len(resolutions) + (given is None)
     for number, (ends, weights) in enumerate(graphs):
         for position, resolution in enumerate(resolutions):
-            progress(number * len(resolutions) + position, total, STAGE)
-            labels = _leiden(len(distances), ends, weights, resolution, seed)
+            done = number * len(resolutions) + position
+            progress(done, total, STAGE)
+            still = partial(progress, done, total, STAGE)
+            labels = _communities(len(distances), ends, weights, resolution, seed, still)
             judge.consider(labels, **({"resolution": resolution} if given is None else {}))
     if given is None:
         progress(total - 1, total, STAGE)
-        _merge(distances, graphs[0], seed, judge, lambda done, of: progress(done, of, MERGING))
+        _merge(
+            distances,
+            graphs[0],
+            seed,
+            judge,
+            report=lambda done, of: progress(done, of, MERGING),
+            still=partial(progress, total - 1, total, STAGE),
+        )
+        _part_strangers(distances, unlikely, judge)
 
 
 def _merge(
@@ -87,10 +104,11 @@ def _merge(
     seed: int,
     judge: Judge,
     report: Callable[[int, int], None],
+    still: Callable[[], None],
 ) -> None:
     """Have the judge consider what small communities grow to, the nearest merged first."""
     for resolution in _FINE:
-        labels = compact(_leiden(len(distances), *graph, resolution, seed))
+        labels = compact(_communities(len(distances), *graph, resolution, seed, still))
         count = int(labels.max()) + 1
         if count <= _COMMUNITIES:
             break
@@ -109,6 +127,26 @@ def _merge(
         return mergers.consider(groups, resolution=resolution, **chosen)
 
     best_cut(tree(apart, "average"), count, consider, report)
+
+
+def _part_strangers(distances: Distances, unlikely: float, judge: Judge) -> None:
+    """Have the judge prefer models alone that are put together and are as similar as any two.
+
+    Every model has nearest neighbours, and so a community, and to the silhouette it is the same.
+    """
+    best = judge.leader
+    labels = best.labels.copy()
+    ends = np.cumsum(np.bincount(labels))
+    parted = 0
+    for members in np.split(np.argsort(labels, kind="stable"), ends[:-1]):
+        some = members[:: -(-members.size // _TOLD_BY)]
+        if members.size > 1:
+            apart = distances.block(some, some).sum() / (some.size * (some.size - 1))
+            if 1.0 - apart < unlikely:
+                labels[members] = labels.size + members
+                parted += 1
+    if parted:
+        judge.prefer(labels, **best.chosen)
 
 
 def _background(distances: Distances, seed: int) -> tuple[float, float]:
@@ -130,6 +168,20 @@ def _edges(near: Nearest, usual: float, least: float) -> tuple[npt.NDArray[np.in
     kept = similarity > least
     pairs, first = np.unique(np.sort(ends[kept], axis=1), axis=0, return_index=True)
     return pairs, similarity[kept][first] - usual
+
+
+def _communities(
+    n: int,
+    ends: npt.NDArray[np.int64],
+    weights: Floats,
+    resolution: float,
+    seed: int,
+    still: Callable[[], None],
+) -> npt.NDArray[np.int64]:
+    """The same wherever it is computed; ``still`` is called meanwhile, where that takes long."""
+    if len(ends) < _LONG:
+        return _leiden(n, ends, weights, resolution, seed)
+    return elsewhere(_leiden, n, ends, weights, resolution, seed, meanwhile=still)
 
 
 def _leiden(

@@ -25,6 +25,8 @@ _LOOKED_AT = 1_000
 """Models that a candidate is measured on, against all: the mean silhouette is known within .01."""
 _REMEMBERED = 10_000_000
 """Distances that are kept from one candidate to the next: 80 MB."""
+_HARDLY = 0.005
+"""What hardly makes a difference between two silhouettes."""
 _FEW = 100
 """Models whose distances tell the mean distance."""
 _FLOOR = 0.05
@@ -125,16 +127,33 @@ class Judge:
             self._best = Partition(compact(found), chosen, silhouette)
         return score
 
+    @property
+    def leader(self) -> Partition:
+        """The best candidate so far; at least one was considered."""
+        assert self._best is not None
+        return self._best
+
+    def prefer(self, labels: npt.NDArray[np.integer], **chosen: Any) -> None:
+        """Keep a candidate that is no worse than the best one, or hardly.
+
+        Args:
+            labels: as of :meth:`consider`.
+            chosen: likewise.
+        """
+        best, found = self.leader, compact(labels)
+        measured = Measured.on(self._distances, found, self._rows).silhouette()
+        if measured is not None and measured >= (best.silhouette or 0.0) - _HARDLY:
+            self._best = Partition(found, chosen, measured)
+
     def verdict(self, *, free: bool) -> Partition:
         """The best candidate; with ``free`` one cluster of all where that is no better than chance.
 
         At least one was considered.
         """
-        assert self._best is not None
-        if free and (self._best.silhouette or 0.0) < self._floor():
+        if free and (self.leader.silhouette or 0.0) < self._floor():
             everything = np.zeros(len(self._distances), np.int64)
             return Partition(everything, {}, None)
-        return self._best
+        return self.leader
 
     def _floor(self) -> float:
         mean = float(self._distances.block(self._rows[:_FEW]).mean())

@@ -7,8 +7,9 @@ models that have only a signature.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ __all__ = ["Holdings"]
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Words = npt.NDArray[np.uint64]
 
 _COUNTED = 256
@@ -102,7 +104,7 @@ class Holdings:
                 field="target",
             )
         try:
-            return Probe.of(packed.unpack())
+            return Probe.of(packed)
         except InvalidSupport as error:
             raise Unavailable(f"the stored support of the target is damaged: {error}") from error
 
@@ -113,21 +115,19 @@ class Holdings:
         near = candidates_by_id(target.session, target.space, ids.tolist())
         wanted = [candidate for candidate in near if candidate.name not in ask.exclude]
         left_out = sum(candidate.blob_key is None for candidate in wanted)
-        opened, whole = self._open(target.space, wanted)
-        rows, neighbors = [], []
-        for candidate, packed in opened:
-            row = probe.held_by(packed)
-            neighbor = _exact(candidate.name, target.subject, packed, probe, row)
-            if neighbor.similarity > 0 and neighbor.similarity >= ask.min_similarity:
-                rows.append(row)
-                neighbors.append(neighbor)
-        order = sorted(
-            range(len(rows)), key=lambda i: (-neighbors[i].similarity, neighbors[i].model)
+        seen, whole = self._each(
+            target.space, wanted, lambda name, packed: _seen(name, target.subject, packed, probe)
         )
+        kept = [
+            (neighbor, row)
+            for neighbor, row in seen
+            if neighbor.similarity > 0 and neighbor.similarity >= ask.min_similarity
+        ]
+        kept.sort(key=lambda pair: (-pair[0].similarity, pair[0].model))
         return _Pool(
-            neighbors=[neighbors[i] for i in order],
-            rows=np.stack([rows[i] for i in order]) if rows else np.empty((0, 1), np.uint64),
-            considered=len(opened),
+            neighbors=[neighbor for neighbor, _ in kept],
+            rows=_stacked([row for _, row in kept], probe),
+            considered=len(seen),
             left_out=left_out,
             whole=whole,
         )
@@ -136,16 +136,20 @@ class Holdings:
         """What a sample of the whole space holds of the target."""
         ids = target.around.sample(_COUNTED)
         sampled = candidates_by_id(target.session, target.space, ids.tolist())
-        opened, _ = self._open(target.space, sampled)
-        if not opened:
-            return np.empty((0, -(-probe.size // 64)), np.uint64)
-        return np.stack([probe.held_by(packed) for _, packed in opened])
+        rows, _ = self._each(target.space, sampled, lambda _, packed: probe.held_by(packed))
+        return _stacked(rows, probe)
 
-    def _open(
-        self, space: SpaceRecord, candidates: Iterable[Candidate]
-    ) -> tuple[list[tuple[Candidate, PackedSupport]], bool]:
-        """Those that have a support, and whether all of these could be read."""
-        opened, whole = [], True
+    def _each(
+        self,
+        space: SpaceRecord,
+        candidates: Iterable[Candidate],
+        look: Callable[[str, PackedSupport], T],
+    ) -> tuple[list[T], bool]:
+        """A look at each support that there is, and whether all of them could be read.
+
+        One after another: a support that is mapped holds a descriptor.
+        """
+        found, whole = [], True
         for candidate in candidates:
             if candidate.blob_key is None:
                 continue
@@ -156,8 +160,8 @@ class Holdings:
                 whole = False
                 continue
             if packed is not None:
-                opened.append((candidate, packed))
-        return opened, whole
+                found.append(look(candidate.name, packed))
+        return found, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +175,19 @@ class _Pool:
     whole: bool
 
 
-def _exact(name: str, target: Subject, packed: PackedSupport, probe: Probe, row: Words) -> Neighbor:
+def _seen(
+    name: str, target: Subject, packed: PackedSupport, probe: Probe
+) -> tuple[Neighbor, Words]:
+    """A model beside the target, exactly, and what it holds of the indices asked for."""
     assert target.packed is not None
+    row = probe.held_by(packed)
     shared = (
         int(np.bitwise_count(row).sum()) if probe.whole else shared_packed(target.packed, packed)
     )
     similarity = overlap.similarity_of(shared, target.packed.k, packed.k)
-    return Neighbor(name, similarity, overlap.jaccard_of(similarity), "exact", 0.0, shared)
+    jaccard = overlap.jaccard_of(similarity)
+    return Neighbor(name, similarity, jaccard, "exact", 0.0, shared), row
+
+
+def _stacked(rows: list[Words], probe: Probe) -> Words:
+    return np.stack(rows) if rows else np.empty((0, -(-probe.size // 64)), np.uint64)

@@ -1,18 +1,17 @@
-"""The calls about clusterings: asking for one, reading them, placing newcomers, and the policy.
+"""The requests about clusterings, and how their answers are read: both clients send the same.
 
-What is sent and how answers are read is decided here once for both clients.
+Whatever a caller gives wrongly is an error here, before anything is sent.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, overload
+from typing import Any
 
 from modelkin.client import _answers, _requests
 from modelkin.client._answers import Fields
-from modelkin.client._jobs import AsyncJobCalls, JobCalls, Told, read_job
-from modelkin.client._listings import AsyncListing, Listing
+from modelkin.client._jobs import read_job
 from modelkin.client._messages import Request, Response, parse_json
 from modelkin.client._protocol import Call
 from modelkin.clusters import (
@@ -32,7 +31,19 @@ from modelkin.names import check_model_name, check_tags
 from modelkin.types import Page
 from modelkin.wire import JSON
 
-__all__ = ["AsyncClusteringCalls", "ClusteringCalls"]
+__all__ = [
+    "LATEST",
+    "Which",
+    "asked",
+    "assign",
+    "create",
+    "delete",
+    "delete_policy",
+    "list_all",
+    "policy",
+    "set_policy",
+    "show",
+]
 
 LATEST = "latest"
 
@@ -42,262 +53,31 @@ Which = str | ClusteringInfo
 """A clustering, by what is known of it, its id or ``"latest"``."""
 
 
-class ClusteringCalls(JobCalls):
-    """Part of :class:`modelkin.Client`."""
-
-    @overload
-    def cluster(
-        self,
-        space: str,
-        algorithm: str | None = None,
-        *,
-        wait: Literal[True] = True,
-        timeout: float | None = None,
-        on_progress: Told | None = None,
-        tags: Iterable[str] = (),
-        models: Iterable[str] | None = None,
-        **parameters: Any,
-    ) -> Clustering: ...
-    @overload
-    def cluster(
-        self,
-        space: str,
-        algorithm: str | None = None,
-        *,
-        wait: Literal[False],
-        tags: Iterable[str] = (),
-        models: Iterable[str] | None = None,
-        **parameters: Any,
-    ) -> JobInfo: ...
-    def cluster(
-        self,
-        space: str,
-        algorithm: str | None = None,
-        *,
-        wait: bool = True,
-        timeout: float | None = None,
-        on_progress: Told | None = None,
-        tags: Iterable[str] = (),
-        models: Iterable[str] | None = None,
-        **parameters: Any,
-    ) -> Clustering | JobInfo:
-        """Groups models by kinship; each algorithm finds out how many groups there are.
-
-            clustering = client.cluster("digits-cnn")
-            clustering.labels["org/client-7"]
-
-        Args:
-            space: whose models.
-            algorithm: ``"affinity_propagation"``, ``"leiden"``, ``"agglomerative"`` or
-                ``"hdbscan"``; the one that suits their number where it is left out.
-            wait: answer the clustering; else the job that makes it, at once. The clustering has the
-                job's id.
-            timeout: seconds to wait at most; None for as long as it takes.
-            on_progress: called with the job whenever its state or progress has changed.
-            tags: only models that carry all of them.
-            models: only these.
-            parameters: of the algorithm, and ``seed`` and ``similarity``; see docs/clustering.md.
-
-        Raises:
-            JobFailed: it could not be made; the message says why.
-            TimeoutError: it is not there in time. The job goes on.
-        """
-        job = self._run(_create(space, algorithm, tags, models, parameters))
-        if not wait:
-            return job
-        done = self.wait_for_job(job, timeout=timeout, on_progress=on_progress)
-        return self._run(_show(space, done.id, ()))
-
-    def clusterings(self, space: str) -> Listing[ClusteringInfo]:
-        """The clusterings of a space, newest first, without who is in which cluster."""
-        return Listing(self._rows(_list(space)), ClusteringInfo)
-
-    def clustering(
-        self, space: str, clustering: Which = LATEST, *, tags: Iterable[str] = ()
-    ) -> Clustering:
-        """A clustering with its clusters; ``clustering_not_found`` where there is none.
-
-        Args:
-            space: whose models were clustered.
-            clustering: its id, or ``"latest"`` for the newest one of all models.
-            tags: with ``"latest"``: of the models that carry all of these instead.
-        """
-        return self._run(_show(space, clustering, tags))
-
-    def assign(
-        self, space: str, newcomer: Support | Signature, clustering: Which = LATEST
-    ) -> Assignment:
-        """The cluster that a support or signature would be in, which is not stored.
-
-        Args:
-            space: whose models were clustered.
-            newcomer: whose cluster is sought.
-            clustering: as for :meth:`clustering`.
-        """
-        return self._run(_assign(space, newcomer, clustering))
-
-    def delete_clustering(self, space: str, clustering: str | ClusteringInfo) -> None:
-        """Deletes a clustering; the models stay as they are."""
-        self._run(_delete(space, clustering))
-
-    def clustering_policy(self, space: str) -> ClusteringPolicy:
-        """When the space is clustered by itself; ``clustering_not_found`` where it is not."""
-        return self._run(_policy(space))
-
-    def set_clustering_policy(
-        self,
-        space: str,
-        algorithm: str | None = None,
-        *,
-        after_changes: int | None = None,
-        every_seconds: int | None = None,
-        debounce_seconds: int | None = None,
-        tags: Iterable[str] = (),
-        models: Iterable[str] | None = None,
-        **parameters: Any,
-    ) -> ClusteringPolicy:
-        """Has the space clustered by itself, from now on, once it has come to rest.
-
-        Args:
-            space: which.
-            algorithm: as for :meth:`cluster`.
-            after_changes: after so many changes of the space.
-            every_seconds: after so many seconds, if anything changed. One of the two is needed.
-            debounce_seconds: how long nothing may have changed before, 30 by default; ten times as
-                long is waited at most.
-            tags: as for :meth:`cluster`.
-            models: likewise.
-            parameters: likewise.
-        """
-        asked = _asked(None, tags, models, parameters)
-        times = (after_changes, every_seconds, debounce_seconds)
-        return self._run(_set_policy(space, algorithm, asked, *times))
-
-    def delete_clustering_policy(self, space: str) -> None:
-        """Has the space clustered by request alone."""
-        self._run(_delete_policy(space))
-
-
-class AsyncClusteringCalls(AsyncJobCalls):
-    """Part of :class:`modelkin.AsyncClient`."""
-
-    @overload
-    async def cluster(
-        self,
-        space: str,
-        algorithm: str | None = None,
-        *,
-        wait: Literal[True] = True,
-        timeout: float | None = None,
-        on_progress: Told | None = None,
-        tags: Iterable[str] = (),
-        models: Iterable[str] | None = None,
-        **parameters: Any,
-    ) -> Clustering: ...
-    @overload
-    async def cluster(
-        self,
-        space: str,
-        algorithm: str | None = None,
-        *,
-        wait: Literal[False],
-        tags: Iterable[str] = (),
-        models: Iterable[str] | None = None,
-        **parameters: Any,
-    ) -> JobInfo: ...
-    async def cluster(
-        self,
-        space: str,
-        algorithm: str | None = None,
-        *,
-        wait: bool = True,
-        timeout: float | None = None,
-        on_progress: Told | None = None,
-        tags: Iterable[str] = (),
-        models: Iterable[str] | None = None,
-        **parameters: Any,
-    ) -> Clustering | JobInfo:
-        """Groups models by kinship; each algorithm finds out how many groups there are."""
-        job = await self._run(_create(space, algorithm, tags, models, parameters))
-        if not wait:
-            return job
-        done = await self.wait_for_job(job, timeout=timeout, on_progress=on_progress)
-        return await self._run(_show(space, done.id, ()))
-
-    def clusterings(self, space: str) -> AsyncListing[ClusteringInfo]:
-        """The clusterings of a space, newest first, without who is in which cluster."""
-        return AsyncListing(self._rows(_list(space)), ClusteringInfo)
-
-    async def clustering(
-        self, space: str, clustering: Which = LATEST, *, tags: Iterable[str] = ()
-    ) -> Clustering:
-        """A clustering with its clusters; ``clustering_not_found`` where there is none."""
-        return await self._run(_show(space, clustering, tags))
-
-    async def assign(
-        self, space: str, newcomer: Support | Signature, clustering: Which = LATEST
-    ) -> Assignment:
-        """The cluster that a support or signature would be in, which is not stored."""
-        return await self._run(_assign(space, newcomer, clustering))
-
-    async def delete_clustering(self, space: str, clustering: str | ClusteringInfo) -> None:
-        """Deletes a clustering; the models stay as they are."""
-        await self._run(_delete(space, clustering))
-
-    async def clustering_policy(self, space: str) -> ClusteringPolicy:
-        """When the space is clustered by itself; ``clustering_not_found`` where it is not."""
-        return await self._run(_policy(space))
-
-    async def set_clustering_policy(
-        self,
-        space: str,
-        algorithm: str | None = None,
-        *,
-        after_changes: int | None = None,
-        every_seconds: int | None = None,
-        debounce_seconds: int | None = None,
-        tags: Iterable[str] = (),
-        models: Iterable[str] | None = None,
-        **parameters: Any,
-    ) -> ClusteringPolicy:
-        """Has the space clustered by itself, from now on, once it has come to rest."""
-        asked = _asked(None, tags, models, parameters)
-        times = (after_changes, every_seconds, debounce_seconds)
-        return await self._run(_set_policy(space, algorithm, asked, *times))
-
-    async def delete_clustering_policy(self, space: str) -> None:
-        """Has the space clustered by request alone."""
-        await self._run(_delete_policy(space))
-
-
-# --- what is sent -----------------------------------------------------------------------------
-
-
-def _create(
+def create(
     space: str,
     algorithm: str | None,
     tags: Iterable[str],
     models: Iterable[str] | None,
     parameters: Mapping[str, Any],
 ) -> Call[JobInfo]:
-    asked = _asked(algorithm, tags, models, parameters)
+    body = asked(algorithm, tags, models, parameters)
     # Sent twice it is still one job, or at most done over.
-    return Call(_requests.post(f"{_requests.space_path(space)}/clusterings", asked), read_job)
+    return Call(_requests.post(f"{_requests.space_path(space)}/clusterings", body), read_job)
 
 
-def _list(space: str) -> Call[Page[ClusteringInfo]]:
+def list_all(space: str) -> Call[Page[ClusteringInfo]]:
     request = _requests.get(f"{_requests.space_path(space)}/clusterings", [("limit", "100")])
     return Call(request, lambda r: _answers.read_page(_fields(r), _read_info))
 
 
-def _show(space: str, clustering: Which, tags: Iterable[str]) -> Call[Clustering]:
-    asked = _requests.tag_params(tags)
-    if asked and clustering != LATEST:
+def show(space: str, clustering: Which, tags: Iterable[str]) -> Call[Clustering]:
+    params = _requests.tag_params(tags)
+    if params and clustering != LATEST:
         raise InvalidParameter("tags choose among the latest: give no id with them", field="tags")
-    return Call(_requests.get(_path(space, clustering), asked), _read_clustering)
+    return Call(_requests.get(_path(space, clustering), params), _read_clustering)
 
 
-def _assign(space: str, newcomer: Support | Signature, clustering: Which) -> Call[Assignment]:
+def assign(space: str, newcomer: Support | Signature, clustering: Which) -> Call[Assignment]:
     if not isinstance(newcomer, Support | Signature):
         raise _requests.wrong_type("newcomer", "a Support or a Signature", newcomer)
     content_type, content = _requests.encoded(newcomer)
@@ -307,15 +87,15 @@ def _assign(space: str, newcomer: Support | Signature, clustering: Which) -> Cal
     return Call(request, lambda r: _read_assignment(_fields(r)))
 
 
-def _delete(space: str, clustering: Which) -> Call[None]:
+def delete(space: str, clustering: Which) -> Call[None]:
     return Call(_requests.write("DELETE", _path(space, clustering)), lambda _: None)
 
 
-def _policy(space: str) -> Call[ClusteringPolicy]:
+def policy(space: str) -> Call[ClusteringPolicy]:
     return Call(_requests.get(_policy_path(space)), _read_policy)
 
 
-def _set_policy(
+def set_policy(
     space: str,
     algorithm: str | None,
     parameters: Mapping[str, Any],
@@ -335,29 +115,30 @@ def _set_policy(
     return Call(_requests.write("PUT", _policy_path(space), content, JSON), _read_policy)
 
 
-def _delete_policy(space: str) -> Call[None]:
+def delete_policy(space: str) -> Call[None]:
     return Call(_requests.write("DELETE", _policy_path(space)), lambda _: None)
 
 
-def _asked(
+def asked(
     algorithm: str | None,
     tags: Iterable[str],
     models: Iterable[str] | None,
     parameters: Mapping[str, Any],
 ) -> dict[str, Any]:
-    asked = dict(parameters)
+    """What a request asks for, as its JSON."""
+    body = dict(parameters)
     if algorithm is not None:
-        asked["algorithm"] = algorithm
+        body["algorithm"] = algorithm
     if chosen := check_tags(tags):
-        asked["tags"] = list(chosen)
+        body["tags"] = list(chosen)
     if models is not None:
         if isinstance(models, str):
             raise InvalidName("models is one string; give a list of model names", field="models")
-        asked["models"] = [
+        body["models"] = [
             check_model_name(name, field=f"models[{position}]")
             for position, name in enumerate(models)
         ]
-    return asked
+    return body
 
 
 def _path(space: str, clustering: Which) -> str:

@@ -27,7 +27,7 @@ from modelkin.client import _deltas, _protocol
 from modelkin.client._agreement import AsyncAgreementCalls
 from modelkin.client._bulk import Given, check_count, uploading
 from modelkin.client._bulk_async import put_chunks
-from modelkin.client._clusterings import AsyncClusteringCalls
+from modelkin.client._clustering_calls import AsyncClusteringCalls
 from modelkin.client._config import Config
 from modelkin.client._deltas import Memory
 from modelkin.client._exchange import Exchange, Outcome, Terms

@@ -19,7 +19,7 @@ from modelkin.client import _deltas, _protocol
 from modelkin.client._agreement import AgreementCalls
 from modelkin.client._bulk import Given, check_count, uploading
 from modelkin.client._bulk_sync import put_chunks
-from modelkin.client._clusterings import ClusteringCalls
+from modelkin.client._clustering_calls import ClusteringCalls
 from modelkin.client._config import Config
 from modelkin.client._deltas import Memory
 from modelkin.client._exchange import Exchange, Outcome, Terms

@@ -7,17 +7,21 @@ what holding an index is worth: that is ``rarity``'s, and ``cover``'s.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport, check_same_space
-from modelkin.core.support import IndexArray, Support
+from modelkin.core.support import IndexArray, index_dtype
 
 __all__ = ["MOST_INDICES", "Probe"]
 
 Words = npt.NDArray[np.uint64]
+
+_BLOCK = 1 << 18
+"""Words of a bitmap that are looked at together."""
 
 MOST_INDICES = 1 << 17
 """Indices asked for at most. Of a larger target it is an even sample, whose shares are right within
@@ -41,11 +45,12 @@ class Probe:
     """The indices, and the last one again up to a whole word of them, as kernels take them."""
 
     @classmethod
-    def of(cls, target: Support, most: int = MOST_INDICES) -> Probe:
-        """All indices of a target, or ``most`` of them at equal distances in their order."""
-        indices = target.indices
-        if target.k > most:
-            indices = indices[np.arange(most, dtype=np.int64) * target.k // most]
+    def of(cls, target: PackedSupport, most: int = MOST_INDICES) -> Probe:
+        """All indices of a target, or ``most`` of them at equal distances in their order.
+
+        Of a larger target no more than these are ever in memory.
+        """
+        indices = target.unpack().indices if target.k <= most else _sampled(target, most)
         size = int(indices.size)
         padding = np.full(-size % 64, indices[-1], indices.dtype)
         padded = np.concatenate([indices, padding])
@@ -67,3 +72,28 @@ class Probe:
         bits: Words = look(support.array, self._padded)
         bits[-1] &= np.uint64(2**64 - 1) >> np.uint64(-self.size % 64)
         return bits
+
+
+def _sampled(target: PackedSupport, most: int) -> IndexArray:
+    ranks = np.arange(most, dtype=np.int64) * target.k // most
+    array: npt.NDArray[Any] = target.array
+    found = array[ranks] if target.kind == "list" else _at_ranks(array, ranks)
+    indices: IndexArray = found.astype(index_dtype(target.num_parameters), copy=False)
+    return indices
+
+
+def _at_ranks(words: npt.NDArray[Any], ranks: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Where the set bits of these ranks are in a bitmap; ranks ascend, and count from 0."""
+    found, before = [], 0
+    for at in range(0, words.size, _BLOCK):
+        block = words[at : at + _BLOCK]
+        upto = np.cumsum(np.bitwise_count(block), dtype=np.int64)
+        ends = np.searchsorted(ranks, [before, before + int(upto[-1])])
+        here = ranks[ends[0] : ends[1]] - before
+        word = np.searchsorted(upto, here, side="right")
+        inside = here - np.where(word, upto[word - 1], 0)
+        bits = np.unpackbits(block[word].view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+        bit = np.argmax(np.cumsum(bits, axis=1, dtype=np.uint8) > inside[:, None], axis=1)
+        found.append((at + word) * 64 + bit)
+        before += int(upto[-1])
+    return np.concatenate(found)

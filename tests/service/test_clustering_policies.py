@@ -1,0 +1,223 @@
+"""Policies: when a space is clustered anew, by a clock that the test sets."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.services.clustering import service
+from app.services.clustering.asked import Asked
+from app.services.clustering.policy import KIND, PolicyIn, PolicyService, noticed
+from app.services.jobs import JobService
+from app.stores.ports import ClusteringPolicy
+from app.stores.sql import policies as policies_store
+from tests.service.groups import named, planted
+from tests.service.place import Place, kin, opened, place, silent
+
+__all__ = ["kin", "opened", "place"]  # fixtures
+
+START = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+class Clock:
+    """A time that passes only when told."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def after(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def policies(kin: Place, clock: Clock) -> PolicyService:
+    """The policies of a place, by the clock of the test."""
+    own = JobService()
+    own.register(service.KIND, lambda job, progress: {})
+    return PolicyService(kin.database, own, clock)
+
+
+def put(kin: Place, policies: PolicyService, **terms: Any) -> ClusteringPolicy:
+    """Set the policy of the space."""
+    whole = {"after_changes": None, "every_seconds": None, "debounce_seconds": 0} | terms
+    wanted = PolicyIn(asked=whole.pop("asked", Asked("agglomerative")), **whole)
+    with kin.database.writing() as session:
+        return policies.put(session, kin.space, wanted)
+
+
+def end_all(kin: Place) -> None:
+    """Carry out what is queued, as a worker would."""
+    with kin.database.reading() as session:
+        page = kin.resources.jobs.list(
+            session, kin.resources.tenant, limit=100, state="queued", space=kin.name
+        )
+    for job in page.items:
+        kin.finish(kin.begin(job))
+        with kin.database.writing() as session:
+            kin.resources.jobs.cancel(session, kin.resources.tenant, job.id)
+
+
+def test_a_space_is_clustered_after_so_many_changes(
+    kin: Place, policies: PolicyService, clock: Clock
+) -> None:
+    """What is there counts; then nothing happens until enough has changed; then it does again."""
+    put(kin, policies, after_changes=3)
+    (job,) = policies.renew()
+    assert (service.KIND, kin.name, "agglomerative") == (
+        job.kind,
+        job.space,
+        job.parameters["algorithm"],
+    )
+    end_all(kin)
+    assert 18 == kin.known()[0].models
+    clock.after(3600)
+    kin.remove("org/m000", "org/m001")
+    assert [] == policies.renew()
+    kin.remove("org/m002")
+    assert 1 == len(policies.renew())
+    assert [] == policies.renew()
+
+
+def test_a_space_is_clustered_after_a_time(
+    kin: Place, policies: PolicyService, clock: Clock
+) -> None:
+    """After the time is over it is, but only if anything has changed."""
+    put(kin, policies, every_seconds=60)
+    assert 1 == len(policies.renew())
+    end_all(kin)
+    clock.after(3600)
+    assert [] == policies.renew()
+    kin.remove("org/m000")
+    assert 1 == len(policies.renew())
+    end_all(kin)
+    kin.remove("org/m001")
+    clock.after(59)
+    assert [] == policies.renew()
+    clock.after(1)
+    assert 1 == len(policies.renew())
+
+
+def test_a_busy_space_is_left_until_it_rests(
+    kin: Place, policies: PolicyService, clock: Clock
+) -> None:
+    """Nothing begins while changes go on, but after ten times the pause it does all the same."""
+    put(kin, policies, after_changes=1, debounce_seconds=10)
+    assert [] == policies.renew()
+    clock.after(10)
+    assert 1 == len(policies.renew())
+    end_all(kin)
+    waited = 0
+    for number in range(17):
+        kin.remove(f"org/m{number:03d}")
+        if policies.renew():
+            break
+        clock.after(7)
+        waited += 7
+    assert 100 <= waited < 120
+
+
+def test_no_second_clustering_waits_behind_the_first(
+    kin: Place, policies: PolicyService, clock: Clock
+) -> None:
+    """While the last one of a policy is unfinished no other is made; once it ends, it is."""
+    put(kin, policies, after_changes=1)
+    assert 1 == len(policies.renew())
+    kin.remove("org/m000")
+    clock.after(60)
+    assert [] == policies.renew()
+    end_all(kin)
+    assert 1 == len(policies.renew())
+
+
+def test_an_empty_space_is_left_alone(kin: Place, policies: PolicyService) -> None:
+    """Where there is nothing to cluster no job is made that would only fail."""
+    put(kin, policies, after_changes=1)
+    kin.remove(*(f"org/m{i:03d}" for i in range(18)))
+    assert [] == policies.renew()
+
+
+def test_a_policy_goes_with_its_space(kin: Place, policies: PolicyService) -> None:
+    """The policy of a deleted space asks for nothing."""
+    put(kin, policies, after_changes=1)
+    kin.drop()
+    assert [] == policies.renew()
+
+
+def test_another_policy_begins_anew(kin: Place, policies: PolicyService, clock: Clock) -> None:
+    """The same terms change nothing; other ones count all that is there as changes again."""
+    put(kin, policies, after_changes=5)
+    policies.renew()
+    end_all(kin)
+    clock.after(60)
+    kept = put(kin, policies, after_changes=5)
+    assert (kin.space.version, START) == (kept.done_version, kept.done_at)
+    assert [] == policies.renew()
+    changed = put(kin, policies, after_changes=5, asked=Asked("leiden"))
+    assert (0, START) == (changed.done_version, changed.created_at)
+    assert ["leiden"] == [job.parameters["algorithm"] for job in policies.renew()]
+
+
+def test_the_schedule_looks_at_policies(kin: Place) -> None:
+    """The workers are told to look again and again, but only where there is a policy."""
+    jobs = kin.resources.jobs
+    (periodic,) = [each for each in jobs.periodic if each.kind == KIND]
+    assert periodic.every <= timedelta(minutes=1)
+    with kin.database.reading() as session:
+        assert not periodic.wanted(session)
+    put(kin, kin.resources.policies, after_changes=1)
+    with kin.database.reading() as session:
+        assert periodic.wanted(session)
+    assert {"enqueued": 1} == jobs.handler(KIND)(kin.ask(), silent)
+
+
+@pytest.mark.parametrize(("ago", "due"), [(0, False), (9, False), (10, True), (500, True)])
+def test_what_was_changed_long_ago_is_calm(kin: Place, ago: int, due: bool) -> None:
+    """A space that came to rest before anybody looked is clustered at the first look."""
+    policy = ClusteringPolicy(
+        space_id=kin.id,
+        asked={},
+        after_changes=1,
+        every_seconds=None,
+        debounce_seconds=10,
+        created_at=START,
+        updated_at=START,
+        done_version=0,
+        done_at=None,
+        seen_version=3,
+        seen_at=START,
+        due_since=None,
+    )
+    now = START + timedelta(seconds=600)
+    changed_at = now - timedelta(seconds=ago)
+    seen, found = noticed(policy, kin.space, changed_at, now)
+    assert (kin.space.version, changed_at, now, due) == (
+        seen.seen_version,
+        seen.seen_at,
+        seen.due_since,
+        found,
+    )
+    later = now + timedelta(seconds=10)
+    assert (seen, True) == noticed(seen, kin.space, later, later)
+
+
+def test_when_a_space_was_changed_is_known(kin: Place) -> None:
+    """A model that is put tells when; a removal does not."""
+    begin = datetime.now(UTC)
+    kin.put(named(planted((1,), seed=5)[0]))
+    with kin.database.reading() as session:
+        changed = policies_store.last_change(session, kin.space)
+    assert changed is not None
+    assert begin - timedelta(seconds=1) <= changed <= datetime.now(UTC)
+    kin.remove("org/m001")
+    with kin.database.reading() as session:
+        assert policies_store.last_change(session, kin.space) is None
