@@ -45,8 +45,8 @@ def scanned(models: int, k: int) -> int:
     """How many of so many models the bytes propose.
 
     Eight times the root: of the 10 nearest, at S from .3 to .9 of backgrounds whose S is .1 to .2,
-    so many of 10^4, 10^5 and 10^6 models hold .998, .997 and .993, measured in the densest; of
-    those at S = .3 alone .98, .97 and .93. Twice as many find little more.
+    so many of 10^4, 10^5 and 10^6 models hold .997, .997 and .992, measured in the densest; of
+    those at S = .3 alone .97, .97 and .92. Twice as many find little more.
     """
     return max(_SCANNED, 4 * k, _SCANNED_PER_ROOT * math.isqrt(models))
 

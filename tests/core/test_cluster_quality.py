@@ -123,6 +123,25 @@ def test_a_sample_tells_what_all_tell() -> None:
     assert whole.calinski_harabasz == pytest.approx(sampled.calinski_harabasz, rel=0.05)
 
 
+def test_single_models_may_be_nobodys_next_cluster() -> None:
+    """Without single models to be beside, each counts 0 and the others are as if it was not there;
+    where all others are single they are what there is to be beside.
+    """
+    _, labels, distances = grouped(4, n=30, groups=3)
+    labels = labels.copy()
+    alone = np.flatnonzero(labels == 2)
+    labels[alone] = 2 + np.arange(alone.size)
+    rest = np.flatnonzero(labels < 2)
+    inner = distances.matrix()[np.ix_(rest, rest)]
+    samples = silhouette_samples(inner, labels[rest], metric="precomputed")
+    measured = Measured.on(distances, labels)
+    assert samples.sum() / 30 == pytest.approx(measured.silhouette(beside_single=False))
+    assert measured.silhouette() != measured.silhouette(beside_single=False)
+    only = np.unique(np.where(labels == 0, 0, 1 + np.arange(30)), return_inverse=True)[1]
+    one = Measured.on(distances, only)
+    assert one.silhouette() == one.silhouette(beside_single=False)
+
+
 def test_merged_clusters_are_measured_as_if_anew() -> None:
     """Merging what was measured gives the figures of measuring what is merged, for a sample too."""
     _, labels, distances = grouped(7, n=60, groups=9)

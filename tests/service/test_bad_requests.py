@@ -446,7 +446,7 @@ def test_an_unknown_route_is_a_problem(http: httpx.Client, path: str) -> None:
         ("PUT", ""),
         ("DELETE", "/neighbors"),
         ("POST", "/models/stored"),
-        ("PATCH", "/supports/stored"),
+        ("PATCH", "/signatures/stored"),
         ("BREW", "/models"),
     ],
 )

@@ -18,6 +18,7 @@ from app.services.clustering.grouping import Groups, group
 from app.services.clustering.judge import Judge
 from app.services.clustering.snapshot import Snapshot
 from modelkin import Support
+from modelkin.core.cluster_quality import Measured
 from modelkin.core.clustering import NOISE, agreement
 from modelkin.core.distances import MatrixDistances
 from modelkin.core.packed import PackedSupport, matrix
@@ -179,9 +180,9 @@ def test_a_higher_resolution_makes_more_clusters() -> None:
 
 def test_groups_of_very_different_sizes_are_found_by_leiden() -> None:
     """What no single resolution suits is put together from small communities."""
-    supports, labels = planted((60, 30, 12, 6, 3), keep=0.65, alone=20)
+    supports, labels = planted((90, 30, 10, 5, 3), keep=0.55)
     groups = clustered(supports, "leiden")
-    assert agreement(labels, groups.labels) > 0.97
+    assert found_all(labels, groups)
     assert {"resolution", "n_clusters"} == set(groups.chosen)
 
 
@@ -218,12 +219,13 @@ def test_hdbscan_may_find_no_cluster_at_all() -> None:
 def test_the_cut_is_the_best_of_all(seed: int) -> None:
     """Of all numbers of clusters, the one with the best silhouette is chosen."""
     supports, _ = planted((9, 7, 5), keep=0.55, alone=4, seed=seed)
-    chosen = clustered(supports, "agglomerative").quality.silhouette
-    every = [
-        clustered(supports, "agglomerative", n_clusters=k).quality.silhouette
-        for k in range(2, len(supports))
-    ]
-    assert max(s for s in every if s is not None) == pytest.approx(chosen, abs=1e-9)
+    distances = MatrixDistances(matrix([PackedSupport.pack(support) for support in supports]))
+
+    def judged(**options: Any) -> float:
+        labels = clustered(supports, "agglomerative", **options).labels
+        return Measured.on(distances, labels).silhouette(beside_single=False) or -1.0
+
+    assert max(judged(n_clusters=k) for k in range(2, len(supports))) == judged()
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -1,6 +1,8 @@
 """Which of several clusterings of the same models is the best: the one with the best silhouette.
 
-Where even that is no better than what chance would give, there are no groups: everything is one
+Models alone in a cluster count 0, and are nobody's next cluster: else those who belong to nobody
+would have to be put somewhere, lest one of many is near to some group by chance. Where even the
+best silhouette is no better than what chance would give, there are no groups: everything is one
 cluster.
 """
 
@@ -33,6 +35,8 @@ _FLOOR = 0.05
 """Unrelated supports, however small, have clusters of no larger silhouette than this; measured."""
 _OF_NOISE = 1.2
 """And unrelated signatures of no larger one than this many standard errors over mean distance."""
+_SMALL, _TWICE = 20, 2.0
+"""Among fewer models than this, chance does up to twice as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Partition:
     Attributes:
         labels: 0 to k - 1 by size, -1 for no cluster; shape ``(n,)``.
         chosen: the parameters that decided about it, and were not given.
-        silhouette: as it was measured; None for fewer than two clusters.
+        silhouette: as it was judged by; None for fewer than two clusters.
     """
 
     labels: Labels
@@ -120,7 +124,7 @@ class Judge:
 
     def weigh(self, found: Labels, measured: Measured, chosen: dict[str, Any]) -> float:
         """Keep a candidate that is measured already if it is the best so far; its silhouette."""
-        silhouette = measured.silhouette()
+        silhouette = measured.silhouette(beside_single=False)
         score = -1.0 if silhouette is None else silhouette
         best = self._best
         if best is None or score > (-1.0 if best.silhouette is None else best.silhouette):
@@ -141,9 +145,10 @@ class Judge:
             chosen: likewise.
         """
         best, found = self.leader, compact(labels)
-        measured = Measured.on(self._distances, found, self._rows).silhouette()
-        if measured is not None and measured >= (best.silhouette or 0.0) - _HARDLY:
-            self._best = Partition(found, chosen, measured)
+        measured = Measured.on(self._distances, found, self._rows)
+        silhouette = measured.silhouette(beside_single=False)
+        if silhouette is not None and silhouette >= (best.silhouette or 0.0) - _HARDLY:
+            self._best = Partition(found, chosen, silhouette)
 
     def verdict(self, *, free: bool) -> Partition:
         """The best candidate; with ``free`` one cluster of all where that is no better than chance.
@@ -156,10 +161,12 @@ class Judge:
         return self.leader
 
     def _floor(self) -> float:
+        """What the best silhouette may be where there are no groups."""
+        factor = _TWICE if len(self._distances) < _SMALL else 1.0
         mean = float(self._distances.block(self._rows[:_FEW]).mean())
         if self._error is None or mean == 0.0:
-            return _FLOOR
-        return max(_FLOOR, _OF_NOISE * self._error(mean) / mean)
+            return factor * _FLOOR
+        return factor * max(_FLOOR, _OF_NOISE * self._error(mean) / mean)
 
 
 class Mergers:

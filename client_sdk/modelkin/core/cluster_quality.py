@@ -144,14 +144,22 @@ class Measured:
         found: Floats = sums / counts[:, None]
         return found
 
-    def silhouette(self) -> float | None:
-        """See :class:`ClusterQuality`."""
+    def silhouette(self, *, beside_single: bool = True) -> float | None:
+        """See :class:`ClusterQuality`.
+
+        Args:
+            beside_single: models alone in their cluster are a cluster to be beside. Where there are
+                many, the nearest of them is near by chance; without them that costs nothing.
+        """
         if self.sizes.size < 2:
             return None
         kept = self.sizes[self.own] > 1
         nearest = self.to_own[kept] / (self.sizes[self.own[kept]] - 1)
         means = self.sums[kept] / self.sizes
         means[np.arange(len(means)), self.own[kept]] = np.inf
+        several = self.sizes > 1
+        if not beside_single and np.count_nonzero(several) > 1:
+            means = means[:, several]
         beside: Floats = means.min(axis=1)
         larger = np.maximum(nearest, beside)
         scores = np.divide(beside - nearest, larger, out=np.zeros_like(larger), where=larger > 0)

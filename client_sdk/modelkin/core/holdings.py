@@ -76,8 +76,8 @@ class Probe:
 
 def _sampled(target: PackedSupport, most: int) -> IndexArray:
     ranks = np.arange(most, dtype=np.int64) * target.k // most
-    array: npt.NDArray[Any] = target.array
-    found = array[ranks] if target.kind == "list" else _at_ranks(array, ranks)
+    array: Any = target.array
+    found: Any = array[ranks] if target.kind == "list" else _at_ranks(array, ranks)
     indices: IndexArray = found.astype(index_dtype(target.num_parameters), copy=False)
     return indices
 

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 import numpy.typing as npt
-from numba.core import types
+from llvmlite import ir
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,6 +45,25 @@ def _typed_popcount(_context: Any, _word: Any) -> Any:
 
 
 popcount: Any = intrinsic(_typed_popcount)
+
+
+def _typed_prefetch(_context: Any, _address: Any) -> Any:
+    """Asks for the cache line at an address that will be read soon; any address will do."""
+
+    def emit_call(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        insert: Any = cgutils.get_or_insert_function
+        function = insert(builder.module, kind, "llvm.prefetch.p0i8")
+        # To read, to be kept, data.
+        how = [ir.Constant(number, value) for value in (0, 3, 1)]
+        builder.call(function, [builder.inttoptr(arguments[0], pointer), *how])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp), emit_call
+
+
+prefetch: Any = intrinsic(_typed_prefetch)
 
 
 @compiled

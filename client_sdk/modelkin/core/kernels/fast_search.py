@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.compiled import compiled, popcount, read_only
+from modelkin.core.kernels.compiled import compiled, popcount, prefetch, read_only
 
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int16]
@@ -123,8 +123,12 @@ def sealed_counts(
 
 @compiled
 def _sealed_counts(slots: Any, query: Any, at: Any, tags: Any, part: int, counts: Any) -> None:
-    w = query.size
+    w, size = query.size, np.uint64(8 * slots.shape[1])
     for i in range(at.size):
+        # Slots lie far apart: the one after next is on its way while this one is counted.
+        ahead = np.uint64(slots.ctypes.data) + np.uint64(at[min(i + 2, at.size - 1)]) * size
+        for line in range(0, 8 * w + 64, 64):
+            prefetch(ahead + np.uint64(line))
         slot, shared = slots[at[i]], np.uint64(0)
         counts[i, 0], counts[i, 1] = -1, -1
         if slot[0] != tags[i]:
