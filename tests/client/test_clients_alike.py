@@ -52,7 +52,7 @@ QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
         space,
         "org/m1",
         method="cover",
-        exclude=["org/m0"],
+        exclude=["org/m3"],
         min_similarity=0.1,
         weights="similarity",
     ),
