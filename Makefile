@@ -18,7 +18,7 @@ serve: $(VENV)/.runtime
 
 test: lint
 	$(BIN)/python -m modelkin.core.kernels
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.service.freshness

@@ -179,11 +179,11 @@ def test_a_higher_resolution_makes_more_clusters() -> None:
 
 
 def test_groups_of_very_different_sizes_are_found_by_leiden() -> None:
-    """What no single resolution suits is put together from small communities."""
-    supports, labels = planted((90, 30, 10, 5, 3), keep=0.55)
+    """Large groups are not split and small ones not swallowed, with strangers among them."""
+    supports, labels = planted((60, 30, 12, 6, 3), keep=0.65, alone=20)
     groups = clustered(supports, "leiden")
-    assert found_all(labels, groups)
-    assert {"resolution", "n_clusters"} == set(groups.chosen)
+    assert agreement(labels, groups.labels) > 0.97
+    assert "resolution" in groups.chosen
 
 
 def test_strangers_make_no_cluster_of_their_own() -> None:
