@@ -8,13 +8,14 @@ process starts. It only proposes candidates and never says how similar anything 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from app.index.rows import BYTES, OrderedRows, RowsById
 from modelkin.core.candidates import best
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.signature import value_dtype
@@ -23,10 +24,6 @@ from modelkin.types import SignatureSpec
 __all__ = ["Candidates", "Changed", "Feed", "Snapshot", "SpaceIndex", "bytes_of"]
 
 _SMALLEST = 64
-_PLACE = 106
-"""Bytes that a dict takes to know the row of a model, as measured: two integers and their place."""
-_LOOKED_UP = 200
-"""Models whose ids are compared in the time that one of them is looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +86,7 @@ class Snapshot:
         contents: the id of its content, likewise.
         alive: whether the row still stands for its model, bool, shape ``(n,)``.
         dead: the rows that do not, int64.
-        row_of: the row of each model, in the index as it is now.
+        ordered: all but the newest rows, by their models' ids.
     """
 
     version: int
@@ -98,7 +95,7 @@ class Snapshot:
     contents: npt.NDArray[np.int64]
     alive: npt.NDArray[np.bool_]
     dead: npt.NDArray[np.int64]
-    row_of: Mapping[int, int]
+    ordered: OrderedRows
 
     def candidates(
         self,
@@ -136,22 +133,20 @@ class Snapshot:
 
     def _rows_of(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The rows of those of the models that are here."""
-        if ids.size * _LOOKED_UP < self.ids.size:
-            found = [row for row in map(self.row_of.get, ids.tolist()) if row is not None]
-            rows = np.array(found, np.int64)
-            # The index may be ahead: what was replaced since has another row here.
-            if (rows < self.ids.size).all():
-                return rows
-        return np.flatnonzero(self.alive & np.isin(self.ids, ids))
+        first = self.ordered.reach
+        newest = first + np.flatnonzero(np.isin(self.ids[first:], ids))
+        rows = np.concatenate([self.ordered.find(ids), newest])
+        living: npt.NDArray[np.int64] = rows[self.alive[rows]]
+        return living
 
 
 def bytes_of(spec: SignatureSpec, models: int) -> int:
     """What a new index of so many models takes."""
-    return models * (_bytes_a_row(spec.num_perm) + _PLACE)
+    return models * _bytes_a_row(spec.num_perm)
 
 
 def _bytes_a_row(num_perm: int) -> int:
-    return num_perm + 2 * np.dtype(np.int64).itemsize + np.dtype(np.bool_).itemsize
+    return num_perm + 2 * np.dtype(np.int64).itemsize + np.dtype(np.bool_).itemsize + BYTES
 
 
 class SpaceIndex:
@@ -184,61 +179,59 @@ class SpaceIndex:
                     self._begin()
                 for changed in feed.changed(since):
                     self._append(changed)
-                self._remove(feed.removed(since))
+                self._retire(np.fromiter(feed.removed(since), np.int64))
                 self._compact()
                 self._snapshot = self._take(version)
             return self._snapshot
 
     def __len__(self) -> int:
-        return len(self._row_of)
+        return self._living
 
     @property
     def nbytes(self) -> int:
         """Bytes that it takes; room for growth takes none before it is used."""
-        return self._count * _bytes_a_row(self._num_perm) + len(self._row_of) * _PLACE
+        return self._count * _bytes_a_row(self._num_perm)
 
     def _begin(self) -> None:
         """Know nothing; snapshots keep what they have."""
-        self._row_of: dict[int, int] = {}
+        self._by_id = RowsById()
         self._rows = np.empty((_SMALLEST, self._num_perm), np.uint8)
         self._ids = np.empty(_SMALLEST, np.int64)
         self._contents = np.empty(_SMALLEST, np.int64)
         self._alive = np.zeros(_SMALLEST, np.bool_)
-        self._count = 0
+        self._count = self._living = 0
 
     def _append(self, changed: Changed) -> None:
         first, behind = self._count, self._count + changed.ids.size
         self._reserve(behind)
-        # What a published snapshot may be reading is replaced, never written: rows and ids only
-        # grow.
-        self._alive = self._alive.copy()
+        self._retire(changed.ids)
         values = np.frombuffer(changed.signatures, self._dtype)
         self._rows[first:behind] = values.reshape(-1, self._num_perm)  # keeps the lowest bytes
         self._ids[first:behind] = changed.ids
         self._contents[first:behind] = changed.contents
-        model_ids = changed.ids.tolist()
-        self._alive[[self._row_of[i] for i in model_ids if i in self._row_of]] = False
         self._alive[first:behind] = True
-        self._row_of.update(zip(model_ids, range(first, behind), strict=True))
-        self._count = behind
+        self._by_id.append(first, changed.ids.tolist())
+        self._count, self._living = behind, self._living + changed.ids.size
+        self._by_id.tidy(self._ids[:behind], self._alive[:behind])
 
-    def _remove(self, model_ids: Iterable[int]) -> None:
+    def _retire(self, model_ids: npt.NDArray[np.int64]) -> None:
+        """The rows of these models stand for nothing from now on."""
+        # What a published snapshot may be reading is replaced, never written: rows and ids only
+        # grow.
         self._alive = self._alive.copy()
-        for model_id in model_ids:
-            self._retire(model_id)
-
-    def _retire(self, model_id: int) -> None:
-        row = self._row_of.pop(model_id, None)
-        if row is not None:
-            self._alive[row] = False
+        rows = np.unique(self._by_id.find(model_ids))
+        self._living -= int(np.count_nonzero(self._alive[rows]))
+        self._alive[rows] = False
 
     def _compact(self) -> None:
         """Drop the dead rows once they are most of all; snapshots keep the old arrays."""
-        if self._count < _SMALLEST or len(self._row_of) * 2 >= self._count:
+        if self._count < _SMALLEST or self._living * 2 >= self._count:
             return
         living = np.flatnonzero(self._alive[: self._count])
         self._resize(living, living.size, max(_SMALLEST, 2 * living.size))
-        self._row_of = {int(model_id): row for row, model_id in enumerate(self._ids[: self._count])}
+        self._by_id = RowsById()
+        self._by_id.append(0, self._ids[: self._count].tolist())
+        self._by_id.tidy(self._ids[: self._count], self._alive[: self._count])
 
     def _reserve(self, count: int) -> None:
         if count > len(self._ids):
@@ -259,7 +252,7 @@ class SpaceIndex:
         alive = self._alive[:n]
         dead = np.flatnonzero(~alive)
         arrays = self._rows[:n], self._ids[:n], self._contents[:n], alive, dead
-        return Snapshot(version, *arrays, self._row_of)
+        return Snapshot(version, *arrays, self._by_id.ordered)
 
 
 def _foremost(
