@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Self
 
 import httpx
 
+from tests import nursery
 from tests.service.backends import SQLITE, Backend
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ class Server:
         self.blobs = folder / "blobs"
         self.log = folder / "service.log"
         self._flags = flags
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: nursery.Child | None = None
         self.url = ""
 
     def start(self) -> Self:
@@ -48,14 +48,8 @@ class Server:
     def launch(self) -> None:
         """Start it, without waiting."""
         stores = f"--database-url={self.database_url}", f"--blob-url=file://{self.blobs}"
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command(*stores, "--port=0", *self._flags),
-                cwd=ROOT,
-                env=environment(),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        flags = *stores, "--port=0", *self._flags
+        self._process = nursery.start("app", *flags, env=environment(), log=self.log)
 
     def wait_until_ready(self) -> Self:
         """Wait until it can serve."""
@@ -88,7 +82,7 @@ class Server:
         return self.wait()
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> nursery.Child:
         assert self._process is not None
         return self._process
 

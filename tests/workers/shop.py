@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -19,8 +17,9 @@ from app.stores.ports import JobRecord, Tenant
 from app.stores.sql.database import Database
 from app.stores.sql.migrate import migrate
 from app.stores.sql.spaces import ensure_tenant
+from tests import nursery
 from tests.service.backends import Backend
-from tests.service.running import ROOT, environment
+from tests.service.running import environment
 from tests.workers.kinds import Jobs
 
 PATIENCE = 60.0
@@ -156,14 +155,7 @@ class Process:
         self.log = log
         # No job of the tests computes anything: numba would only take time to load.
         settings = environment(MODELKIN_KERNELS="reference")
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *flags],
-                cwd=ROOT,
-                env=settings,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+        self._process = nursery.start(module, *flags, env=settings, log=log)
 
     @property
     def pid(self) -> int:
