@@ -8,6 +8,7 @@ use ``subprocess``.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
@@ -19,11 +20,12 @@ import sys
 import threading
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from modelkin.core.kernels import fast
 
-__all__ = ["Child", "start"]
+__all__ = ["Child", "run", "start"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -71,8 +73,24 @@ def start(module: str, *arguments: str, env: dict[str, str], log: Path) -> Child
     Args:
         log: what it says.
     """
-    log.write_bytes(b"")  # what an earlier one said there, nobody may take for its words
-    return Child(_nursery().ask(module=module, arguments=arguments, env=env, log=str(log)))
+    return _start(module, arguments, env, log, log)
+
+
+def run(module: str, *arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """The same, once it has ended."""
+    with TemporaryDirectory() as folder:
+        said, errors = Path(folder, "stdout"), Path(folder, "stderr")
+        code = _start(module, arguments, env, said, errors).wait()
+        return subprocess.CompletedProcess(arguments, code, said.read_text(), errors.read_text())
+
+
+def _start(
+    module: str, arguments: tuple[str, ...], env: dict[str, str], said: Path, errors: Path
+) -> Child:
+    for file in (said, errors):
+        file.write_bytes(b"")  # what an earlier one said there, nobody may take for its words
+    files = {"said": str(said), "errors": str(errors)}
+    return Child(_nursery().ask(module=module, arguments=arguments, env=env, **files))
 
 
 class _Nursery:
@@ -87,6 +105,7 @@ class _Nursery:
             stdout=subprocess.PIPE,
             text=True,
         )
+        atexit.register(self._end)
 
     def ask(self, **order: Any) -> int:
         """Its answer."""
@@ -97,6 +116,10 @@ class _Nursery:
             hears.write(json.dumps(order) + "\n")
             hears.flush()
             return int(says.readline())
+
+    def _end(self) -> None:
+        with self._process:
+            pass
 
 
 @cache
@@ -123,14 +146,13 @@ def _serve() -> None:
     return None
 
 
-def _become(module: str, arguments: list[str], env: dict[str, str], log: str) -> None:
+def _become(module: str, arguments: list[str], env: dict[str, str], said: str, errors: str) -> None:
     """Go on as the module, whose exit is that of this process."""
-    said = os.open(log, os.O_WRONLY)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for given, number in ((nothing, 0), (said, 1), (said, 2)):
-        os.dup2(given, number)
-    os.close(said)
-    os.close(nothing)
+    for number, path in enumerate((os.devnull, said, errors)):
+        # Appended to: both may be one file.
+        file = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND)
+        os.dup2(file, number)
+        os.close(file)
     os.environ.clear()
     os.environ.update(env)
     sys.argv[1:] = arguments

@@ -19,9 +19,10 @@ from app.services.keys import KeyService, generate
 from app.stores.sql.database import Database
 from app.stores.sql.migrate import migrate
 from app.stores.sql.tables import KeyRow
+from tests import nursery
 from tests.service.backends import Backend
 from tests.service.conftest import Start
-from tests.service.running import ROOT, Server, command, environment
+from tests.service.running import Server, environment
 
 UNKNOWN = "mk_QwAU1Z3XPuPcitSRVm8xln2eMuAwofAs41CNtFDWJ5X2QsJ9Y"
 """Well formed, and never stored."""
@@ -30,13 +31,7 @@ SPACE = {"name": "a", "num_parameters": 1000}
 
 def keys(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """``python -m app keys ...`` on the database at ``url``."""
-    return subprocess.run(
-        command("keys", *arguments),
-        cwd=ROOT,
-        env=environment(MODELKIN_DATABASE_URL=url),
-        capture_output=True,
-        text=True,
-    )
+    return nursery.run("app", "keys", *arguments, env=environment(MODELKIN_DATABASE_URL=url))
 
 
 def new_key(server: Server, *arguments: str) -> str:
@@ -181,14 +176,8 @@ def test_sdk_says_what_is_missing(locked: Server) -> None:
 
 def refuse(url: str, *flags: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """A start that must fail by itself."""
-    return subprocess.run(
-        command(f"--database-url={url}", "--port=0", *flags),
-        cwd=ROOT,
-        env=environment(**settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    flags = f"--database-url={url}", "--port=0", *flags
+    return nursery.run("app", *flags, env=environment(**settings))
 
 
 @pytest.fixture
@@ -207,13 +196,9 @@ def test_no_network_without_keys(url: str) -> None:
 
 def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
     """A setting that cannot be ends ``keys`` as it ends the service: named, exit code 2."""
-    refused = subprocess.run(
-        command("keys", "list"),
-        cwd=ROOT,
-        env=environment(MODELKIN_DATABASE_URL=f"sqlite:///{tmp_path}/m.db", MODELKIN_PORT="http"),
-        capture_output=True,
-        text=True,
-    )
+    url = f"sqlite:///{tmp_path}/m.db"
+    env = environment(MODELKIN_DATABASE_URL=url, MODELKIN_PORT="http")
+    refused = nursery.run("app", "keys", "list", env=env)
     assert (2, 1) == (refused.returncode, refused.stderr.count("\n"))
     assert "MODELKIN_PORT" in refused.stderr
 

@@ -23,6 +23,7 @@ from app.stores.sql.database import Database
 from app.stores.sql.models import models_by_id
 from modelkin import Banding, Support
 from modelkin.core.banding import band_keys, recall_at
+from tests import nursery
 from tests.redis_server import RedisProcess, redis_server, wait_until
 from tests.service.backends import Backend
 from tests.service.conftest import Start
@@ -34,7 +35,7 @@ from tests.service.kin import (
     related,
     true_neighbors,
 )
-from tests.service.running import ROOT, Server, command, environment
+from tests.service.running import Server, environment
 
 M, K = 10_000, 600
 RNG = np.random.default_rng(70)
@@ -315,9 +316,7 @@ def test_a_service_starts_without_its_redis(start: Start, mortal: RedisProcess) 
 def rebuild(server: Server, *flags: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """``python -m app rebuild-buckets`` on the stores of a service."""
     env = environment(MODELKIN_DATABASE_URL=server.database_url, **settings)
-    return subprocess.run(
-        command("rebuild-buckets", *flags), cwd=ROOT, env=env, capture_output=True, text=True
-    )
+    return nursery.run("app", "rebuild-buckets", *flags, env=env)
 
 
 def expected_buckets() -> dict[int, set[str]]:

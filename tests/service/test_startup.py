@@ -14,22 +14,16 @@ from sqlalchemy import text
 from app.settings import Settings
 from app.stores.sql.database import Database
 from app.stores.sql.migrate import migrate
+from tests import nursery
 from tests.postgres import Postgres, postgres_server
 from tests.service.backends import Backend
 from tests.service.conftest import Start
-from tests.service.running import ROOT, Server, command, environment
+from tests.service.running import Server, environment
 
 
 def run(*flags: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """The service where it is expected not to start."""
-    return subprocess.run(
-        command(*flags),
-        cwd=ROOT,
-        env=environment(**settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return nursery.run("app", *flags, env=environment(**settings))
 
 
 def assert_refused(ended: subprocess.CompletedProcess[str], code: int, *said: str) -> None:
