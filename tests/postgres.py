@@ -72,6 +72,20 @@ class Postgres:
             assert time.monotonic() < end, "the server survived a SIGKILL"
             time.sleep(0.01)
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It takes what it is given, and answers nothing, while the block runs."""
+        first = self._server.get_pid()
+        pids = [first, *_children(first)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
     def restart(self) -> None:
         """Start it again once it was killed, as soon as the last of its old processes is gone."""
         end = time.monotonic() + _PATIENCE
@@ -86,6 +100,10 @@ class Postgres:
     def stop(self) -> None:
         """End it, whatever state it is in."""
         self._server.cleanup()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -83,6 +84,24 @@ def test_while_Postgres_is_gone_every_answer_is_a_503(mortal: Postgres, service:
         mortal.restart()
         assert SUPPORT.digest == space.model("a")["digest"]
         assert 201 == http.put(f"{url}/supports/b", json={"indices": [1, 5]}).status_code
+        assert 200 == http.get("/readyz").status_code
+
+
+def test_a_frozen_Postgres_holds_up_nobody_for_long(mortal: Postgres, service: Server) -> None:
+    """It neither answers nor fails: more requests than there are turns are 503 all the same, each
+    in bounded time, and once it goes on, so does all.
+    """
+    with httpx.Client(base_url=service.url, timeout=20, trust_env=False) as http:
+        space = Space(http, M)
+        space.put("a", SUPPORT)
+        paths = ["/readyz", *[f"/v1/spaces/{space.name}"] * 24]
+        with ThreadPoolExecutor(len(paths)) as threads:
+            assert {200} == {answer.status_code for answer in threads.map(http.get, paths)}
+            with mortal.frozen():
+                for answer in threads.map(http.get, paths):
+                    assert_problem(answer, 503, "unavailable")
+                    assert int(answer.headers["Retry-After"]) > 0
+        assert SUPPORT.digest == space.model("a")["digest"]
         assert 200 == http.get("/readyz").status_code
 
 

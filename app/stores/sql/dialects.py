@@ -12,9 +12,13 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from app.stores.sql.patience import bound
 from modelkin.errors import Unavailable
 
 __all__ = ["Engines", "connect"]
+
+_SILENCES = 3
+"""Times the timeout that Postgres may be silent: it may wait for a lock so long, and then work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,7 @@ def _postgres(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
         **pool,
         pool_pre_ping=True,  # a restarted server costs one ping, not one failed request each
     )
+    bound(engine, _SILENCES * timeout)
     _refuse_forgetful(engine)
     snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     return Engines(

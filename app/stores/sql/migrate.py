@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import ProgrammingError
 
 from app.stores.sql.database import Database
+from app.stores.sql.patience import without_bound
 from modelkin.errors import Unavailable
 
 __all__ = ["migrate", "require_current"]
@@ -28,10 +29,11 @@ def migrate(database: Database) -> None:
     """
     with database.writing() as session:
         connection = session.connection()
-        _lock(connection)
-        _refuse_newer(MigrationContext.configure(connection).get_current_heads(), database)
         try:
-            command.upgrade(_config(connection), "head")
+            with without_bound(connection):
+                _lock(connection)
+                _refuse_newer(MigrationContext.configure(connection).get_current_heads(), database)
+                command.upgrade(_config(connection), "head")
         except ProgrammingError as error:  # so Postgres calls a table that is in the way
             reason = str(error.orig).strip().splitlines()[0]
             raise Unavailable(f"cannot migrate the database at {database.url}: {reason}") from error
