@@ -6,6 +6,7 @@ A writer's exit runs when the endpoint has returned and before the answer leaves
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 from app.api.auth import Handle, ReadingTenant, WritingTenant
 from app.stores.ports import SpaceRecord
 from app.stores.sql.database import Reader, Writer
-from modelkin.errors import PreconditionRequired
+from modelkin.errors import PreconditionRequired, Unavailable
 from modelkin.names import check_model_name, check_space_name, check_tags
 
 __all__ = [
@@ -32,15 +33,27 @@ __all__ = [
     "Reading",
     "RequiredMatch",
     "TagFilter",
+    "Turn",
     "WritableSpace",
     "Writing",
 ]
 
 
-async def _turn(request: Request) -> AsyncIterator[None]:
+async def _turn(request: Request, resources: Handle) -> AsyncIterator[None]:
     """Waits, without a thread, until this request may hold connections (``app.main.turns``)."""
-    async with request.app.state.turns:
+    turns: asyncio.Semaphore = request.app.state.turns
+    seconds = resources.settings.database_timeout
+    try:
+        async with asyncio.timeout(seconds):
+            await turns.acquire()
+    except TimeoutError as error:
+        raise Unavailable(
+            f"as many requests as may ask the database have been at it for {seconds:g} seconds"
+        ) from error
+    try:
         yield
+    finally:
+        turns.release()
 
 
 Turn = Annotated[None, Depends(_turn, scope="function")]

@@ -85,8 +85,11 @@ class SignatureSpecIn(_In):
 
 
 class BandingIn(_In):
-    bands: int = Field(ge=1, le=4096, description="b, how many bands")
-    rows: int = Field(ge=1, le=4096, description="r, how many minhashes each; b r <= h")
+    bands: int | None = Field(None, ge=1, le=4096, description="b, how many bands")
+    rows: int | None = Field(None, ge=1, le=4096, description="r, minhashes each; b r <= h")
+    similarity: float | None = Field(
+        None, ge=0, le=1, description="instead: the least S of which 99% have to be found"
+    )
 
 
 class SupportSizeIn(_In):
@@ -127,7 +130,8 @@ class SpaceIn(_In):
     )
     signature: SignatureSpecIn = Field(default_factory=SignatureSpecIn.model_construct)
     banding: BandingIn | None = Field(
-        None, description="of the LSH buckets; 64 x 4 by default, or as much of it as h allows"
+        None,
+        description="of the LSH buckets; left out, 64 x 4, or fewer rows where h is below 256",
     )
     support_size: SupportSizeIn | None = Field(
         None, description="how large supports are to be; free where it is left out"
@@ -329,8 +333,11 @@ class NeighborsOut(_Out):
     )
     recall: float | None = Field(
         description="of method lsh: the share of the models at min_similarity that its buckets "
-        "find; more of those beyond. Null of other methods, and where a stop-list is in force and "
-        "nothing was measured near min_similarity"
+        "find; more of those beyond. Null of other methods, where buckets were left out, and where "
+        "a stop-list is in force and nothing was measured near min_similarity"
+    )
+    truncated: bool = Field(
+        description="method lsh left buckets out that hold too many: others may be as near"
     )
     degraded: bool = Field(
         description="the buckets could not be used and a scan answered, or a stored support could "

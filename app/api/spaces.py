@@ -10,6 +10,7 @@ from app.api.auth import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
 from app.api.bodies import JsonRoute
 from app.api.deps import Cursor, KnownSpace, Limit, Reading, WritableSpace, Writing
 from app.api.schemas import SpaceIn, SpaceOut, SpacePage
+from app.services.spaces import AskedBanding
 from app.services.support_sizes import AskedSize
 from modelkin.core.layout import Layout
 
@@ -37,7 +38,7 @@ def create(
     layout = None
     if body.layout is not None:
         layout = Layout.of((tensor.name, tensor.shape) for tensor in body.layout)
-    size = body.support_size
+    size, cut = body.support_size, body.banding
     space, created = resources.spaces.create(
         session,
         tenant,
@@ -47,7 +48,7 @@ def create(
         scheme=body.signature.scheme,
         num_perm=body.signature.num_perm,
         seed=body.signature.seed,
-        banding=None if body.banding is None else (body.banding.bands, body.banding.rows),
+        banding=None if cut is None else AskedBanding(cut.bands, cut.rows, cut.similarity),
         support_size=None if size is None else AskedSize(size.policy, size.k, size.fraction),
     )
     response.status_code = 201 if created else 200

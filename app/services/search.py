@@ -138,6 +138,8 @@ class SearchService:
         found = self._search(query, "lsh", near)
         if mates.truncated and len(found) < k:
             return self._search(query, "scan", among)
+        if mates.truncated:
+            return replace(found, truncated=True)
         return replace(found, recall=space.recall_at(min_similarity))
 
     def _choose(self, query: _Query, among: Ids | None) -> str:

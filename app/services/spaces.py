@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from app.index.registry import IndexRegistry
@@ -11,7 +12,7 @@ from app.services.support_sizes import AskedSize
 from app.stores.ports import BlobStore, SpaceRecord, Tenant
 from app.stores.sql import spaces
 from app.stores.sql.database import Reader, Writer
-from modelkin.core.banding import Banding, default_banding
+from modelkin.core.banding import Banding, banding_for, default_banding, recall_at
 from modelkin.core.layout import Layout
 from modelkin.core.signature import MAX_NUM_PERM, check_scheme, default_scheme
 from modelkin.core.support import check_num_parameters
@@ -19,7 +20,47 @@ from modelkin.errors import InvalidParameter, InvalidSignature, SpaceExists
 from modelkin.names import check_space_name
 from modelkin.types import FREE, Page, SignatureSpec, SupportSizePolicy
 
-__all__ = ["SpaceService"]
+__all__ = ["AskedBanding", "SpaceService"]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBanding:
+    """A banding as a client asks for it: bands and rows, or what they have to find."""
+
+    bands: int | None
+    rows: int | None
+    similarity: float | None
+
+    def resolved(self, num_perm: int) -> Banding:
+        """It, for signatures of h values.
+
+        Raises:
+            InvalidParameter: it cannot be; says why.
+        """
+        if self.similarity is not None:
+            if self.bands is not None or self.rows is not None:
+                raise InvalidParameter(
+                    "say bands and rows, or the similarity they are to find, not both",
+                    field="similarity",
+                )
+            return self._finding(self.similarity, num_perm)
+        if self.bands is None or self.rows is None:
+            missing = "bands" if self.bands is None else "rows"
+            raise InvalidParameter("a banding is both bands and rows", field=missing)
+        cut = Banding(self.bands, self.rows)
+        cut.check(num_perm)
+        return cut
+
+    def _finding(self, similarity: float, num_perm: int) -> Banding:
+        cut = banding_for(similarity, num_perm)
+        if cut is None:
+            most = recall_at(similarity, Banding(num_perm, 1))
+            raise InvalidParameter(
+                f"no banding of {num_perm} minhashes finds 99% of the models at S = {similarity:g}:"
+                f" {num_perm} x 1 finds {most:.1%}; take more minhashes or a larger S",
+                field="similarity",
+            )
+        return cut
 
 
 class SpaceService:
@@ -48,13 +89,13 @@ class SpaceService:
         scheme: str | None,
         num_perm: int,
         seed: int,
-        banding: tuple[int, int] | None = None,
+        banding: AskedBanding | None = None,
         support_size: AskedSize | None = None,
     ) -> tuple[SpaceRecord, bool]:
         """Make a space, or find the one that is already just so; answers it and whether it is new.
 
         Args:
-            banding: bands and rows; the default for ``num_perm`` where there is none.
+            banding: the default for ``num_perm`` where there is none.
             support_size: what it asks of the sizes of its supports; nothing where there is none.
 
         Raises:
@@ -140,15 +181,13 @@ def _seed(seed: int) -> int:
     return seed
 
 
-def _banding(banding: tuple[int, int] | None, num_perm: int) -> Banding:
+def _banding(banding: AskedBanding | None, num_perm: int) -> Banding:
     if banding is None:
         return default_banding(num_perm)
     try:
-        cut = Banding(*banding)
-        cut.check(num_perm)
+        return banding.resolved(num_perm)
     except InvalidParameter as error:
         raise InvalidParameter(str(error), field=f"banding.{error.field}") from None
-    return cut
 
 
 def _require_same(

@@ -116,8 +116,8 @@ class Donors(Ranking[Donor]):
         candidates: how many models were considered.
         left_out: how many more were near enough, and could not be: without a support, or without
             the label or metric that was asked for.
-        degraded: a part of the service was down, or a stored support could not be read, so donors
-            may be missing.
+        degraded: the donors were found another way than usual, or a stored support could not be
+            read and its signature stood in.
     """
 
     _row: ClassVar[type[Any]] = Donor

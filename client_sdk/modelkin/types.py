@@ -314,9 +314,11 @@ class Neighbors(Ranking[Neighbor]):
         model: what was asked for; None for a support or signature that is not stored.
         method: how they were found: ``"exact"``, ``"scan"`` or ``"lsh"``.
         candidates: how many models were compared beyond the first, coarse pass.
-        degraded: a part of the service was down, so neighbours may be missing.
+        degraded: the buckets could not be used and a scan answered, or a stored support could not
+            be read and its signature stood in.
         recall: of ``"lsh"``, the share of the models at ``min_similarity`` that it finds, more of
-            those beyond; None for the other methods.
+            those beyond; None for the other methods, and where nobody knows.
+        truncated: ``"lsh"`` left buckets out that hold too many, so others may be as near.
     """
 
     _row: ClassVar[type[Any]] = Neighbor
@@ -325,6 +327,7 @@ class Neighbors(Ranking[Neighbor]):
     candidates: int
     degraded: bool
     recall: float | None = None
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

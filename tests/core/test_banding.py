@@ -134,12 +134,21 @@ def test_what_no_banding_reaches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("h", "expected"), [(256, (64, 4)), (4096, (64, 4)), (100, (25, 4)), (4, (1, 4)), (1, (1, 1))]
+    ("h", "expected"),
+    [(4096, (64, 4)), (256, (64, 4)), (128, (42, 3)), (64, (32, 2)), (4, (4, 1)), (1, (1, 1))],
 )
 def test_the_default_is_cut_to_size(h: int, expected: tuple[int, int]) -> None:
-    """The default keeps its rows and loses bands where signatures are short."""
+    """The default loses rows where signatures are short."""
     made = default_banding(h)
     assert expected == (made.bands, made.rows)
+
+
+def test_the_default_finds_close_kin() -> None:
+    """Whatever h is, 99% of the models at S = .7 are found, where any banding can do that."""
+    for h in range(1, 400):
+        made = default_banding(h)
+        made.check(h)
+        assert recall_at(0.7, made) >= 0.99 or banding_for(0.7, h) is None
 
 
 @pytest.mark.parametrize(

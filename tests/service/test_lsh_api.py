@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+import modelkin
 from app.settings import Settings, mistakes
 from app.stores.buckets.redis import RedisBuckets
 from app.stores.redis import RedisServer
@@ -194,13 +195,46 @@ def test_a_space_shows_its_banding(http: httpx.Client) -> None:
     assert {str(s): recall_at(s, Banding(85, 3)) for s in (0.3, 0.5, 0.7, 0.9)} == shown["recall"]
 
 
-@pytest.mark.parametrize(("h", "bands", "rows"), [(256, 64, 4), (128, 32, 4), (2, 1, 2)])
+@pytest.mark.parametrize(("h", "bands", "rows"), [(256, 64, 4), (128, 42, 3), (2, 2, 1)])
 def test_the_default_banding_fits_the_signature(
     http: httpx.Client, h: int, bands: int, rows: int
 ) -> None:
-    """64 x 4, or as much of it as the minhashes allow."""
+    """64 x 4, or fewer rows where the minhashes are few."""
     shown = Space(http, M, signature={"num_perm": h}).show()["banding"]
     assert (bands, rows) == (shown["bands"], shown["rows"])
+
+
+@pytest.mark.parametrize(
+    ("similarity", "bands", "rows"), [(0.7, 53, 4), (0.5, 40, 2), (0.9, 26, 9)]
+)
+def test_a_banding_is_chosen_for_a_similarity(
+    http: httpx.Client, client: modelkin.Client, similarity: float, bands: int, rows: int
+) -> None:
+    """The most selective one that finds 99% of it; asked for again, it is the same space."""
+    space = Space(http, M, banding={"similarity": similarity})
+    shown = space.show()["banding"]
+    assert (bands, rows) == (shown["bands"], shown["rows"])
+    again = client.ensure_space(space.name, num_parameters=M, banding=similarity)
+    assert Banding(bands, rows) == again.banding
+
+
+@pytest.mark.parametrize(
+    ("banding", "field", "said"),
+    [
+        ({"similarity": 0.01}, "similarity", "256 x 1 finds"),
+        ({"similarity": 0.5, "rows": 2}, "similarity", "not both"),
+        ({"bands": 8}, "rows", "both bands and rows"),
+        ({"rows": 8}, "bands", "both bands and rows"),
+        ({}, "bands", "both bands and rows"),
+    ],
+)
+def test_what_no_banding_can_be_is_told(
+    http: httpx.Client, banding: dict[str, Any], field: str, said: str
+) -> None:
+    """A similarity out of reach, two ways at once, half of one: a 422 that names what is wrong."""
+    body = {"name": f"banded-{next(_numbers)}", "num_parameters": M, "banding": banding}
+    answer = http.post("/v1/spaces", json=body)
+    assert said in assert_problem(answer, 422, "invalid_parameter", f"banding.{field}")
 
 
 @pytest.mark.parametrize("banding", [{"bands": 65, "rows": 4}, {"bands": 0, "rows": 4}])

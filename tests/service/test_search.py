@@ -142,6 +142,27 @@ def test_twins_beyond_every_budget_come_by_name(
     assert ["twin00", "twin01", "twin02", "twin03", "twin04"] == [item.model for item in found][10:]
 
 
+def test_an_answer_without_some_buckets_says_so(
+    resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where buckets that hold too many were left out nobody knows the recall; it is told as such,
+    though as many were found as were asked for.
+    """
+    rng = np.random.default_rng(6)
+    query = random_support(rng, WIDE, 3_000)
+    kin = {
+        f"kin{i:02}": related(rng, query, share)
+        for i, share in enumerate(rng.uniform(0.7, 0.9, 60))
+    }
+    space = make(resources, WIDE)
+    put(resources, space, [Stored(n, "support", s) for n, s in {"query": query, **kin}.items()])
+    whole = ask(resources, space, "query", k=10, method="lsh", min_similarity=0.7)
+    assert ("lsh", False, True) == (whole.method, whole.truncated, whole.recall is not None)
+    monkeypatch.setattr("app.services.buckets._ENTRIES", 60)
+    cut = ask(resources, space, "query", k=10, method="lsh", min_similarity=0.7)
+    assert ("lsh", True, None, 10) == (cut.method, cut.truncated, cut.recall, len(cut))
+
+
 def test_a_rare_tag_of_the_farthest_fills_the_page(
     resources: Resources, throng: tuple[SpaceRecord, list[Stored]]
 ) -> None:

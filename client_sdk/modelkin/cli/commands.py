@@ -96,7 +96,9 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
         )
     rows = [(*_scored(n), f"{n.jaccard:.3f}", _or_dash(n.shared_indices)) for n in found]
     if found.degraded:
-        notes = (*notes, "a part of the service is down: neighbours may be missing")
+        notes = (*notes, "found another way: the buckets are away, or a stored file is damaged")
+    if found.truncated:
+        notes = (*notes, "buckets that hold too many were left out: others may be as near")
     columns = ("MODEL", "SIMILARITY", "ERROR", "JACCARD", "SHARED")
     text = table(columns, rows) if rows else "no neighbours"
     return Answer(text, fields_of(found), notes)

@@ -192,6 +192,7 @@ def read_neighbors(body: Fields) -> Neighbors:
         candidates=body.integer("candidates"),
         degraded=body.flag("degraded"),
         recall=body.optional("recall", body.number),
+        truncated=body.optional("truncated", body.flag) or False,
     )
 
 

@@ -140,7 +140,7 @@ def ensure_space(
     layout: Layout | None,
     num_parameters: int | None,
     signature: SignatureSpec | None,
-    banding: Banding | None,
+    banding: Banding | float | None,
     support_size: Any = None,
 ) -> Call[SpaceInfo]:
     body: dict[str, Any] = {"name": check_space_name(name)}
@@ -165,7 +165,11 @@ def ensure_space(
             "seed": signature.seed,
         }
     if banding is not None:
-        body["banding"] = {"bands": banding.bands, "rows": banding.rows}
+        body["banding"] = (
+            {"bands": banding.bands, "rows": banding.rows}
+            if isinstance(banding, Banding)
+            else {"similarity": banding}
+        )
     if support_size is not None:
         body["support_size"] = _sizes.policy_json(support_size)
     # The same body twice answers 200 with the space that is there, hence idempotent though POST.

@@ -39,6 +39,8 @@ from modelkin.client._messages import Request
 from modelkin.client._progress import Count, Progress, pieces_async, reporting
 from modelkin.client._protocol import Call, Query
 from modelkin.client._sketches import AsyncSketchCalls
+from modelkin.client._sources import AsyncSourceCalls
+from modelkin.client._subscriptions import AsyncSubscriptionCalls
 from modelkin.client._supports import AsyncSupportCalls
 from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout
@@ -73,6 +75,8 @@ class AsyncClient(
     AsyncClusteringCalls,
     AsyncJobCalls,
     AsyncKinCalls,
+    AsyncSourceCalls,
+    AsyncSubscriptionCalls,
 ):
     """A connection to one modelkin service; the tasks of one event loop may share it.
 
@@ -139,7 +143,7 @@ class AsyncClient(
         layout: Layout | None = None,
         num_parameters: int | None = None,
         signature: SignatureSpec | None = None,
-        banding: Banding | None = None,
+        banding: Banding | float | None = None,
         support_size: SupportSizePolicy | str | float | None = None,
     ) -> SpaceInfo:
         """The space of that name, made where it does not exist yet."""

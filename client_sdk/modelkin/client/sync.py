@@ -31,6 +31,8 @@ from modelkin.client._messages import Request
 from modelkin.client._progress import Count, Progress, pieces, reporting
 from modelkin.client._protocol import Call, Query
 from modelkin.client._sketches import SketchCalls
+from modelkin.client._sources import SourceCalls
+from modelkin.client._subscriptions import SubscriptionCalls
 from modelkin.client._supports import SupportCalls
 from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout
@@ -55,7 +57,16 @@ __all__ = ["Client"]
 T = TypeVar("T")
 
 
-class Client(AgreementCalls, SupportCalls, SketchCalls, ClusteringCalls, JobCalls, KinCalls):
+class Client(
+    AgreementCalls,
+    SupportCalls,
+    SketchCalls,
+    ClusteringCalls,
+    JobCalls,
+    KinCalls,
+    SourceCalls,
+    SubscriptionCalls,
+):
     """A connection to one modelkin service; threads may share it.
 
         with modelkin.Client() as client:
@@ -125,7 +136,7 @@ class Client(AgreementCalls, SupportCalls, SketchCalls, ClusteringCalls, JobCall
         layout: Layout | None = None,
         num_parameters: int | None = None,
         signature: SignatureSpec | None = None,
-        banding: Banding | None = None,
+        banding: Banding | float | None = None,
         support_size: SupportSizePolicy | str | float | None = None,
     ) -> SpaceInfo:
         """The space of that name, made where it does not exist yet.
@@ -135,7 +146,8 @@ class Client(AgreementCalls, SupportCalls, SketchCalls, ClusteringCalls, JobCall
             layout: the tensors of its models, as ``modelkin.layout_of(model)`` gives them.
             num_parameters: M; needed only without a layout.
             signature: how its signatures are made; the service's default where left out.
-            banding: how they are cut for ``method="lsh"``; likewise.
+            banding: how they are cut for ``method="lsh"``, or the least S of which they are to find
+                99%; likewise.
             support_size: ``"agreed"``, where clients shall agree on the median of their K*; K as an
                 int or a share of M as a float, where it is fixed; else each chooses its own.
 

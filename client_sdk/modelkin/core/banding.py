@@ -84,14 +84,22 @@ DEFAULT_BANDING = Banding(64, 4)
 """Finds 99% of the pairs at S = 0.68, 55% at S = 0.5, 6% at S = 0.3; 0.6% of those at J = 0.1."""
 
 
+_SERVED, _FOUND = 0.7, 0.99
+
+
 def default_banding(num_perm: int) -> Banding:
-    """:data:`DEFAULT_BANDING`, with as many of its bands as h values make; at least one.
+    """:data:`DEFAULT_BANDING`; of shorter signatures fewer rows, so that 99% at S = 0.7 are found.
+
+    Of fewer than 6 values no banding finds so many: then each value is a band.
 
     Args:
         num_perm: h, at least 1.
     """
-    rows = min(DEFAULT_BANDING.rows, num_perm)
-    return Banding(min(DEFAULT_BANDING.bands, num_perm // rows), rows)
+    for rows in range(DEFAULT_BANDING.rows, 1, -1):
+        bands = min(DEFAULT_BANDING.bands, num_perm // rows)
+        if bands and recall_at(_SERVED, Banding(bands, rows)) >= _FOUND:
+            return Banding(bands, rows)
+    return Banding(min(DEFAULT_BANDING.bands, num_perm), 1)
 
 
 def band_keys(values: ValueArray, banding: Banding) -> npt.NDArray[np.uint64]:
