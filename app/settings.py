@@ -15,6 +15,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from app.services.egress import Allowlist
+from app.stores.secrets import keys_of
+
 __all__ = ["DEFAULT_DATABASE_URL", "Settings", "mistakes"]
 
 DEFAULT_DATABASE_URL = "sqlite:///./modelkin-data/modelkin.db"
@@ -101,7 +104,7 @@ class Settings(BaseSettings):
     index_memory: int = Field(
         4 << 30,
         ge=1 << 20,
-        description="bytes that the signature indexes of a process may take, some 380 a model; "
+        description="bytes that the signature indexes of a process may take, some 300 a model; "
         "those of the spaces that were not asked for longest go beyond it",
     )
     housekeeping_every: float = Field(
@@ -125,6 +128,11 @@ class Settings(BaseSettings):
         description="proxies whose X-Forwarded-For tells the client's address: addresses and "
         "networks, with commas between them (default: nobody is believed)",
     )
+    egress_allow: str | None = Field(
+        None,
+        description="hosts, host:port and networks that hubs and webhook receivers may be at "
+        "although they are not public, with commas between them (default: none)",
+    )
     database_connections: int = Field(
         40, ge=12, le=1000, description="connections that a process may have to the database"
     )
@@ -147,6 +155,36 @@ class Settings(BaseSettings):
     )
     job_retention: float = Field(
         30.0, gt=0, le=36500, description="days for which jobs that have ended are kept"
+    )
+    secret_key: SecretStr | None = Field(
+        None,
+        description="what secrets of hooks and tokens of hubs are encrypted with at rest: 32 "
+        "random characters or more; several with commas between them, of which the first "
+        "encrypts and all decrypt (default: made in the data folder, on SQLite)",
+    )
+    delivery_retention: float = Field(
+        30.0,
+        gt=0,
+        le=36500,
+        description="days for which deliveries are kept, those of hubs and those to subscribers; "
+        "one of a hub that is repeated later counts as new",
+    )
+    download_folder: Path | None = Field(
+        None,
+        description="where checkpoints of hubs lie while their supports are made (default: "
+        "beside the database, or ./modelkin-data)",
+    )
+    max_checkpoint_bytes: int = Field(
+        64 << 30, ge=1 << 10, description="bytes of a checkpoint that are downloaded from a hub"
+    )
+    max_ingested_indices: int = Field(
+        1 << 25,
+        ge=1,
+        description="indices of a support that is made here of a hub's checkpoint, 4 to 8 bytes "
+        "of memory each; larger K are cut down to it unless a space fixes one",
+    )
+    hub_timeout: float = Field(
+        30.0, gt=0, le=3600, description="seconds of silence after which a hub counts as away"
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="lines for people, or JSON for machines"
@@ -207,6 +245,20 @@ class Settings(BaseSettings):
                 ) from None
         return value
 
+    @field_validator("egress_allow")
+    @classmethod
+    def _known_destinations(cls, value: str | None) -> str | None:
+        Allowlist.parse(value)
+        return value
+
+    @field_validator("secret_key")
+    @classmethod
+    def _known_keys(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None or not value.get_secret_value():
+            return None  # as an empty variable of a compose file says
+        keys_of(value.get_secret_value())
+        return value
+
     @property
     def on_loopback(self) -> bool:
         """Whether only this machine can connect."""
@@ -235,6 +287,25 @@ class Settings(BaseSettings):
         if url.get_backend_name() != "sqlite" or url.database is None:
             return Path("modelkin-data").absolute()
         return Path(url.database).absolute().parent
+
+    @property
+    def secret_keys(self) -> tuple[str, ...]:
+        """The keys of secrets that are set, the one that encrypts first."""
+        return () if self.secret_key is None else keys_of(self.secret_key.get_secret_value())
+
+    @property
+    def secret_key_file(self) -> Path | None:
+        """Where a key is made if none is set; None beside Postgres, which other machines share."""
+        if make_url(self.database_url).get_backend_name() != "sqlite":
+            return None
+        return self.data_folder / "secret.key"
+
+    @property
+    def checkpoint_folder(self) -> Path:
+        """The folder of unfinished downloads, of all databases that share it."""
+        if self.download_folder is not None:
+            return self.download_folder.absolute()
+        return self.data_folder / "downloads"
 
     @property
     def blob_folder(self) -> Path:
