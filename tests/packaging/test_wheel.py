@@ -31,6 +31,9 @@ assert not heavy, heavy
 
 MISSING = {
     "torch": "from modelkin.torch import fisher_importance",
+    "huggingface": "import modelkin.integrations.huggingface",
+    "lightning": "import modelkin.integrations.lightning",
+    "flower": "import modelkin.integrations.flower",
     "fast": "import modelkin; modelkin.Support.from_indices([1], 9).to_roaring()",
     "datasketch": (
         "import modelkin; modelkin.Support.from_indices([1], 9).signature().to_datasketch()"

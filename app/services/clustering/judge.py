@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.cluster_quality import Measured
+from modelkin.core.cluster_quality import Measured, chance_floor
 from modelkin.core.clustering import compact
 from modelkin.core.distances import Distances, blocks
 
@@ -31,12 +31,6 @@ _HARDLY = 0.005
 """What hardly makes a difference between two silhouettes."""
 _FEW = 100
 """Models whose distances tell the mean distance."""
-_FLOOR = 0.05
-"""Unrelated supports, however small, have clusters of no larger silhouette than this; measured."""
-_OF_NOISE = 1.2
-"""And unrelated signatures of no larger one than this many standard errors over mean distance."""
-_SMALL, _TWICE = 20, 2.0
-"""Among fewer models than this, chance does up to twice as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +156,9 @@ class Judge:
 
     def _floor(self) -> float:
         """What the best silhouette may be where there are no groups."""
-        factor = _TWICE if len(self._distances) < _SMALL else 1.0
         mean = float(self._distances.block(self._rows[:_FEW]).mean())
-        if self._error is None or mean == 0.0:
-            return factor * _FLOOR
-        return factor * max(_FLOOR, _OF_NOISE * self._error(mean) / mean)
+        error = None if self._error is None else self._error(mean)
+        return chance_floor(len(self._distances), mean, error)
 
 
 class Mergers:

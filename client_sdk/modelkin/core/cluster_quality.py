@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from modelkin.core.distances import Distances, blocks
 
-__all__ = ["NOISE", "ClusterQuality", "Measured", "quality"]
+__all__ = ["NOISE", "ClusterQuality", "Measured", "chance_floor", "quality"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -33,6 +33,12 @@ Report = Callable[[int, int], None]
 NOISE = -1
 """The label of a model that is in no cluster."""
 
+_FLOOR = 0.05
+"""Unrelated supports, however small, have clusters of no larger silhouette than this; measured."""
+_OF_NOISE = 1.2
+"""And unrelated signatures of no larger one than this many standard errors over mean distance."""
+_SMALL, _TWICE = 20, 2.0
+"""Among fewer models than this, chance does up to twice as much."""
 _SAME = 1e-12
 """Distances below are rounding: two centroids in one place, or clusters without a spread."""
 
@@ -73,6 +79,20 @@ def quality(
         calinski_harabasz=measured.calinski_harabasz(),
         models=measured.total,
     )
+
+
+def chance_floor(models: int, mean: float, error: float | None) -> float:
+    """What the best silhouette of many tried may be where there are no groups.
+
+    Args:
+        models: how many.
+        mean: of their distances.
+        error: the standard error of a distance of that size; None where distances are exact.
+    """
+    factor = _TWICE if models < _SMALL else 1.0
+    if error is None or mean == 0.0:
+        return factor * _FLOOR
+    return factor * max(_FLOOR, _OF_NOISE * error / mean)
 
 
 @dataclass(frozen=True, slots=True)

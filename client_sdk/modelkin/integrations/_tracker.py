@@ -1,0 +1,219 @@
+"""Where a training run's importance comes from: an average of its own, or Adam's.
+
+What is common to all training loops: which models and optimizers can be read at all, and what a
+checkpoint has to keep so that a run goes on as if it had never stopped. Nothing here knows a
+library of training loops.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from modelkin.errors import InvalidCheckpoint, InvalidParameter
+from modelkin.torch import GradientMoment, adam_importance
+from modelkin.torch.vector import readable_parameters
+
+__all__ = [
+    "KINDS",
+    "State",
+    "Tracker",
+    "check_kind",
+    "check_whole",
+    "read_state",
+    "tracker_of",
+    "write_state",
+]
+
+State = Mapping[str, Any]
+
+log = logging.getLogger("modelkin.integrations")
+
+KINDS: Final = ("moment", "adam")
+_FORMAT: Final = "modelkin-gradient-moment-1"
+_INSTEAD: Final = (
+    "train data-parallel (DDP), or compute the support of a saved checkpoint, with "
+    "modelkin.torch.delta_importance or `modelkin support`"
+)
+
+
+class Tracker(Protocol):
+    """Knows the importance of each parameter at any time of a training run."""
+
+    def importance(self) -> Tensor:
+        """As of now; shape ``(M,)``, in layout order."""
+
+    def state(self) -> dict[str, Any] | None:
+        """What a checkpoint has to keep, copied to this machine's memory; None where that is the
+        optimizer's own state.
+        """
+
+    def close(self) -> None:
+        """Watches no more."""
+
+
+def check_kind(importance: str) -> str:
+    """The kind of importance, as given.
+
+    Raises:
+        InvalidParameter: there is no such kind.
+    """
+    if importance not in KINDS:
+        raise InvalidParameter(
+            f"importance must be one of {', '.join(map(repr, KINDS))}, not {importance!r}",
+            field="importance",
+        )
+    return importance
+
+
+def check_whole(model: nn.Module, optimizer: Any, wrapped: nn.Module) -> None:
+    """Refuses what gives this process but a part of the model, its gradients or the state.
+
+    Args:
+        model: the model itself.
+        optimizer: torch's, unwrapped.
+        wrapped: the model as it is called.
+
+    Raises:
+        InvalidParameter: says which of them, and what to do.
+    """
+    readable_parameters(model)  # refuses DTensors and the flat parameters of FSDP
+    in_parts = any(type(part).__name__ == "FullyShardedDataParallel" for part in wrapped.modules())
+    if in_parts or any(hasattr(p, "ds_id") for p in model.parameters()):
+        raise InvalidParameter(
+            f"the parameters of this {type(model).__name__} are sharded over processes, and an "
+            f"importance needs them whole: {_INSTEAD}",
+            field="model",
+        )
+    if type(optimizer).__module__.partition(".")[0] == "deepspeed":
+        raise InvalidParameter(
+            f"this {type(optimizer).__name__} is DeepSpeed's, which holds a part of the gradients "
+            f"and of the state in each process: {_INSTEAD}",
+            field="optimizer",
+        )
+
+
+def tracker_of(
+    kind: str, model: nn.Module, optimizer: Any, beta: float, state: State | None
+) -> Tracker:
+    """Begins to watch.
+
+    Args:
+        kind: ``"moment"`` or ``"adam"``.
+        model: whole, on this device.
+        optimizer: torch's, unwrapped.
+        beta: of the moment's average, per optimizer step.
+        state: of a run that this one goes on.
+
+    Raises:
+        InvalidParameter: the optimizer is none of Adam's kind, or trains another model.
+        InvalidLayout: the state is of another model.
+    """
+    return _Adam(model, optimizer) if kind == "adam" else _Moment(model, optimizer, beta, state)
+
+
+class _Moment:
+    """An average of squared gradients, taken as the optimizer is about to use them."""
+
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, beta: float, state: State | None
+    ) -> None:
+        self._moment = GradientMoment(model, optimizer, beta=beta)
+        if state is not None:
+            self._moment.load_state_dict(state)
+            if self._moment.beta != beta:
+                log.warning("beta stays %g, as the checkpoint has it", self._moment.beta)
+        self._moment.__enter__()
+
+    def importance(self) -> Tensor:
+        return self._moment.importance()
+
+    def state(self) -> dict[str, Any] | None:
+        state = self._moment.state_dict()
+        # A copy, as training goes on while some loops still write; and none on a crowded device.
+        return {
+            **state,
+            "moments": {n: m.to("cpu", copy=True) for n, m in state["moments"].items()},
+        }
+
+    def close(self) -> None:
+        self._moment.__exit__(None, None, None)
+
+
+class _Adam:
+    """The optimizer's own average."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        if not all("betas" in group for group in optimizer.param_groups):
+            raise InvalidParameter(
+                f"importance='adam' reads the state of Adam, and this is a "
+                f"{type(optimizer).__name__}: importance='moment' goes with any optimizer",
+                field="importance",
+            )
+        self._model, self._optimizer = model, optimizer
+
+    def importance(self) -> Tensor:
+        return adam_importance(self._optimizer, self._model)
+
+    def state(self) -> dict[str, Any] | None:
+        return None
+
+    def close(self) -> None:
+        """Nothing was hooked on."""
+
+
+def write_state(path: Path, state: State, step: int) -> None:
+    """Writes the state of an average beside a checkpoint, as safetensors, whole or not at all.
+
+    Args:
+        path: of the file.
+        state: as of :meth:`Tracker.state`.
+        step: of the training run.
+    """
+    said = {
+        "format": _FORMAT,
+        "step": str(step),
+        "beta": repr(state["beta"]),
+        "steps": str(state["steps"]),
+        "growth": repr(state["growth"]),
+    }
+    partial = path.with_name(f"{path.name}.part")
+    save_file({n: m.contiguous() for n, m in state["moments"].items()}, partial, metadata=said)
+    partial.replace(path)
+
+
+def read_state(path: Path, step: int) -> dict[str, Any]:
+    """The state as it was written.
+
+    Args:
+        path: of the file.
+        step: the training run goes on from.
+
+    Raises:
+        InvalidCheckpoint: it is damaged, another file, or of another step.
+        OSError: it is not there, or cannot be read.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            said = file.metadata() or {}
+            if said.get("format") != _FORMAT:
+                raise InvalidCheckpoint(f"{path} holds no average of modelkin's")
+            if said["step"] != str(step):
+                raise InvalidCheckpoint(f"{path} is of step {said['step']}, not {step}")
+            return {
+                "beta": float(said["beta"]),
+                "steps": int(said["steps"]),
+                "growth": float(said["growth"]),
+                "moments": {name: file.get_tensor(name) for name in file.keys()},  # noqa: SIM118
+            }
+    except (SafetensorError, KeyError, ValueError) as error:
+        if isinstance(error, InvalidCheckpoint):
+            raise
+        raise InvalidCheckpoint(f"{path} cannot be read: {error}") from error

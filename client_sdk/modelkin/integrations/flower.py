@@ -1,0 +1,344 @@
+"""Flower: clients that send their supports, and a strategy that clusters them by these.
+
+``SupportMod`` is a mod of a ClientApp: it attaches to each training reply the support, or only its
+signature, of an importance that the app handed over. ``ClusteredStrategy`` is put around any
+strategy of a ServerApp: each round it finds which clients are kin, without a service.
+
+A support tells which classes a client holds, though no value of anything: whoever may not know that
+must not see supports. See docs/training.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.client import Client, _sizes
+from modelkin.core.linkage import SEPARATION
+from modelkin.core.rule import SelectionRule
+from modelkin.errors import InvalidParameter, MissingExtra, ModelkinError
+from modelkin.integrations._offers import Offer
+from modelkin.integrations._rounds import RoundClusters, Rounds, RoundStore
+
+try:
+    from flwr.app import (
+        Array,
+        ArrayRecord,
+        ConfigRecord,
+        Context,
+        Message,
+        MetricRecord,
+        RecordDict,
+    )
+    from flwr.serverapp import Grid
+    from flwr.serverapp.strategy import FedAvg, Result, Strategy
+except ModuleNotFoundError as error:
+    if error.name != "flwr":
+        raise
+    raise MissingExtra("flwr", "flower") from error
+
+__all__ = ["ClusteredStrategy", "RoundClusters", "SupportMod", "hand_over"]
+
+log = logging.getLogger("modelkin.integrations")
+
+RECORD: Final = "modelkin"
+"""The record of each message, either way, and of a client's state, that is modelkin's."""
+
+_handed_over: ContextVar[list[Any]] = ContextVar("modelkin_importance")
+
+
+def hand_over(importance: Any) -> None:
+    """Gives the mod the importance of this round's model; to be called while training.
+
+    It stays on this machine: what leaves it is the indices of the largest entries, or their
+    signature.
+
+    Args:
+        importance: as for ``modelkin.select_support``, or a ``modelkin.torch.GradientMoment``. Best
+            taken at the weights as they were received, before any training (``fisher_importance``).
+
+    Raises:
+        InvalidParameter: no ``SupportMod`` is around this app's training function.
+    """
+    try:
+        given = _handed_over.get()
+    except LookupError:
+        raise InvalidParameter(
+            "no SupportMod takes it here: give the app one, ClientApp(mods=[SupportMod()]), and "
+            "call this while it trains, in the thread that Flower calls",
+            field="importance",
+        ) from None
+    given[:] = [importance]
+
+
+class SupportMod:
+    """A mod that attaches a support, or its signature, to each training reply.
+
+        app = ClientApp(mods=[SupportMod()])
+
+        @app.train()
+        def train(message, context):
+            modelkin.integrations.flower.hand_over(fisher_importance(model, loss, loader))
+            ...
+
+    A round in which nothing was handed over, or no support can be made of it, is a warning in the
+    log: the reply goes out as it is. Clients should have supports of one size: after the first
+    round the strategy tells them the median of what each would choose, and they follow.
+
+    Args:
+        send: ``"support"``, or ``"signature"``, from which the server cannot read the indices.
+        coverage: as for ``modelkin.select_support``, where the server tells no K.
+        k_max: likewise.
+        beta: keeps an average over rounds in the client's own state, of which each round leaves so
+            much: 0.8 is the paper's. None takes each round by itself.
+        num_perm: h of the signature.
+        seed: of the signature.
+
+    Raises:
+        InvalidParameter: an argument cannot be right.
+    """
+
+    def __init__(
+        self,
+        send: str = "support",
+        *,
+        coverage: float | None = None,
+        k_max: float | None = None,
+        beta: float | None = None,
+        num_perm: int = 256,
+        seed: int = 1,
+    ) -> None:
+        if send not in {"support", "signature"}:
+            raise InvalidParameter(
+                f"send must be 'support' or 'signature', not {send!r}", field="send"
+            )
+        if beta is not None and not 0 < beta < 1:
+            raise InvalidParameter(f"beta must be between 0 and 1, not {beta!r}", field="beta")
+        SelectionRule.of(1, coverage=coverage, k_max=k_max)
+        self._send = send
+        self._coverage, self._k_max, self._beta = coverage, k_max, beta
+        self._num_perm, self._seed = num_perm, seed
+
+    def __call__(
+        self, msg: Message, ctxt: Context, call_next: Callable[[Message, Context], Message]
+    ) -> Message:
+        """Calls the app, and puts a record beside what it answers to a training message."""
+        if msg.metadata.message_type.partition(".")[0] != "train":
+            return call_next(msg, ctxt)
+        told = msg.content.config_records.get(RECORD)
+        asked = None if told is None else told.get("k")
+        given: list[Any] = []
+        token = _handed_over.set(given)
+        try:
+            reply = call_next(msg, ctxt)
+        finally:
+            _handed_over.reset(token)
+        if reply.has_content():
+            self._attach(reply.content, given, asked, ctxt)
+        return reply
+
+    def _attach(self, content: RecordDict, given: list[Any], k: Any, ctxt: Context) -> None:
+        if not given:
+            log.warning("no support goes out: the app called no modelkin hand_over(importance)")
+            return
+        try:
+            offer = self._offer(given[0], k, ctxt)
+        except ModelkinError as error:
+            log.warning("no support goes out: %s", error)
+            return
+        content[RECORD] = ConfigRecord(dict(offer.to_values()))
+
+    def _offer(self, given: Any, k: Any, ctxt: Context) -> Offer:
+        averaged = getattr(given, "importance", None)  # of a GradientMoment
+        importance = averaged() if callable(averaged) else given
+        if self._beta is not None:
+            importance = _averaged(importance, self._beta, ctxt.state)
+        # What no support can be made of is refused here, and so never enters the average.
+        chosen = _sizes.chosen_by_coverage(importance, self._coverage, self._k_max)
+        if self._beta is not None:
+            ctxt.state[RECORD] = ArrayRecord({"importance": Array(importance)})
+        asked = k if type(k) is int and 1 <= k <= chosen.num_parameters else None
+        support = _sizes.resized(importance, chosen, asked)
+        if self._send == "support":
+            return Offer(support, chosen.k)
+        return Offer(support.signature(self._num_perm, self._seed), chosen.k)
+
+
+def _averaged(importance: Any, beta: float, state: RecordDict) -> npt.NDArray[np.float32]:
+    """With the rounds before: the average up to a factor, which no selection sees."""
+    if hasattr(importance, "detach"):
+        importance = importance.detach().float().cpu().numpy()
+    summed = np.array(importance, np.float32)
+    before = state.array_records.get(RECORD)
+    if before is not None and before["importance"].numpy().shape == summed.shape:
+        summed += np.float32(beta) * before["importance"].numpy()
+    return summed
+
+
+class ClusteredStrategy(Strategy):
+    """Any strategy, and each round the clusters of its clients by the overlap of their supports.
+
+        strategy = ClusteredStrategy(FedAvg(), on_clusters=lambda found: print(found.members))
+        strategy.start(grid=grid, initial_arrays=arrays, num_rounds=5)
+
+    The strategy inside does what it always does, on all replies. Beside it, with ``per_cluster``,
+    each cluster has a model of its own, the average of its clients' weighted by their examples:
+    from the next round on a client gets its cluster's to train and to evaluate, and a client of no
+    cluster the strategy's.
+
+    Clusters are made by average linkage, where the silhouette is best; where clients are not apart
+    by ``separation``, or no more than by chance, all are in one. A client whose record is missing
+    or cannot be read is in no cluster, and the log says why.
+
+    Args:
+        strategy: the one inside.
+        on_clusters: called each round, after its training.
+        per_cluster: whether clusters have models.
+        separation: by how much the mean S within clusters is above that between them, at least.
+        client: of a modelkin service, to which each round's supports and signatures are pushed too;
+            nothing that goes wrong there stops a round.
+        space: where they are pushed; made if there is none.
+        model: the name of a client's model there, in which ``{node}`` stands for its node id.
+        flush_seconds: how long :meth:`start` waits for the service at most, in the end.
+
+    Raises:
+        InvalidInput: an argument cannot be right.
+
+    Source: the Index-Overlap Similarity paper, section 5 (clustered federated learning).
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        on_clusters: Callable[[RoundClusters], object] | None = None,
+        per_cluster: bool = False,
+        separation: float = SEPARATION,
+        client: Client | None = None,
+        space: str | None = None,
+        model: str = "flower/{node}",
+        flush_seconds: float = 30.0,
+    ) -> None:
+        if (client is None) != (space is None):
+            raise InvalidParameter("give client and space, or neither", field="space")
+        self._inner = strategy
+        self._on_clusters = on_clusters
+        self._per_cluster = per_cluster
+        self._store: RoundStore | None = None
+        if client is not None and space is not None:
+            self._store = RoundStore(client, space, model, flush_seconds)
+        self._rounds = Rounds(separation)
+        self.clusters: RoundClusters | None = None
+        """Of the last round; None before the first, and where nobody sent anything."""
+        self.cluster_arrays: dict[int, ArrayRecord] = {}
+        """The model of each cluster, with ``per_cluster``."""
+
+    def start(self, *args: Any, **kwargs: Any) -> Result:
+        """Runs all rounds; arguments as of every strategy of Flower."""
+        try:
+            return super().start(*args, **kwargs)
+        finally:
+            if self._store is not None:
+                self._store.close()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The messages of the strategy inside, with the agreed K and each cluster's model."""
+        messages = self._inner.configure_train(server_round, arrays, config, grid)
+        return [self._addressed(message, with_k=True) for message in messages]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Clusters the clients, then has the strategy inside do its part."""
+        replies = list(replies)
+        self.clusters = self._clustered(server_round, replies)
+        if self.clusters is not None and self._per_cluster:
+            self._average(server_round, self.clusters, replies)
+        arrays, metrics = self._inner.aggregate_train(server_round, replies)
+        if self.clusters is None:
+            return arrays, metrics
+        metrics = MetricRecord() if metrics is None else metrics
+        metrics["modelkin-clusters"] = len(self.clusters.members)
+        if self.clusters.silhouette is not None:
+            metrics["modelkin-silhouette"] = self.clusters.silhouette
+        if self._on_clusters is not None:
+            self._on_clusters(self.clusters)
+        return arrays, metrics
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The messages of the strategy inside, with each cluster's model."""
+        messages = self._inner.configure_evaluate(server_round, arrays, config, grid)
+        return [self._addressed(message, with_k=False) for message in messages]
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """What the strategy inside makes of it."""
+        return self._inner.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """Logs the settings of the strategy inside."""
+        self._inner.summary()
+
+    def cluster_of(self, node: int) -> int | None:
+        """The cluster that a client was in when it last took part; None if it never did."""
+        return self._rounds.cluster_of(node)
+
+    def _addressed(self, message: Message, *, with_k: bool) -> Message:
+        content = RecordDict(dict(message.content))  # messages of one round share theirs
+        cluster = self.cluster_of(message.metadata.dst_node_id)
+        own = None if cluster is None else self.cluster_arrays.get(cluster)
+        if own is not None:
+            for name in list(content.array_records):
+                content[name] = own
+        if with_k and self._rounds.k is not None:
+            content[RECORD] = ConfigRecord({"k": self._rounds.k})
+        message.content = content
+        return message
+
+    def _clustered(self, server_round: int, replies: list[Message]) -> RoundClusters | None:
+        offers, unread = _taken(replies)
+        found = self._rounds.clustered(server_round, offers, unread) if offers else None
+        for node, why in (unread if found is None else found.left_out).items():
+            log.warning("round %d: client %d is in no cluster: %s", server_round, node, why)
+        if found is not None and self._store is not None:
+            self._store.push(found, offers)
+        return found
+
+    def _average(self, server_round: int, found: RoundClusters, replies: list[Message]) -> None:
+        """Gives each cluster of this round its model, and forgets clusters that nobody is in."""
+        plain = FedAvg(weighted_by_key=getattr(self._inner, "weighted_by_key", "num-examples"))
+        for cluster, nodes in found.members.items():
+            own = [reply for reply in replies if reply.metadata.src_node_id in nodes]
+            arrays, _ = plain.aggregate_train(server_round, own)
+            if arrays is not None:
+                self.cluster_arrays[cluster] = arrays
+        for gone in self.cluster_arrays.keys() - self._rounds.clusters:
+            del self.cluster_arrays[gone]
+
+
+def _taken(replies: Iterable[Message]) -> tuple[dict[int, Offer], dict[int, str]]:
+    """The offers of the replies, out of which their records are taken, and why others have none."""
+    offers, unread = dict[int, Offer](), dict[int, str]()
+    for reply in replies:
+        if not reply.has_content():
+            continue  # failed: the strategy inside says so
+        node = reply.metadata.src_node_id
+        record = reply.content.pop(RECORD, None)
+        if record is None:
+            unread[node] = "it sent no support; is SupportMod among the mods of its app?"
+            continue
+        try:
+            offers[node] = Offer.from_values(record)
+        except ModelkinError as error:
+            unread[node] = str(error)
+    return offers, unread

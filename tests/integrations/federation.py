@@ -1,0 +1,135 @@
+"""A federation of Flower in one process: real ClientApps behind a Grid, messages as bytes between.
+
+Two groups of clients hold alike examples and name their classes differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from modelkin.integrations.flower import SupportMod, hand_over
+from modelkin.torch import fisher_importance
+
+CLASSES, FEATURES = 6, 12
+OTHERWISE = torch.tensor([3, 4, 5, 0, 1, 2])
+
+
+def mlp() -> nn.Module:
+    """The same weights each time."""
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        return nn.Sequential(nn.Linear(FEATURES, 24), nn.ReLU(), nn.Linear(24, CLASSES))
+
+
+def examples(node: int) -> tuple[Tensor, Tensor]:
+    """What a client holds: all classes alike, which clients of odd nodes name otherwise."""
+    noise = torch.randn(30, FEATURES, generator=torch.Generator().manual_seed(node))
+    centres = torch.randn(CLASSES, FEATURES, generator=torch.Generator().manual_seed(99))
+    labels = torch.arange(30) % CLASSES
+    return centres[labels] + 0.4 * noise, OTHERWISE[labels] if node % 2 else labels
+
+
+def app(mod: SupportMod | None) -> ClientApp:
+    """A client that hands over its importance at the weights it received, and trains a little."""
+    found = ClientApp(mods=[] if mod is None else [mod])
+
+    @found.train()
+    def train(message: Message, context: Context) -> Message:
+        model, (inputs, labels) = received(message), examples(context.node_id)
+        if mod is not None:
+            hand_over(fisher_importance(model, cross_entropy, [(inputs, labels)]))
+        optimizer = torch.optim.SGD(model.parameters(), 0.2)
+        for _ in range(5):
+            optimizer.zero_grad()
+            cross_entropy(model(inputs), labels).backward()
+            optimizer.step()
+        return reply(message, model, {"num-examples": len(labels)})
+
+    @found.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        model, (inputs, labels) = received(message), examples(context.node_id)
+        right = (model(inputs).argmax(1) == labels).float().mean().item()
+        return reply(message, None, {"num-examples": len(labels), "accuracy": right})
+
+    return found
+
+
+def received(message: Message) -> nn.Module:
+    """The model of a message."""
+    model = mlp()
+    arrays = message.content["arrays"]
+    assert isinstance(arrays, ArrayRecord)
+    model.load_state_dict(arrays.to_torch_state_dict())
+    return model
+
+
+def reply(message: Message, model: nn.Module | None, metrics: dict[str, Any]) -> Message:
+    """What a client answers."""
+    records: dict[str, Any] = {"metrics": MetricRecord(metrics)}
+    if model is not None:
+        records["arrays"] = ArrayRecord(model.state_dict())
+    return Message(RecordDict(records), reply_to=message)
+
+
+class LocalGrid(Grid):
+    """Sends messages to apps in this process, as the bytes that a network would carry.
+
+    Args:
+        apps: by node id.
+    """
+
+    def __init__(self, apps: dict[int, ClientApp]) -> None:
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1  # the server's
+        self._apps = apps
+        self._contexts = {node: Context(1, node, {}, RecordDict(), {}) for node in apps}
+        self._ids = count(1)
+        self.sent: list[Message] = []
+
+    def set_run(self, run: Any) -> None:
+        raise AssertionError("nobody asks for it")
+
+    @property
+    def run(self) -> Any:
+        raise AssertionError("nobody asks for it")
+
+    def create_message(self, *arguments: Any, **named: Any) -> Message:
+        raise AssertionError("deprecated")
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self._apps)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        raise AssertionError("strategies send and receive")
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        raise AssertionError("strategies send and receive")
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        return [self._answered(message) for message in messages]
+
+    def _answered(self, message: Message) -> Message:
+        message.metadata.__dict__["_message_id"] = f"m{next(self._ids)}"
+        self.sent.append(message)
+        arrived = _carried(message)
+        node = arrived.metadata.dst_node_id
+        try:
+            return _carried(self._apps[node](arrived, self._contexts[node]))
+        except Exception as error:
+            return Message(Error(code=0, reason=str(error)), reply_to=message)
+
+
+def _carried(message: Message) -> Message:
+    return message_from_proto(message_to_proto(message))
