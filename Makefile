@@ -1,7 +1,8 @@
 # make demo   the service, forty small models and their kin      make test   every check there is
 # make serve  the service alone                                  make bench  the figures of docs/benchmarks.md
 # make lint   style, types and layers                            make docs   the generated pages
-# make soak   10,000 writes through one process read through another, on each kind of service
+# make soak   10,000 writes through one process read through another, on each kind of service; a hub's
+#             checkpoint of 2 GB, and its base, through a service
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -22,6 +23,7 @@ test: lint
 
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.service.freshness
+	$(BIN)/python -m tests.hubs.large
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -51,7 +53,8 @@ $(VENV)/.runtime: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml const
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(PIP) -e './client_sdk[fast,torch,datasketch,pandas]' -e '.[demo,jobs,clustering,dev]'
+	$(PIP) -e './client_sdk[fast,torch,datasketch,pandas,huggingface,lightning]' -e '.[demo,jobs,clustering,dev]'
+	$(PIP) --no-deps flwr==1.42.0  # its pins of fastapi and uvicorn are for its own server, and older than the service's
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev

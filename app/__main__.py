@@ -25,6 +25,8 @@ def main() -> int:
     if sys.argv[1:2] == ["stop-lists"]:
         raise_limit()
         return commands.stop_lists(sys.argv[2:])
+    if sys.argv[1:2] == ["renew-secrets"]:
+        return commands.renew_secrets(sys.argv[2:])
     try:
         settings = Settings.from_command_line(sys.argv[1:])
     except ValidationError as error:

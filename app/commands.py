@@ -1,5 +1,5 @@
-"""What an operator does besides serving: ``python -m app keys ...``, ``rebuild-buckets`` and
-``stop-lists``.
+"""What an operator does besides serving: ``python -m app keys ...``, ``rebuild-buckets``,
+``stop-lists`` and ``renew-secrets``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from app.services.keys import SCOPES, KeyService, generate
 from app.services.stop_lists import DEFAULT_SHARE, Progress, StopListService
 from app.settings import Settings, mistakes
 from app.stores.ports import SpaceRecord, StopList
+from app.stores.secrets import Secrets
+from app.stores.sql import secrets as stored
 from app.stores.sql.database import Database
 from app.stores.sql.migrate import migrate
 from app.stores.sql.spaces import all_spaces
@@ -31,7 +33,7 @@ from modelkin.errors import (
 )
 from modelkin.terminal import Line, is_terminal
 
-__all__ = ["keys", "rebuild_buckets", "stop_lists"]
+__all__ = ["keys", "rebuild_buckets", "renew_secrets", "stop_lists"]
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
@@ -71,6 +73,17 @@ def stop_lists(arguments: list[str]) -> int:
     )
     what.add_argument("--drop", action="store_true", help="go back to buckets of all indices")
     parser.set_defaults(run=_drop_stop_lists if "--drop" in arguments else _make_stop_lists)
+    return _carried_out(parser.parse_args(arguments))
+
+
+def renew_secrets(arguments: list[str]) -> int:
+    """``renew-secrets``; 0 done, 1 it could not be, 2 wrong settings."""
+    parser = argparse.ArgumentParser(
+        prog="python -m app renew-secrets",
+        description="Encrypt all stored secrets anew with the first key of MODELKIN_SECRET_KEY, "
+        "so that the others are needed no more; services go on.",
+    )
+    parser.set_defaults(run=_renew_secrets)
     return _carried_out(parser.parse_args(arguments))
 
 
@@ -230,6 +243,15 @@ def _chosen(database: Database, name: str | None) -> Sequence[SpaceRecord]:
     if not chosen and name is not None:
         raise SpaceNotFound(f"there is no space {name!r}")
     return chosen
+
+
+def _renew_secrets(_: argparse.Namespace) -> int:
+    settings = Settings()
+    secrets = Secrets(settings.secret_keys, settings.secret_key_file)
+    with _open() as database, database.writing() as session:
+        renewed = stored.renew_secrets(session, secrets.renew)
+    print(f"{renewed} secrets are encrypted with the first key")
+    return 0
 
 
 @contextmanager

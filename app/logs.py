@@ -35,3 +35,6 @@ def configure(settings: Settings) -> None:
     )
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    # They log whole URLs, and those of receivers and downloads may hold what is nobody's business.
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)

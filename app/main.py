@@ -15,6 +15,7 @@ from app.api import (
     errors,
     graph,
     health,
+    hooks,
     jobs,
     lineage,
     metrics,
@@ -25,7 +26,9 @@ from app.api import (
     signatures,
     similarity,
     sketches,
+    sources,
     spaces,
+    subscriptions,
     support_size,
     supports,
 )
@@ -57,7 +60,8 @@ def turns(connections: int) -> int:
 
 _RESOURCES = (
     *(spaces, support_size, supports, signatures, sketches, batch, models, revisions),
-    *(neighbors, donors, graph, lineage, similarity, jobs, clusterings),
+    *(neighbors, donors, graph, lineage, similarity, jobs, clusterings, sources, hooks),
+    subscriptions,
 )
 
 _DESCRIPTION = """

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 from app.descriptors import quarter
 from app.index.registry import IndexRegistry
@@ -17,25 +18,42 @@ from app.services.clustering.newcomers import Newcomers
 from app.services.clustering.policy import PolicyService
 from app.services.clustering.service import ClusteringService
 from app.services.compare import Comparer
+from app.services.crossings import Crossings
+from app.services.deliveries import DeliveryService
 from app.services.donors.service import DonorService
+from app.services.egress import Allowlist, Egress
+from app.services.events import Outbox
 from app.services.graph import GraphService
 from app.services.history import History
+from app.services.hooks.service import HookService
 from app.services.housekeeping import Housekeeping
+from app.services.hubs.opening import Hubs
+from app.services.hubs.transfer import Limits
 from app.services.ingest import IngestService
+from app.services.ingestion.downloads import Downloads
+from app.services.ingestion.placing import Placing
+from app.services.ingestion.recipe import Sizes
+from app.services.ingestion.service import Ingestion
 from app.services.jobs import JobService
 from app.services.keys import SCOPES, KeyService
 from app.services.library import Library
 from app.services.lineage import LineageService
+from app.services.looks import Looks
 from app.services.opened import OpenedSupports
 from app.services.patches import PatchService
+from app.services.polls import PollService
 from app.services.rates import RateLimits
 from app.services.revisions import RevisionService
 from app.services.search import SearchService
+from app.services.sending import Sender
 from app.services.similarity import SimilarityService
 from app.services.sketches import SketchService
+from app.services.sources import SourceService
 from app.services.spaces import SpaceService
 from app.services.stop_lists import StopListService
+from app.services.subscriptions import SubscriptionService
 from app.services.support_sizes import SupportSizeService
+from app.services.telling import Teller
 from app.services.upkeep import Upkeep
 from app.settings import Settings
 from app.stores.blobs import FileBlobs
@@ -44,6 +62,7 @@ from app.stores.buckets.sql import SqlBuckets
 from app.stores.counters import RedisCounters
 from app.stores.ports import Tenant
 from app.stores.redis import RedisServer
+from app.stores.secrets import Secrets
 from app.stores.sql import revisions
 from app.stores.sql.database import Database, Writer
 from app.stores.sql.migrate import migrate, require_current
@@ -102,6 +121,12 @@ class Resources:
     clusterings: ClusteringService
     policies: PolicyService
     jobs: JobService
+    egress: Egress
+    subscriptions: SubscriptionService
+    secrets: Secrets
+    sources: SourceService
+    hooks: HookService
+    polls: PollService
 
 
 @contextmanager
@@ -137,10 +162,15 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
         library = Library(database, blobs, OpenedSupports(most, settings.open_supports_bytes))
         indexes = IndexRegistry(settings.index_memory)
         sketches = SketchFiles(settings.sketch_folder / token)
+        downloads = Downloads(settings.checkpoint_folder / token)
         if not prepared:
             _sweep_sketches(database, sketches)
+            downloads.sweep()
         bands = Bands()
-        ingest = IngestService(blobs, bands, History(blobs, settings.keep_revisions), sketches)
+        history = History(blobs, settings.keep_revisions)
+        jobs = JobService()
+        outbox = Outbox(jobs)
+        ingest = IngestService(blobs, bands, history, sketches, outbox)
         with (
             closing(sketches),
             open_redis(settings) as server,
@@ -148,12 +178,40 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
         ):
             buckets.start()
             stop_lists = StopListService(database, _passing(database, blobs))
-            jobs = JobService()
+            egress = Egress(Allowlist.parse(settings.egress_allow))
+            secrets = Secrets(settings.secret_keys, settings.secret_key_file)
+            looks = Looks(jobs)
+            sources = SourceService(secrets, egress, looks)
+            hubs = Hubs(egress, Limits(settings.max_checkpoint_bytes, settings.hub_timeout))
+            sizes = SupportSizeService()
+            service = SpaceService(blobs, indexes, buckets, sketches)
+            Ingestion(
+                database,
+                sources,
+                hubs,
+                downloads,
+                Placing(database, service),
+                Sizes(sizes, settings.max_ingested_indices),
+                ingest,
+            ).register(jobs)
             Upkeep(database, buckets, stop_lists).register(jobs)
             comparer = Comparer(library, sketches)
             search = SearchService(comparer, indexes, buckets)
             newcomers = Newcomers(search, comparer)
-            clusterings = ClusteringService(database, blobs, jobs, newcomers, most_mapped=quarter())
+            clusterings = ClusteringService(
+                database, blobs, jobs, newcomers, most_mapped=quarter(), outbox=outbox
+            )
+            lineage = LineageService(library, comparer, search, indexes)
+            past = RevisionService(database, blobs)
+            crossings = Crossings(database, library, past, search, comparer)
+            Teller(database, jobs, crossings, lineage)
+            DeliveryService(
+                database,
+                jobs,
+                secrets,
+                Sender(egress),
+                retention=timedelta(days=settings.delivery_retention),
+            )
             yield Resources(
                 version=__version__,
                 settings=settings,
@@ -162,26 +220,38 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
                 tenant=tenant,
                 indexes=indexes,
                 housekeeping=Housekeeping(
-                    database, indexes, every=settings.housekeeping_every, sketches=sketches
+                    database,
+                    indexes,
+                    every=settings.housekeeping_every,
+                    sketches=sketches,
+                    downloads=downloads,
                 ),
-                spaces=SpaceService(blobs, indexes, buckets, sketches),
+                spaces=service,
                 keys=KeyService(),
                 ingest=ingest,
                 batch=BatchService(database, ingest),
-                revisions=RevisionService(database, blobs),
+                revisions=past,
                 patches=PatchService(library),
                 rates=_rates(settings, server, token),
                 search=search,
                 donors=DonorService(library, comparer, search, indexes),
                 graph=GraphService(library),
-                lineage=LineageService(library, comparer, search, indexes),
+                lineage=lineage,
                 sketches=SketchService(library, sketches),
                 similarity=SimilarityService(library),
                 stop_lists=stop_lists,
-                support_sizes=SupportSizeService(),
+                support_sizes=sizes,
                 clusterings=clusterings,
                 policies=PolicyService(database, jobs),
                 jobs=jobs,
+                egress=egress,
+                subscriptions=SubscriptionService(jobs, secrets, egress),
+                secrets=secrets,
+                sources=sources,
+                hooks=HookService(
+                    database, secrets, jobs, looks, retention=settings.delivery_retention
+                ),
+                polls=PollService(database, jobs, looks, sources, hubs.hub_of),
             )
     finally:
         database.close()

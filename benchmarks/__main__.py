@@ -13,6 +13,7 @@ from benchmarks import (
     clusterings,
     crowd,
     donors,
+    hooks,
     http,
     overlaps,
     report,
@@ -55,6 +56,7 @@ SUBJECTS: dict[str, Subject] = {
         "startup": startup,
         "http": http,
         "crowd": crowd,
+        "hooks": hooks,
     }.items()
 }
 

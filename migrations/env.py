@@ -6,7 +6,7 @@ from alembic import context
 
 from app.settings import Settings
 from app.stores.sql.database import Database
-from app.stores.sql.tables import Base
+from app.stores.sql.every_table import Base
 
 
 def run() -> None:

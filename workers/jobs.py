@@ -60,25 +60,32 @@ class Bench:
         self._worker = worker
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._at_work = 0
+        self._at_work: set[tuple[str, int]] = set()
         self._idle = threading.Condition(self._lock)
 
     def carry_out(self, job_id: str, turn: int) -> None:
-        """Do a job in its turn, and record what became of it."""
+        """Do a job in its turn, and record what became of it; nothing if that is under way here."""
         with self._lock:
-            self._at_work += 1
+            if (job_id, turn) in self._at_work:
+                return
+            self._at_work.add((job_id, turn))
         try:
             self._carry_out(job_id, turn)
         finally:
             with self._lock:
-                self._at_work -= 1
+                self._at_work.remove((job_id, turn))
                 self._idle.notify_all()
+
+    def has(self, job_id: str, turn: int) -> bool:
+        """Whether a job is carried out here in this turn, now."""
+        with self._lock:
+            return (job_id, turn) in self._at_work
 
     def stop(self, patience: float) -> bool:
         """Have every job put back at its next word of progress; whether all have been in time."""
         self._stopping.set()
         with self._lock:
-            return self._idle.wait_for(lambda: self._at_work == 0, patience)
+            return self._idle.wait_for(lambda: not self._at_work, patience)
 
     def _carry_out(self, job_id: str, turn: int) -> None:
         job = self._told(lambda session: self._begin(session, job_id, turn))

@@ -13,12 +13,12 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from app.resources import Resources
 from app.stores.sql import work
-from workers.durable import Durable
+from workers.durable import Durable, State
 from workers.jobs import Bench
 from workers.pulse import Pulse
 from workers.schedule import Schedule
@@ -64,6 +64,7 @@ class Life:
         self._nudge = nudge
         self._review_now = threading.Event()
         self._review_at = 0.0
+        self._idle_since: dict[work.Offer, float] = {}
         self._begin_at = self._tidy_at = time.monotonic() + _BEGIN
         self._busy_at = time.monotonic()
         self._pulse = Pulse(
@@ -103,7 +104,7 @@ class Life:
         queue = self.connect()
         if clock >= self._review_at or self._review_now.is_set():
             self._review_now.clear()
-            self._review(queue)
+            self._review(queue, clock)
             self._review_at = clock + _REVIEW
         return self._hand_over(queue, now)
 
@@ -148,21 +149,38 @@ class Life:
                 work.mark_handed(session, offers)
         return bool(offers)
 
-    def _review(self, queue: Durable) -> None:
+    def _review(self, queue: Durable, clock: float) -> None:
         """See to the turns that will not end by themselves."""
         with self._database.reading() as session:
             handed = work.handed(session)
         states = queue.states(handed)
         living = self._pulse.living()
+        dropped = self._dropped(states, clock)
         for offer, state in states.items():
-            if state is None or state.ended:
-                # Its job would have ended, too, had it come to anything: unless that was just now,
-                # or somebody still has it.
-                if offer.worker is None or offer.worker not in living:
-                    with self._database.writing() as session:
-                        work.offer_again(session, offer)
-            elif state.worker is not None and state.worker not in living:
+            going = None if state is None or state.ended else state
+            holder = offer.worker if going is None else going.worker
+            if holder in living and offer not in dropped:
+                continue
+            if going is None:
+                # Its job would have ended, too, had it come to anything: unless that was just now.
+                with self._database.writing() as session:
+                    work.offer_again(session, offer)
+            elif holder is not None:
                 queue.take_back(offer)
+
+    def _dropped(self, states: Mapping[work.Offer, State | None], clock: float) -> set[work.Offer]:
+        """The turns that this worker took, as others see it, and has not had under way for long.
+
+        It claimed one and could not read it, or never heard that it had taken the job.
+        """
+        idle = {
+            offer
+            for offer, state in states.items()
+            if self.name in (offer.worker, state and state.worker)
+            and not self._bench.has(offer.job_id, offer.turn)
+        }
+        self._idle_since = {offer: self._idle_since.get(offer, clock) for offer in idle}
+        return {offer for offer, since in self._idle_since.items() if clock - since >= _REVIEW}
 
     def _tidy(self, now: datetime) -> None:
         """Forget jobs that ended long ago, and what the queue remembers of them sooner."""

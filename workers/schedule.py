@@ -2,21 +2,23 @@
 
 Time is cut into slots as long as the period. The job of a slot has an id that follows from the
 slot, so there is one, however many workers there are; a slot in which no worker ran is left out.
+What is no more than a look each worker does here, once in a slot, without a job.
 """
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime, timedelta
 
-from app.services.jobs import JobService, Periodic
+from app.services.jobs import SERVICE, JobService, Look, Periodic
 from app.stores.ports import Tenant
 from app.stores.sql.database import Database
 from app.stores.sql.spaces import ensure_tenant
+from modelkin.errors import Unavailable
 
 __all__ = ["SERVICE", "Schedule"]
 
-SERVICE = "(service)"
-"""The tenant of the service's own jobs: no key has such a name, so nobody is shown them."""
+log = logging.getLogger(__name__)
 
 
 class Schedule:
@@ -31,16 +33,23 @@ class Schedule:
         self._database = database
         self._jobs = jobs
         self._seen: dict[str, datetime] = {}
+        self._looked: dict[str, datetime] = {}
         self._tenant: Tenant | None = None
 
     def tick(self, now: datetime) -> None:
-        """Enqueue what is due and was not, unless the one before is unfinished."""
+        """Enqueue what is due and was not, unless the one before is unfinished; and look."""
         for periodic in self._jobs.periodic:
             slot = slot_of(now, periodic.every)
             if self._seen.get(periodic.kind) != slot:
                 if self._is_wanted(periodic):
                     self._enqueue(periodic, slot)
                 self._seen[periodic.kind] = slot
+
+        for look in self._jobs.looks:
+            slot = slot_of(now, look.every)
+            if self._looked.get(look.name) != slot:
+                self._looked[look.name] = slot
+                _take(look)
 
     def _is_wanted(self, periodic: Periodic) -> bool:
         with self._database.reading() as session:
@@ -58,6 +67,16 @@ class Schedule:
                 slot=slot,
             )
         self._tenant = tenant
+
+
+def _take(look: Look) -> None:
+    """One look: what goes wrong with it keeps nothing else from going on."""
+    try:
+        look.look()
+    except Unavailable as error:
+        log.warning("%s: not looked at now: %s", look.name, error)
+    except Exception:
+        log.exception("%s: not looked at, because of a bug", look.name)
 
 
 def slot_of(now: datetime, period: timedelta) -> datetime:

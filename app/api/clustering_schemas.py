@@ -273,8 +273,8 @@ class ClusteringPolicyOut(_Out):
     after_changes: int | None
     every_seconds: int | None
     debounce_seconds: int
-    pending_changes: int = Field(description="since the last clustering that it asked for")
-    last_at: datetime | None = Field(description="when that was")
+    pending_changes: int = Field(description="that the last clustering of its kind has not seen")
+    last_at: datetime | None = Field(description="when that one, which is done, was asked for")
 
     @classmethod
     def of(cls, space: SpaceRecord, policy: ClusteringPolicy) -> ClusteringPolicyOut:

@@ -3,7 +3,7 @@
 Pure ASGI, around everything but the log. What is left is told in the fields ``RateLimit`` and
 ``RateLimit-Policy`` (draft-ietf-httpapi-ratelimit-headers-11). Probes and the pages about the
 service itself cost nothing and are not counted; neither are ``/metrics``, but a key is not guessed
-there either.
+there either. Deliveries of hubs show no key: they are counted by the address that they come from.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.auth import identify
 from app.api.errors import answer
+from app.api.hooks import HOOKS
 from app.services.rates import RateLimits, TooOften
 from app.stores.counters import WINDOW, Standing
 from modelkin.errors import ModelkinError, Unauthorized
@@ -73,7 +74,7 @@ class Limited:
         """Count the request; what is left to whoever made it."""
         address = request.client.host if request.client else ""
         counted = request.scope["path"] != _UNCOUNTED
-        if not self._keys_required:
+        if not self._keys_required or request.scope["path"].startswith(HOOKS):
             return self._rates.count_address(address, writes=_writes(request)) if counted else ()
         credentials = request.headers.get("authorization", "")
         self._rates.check_tries(address, credentials)

@@ -19,14 +19,17 @@ _REFERENCE = "#/components/schemas/{model}"
 _CONFLICTS = {
     "assign_cluster",
     "cancel_job",
+    "create_source",
     "create_space",
     "find_donors",
     "find_neighbors",
     "get_overlap",
     "get_support",
     "patch_support",
+    "poll_source",
     "put_signature",
     "put_support",
+    "update_source",
 }
 """Operations that may answer 409."""
 _NEGOTIATED = {"get_graph", "get_similarity", "get_signature", "get_support"}
@@ -69,10 +72,12 @@ def _problems(path: str, method: str, operation: dict[str, Any]) -> set[int]:
     if not path.startswith("/v1"):
         return {401, 403, 429} if path == "/metrics" else {503} if path == "/readyz" else set()
     name = operation["operationId"]
+    if name == "receive_delivery":
+        return {401, 408, 413, 422, 429, 503}
     statuses = {401, 403, 429, 503}
     if operation.get("parameters") or "requestBody" in operation:
         statuses.add(422)
-    if "{space}" in path or "{job}" in path:
+    if any(part in path for part in ("{space}", "{job}", "{source}")):
         statuses.add(404)
     if "requestBody" in operation:
         streamed = method == "put" or name == "patch_support"

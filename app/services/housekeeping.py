@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from app.index.registry import IndexRegistry
 from app.index.sketches import SketchFiles
+from app.services.ingestion.downloads import Downloads
 from app.services.loading import Loading
 from app.stores.sql import changes, spaces
 from app.stores.sql.database import Database
@@ -39,6 +40,7 @@ class Housekeeping:
         every: seconds from one round to the next.
         kept: removals of each space that stay.
         sketches: those on this machine.
+        downloads: the unfinished ones on this machine.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Housekeeping:
         every: float,
         kept: int = _KEPT,
         sketches: SketchFiles | None = None,
+        downloads: Downloads | None = None,
     ) -> None:
         self.loading = Loading(database, indexes)
         self._database = database
@@ -56,6 +59,7 @@ class Housekeeping:
         self._every = every
         self._kept = kept
         self._sketches = sketches
+        self._downloads = downloads
         self._stopping = threading.Event()
 
     @contextmanager
@@ -71,13 +75,16 @@ class Housekeeping:
             thread.join()
 
     def round(self) -> None:
-        """Forget the indexes and the sketches of deleted spaces, delete old removals.
+        """Forget the indexes and the sketches of deleted spaces, delete old removals, and what
+        workers that died have begun to download.
 
         Raises:
             Unavailable: the database cannot be used now.
         """
         self._forget()
         self._prune()
+        if self._downloads is not None:
+            self._downloads.sweep()
 
     def _work(self) -> None:
         try:

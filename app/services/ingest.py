@@ -14,6 +14,7 @@ from typing import Any
 from app.index.sketches import SketchFiles
 from app.services.bands import Bands
 from app.services.contents import Contents
+from app.services.events import Outbox
 from app.services.history import Change, History
 from app.services.rules import PreparedSupport, Put, Stored, check_match
 from app.services.sketches import keep_after, replaced
@@ -32,11 +33,17 @@ class IngestService:
     """The use cases that change models."""
 
     def __init__(
-        self, blobs: BlobStore, bands: Bands, history: History, sketches: SketchFiles
+        self,
+        blobs: BlobStore,
+        bands: Bands,
+        history: History,
+        sketches: SketchFiles,
+        outbox: Outbox | None = None,
     ) -> None:
         self._contents = Contents(blobs, bands, history)
         self._history = history
         self._sketches = sketches
+        self._outbox = outbox
 
     def prepare(
         self, session: Reader, space: SpaceRecord, name: str, support: Support
@@ -113,6 +120,10 @@ class IngestService:
         for put, result in zip(puts, results, strict=True):
             if isinstance(result, Stored):
                 keep_after(session, self._sketches, space, put, result)
+        if self._outbox is not None:
+            stored = (results[place] for place in sorted({*changed, *new}))
+            told = [result.model for result in stored if isinstance(result, Stored)]
+            self._outbox.stored(session, space, told)
         return [result for result in results if result is not None]
 
     def discard(self, put: Put) -> None:
@@ -149,7 +160,10 @@ class IngestService:
             return current
         version = spaces.advance(session, space)
         models.update_metadata(session, current, version=version, tags=new_tags, **columns)
-        return models.get_model(session, space, name)
+        updated = models.get_model(session, space, name)
+        if self._outbox is not None and "base_model" in columns:
+            self._outbox.declared(session, space, updated)
+        return updated
 
     def delete(
         self, session: Writer, space: SpaceRecord, name: str, *, if_match: str | None
@@ -161,6 +175,12 @@ class IngestService:
         version = spaces.advance(session, space, **{f"{current.kind}s": -1})
         self._history.forget(session, current)
         models.delete_model(session, current, version=version)
+
+    def rename(self, session: Writer, space: SpaceRecord, name: str, new: str) -> None:
+        """Give a model another name that no model of the space has; its revisions stay with it."""
+        space = spaces.lock_space(session, space)
+        current = models.get_model(session, space, name)
+        models.update_metadata(session, current, version=spaces.advance(session, space), name=new)
 
     def _change(
         self,

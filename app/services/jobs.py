@@ -21,8 +21,20 @@ from app.stores.sql.database import Reader, Writer
 from modelkin.errors import InvalidParameter, JobFinished, JobNotFound, Unavailable
 from modelkin.types import Page
 
-__all__ = ["CANCELLED", "Finish", "Handler", "JobService", "Periodic", "Progress", "job_id"]
+__all__ = [
+    "CANCELLED",
+    "SERVICE",
+    "Finish",
+    "Handler",
+    "JobService",
+    "Look",
+    "Periodic",
+    "Progress",
+    "job_id",
+]
 
+SERVICE = "(service)"
+"""The tenant of the service's own jobs: no key has such a name, so nobody is shown them."""
 CANCELLED = {"code": "job_cancelled", "detail": "the job was cancelled"}
 """The ``error`` of a cancelled job."""
 MAX_DEDUP_KEY = 200
@@ -62,6 +74,15 @@ error of the job.
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """A short piece of upkeep that every worker does by itself, every so often, without a job."""
+
+    name: str
+    every: timedelta
+    look: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
 class Periodic:
     """A kind of the service's own that is due every so often, where it is wanted at all."""
 
@@ -72,9 +93,15 @@ class Periodic:
 
 
 class JobService:
-    """The use cases of jobs, and the kinds that there are."""
+    """The use cases of jobs, and the kinds that there are.
 
-    def __init__(self) -> None:
+    Args:
+        now: the time.
+    """
+
+    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._now = now
+        self._looks: list[Look] = []
         self._handlers: dict[str, Handler] = {}
         self._periodic: list[Periodic] = []
         self._listeners: list[Callable[[], None]] = []
@@ -103,6 +130,14 @@ class JobService:
         self._require_known(kind)
         self._periodic.append(Periodic(kind, period, parameters or {}, wanted))
 
+    def look_every(self, period: timedelta, name: str, look: Callable[[], object]) -> None:
+        """Have each worker call ``look`` once in every period, beside its jobs.
+
+        It makes no job and waits behind none. It must be short, and bear being called by several
+        workers at a time, or by none for long.
+        """
+        self._looks.append(Look(name, period, look))
+
     def handler(self, kind: str) -> Handler:
         """Who carries out jobs of this kind.
 
@@ -118,6 +153,11 @@ class JobService:
     def periodic(self) -> tuple[Periodic, ...]:
         """What :meth:`every` was told."""
         return tuple(self._periodic)
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """What :meth:`look_every` was told."""
+        return tuple(self._looks)
 
     def on_enqueued(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever this process has committed a new job; it must not wait."""
@@ -151,7 +191,7 @@ class JobService:
         self._require_known(kind)
         if dedup_key is not None and not 0 < len(dedup_key) <= MAX_DEDUP_KEY:
             raise ValueError(f"a dedup_key has 1 to {MAX_DEDUP_KEY} characters")
-        now = datetime.now(UTC)
+        now = self._now()
         new_id = job_id(now) if slot is None else job_id(slot, f"{tenant.id} {kind}")
         for _ in range(_ATTEMPTS):
             job = jobs.insert_job(
@@ -211,7 +251,8 @@ class JobService:
     def cancel(self, session: Writer, tenant: Tenant, job_id: str) -> JobRecord:
         """Cancel a job: one that waits at once, one that runs as soon as its handler hears of it.
 
-        Whatever the handler does meanwhile, the job does not succeed any more.
+        Whatever the handler does meanwhile, the job does not succeed any more; who asks for the
+        same again gets another one.
 
         Raises:
             JobNotFound: there is none of this id.
@@ -222,10 +263,11 @@ class JobService:
             raise JobFinished(f"job {job_id} has {row.state} already")
         if row.state != "cancelled" and not row.cancelling:
             row.cancelling = True
+            row.dedup_key = None  # who asks again now wants it done
             row.revision += 1
             if row.state == "queued":
-                row.state, row.error, row.dedup_key = "cancelled", CANCELLED, None
-                row.finished_at = datetime.now(UTC)
+                row.state, row.error = "cancelled", CANCELLED
+                row.finished_at = self._now()
         return jobs.record(row, tenant)
 
     def _require_known(self, kind: str) -> None:

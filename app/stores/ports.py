@@ -306,9 +306,13 @@ class ClusteringPolicy:
         after_changes: changes of the space after which it is; None for no such number.
         every_seconds: how long after the last time it is, if anything changed; None for never.
         debounce_seconds: how long nothing may have changed before it is.
-        done_version: the version that the last clustering under it was asked at; ``done_at`` when.
+        done_version: the version that the last clustering as it asks is of; ``done_at`` when that
+            was asked for.
         seen_version: the newest version that was noticed; ``seen_at`` when.
         due_since: since when a clustering is due that waits for the changes to end.
+        tried_job: the last job that it asked for; None before the first.
+        tried_version: the version that this was asked for at.
+        failures: how often the same was asked for before, and failed by an outage.
     """
 
     space_id: int
@@ -323,6 +327,9 @@ class ClusteringPolicy:
     seen_version: int
     seen_at: datetime
     due_since: datetime | None
+    tried_job: str | None = None
+    tried_version: int = 0
+    failures: int = 0
 
 
 class BlobStore(Protocol):

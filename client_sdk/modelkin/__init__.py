@@ -51,6 +51,8 @@ from modelkin.kinship import (
 )
 from modelkin.revisions import Revision, Revisions
 from modelkin.selection import select, select_support
+from modelkin.sources import Source, SourceDelivery
+from modelkin.subscriptions import Delivery, DeliveryAttempt, Subscription
 from modelkin.types import (
     UNCHANGED,
     BulkItem,
@@ -88,6 +90,8 @@ __all__ = [
     "ClusteringInfo",
     "ClusteringPolicy",
     "ConnectionFailed",
+    "Delivery",
+    "DeliveryAttempt",
     "Donor",
     "DonorReason",
     "Donors",
@@ -118,8 +122,11 @@ __all__ = [
     "SimilarityMatrix",
     "Sketch",
     "SmallSupportWarning",
+    "Source",
+    "SourceDelivery",
     "SpaceInfo",
     "StopList",
+    "Subscription",
     "Support",
     "SupportSize",
     "SupportSizePolicy",

@@ -155,8 +155,8 @@ class ClusteringPolicy:
         after_changes: after so many changes of the space; None for no such number.
         every_seconds: after so many seconds, if anything changed; None for never.
         debounce_seconds: once nothing has changed for so long, or ten times as long has passed.
-        pending_changes: changes since the last clustering that was asked for by it.
-        last_at: when that was; None before the first.
+        pending_changes: changes that the last clustering of its kind has not seen.
+        last_at: when that one, which is done, was asked for; None before the first.
     """
 
     algorithm: str | None

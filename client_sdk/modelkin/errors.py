@@ -8,6 +8,7 @@
     │   ├── InvalidLayout                  tensor names and shapes that make no layout
     │   ├── InvalidCheckpoint              a safetensors file, index or tensor that cannot be read
     │   ├── InvalidName                    a space, model or tag name
+    │   ├── InvalidWebhook                 one that is forged, stale or damaged
     │   ├── SupportNeeded                  a signature alone, asked what only a support can tell
     │   └── InvalidParameter               any other argument: k, coverage, method, a cursor
     ├── SpaceMismatch                      two things of different index spaces or schemes
@@ -23,18 +24,24 @@
     │   ├── ModelNotFound
     │   ├── RevisionNotFound               one that never was, or whose support is not kept
     │   ├── ClusteringNotFound             a clustering, or a space's policy for them
-    │   └── JobNotFound
+    │   ├── JobNotFound
+    │   ├── SourceNotFound                 a source of models on a hub
+    │   ├── SubscriptionNotFound           a subscription to events
+    │   └── DeliveryNotFound               a delivery of an event to one
     ├── Conflict                           the request is sound, the present state forbids it
     │   ├── SpaceExists
     │   ├── SupportExists                  a signature alone may not replace a support
     │   ├── SupportMissing                 the model sent only a signature
     │   ├── SketchMissing                  and no sketch beside it
-    │   └── JobFinished                    a job that has ended cannot be cancelled
+    │   ├── JobFinished                    a job that has ended cannot be cancelled
+    │   ├── SecretKeyMissing               a secret is to be stored, and there is no key for it
+    │   └── SubscriptionDisabled           nothing is sent until it is enabled again
     ├── PreconditionFailed                 If-Match named another version
     ├── PreconditionRequired               this changes nothing without an If-Match
     ├── Unavailable                        a store cannot be reached or written just now
     │   ├── StorageFull                    there is no room left to write
     │   └── BackendUnavailable             an accelerator is away; the truth is not
+    ├── EgressRefused                      an address that the service does not connect to
     ├── JobFailed                          a job that was waited for did not succeed
     │   └── JobCancelled                   because somebody cancelled it
     ├── MissingExtra (also an ImportError) an optional dependency; says what to install
@@ -56,6 +63,8 @@ __all__ = [
     "ClusteringNotFound",
     "Conflict",
     "ConnectionFailed",
+    "DeliveryNotFound",
+    "EgressRefused",
     "Forbidden",
     "InvalidCheckpoint",
     "InvalidImportance",
@@ -65,6 +74,7 @@ __all__ = [
     "InvalidParameter",
     "InvalidSignature",
     "InvalidSupport",
+    "InvalidWebhook",
     "JobCancelled",
     "JobFailed",
     "JobFinished",
@@ -79,11 +89,15 @@ __all__ = [
     "PreconditionRequired",
     "RateLimited",
     "RevisionNotFound",
+    "SecretKeyMissing",
     "SketchMissing",
+    "SourceNotFound",
     "SpaceExists",
     "SpaceMismatch",
     "SpaceNotFound",
     "StorageFull",
+    "SubscriptionDisabled",
+    "SubscriptionNotFound",
     "SupportExists",
     "SupportMissing",
     "SupportNeeded",
@@ -101,6 +115,17 @@ class ModelkinError(Exception):
     """
 
     code: ClassVar[str] = "error"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled whole: calling the class anew would take what made the message."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[ModelkinError], args: tuple[Any, ...], told: dict[str, Any]) -> Exception:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(told)
+    return error
 
 
 class InvalidInput(ModelkinError, ValueError):
@@ -135,6 +160,10 @@ class InvalidCheckpoint(InvalidInput):
 
 class InvalidName(InvalidInput):
     code = "invalid_name"
+
+
+class InvalidWebhook(InvalidInput):
+    code = "invalid_webhook"
 
 
 class SupportNeeded(InvalidInput):
@@ -207,6 +236,18 @@ class RevisionNotFound(NotFound):
     code = "revision_not_found"
 
 
+class SourceNotFound(NotFound):
+    code = "source_not_found"
+
+
+class SubscriptionNotFound(NotFound):
+    code = "subscription_not_found"
+
+
+class DeliveryNotFound(NotFound):
+    code = "delivery_not_found"
+
+
 class Conflict(ModelkinError):
     code = "conflict"
 
@@ -231,6 +272,14 @@ class JobFinished(Conflict):
     code = "job_finished"
 
 
+class SecretKeyMissing(Conflict):
+    code = "secret_key_missing"
+
+
+class SubscriptionDisabled(Conflict):
+    code = "subscription_disabled"
+
+
 class PreconditionFailed(ModelkinError):
     code = "precondition_failed"
 
@@ -251,6 +300,12 @@ class BackendUnavailable(Unavailable):
     """What only makes answers faster cannot be used just now; right answers come without it."""
 
     code = "backend_unavailable"
+
+
+class EgressRefused(ModelkinError):
+    """The service does not connect to this address, or takes no more of what it answers."""
+
+    code = "egress_refused"
 
 
 class JobFailed(ModelkinError):

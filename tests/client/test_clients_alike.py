@@ -322,7 +322,8 @@ def test_models_are_clustered_alike(client: Any, space: str) -> None:
 
 
 def test_every_operation_is_asked_here() -> None:
-    """No public method of the clients is missing from this file."""
-    asked = Path(__file__).read_text()
+    """No public method of the clients is missing from this file, or that of a group of calls."""
+    here = Path(__file__)
+    asked = "".join(file.read_text() for file in (here, *here.parent.glob("test_*_calls.py")))
     methods = [name for name in dir(Client) if not name.startswith("_") and name != "close"]
     assert [] == [name for name in methods if f"client.{name}(" not in asked]

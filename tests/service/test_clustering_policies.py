@@ -11,8 +11,9 @@ from app.services.clustering import service
 from app.services.clustering.asked import Asked
 from app.services.clustering.policy import KIND, PolicyIn, PolicyService, noticed
 from app.services.jobs import JobService
-from app.stores.ports import ClusteringPolicy
+from app.stores.ports import ClusteringPolicy, JobRecord
 from app.stores.sql import policies as policies_store
+from app.stores.sql import work
 from tests.service.groups import named, planted
 from tests.service.place import Place, kin, opened, place, silent
 
@@ -42,7 +43,7 @@ def clock() -> Clock:
 @pytest.fixture
 def policies(kin: Place, clock: Clock) -> PolicyService:
     """The policies of a place, by the clock of the test."""
-    own = JobService()
+    own = JobService(clock)
     own.register(service.KIND, lambda job, progress: {})
     return PolicyService(kin.database, own, clock)
 
@@ -129,14 +130,22 @@ def test_a_busy_space_is_left_until_it_rests(
 def test_no_second_clustering_waits_behind_the_first(
     kin: Place, policies: PolicyService, clock: Clock
 ) -> None:
-    """While the last one of a policy is unfinished no other is made; once it ends, it is."""
+    """While the last one of a policy is unfinished no other is made; once it ends, it is, unless
+    what has changed since was there to be seen by the last one.
+    """
     put(kin, policies, after_changes=1)
-    assert 1 == len(policies.renew())
+    (job,) = policies.renew()
+    end = kin.begin(job)
     kin.remove("org/m000")
     clock.after(60)
     assert [] == policies.renew()
-    end_all(kin)
+    kin.finish(end)
+    with kin.database.writing() as session:
+        kin.resources.jobs.cancel(session, kin.resources.tenant, job.id)
     assert 1 == len(policies.renew())
+    kin.remove("org/m001")
+    end_all(kin)
+    assert [] == policies.renew()
 
 
 def test_an_empty_space_is_left_alone(kin: Place, policies: PolicyService) -> None:
@@ -167,17 +176,113 @@ def test_another_policy_begins_anew(kin: Place, policies: PolicyService, clock: 
     assert ["leiden"] == [job.parameters["algorithm"] for job in policies.renew()]
 
 
-def test_the_schedule_looks_at_policies(kin: Place) -> None:
-    """The workers are told to look again and again, but only where there is a policy."""
+def test_the_workers_look_at_policies(kin: Place) -> None:
+    """They look again and again, which makes a job where a clustering is due and none where not;
+    what a worker of an older version enqueued still does the same.
+    """
     jobs = kin.resources.jobs
-    (periodic,) = [each for each in jobs.periodic if each.kind == KIND]
-    assert periodic.every <= timedelta(minutes=1)
-    with kin.database.reading() as session:
-        assert not periodic.wanted(session)
+    (look,) = [each for each in jobs.looks if each.name == KIND]
+    assert look.every <= timedelta(minutes=1)
+    assert not [each for each in jobs.periodic if each.kind == KIND]
     put(kin, kin.resources.policies, after_changes=1)
+    (job,) = look.look()
+    assert service.KIND == job.kind
+    assert [] == look.look()
+    kin.finish(kin.begin(job))
+    assert {"enqueued": 0} == jobs.handler(KIND)(kin.ask(), silent)
+
+
+def test_what_nothing_happens_to_is_not_locked(
+    kin: Place, policies: PolicyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a space is clustered as its policy asks, a look reads and writes nothing."""
+    put(kin, policies, after_changes=1)
+    policies.renew()
+    end_all(kin)
+    policies.renew()
+    locked: list[int] = []
+    real = policies_store.lock_policy
+
+    def counting(session: Any, space_id: int) -> Any:
+        locked.append(space_id)
+        return real(session, space_id)
+
+    monkeypatch.setattr(policies_store, "lock_policy", counting)
+    policies.renew()
+    assert kin.id not in locked
+    kin.remove("org/m000")
+    policies.renew()
+    assert kin.id in locked
+
+
+def fail(kin: Place, job: JobRecord, at: datetime, code: str) -> None:
+    """End a job as a worker does that cannot do it."""
+    state: Any = "cancelled" if code == "job_cancelled" else "failed"
+    with kin.database.writing() as session:
+        worker = f"w{job.id}"
+        begun = work.begin(session, job.id, job.turn, worker, at)
+        assert begun is not None
+        error = {"code": code, "detail": "after 5 attempts"}
+        assert work.finish(session, begun[0], state, at, error=error)
+
+
+@pytest.mark.parametrize("code", ["unavailable", "storage_full", "worker_lost"])
+def test_what_an_outage_kept_undone_is_asked_for_again(
+    kin: Place, policies: PolicyService, clock: Clock, code: str
+) -> None:
+    """A space at rest is clustered once the store is back: after five minutes, then after twice as
+    long each time; a success ends that.
+    """
+    put(kin, policies, after_changes=5, every_seconds=60)
+    (job,) = policies.renew()
+    for minutes in (5, 10, 20):
+        fail(kin, job, clock(), code)
+        with kin.database.reading() as session:
+            policy = policies.get(session, kin.space)
+        assert (0, None) == (policy.done_version, policy.done_at)
+        clock.after(60 * minutes - 1)
+        assert [] == policies.renew()
+        clock.after(1)
+        (job,) = policies.renew()
+    asked_at = clock()
+    end_all(kin)
     with kin.database.reading() as session:
-        assert periodic.wanted(session)
-    assert {"enqueued": 1} == jobs.handler(KIND)(kin.ask(), silent)
+        policy = policies.get(session, kin.space)
+    assert (kin.space.version, asked_at) == (policy.done_version, policy.done_at)
+    clock.after(86_400)
+    assert [] == policies.renew()
+    kin.remove("org/m000")
+    (job,) = policies.renew()
+    fail(kin, job, clock(), code)
+    clock.after(300)
+    assert 1 == len(policies.renew())
+
+
+@pytest.mark.parametrize("code", ["job_cancelled", "invalid_parameter"])
+def test_what_would_fail_again_waits_for_changes(
+    kin: Place, policies: PolicyService, clock: Clock, code: str
+) -> None:
+    """A mistake, or somebody who does not want it, is not asked again until enough has changed."""
+    put(kin, policies, after_changes=2)
+    (job,) = policies.renew()
+    fail(kin, job, clock(), code)
+    clock.after(86_400)
+    kin.remove("org/m000")
+    assert [] == policies.renew()
+    kin.remove("org/m001")
+    assert 1 == len(policies.renew())
+
+
+def test_the_same_clustering_by_hand_counts(kin: Place, policies: PolicyService) -> None:
+    """What somebody has asked for in the policy's own words is done; another one is not it."""
+    put(kin, policies, after_changes=1)
+    kin.cluster(Asked("agglomerative", {"linkage": "average"}))
+    with kin.database.reading() as session:
+        assert policies.get(session, kin.space).done_version == 0
+    kin.cluster(Asked("agglomerative"))
+    with kin.database.reading() as session:
+        assert policies.get(session, kin.space).done_version == kin.space.version
+    assert [] == policies.renew()
 
 
 @pytest.mark.parametrize(("ago", "due"), [(0, False), (9, False), (10, True), (500, True)])

@@ -21,9 +21,9 @@ from app.stores.ports import StopList
 from app.stores.sql import models, spaces, stop_lists
 from app.stores.sql.database import Database
 from app.stores.sql.epochs import history
+from app.stores.sql.every_table import Base
 from app.stores.sql.migrate import migrate, require_current
 from app.stores.sql.models import Content, NewModel
-from app.stores.sql.tables import Base
 from modelkin import Support
 from modelkin.core.overlap import jaccard
 from modelkin.errors import Unavailable
@@ -241,6 +241,79 @@ def test_a_version_without_the_horizon_follows_no_buckets_beyond_it(database: Da
             text("SELECT bucket_epoch, removal_horizon FROM spaces ORDER BY id")
         ).all()
     assert [(77, 0), (None, 0)] == kept
+
+
+def test_a_version_that_knows_no_tries_takes_them_as_done(database: Database) -> None:
+    """Down and up, a policy neither asks for the same again nor forgets what was done."""
+    migrate(database)
+    policy = (
+        "INSERT INTO clustering_policies (space_id, asked, debounce_seconds, created_at, "
+        "updated_at, seen_version, seen_at, done_version, tried_version, tried_job, failures) "
+        "VALUES ({0}, '{{}}', 0, {1}, {1}, 9, {1}, {2}, {3}, 'j', 2)"
+    )
+    space = (
+        "INSERT INTO spaces (id, tenant_id, name, num_parameters, scheme, num_perm, seed, version, "
+        "supports, signatures, created_at) VALUES ({0}, 1, 's{0}', 9, 'affine32', 8, 1, 9, 0, 0, "
+        "{1})"
+    )
+    moment = "'2026-01-01 00:00:00'"
+    with database.writing() as session:
+        session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
+        for number, done, tried in ((1, 4, 7), (2, 8, 5)):
+            session.execute(text(space.format(number, moment)))
+            session.execute(text(policy.format(number, moment, done, tried)))
+    alembic(database, command.downgrade, "0014")
+    alembic(database, command.upgrade, "head")
+    columns = "space_id, done_version, tried_version, tried_job, failures"
+    with database.reading() as session:
+        kept = session.execute(
+            text(f"SELECT {columns} FROM clustering_policies ORDER BY space_id")
+        ).all()
+    assert [(1, 7, 0, None, 0), (2, 8, 0, None, 0)] == kept
+
+
+def test_an_older_version_follows_no_hubs(database: Database) -> None:
+    """Going down, sources and what they delivered go, and the jobs they made stay to be read."""
+    migrate(database)
+    moment = "'2026-01-01 00:00:00+00:00'"
+    with database.writing() as session:
+        session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
+        session.execute(
+            text(
+                "INSERT INTO sources (id, tenant_id, kind, space, secret, filters, on_delete, "
+                "created_at, updated_at) VALUES ('s', 1, 'mlflow', 'kin', :secret, '{}', 'keep', "
+                f"{moment}, {moment})"
+            ),
+            {"secret": b"x"},
+        )
+        session.execute(
+            text(
+                "INSERT INTO deliveries (source_id, delivery_id, event, outcome, job_id, "
+                f"received_at) VALUES ('s', 'd', 'e', 'enqueued', 'j', {moment})"
+            )
+        )
+        session.execute(
+            text(
+                "INSERT INTO source_models (source_id, name, begun, applied, listed) "
+                "VALUES ('s', 'm', 1, 1, true)"
+            )
+        )
+        session.execute(
+            text(
+                "INSERT INTO jobs (id, tenant_id, kind, state, parameters, turn, handed, attempts, "
+                "cancelling, revision, created_at) VALUES ('j', 1, 'ingest', 'queued', '{}', 1, "
+                f"false, 0, false, 1, {moment})"
+            )
+        )
+    alembic(database, command.downgrade, "0012")
+    alembic(database, command.upgrade, "head")
+    assert [] == differences(database)
+    with database.reading() as session:
+        counts = [
+            session.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
+            for table in ("sources", "deliveries", "source_models", "jobs")
+        ]
+    assert [0, 0, 0, 1] == counts
 
 
 def test_contents_that_are_there_are_told_apart(database: Database) -> None:

@@ -47,6 +47,14 @@ OPERATIONS = {
     "put_clustering_policy": ("put", "/v1/spaces/{space}/clustering-policy"),
     "get_clustering_policy": ("get", "/v1/spaces/{space}/clustering-policy"),
     "delete_clustering_policy": ("delete", "/v1/spaces/{space}/clustering-policy"),
+    "create_source": ("post", "/v1/sources"),
+    "list_sources": ("get", "/v1/sources"),
+    "get_source": ("get", "/v1/sources/{source}"),
+    "update_source": ("patch", "/v1/sources/{source}"),
+    "delete_source": ("delete", "/v1/sources/{source}"),
+    "list_source_deliveries": ("get", "/v1/sources/{source}/deliveries"),
+    "poll_source": ("post", "/v1/sources/{source}/poll"),
+    "receive_delivery": ("post", "/v1/hooks/{source}"),
     "livez": ("get", "/livez"),
     "readyz": ("get", "/readyz"),
 }
@@ -65,6 +73,9 @@ BODIES = {
     "create_clustering": {JSON},
     "assign_cluster": {*SUPPORTS, SIGNATURE},
     "put_clustering_policy": {JSON},
+    "create_source": {JSON},
+    "update_source": {JSON},
+    "receive_delivery": {JSON},
 }
 
 

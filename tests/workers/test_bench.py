@@ -5,7 +5,9 @@ is refused to whoever does not hold it.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +17,7 @@ from sqlalchemy import text
 from app.services.jobs import JobService, Progress
 from app.stores.ports import JobRecord
 from app.stores.sql import work
-from app.stores.sql.database import Writer
+from app.stores.sql.database import Database, Writer
 from modelkin.errors import Conflict, JobCancelled, Unavailable
 from tests.service.backends import Backend
 from tests.workers.shop import Shop
@@ -71,10 +73,56 @@ def carry_out(shop: Shop, job: JobRecord, handler: Any, worker: str = "w") -> Jo
 def test_a_job_is_one_workers(shop: Shop) -> None:
     """A second one does not get it while the first lives, and in another turn nobody does."""
     job = begin(shop, shop.enqueue("count"), known(shop, "first"))
-    for worker, turn in (("second", job.turn), ("first", job.turn), ("second", job.turn + 1)):
+    for worker, turn in (("second", job.turn), ("first", job.turn + 1), ("second", job.turn + 1)):
         with shop.database.writing() as session:
             assert work.begin(session, job.id, turn, worker, datetime.now(UTC)) is None
     assert ("first", 1) == (shop.show(job).worker, shop.show(job).attempts)
+
+
+class Unheard:
+    """A database that makes one change, and loses the connection before it can say so."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.lost = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    @contextmanager
+    def writing(self) -> Iterator[Writer]:
+        with self._database.writing() as session:
+            yield session
+        self.lost += 1
+        if self.lost == 1:
+            raise Unavailable("the connection was lost in the commit")
+
+
+def test_a_beginning_that_nobody_heard_of_is_one(shop: Shop) -> None:
+    """The worker asks again, has the job, carries it out, and has made one attempt."""
+    job = shop.enqueue("count")
+    database: Any = Unheard(shop.database)
+    bench = Bench(database, Own(lambda job, progress: {"ok": 1}), known(shop, "hard of hearing"))
+    bench.carry_out(job.id, job.turn)
+    after = shop.show(job)
+    assert ("succeeded", {"ok": 1}, 1) == (after.state, after.result, after.attempts)
+
+
+def test_a_turn_is_under_way_once_at_a_time(shop: Shop) -> None:
+    """Asked to carry out what it is carrying out, a worker leaves it at that, and says so."""
+    job = shop.enqueue("count")
+    begun: list[bool] = []
+
+    def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        begun.append(bench.has(job.id, job.turn))
+        bench.carry_out(job.id, job.turn)
+        return {}
+
+    bench = Bench(shop.database, Own(handler), known(shop, "asked twice"))
+    bench.carry_out(job.id, job.turn)
+    after = shop.show(job)
+    assert ("succeeded", 1, [True]) == (after.state, after.attempts, begun)
+    assert not bench.has(job.id, job.turn)
 
 
 def test_who_lost_a_job_changes_nothing_about_it(shop: Shop) -> None:
@@ -125,6 +173,18 @@ def test_a_job_cancelled_at_its_end_has_no_effect(shop: Shop) -> None:
     after = carry_out(shop, job, handler)
     assert ("cancelled", None, 0) == (after.state, after.result, shop.effects(job))
     assert shop.enqueue("count", dedup_key="k").id != job.id
+
+
+def test_asked_again_while_it_dies_there_is_another(shop: Shop) -> None:
+    """The key of a running job is free as soon as it is cancelled: what dies answers nobody."""
+    dying = begin(shop, shop.enqueue("count", dedup_key="d"), known(shop, "slow to hear"))
+    assert dying.id == shop.enqueue("count", dedup_key="d").id
+    assert ("running", True) == (shop.cancel(dying).state, shop.show(dying).cancelling)
+    another = shop.enqueue("count", dedup_key="d")
+    assert (True, "queued", False) == (another.id != dying.id, another.state, another.cancelling)
+    with shop.database.writing() as session:
+        assert work.finish(session, dying, "cancelled", datetime.now(UTC))
+    assert another.id == shop.enqueue("count", dedup_key="d").id
 
 
 def test_an_effect_that_fails_fails_the_job(shop: Shop) -> None:
@@ -325,6 +385,31 @@ def test_what_nobody_wants_is_not_enqueued(shop: Shop) -> None:
     for minutes in (1, 2, 59, 61):
         schedule.tick(now + timedelta(minutes=minutes))
     assert (2, before) == (len(looks), service_jobs(shop, "count"))
+
+
+def test_a_look_is_taken_without_a_job(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    """Once in a slot by each worker, beside the jobs; one that fails keeps nothing else up, and is
+    taken again in the next slot.
+    """
+    jobs, looks = Own(away), []
+
+    def fails(error: Exception) -> Any:
+        looks.append(type(error).__name__)
+        raise error
+
+    jobs.look_every(timedelta(minutes=1), "away", lambda: fails(Unavailable("not now")))
+    jobs.look_every(timedelta(minutes=1), "buggy", lambda: fails(ZeroDivisionError("a bug")))
+    jobs.look_every(timedelta(minutes=2), "well", lambda: looks.append("well"))
+    schedules = [Schedule(shop.database, jobs) for _ in range(2)]
+    before = service_jobs(shop, "count")
+    now = datetime(2028, 5, 4, 10, tzinfo=UTC)
+    for seconds in (0, 1, 59, 60, 61):
+        for schedule in schedules:
+            schedule.tick(now + timedelta(seconds=seconds))
+    assert {"Unavailable": 4, "ZeroDivisionError": 4, "well": 2} == Counter(looks)
+    assert before == service_jobs(shop, "count")
+    assert "away: not looked at now: not now" in caplog.text
+    assert "buggy: not looked at, because of a bug" in caplog.text
 
 
 def test_slots_are_the_same_for_all() -> None:

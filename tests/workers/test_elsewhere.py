@@ -13,7 +13,7 @@ import pytest
 
 from app.services.clustering import graph
 from app.services.elsewhere import elsewhere
-from modelkin.errors import InvalidParameter, JobCancelled, Unavailable
+from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra, Unavailable
 
 
 def hog(seconds: float) -> int:
@@ -26,6 +26,8 @@ def fail(how: str) -> None:
     """Ends in some way that is no answer."""
     if how == "mistake":
         raise InvalidParameter("there are no such leaves", field="leaves")
+    if how == "extra":
+        raise MissingExtra("igraph", "clustering", of=".")
     if how == "bug":
         raise ZeroDivisionError("by nothing")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -88,6 +90,11 @@ def test_who_does_not_want_it_any_more_ends_it() -> None:
     ("how", "error", "words"),
     [
         ("mistake", InvalidParameter, "there are no such leaves"),
+        (
+            "extra",
+            MissingExtra,
+            r"needs igraph, which is not installed: pip install '\.\[clustering",
+        ),
         ("bug", RuntimeError, "ZeroDivisionError: by nothing"),
         ("death", Unavailable, "ended early, exit code -9"),
     ],

@@ -48,10 +48,11 @@ def connect(url: str, key: str) -> httpx.Client:
 
 @pytest.fixture
 def space(http: httpx.Client) -> Space:
-    """A space with three models."""
+    """A space with three models, b nearer to a than c is."""
     made = Space(http)
-    for name in "abc":
-        made.put(name, modelkin.Support.from_indices(range(0, made.m, 7 + ord(name)), made.m))
+    for shift, name in enumerate("abc"):
+        indices = range(20 * shift, 1000 + 20 * shift)
+        made.put(name, modelkin.Support.from_indices(indices, made.m))
     return made
 
 
@@ -74,7 +75,8 @@ def test_what_is_asked_for_is_a_202_and_a_place_to_look(http: httpx.Client, spac
     done = wait(http, job)
     assert ("succeeded", {"models": 3, "bands": 64, "rows": 4}) == (done["state"], done["result"])
     assert "bucketing" == done["progress"]["stage"]
-    assert {"a", "b", "c"} >= {n["model"] for n in space.neighbors("a", method="lsh")["items"]}
+    found = space.neighbors("a", method="lsh")
+    assert ("lsh", ["b", "c"]) == (found["method"], [n["model"] for n in found["items"]])
 
 
 def test_a_stop_list_is_found_by_a_job(http: httpx.Client, space: Space) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dbos._dbos import _get_dbos_instance
 
 from app.settings import Settings
 from app.stores.ports import JobRecord
+from app.stores.sql import work
 from tests.service.backends import SQLITE
 from tests.workers.shop import Shop
 from workers import life as lives
@@ -83,6 +85,57 @@ def test_what_is_due_again_is_done(
     for _ in range(5):
         life.step()
     assert 1 == len(jobs())
+
+
+def test_what_was_claimed_and_never_read_is_done(
+    shop: Shop, live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue's database fails between the claim of a turn and its start; then all is well."""
+    monkeypatch.setattr(lives, "_REVIEW", 0.5)
+    life = live()
+    first = shop.enqueue("count", steps=0, pause=0.0)
+    until(life, lambda: shop.show(first).finished)
+    system = _get_dbos_instance()._sys_db
+    failed: list[str] = []
+
+    def away(*_: Any) -> Any:
+        failed.append("a read")
+        raise RuntimeError("connection lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(system, "get_workflow_statuses", away)
+        patched.setattr(system, "get_workflow_status", away)
+        job = shop.enqueue("count", steps=0, pause=0.0)
+        until(life, lambda: len(failed) >= 2)
+    until(life, lambda: shop.show(job).finished)
+    after = shop.show(job)
+    assert ("succeeded", 1, 1) == (after.state, after.attempts, shop.effects(job))
+
+
+def test_what_this_worker_holds_and_does_not_do_is_done(
+    shop: Shop, live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is running by its row alone is begun again; one that runs indeed is left alone,
+    however long it says nothing.
+    """
+    monkeypatch.setattr(lives, "_REVIEW", 0.3)
+    life = live()
+    deaf = shop.enqueue("deaf", pause=1.5)
+    until(life, lambda: shop.show(deaf).state == "running")
+    job = shop.enqueue("count", steps=0, pause=0.0)
+    real = life._bench._carry_out
+
+    def forgetful(job_id: str, turn: int) -> None:
+        if turn > 1:
+            real(job_id, turn)
+            return
+        with shop.database.writing() as session:
+            assert work.begin(session, job_id, turn, life.name, datetime.now(UTC))
+
+    monkeypatch.setattr(life._bench, "_carry_out", forgetful)
+    until(life, lambda: shop.show(job).finished and shop.show(deaf).finished)
+    assert ("succeeded", 2) == (shop.show(job).state, shop.show(job).turn)
+    assert ("succeeded", [1]) == (shop.show(deaf).state, shop.begun(deaf))
 
 
 def test_what_ended_long_ago_is_cleared_away(

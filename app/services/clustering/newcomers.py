@@ -2,8 +2,9 @@
 
 The nearest of the clustered models vote, each by how much more similar it is than the first one
 that has no vote: so a small cluster is not outvoted by a large one that is farther away, as it is
-when all count alike. Measured on planted groups, this is right more often than the nearest
-exemplar, which is one model and no more. It stores nothing and changes no clustering.
+when all count alike; they do where none is more similar. Measured on planted groups, this is right
+more often than the nearest exemplar, which is one model and no more. It stores nothing and changes
+no clustering.
 """
 
 from __future__ import annotations
@@ -103,10 +104,12 @@ def _elected(
     near = [item for item in near if item.similarity > 0]
     voters = near[:_VOTERS]
     least = near[_VOTERS].similarity if len(near) > _VOTERS else 0.0
+    weighty = any(item.similarity > least for item in voters)
     weights: dict[int, float] = {}
     for item in voters:
         cluster = label_of[item.model]
-        weights[cluster] = weights.get(cluster, 0.0) + item.similarity - least
+        weight = item.similarity - least if weighty else 1.0  # equally near, all count alike
+        weights[cluster] = weights.get(cluster, 0.0) + weight
     # Of equal ones the cluster of the nearest: dictionaries keep their order.
     winner = max(weights, key=lambda cluster: weights[cluster], default=NOISE)
     total = sum(weights.values())
@@ -120,7 +123,7 @@ def _elected(
         clustering=clustering_id,
         cluster=winner,
         exemplar=exemplar_of.get(winner),
-        share=weights[winner] / total if total > 0 else float(bool(own)),
+        share=weights[winner] / total if voters else 0.0,
         similarity=own[0].similarity if own else 0.0,
         votes=votes,
     )

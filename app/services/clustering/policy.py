@@ -1,7 +1,8 @@
 """Policies: after how many changes, or how long, a space is clustered anew.
 
-A tick of the workers' schedule looks at every policy. What is due waits until the space has been
-calm for a while, but not for ever; then a job is enqueued, like one that somebody asked for.
+The workers look at every policy now and then. What is due waits until the space has been calm for a
+while, but not for ever; then a job is enqueued, like one that somebody asked for. It is done once
+the clustering is recorded; what an outage kept from that is asked for again.
 """
 
 from __future__ import annotations
@@ -17,15 +18,20 @@ from app.services.jobs import JobService, Progress
 from app.stores.ports import ClusteringPolicy, JobRecord, SpaceRecord, Tenant
 from app.stores.sql import policies, spaces
 from app.stores.sql.database import Database, Reader, Writer
+from app.stores.sql.jobs import find_job, find_kept
 from modelkin.errors import ClusteringNotFound, InvalidParameter
 
 __all__ = ["KIND", "PolicyService", "noticed"]
 
 KIND: Final = "clustering_policies"
-"""The kind of the periodic jobs that look at all policies."""
+"""The kind of the jobs that look at all policies: of older versions of the workers."""
 EVERY: Final = timedelta(seconds=30)
 _LONGEST = 10
 """Times the debouncing that a clustering waits at most while a space never comes to rest."""
+_OUTAGES: Final = frozenset({"unavailable", "storage_full", "backend_unavailable", "worker_lost"})
+"""The errors of jobs that may succeed when they are asked for again, though nothing has changed."""
+_PAUSE, _LONGEST_PAUSE = timedelta(minutes=5), timedelta(days=1)
+"""How long after such a failure that is; after each further one twice as long as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class PolicyService:
 
     Args:
         database: the truth.
-        jobs: where clusterings are enqueued; the periodic kind is registered here.
+        jobs: where clusterings are enqueued; the look at policies is registered here.
         now: the time.
     """
 
@@ -64,7 +70,7 @@ class PolicyService:
         self._jobs = jobs
         self._now = now
         jobs.register(KIND, self._tick)
-        jobs.every(EVERY, KIND, wanted=lambda session: bool(policies.spaces_with_policy(session)))
+        jobs.look_every(EVERY, KIND, self.renew)
 
     def get(self, session: Reader, space: SpaceRecord) -> ClusteringPolicy:
         """The policy of a space, or :class:`ClusteringNotFound`."""
@@ -113,9 +119,9 @@ class PolicyService:
             raise ClusteringNotFound(f"space {space.name!r} has no clustering policy")
 
     def renew(self) -> list[JobRecord]:
-        """Look at every policy now; the jobs that were enqueued."""
+        """Look at the policies of spaces that have changed; the jobs that were enqueued."""
         with self._database.reading() as session:
-            space_ids = policies.spaces_with_policy(session)
+            space_ids = policies.restless_spaces(session)
         enqueued = []
         for space_id in space_ids:
             with self._database.writing() as session:
@@ -137,10 +143,17 @@ class PolicyService:
         policy, space, tenant = found
         now = self._now()
         changed_at = min(policies.last_change(session, space) or now, now)
-        seen, due = noticed(policy, space, changed_at, now)
+        tried = find_job(session, tenant, policy.tried_job) if policy.tried_job else None
+        seen, due = noticed(policy, space, changed_at, now, tried)
         job = self._enqueue(session, tenant, space, seen) if due else None
         if job is not None:
-            seen = replace(seen, done_version=space.version, done_at=now, due_since=None)
+            seen = replace(
+                seen,
+                due_since=None,
+                tried_job=job.id,
+                tried_version=space.version,
+                failures=policy.failures + 1 if _is_outage(tried) else 0,
+            )
         if seen != policy:
             policies.put_policy(session, seen)
         return job
@@ -149,25 +162,31 @@ class PolicyService:
         self, session: Writer, tenant: Tenant, space: SpaceRecord, policy: ClusteringPolicy
     ) -> JobRecord | None:
         """The new job; None while the last one under this policy is unfinished."""
-        before, key = datetime.now(UTC), f"policy of {space.id}"
-        job = self._jobs.enqueue(
+        key = f"policy of {space.id}"
+        if find_kept(session, tenant, CLUSTERING, key) is not None:
+            return None
+        return self._jobs.enqueue(
             session, tenant, CLUSTERING, policy.asked, space=space, dedup_key=key
         )
-        return None if job.created_at < before else job
 
 
 def noticed(
-    policy: ClusteringPolicy, space: SpaceRecord, changed_at: datetime, now: datetime
+    policy: ClusteringPolicy,
+    space: SpaceRecord,
+    changed_at: datetime,
+    now: datetime,
+    tried: JobRecord | None = None,
 ) -> tuple[ClusteringPolicy, bool]:
     """The policy with what is seen of its space at a moment, and whether to cluster it then.
 
     Args:
         changed_at: when the space came to its version, as far as that is known; else ``now``.
+        tried: the last job that the policy asked for, while it is known.
     """
     seen = policy
     if space.version != policy.seen_version:
         seen = replace(policy, seen_version=space.version, seen_at=changed_at)
-    if space.models == 0 or not _is_due(seen, space, now):
+    if space.models == 0 or not _is_due(seen, space, now, tried):
         return replace(seen, due_since=None), False
     seen = replace(seen, due_since=seen.due_since or now)
     assert seen.due_since is not None
@@ -176,14 +195,36 @@ def noticed(
     return seen, rested or now - seen.due_since >= _LONGEST * calm
 
 
-def _is_due(policy: ClusteringPolicy, space: SpaceRecord, now: datetime) -> bool:
-    pending = space.version - policy.done_version
+def _is_due(
+    policy: ClusteringPolicy, space: SpaceRecord, now: datetime, tried: JobRecord | None
+) -> bool:
+    version, at = policy.done_version, policy.done_at
+    if tried is not None and _is_outage(tried):
+        if now - (tried.finished_at or now) < _pause(policy.failures):
+            return False
+    elif tried is not None:
+        # Under way, done, or failed for a reason that stays until something changes.
+        version = max(version, policy.tried_version)
+        at = max(at or tried.created_at, tried.created_at)
+    pending = space.version - version
     if policy.after_changes is not None and pending >= policy.after_changes:
         return True
     if policy.every_seconds is None or pending == 0:
         return False
     period = timedelta(seconds=policy.every_seconds)
-    return policy.done_at is None or now - policy.done_at >= period
+    return at is None or now - at >= period
+
+
+def _is_outage(tried: JobRecord | None) -> bool:
+    if tried is None or tried.state != "failed":
+        return False
+    return (tried.error or {}).get("code") in _OUTAGES
+
+
+def _pause(failures: int) -> timedelta:
+    """How long after an outage the same is asked for again, which it was so often before."""
+    doubled: int = 2 ** min(failures, 10)
+    return min(_PAUSE * doubled, _LONGEST_PAUSE)
 
 
 def _terms(policy: ClusteringPolicy) -> tuple[object, ...]:

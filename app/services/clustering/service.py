@@ -22,6 +22,7 @@ from app.services.clustering.asked import Asked
 from app.services.clustering.grouping import Groups, group
 from app.services.clustering.newcomers import Newcomers
 from app.services.clustering.snapshot import Snapshot, take
+from app.services.events import Outbox
 from app.services.jobs import Finish, JobService, Progress
 from app.services.library import Subject
 from app.stores.ports import (
@@ -32,7 +33,7 @@ from app.stores.ports import (
     SpaceRecord,
     Tenant,
 )
-from app.stores.sql import clusterings, spaces
+from app.stores.sql import clusterings, policies, spaces
 from app.stores.sql.database import Database, Reader, Writer
 from modelkin.clusters import Assignment
 from modelkin.core.clustering import NOISE, agreement, lasting_ids
@@ -97,6 +98,7 @@ class ClusteringService:
         jobs: carry clusterings out; the kind is registered here.
         newcomers: tells which cluster is nearest to what is not stored.
         most_mapped: supports that a job may hold mapped at a time.
+        outbox: is told of what was recorded.
     """
 
     def __init__(
@@ -107,12 +109,14 @@ class ClusteringService:
         newcomers: Newcomers,
         *,
         most_mapped: int,
+        outbox: Outbox | None = None,
     ) -> None:
         self._database = database
         self._blobs = blobs
         self._jobs = jobs
         self._newcomers = newcomers
         self._most_mapped = most_mapped
+        self._outbox = outbox
         jobs.register(KIND, self._carry_out)
 
     # --- asking -------------------------------------------------------------------------------
@@ -197,7 +201,7 @@ class ClusteringService:
         lasting = _Lasting.of(snapshot.names, found.labels, before)
 
         def finish(session: Writer) -> Mapping[str, Any]:
-            made = _Made(job.id, asked, snapshot, found, time.monotonic() - began)
+            made = _Made(job, asked, snapshot, found, time.monotonic() - began)
             return self._record(session, made, before, lasting)
 
         return finish
@@ -222,6 +226,10 @@ class ClusteringService:
         record = made.record(series.number, before.id, lasting.agreement)
         clusterings.insert_clustering(session, record, made.content(ids))
         clusterings.prune(session, space, _KEPT)
+        asked, version = record.parameters, record.version
+        policies.note_done(session, space, asked, version, made.job.created_at)
+        if self._outbox is not None:
+            self._outbox.clustered(session, space, record)
         return {
             "clustering": record.id,
             "url": f"/v1/spaces/{space.name}/clusterings/{record.id}",
@@ -235,7 +243,7 @@ class ClusteringService:
 class _Made:
     """A clustering that is done, but for what it has of the one before it."""
 
-    id: str
+    job: JobRecord
     asked: Asked
     snapshot: Snapshot
     groups: Groups
@@ -244,7 +252,7 @@ class _Made:
     def record(self, number: int, previous: str | None, agreed: float | None) -> ClusteringRecord:
         labels = self.groups.labels
         return ClusteringRecord(
-            id=self.id,
+            id=self.job.id,
             space_id=self.snapshot.space.id,
             number=number,
             scope=self.asked.scope,

@@ -82,9 +82,14 @@ class Game:
         total = len(target.around.snapshot) if target.among is None else target.among.size
         wanted = max(_LABELLED, 4 * ask.k, 4 * game.neighbors)
         count = _PLAYERS
+        asked = np.empty(0, np.int64)
+        carriers: dict[int, Labelled] = {}
         while True:
             ids, similarity = target.around.nearest(count, target.among)
-            found = labelled_by_id(target.session, target.space, ids.tolist(), game.attribute)
+            new = np.setdiff1d(ids, asked).tolist()
+            for each in labelled_by_id(target.session, target.space, new, game.attribute):
+                carriers[each.id] = each
+            found = [carriers[model_id] for model_id in ids.tolist() if model_id in carriers]
             labelled = {
                 each.id: each
                 for each in found
@@ -92,7 +97,7 @@ class Game:
             }
             if len(labelled) >= wanted or count >= total:
                 break
-            count *= 8
+            count, asked = count * 8, np.union1d(asked, ids)
         taken = [place for place, i in enumerate(ids.tolist()) if i in labelled][:_PLAYERS]
         excluded = sum(each.name in ask.exclude for each in found)
         left_out = ids.size - len(labelled) - excluded

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
-from sqlalchemy import CursorResult, delete, select
+from sqlalchemy import CursorResult, delete, or_, select
 
 from app.stores.ports import ClusteringPolicy, SpaceRecord, Tenant
 from app.stores.sql.database import Reader, Writer
@@ -17,8 +18,9 @@ __all__ = [
     "find_policy",
     "last_change",
     "lock_policy",
+    "note_done",
     "put_policy",
-    "spaces_with_policy",
+    "restless_spaces",
 ]
 
 _COLUMNS = tuple(ClusteringPolicy.__dataclass_fields__)
@@ -30,10 +32,21 @@ def find_policy(session: Reader, space: SpaceRecord) -> ClusteringPolicy | None:
     return None if row is None else _record(row)
 
 
-def spaces_with_policy(session: Reader) -> list[int]:
-    """The ids of the spaces that have a policy."""
-    query = select(ClusteringPolicyRow.space_id).order_by(ClusteringPolicyRow.space_id)
-    return list(session.scalars(query))
+def restless_spaces(session: Reader) -> list[int]:
+    """The ids of the spaces that have a policy, and anything new to it."""
+    row = ClusteringPolicyRow
+    query = (
+        select(row.space_id)
+        .join(SpaceRow, SpaceRow.id == row.space_id)
+        .where(
+            or_(
+                SpaceRow.version != row.done_version,
+                SpaceRow.version != row.seen_version,
+                row.due_since.is_not(None),
+            )
+        )
+    )
+    return list(session.scalars(query.order_by(row.space_id)))
 
 
 def lock_policy(
@@ -70,6 +83,21 @@ def put_policy(session: Writer, policy: ClusteringPolicy) -> None:
     """Set the policy of its space. The caller holds the lock of the space or of the policy."""
     session.merge(ClusteringPolicyRow(**{name: getattr(policy, name) for name in _COLUMNS}))
     session.flush()
+
+
+def note_done(
+    session: Writer, space: SpaceRecord, asked: Mapping[str, Any], version: int, asked_at: datetime
+) -> None:
+    """Tell the space's policy, if it asks for this, that there is a clustering of this version."""
+    row = session.scalar(
+        select(ClusteringPolicyRow)
+        .where(ClusteringPolicyRow.space_id == space.id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if row is not None and row.asked == asked and row.done_version <= version:
+        row.done_version, row.done_at = version, asked_at
+        session.flush()
 
 
 def delete_policy(session: Writer, space: SpaceRecord) -> bool:

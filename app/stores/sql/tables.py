@@ -450,6 +450,7 @@ class ClusteringSeriesRow(Base):
 
 class ClusteringPolicyRow(Base):
     """When a space is clustered anew, and how. ``done`` is what the last clustering under it saw,
+    ``tried`` what the last one was asked for at, whatever came of it, after so many ``failures``;
     ``seen`` the newest version that was noticed and when, ``due_since`` how long one is due.
     """
 
@@ -469,3 +470,6 @@ class ClusteringPolicyRow(Base):
     seen_version: Mapped[int] = mapped_column(BigInteger)
     seen_at: Mapped[datetime] = mapped_column(Moment)
     due_since: Mapped[datetime | None] = mapped_column(Moment)
+    tried_job: Mapped[str | None] = mapped_column(String(36))
+    tried_version: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    failures: Mapped[int] = mapped_column(Integer, server_default="0")

@@ -125,7 +125,8 @@ def begin(
 ) -> tuple[JobRecord, str | None] | None:
     """Take a job, and who held it before and is dead; None where it is not to be taken.
 
-    It is taken while it waits, or from a worker that nobody knows any more.
+    It is taken while it waits, or from a worker that nobody knows any more. A worker that asks
+    again, because it never heard the answer, has it already: that is no further attempt.
     """
     query = select(JobRow, TenantRow).join(TenantRow, TenantRow.id == JobRow.tenant_id)
     found = session.execute(
@@ -137,6 +138,8 @@ def begin(
     if row.turn != turn or row.finished_at is not None:
         return None
     before = row.worker if row.state == "running" else None
+    if before == worker:
+        return record(row, tenant), None
     if before is not None and session.get(WorkerRow, before) is not None:
         return None
     row.state, row.worker, row.handed = "running", worker, True

@@ -21,7 +21,7 @@ from modelkin.checkpoints.dtypes import BITS, FLOATS, UNREADABLE
 from modelkin.checkpoints.header import MAX_HEADER, TensorEntry, bad_checkpoint, read_header, shown
 from modelkin.core.layout import Layout
 
-__all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
+__all__ = ["Checkpoint", "StoredTensor", "open_checkpoint", "read_index"]
 
 _SUFFIX: Final = ".safetensors"
 _INDEX_SUFFIX: Final = ".safetensors.index.json"
@@ -174,7 +174,7 @@ def _stored(entry: TensorEntry, path: Path) -> StoredTensor:
 
 def _indexed(index: Path) -> list[StoredTensor]:
     """The tensors of all shards; index and shards must say the same."""
-    weight_map = _read_index(index)
+    weight_map = read_index(index)
     stored: list[StoredTensor] = []
     for shard in sorted(set(weight_map.values())):
         path = index.parent / shard
@@ -194,7 +194,12 @@ def _indexed(index: Path) -> list[StoredTensor]:
     return stored
 
 
-def _read_index(index: Path) -> dict[str, str]:
+def read_index(index: Path) -> dict[str, str]:
+    """The shard of every tensor that an index names, each a file beside it.
+
+    Raises:
+        InvalidCheckpoint: it is no index of safetensors shards.
+    """
     if index.stat().st_size > MAX_HEADER:
         raise bad_checkpoint(index.name, f"an index has at most {MAX_HEADER} bytes")
     try:

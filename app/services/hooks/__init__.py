@@ -1,0 +1,1 @@
+"""Webhooks in: what hubs deliver, verified, recorded once, and turned into looks at models."""

@@ -1,0 +1,1 @@
+"""Hubs: where models are published, read through one small contract and nothing else."""

@@ -1,0 +1,332 @@
+"""Requests to a hub: bounded in bytes and in time, redirects looked at one by one.
+
+Owns what every hub has in common on the wire. A token goes to the hub's own origin and no further;
+what is downloaded is counted as it comes, so that no declaration is believed. Where a request may
+go at all is the guarded client's business.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+
+from app.services.egress import Egress, EgressRefused
+from app.services.hubs.ports import HubFile, HubRefused, HubUnavailable, HubUntrue, Received
+from modelkin.errors import ModelkinError, PayloadTooLarge, StorageFull, Unavailable
+
+__all__ = ["Limits", "Refusal", "Transfer", "text_of"]
+
+_HOPS: Final = 5
+_TRIES: Final = 3
+"""Times that a file is begun or continued before its job is put off."""
+_PASSING: Final = {408, 416, 425, 429}
+"""Statuses below 500 that another time may not come; 416 says that a file ends too early."""
+_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+Refusal = Callable[[httpx.Response], ModelkinError | None]
+"""What a hub means by a status of 400 to 499; None where it means nothing of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a hub's is taken, and for how long it is waited for.
+
+    Attributes:
+        checkpoint_bytes: of all files of one checkpoint together.
+        timeout: seconds without a byte.
+        grace: seconds that any answer may take, however little comes.
+        slowest: bytes a second that must come beyond that.
+        answer_bytes: of an answer that is no file.
+    """
+
+    checkpoint_bytes: int
+    timeout: float = 30.0
+    grace: float = 60.0
+    slowest: int = 64 << 10
+    answer_bytes: int = 16 << 20
+
+
+class Transfer:
+    """Speaks to one hub.
+
+    Args:
+        base: its address.
+        egress: the way out.
+        authorization: the header's value, for the hub's own origin; None where there is no token.
+        limits: of this.
+        refusal: reads the hub's refusals.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        egress: Egress,
+        *,
+        authorization: str | None,
+        limits: Limits,
+        refusal: Refusal,
+    ) -> None:
+        self.base = base.rstrip("/")
+        self.host = urlsplit(self.base).netloc.rpartition("@")[2]
+        # Files take as long as they take, as long as they keep coming; answers do not.
+        self._files = egress.client(timeout=limits.timeout)
+        self._answers = egress.client(timeout=limits.timeout, deadline=limits.grace)
+        self._authorization = authorization
+        self._limits = limits
+        self._refusal = refusal
+
+    @property
+    def authorized(self) -> bool:
+        """Whether the hub is sent a token."""
+        return self._authorization is not None
+
+    def close(self) -> None:
+        """Let connections go."""
+        self._files.close()
+        self._answers.close()
+
+    def json(
+        self, url: str, params: Mapping[str, Any] | None = None
+    ) -> tuple[Any, httpx.Headers, str]:
+        """What a path below the base, or a whole address, answers; with its headers and address.
+
+        Raises:
+            HubUntrue: it is no JSON, or more than anybody reads.
+            HubUnavailable: the hub is away. And whatever ``refusal`` makes of its refusals.
+        """
+        with self._spoken():
+            address = httpx.URL(self._absolute(url))
+            if params:
+                address = address.copy_merge_params(params)
+        pieces, size = [], 0
+        asked = {"Accept": "application/json"}
+        with self._answer(self._answers, str(address), asked) as response:
+            for piece in response.iter_bytes():
+                size += len(piece)
+                if size > self._limits.answer_bytes:
+                    raise HubUntrue(
+                        f"{self.host} answered more than {self._limits.answer_bytes} bytes to "
+                        f"{address.path}"
+                    )
+                pieces.append(piece)
+            headers, final = response.headers, str(response.url)
+        try:
+            return json.loads(b"".join(pieces)), headers, final
+        except (ValueError, RecursionError):
+            raise HubUntrue(f"{self.host} answered no JSON to {address.path}") from None
+
+    def next_page(self, headers: httpx.Headers, address: str) -> str | None:
+        """Where a listing goes on, as a link in its headers says (RFC 8288); None where it ends.
+
+        Raises:
+            HubUntrue: somewhere else than at this hub.
+        """
+        found = re.search(r'<([^>]+)>\s*;[^,]*\brel="?next"?', headers.get("Link", ""))
+        if found is None:
+            return None
+        further = self._next(address, found[1])
+        if _origin(further) != _origin(self.base):
+            raise HubUntrue(f"the listing of {self.host} goes on at another hub: {further[:200]!a}")
+        return further
+
+    def download(self, url: str, file: HubFile, into: Path, received: Received | None) -> int:
+        """Write what is at ``url`` to a file; answers its size. See :meth:`Hub.download`."""
+        download = _Download(file, self._limits, self.host, received)
+        with into.open("wb") as target:
+            for attempt in range(_TRIES):
+                try:
+                    headers = {"Accept-Encoding": "identity"}
+                    if download.size:
+                        headers["Range"] = f"bytes={download.size}-"
+                    with self._answer(self._files, self._absolute(url), headers) as response:
+                        download.take(response, target)
+                    return download.finish()
+                except HubUnavailable:
+                    if attempt == _TRIES - 1 or not download.size:
+                        raise
+                except OSError as error:
+                    kind = StorageFull if error.errno in _NO_ROOM else Unavailable
+                    raise kind(f"{file.path} could not be written: {error.strerror}") from error
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def _absolute(self, url: str) -> str:
+        return url if url.startswith(("http://", "https://")) else self.base + url
+
+    @contextmanager
+    def _answer(
+        self, client: httpx.Client, url: str, headers: Mapping[str, str]
+    ) -> Iterator[httpx.Response]:
+        """A good answer, not read yet, behind all redirects."""
+        with self._spoken():
+            for _ in range(_HOPS):
+                request = client.build_request("GET", url, headers=self._headers(url, headers))
+                response = client.send(request, stream=True)
+                try:
+                    if not response.has_redirect_location:
+                        self._require_good(response)
+                        yield response
+                        return
+                    url = self._next(url, response.headers["Location"])
+                finally:
+                    response.close()
+        raise HubUntrue(f"{self.host} redirects more than {_HOPS} times")
+
+    def _headers(self, url: str, headers: Mapping[str, str]) -> dict[str, str]:
+        own = _origin(url) == _origin(self.base)
+        token = {"Authorization": self._authorization} if own and self._authorization else {}
+        return {**headers, **token}
+
+    def _next(self, url: str, location: str) -> str:
+        try:
+            target = urljoin(url, location)
+            parts = urlsplit(target)
+            wrong = parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0
+        except ValueError:
+            wrong, parts = True, urlsplit(url)
+        if wrong or (urlsplit(url).scheme == "https" and parts.scheme == "http"):
+            raise HubUntrue(f"{self.host} redirects to where nobody follows: to no https address")
+        return target
+
+    def _require_good(self, response: httpx.Response) -> None:
+        status = response.status_code
+        if status in {200, 206}:
+            return
+        if status >= 500 or status in _PASSING:
+            wait = response.headers.get("Retry-After")
+            raise HubUnavailable(
+                f"{response.url.host} answers {status} {response.reason_phrase}"
+                + (f", and asks to be left alone for {wait[:20]} s" if wait else "")
+            )
+        refused = self._refusal(response) if 400 <= status < 500 else None
+        raise refused or HubRefused(
+            f"{response.url.host} answers {status} {response.reason_phrase} to {response.url.path}"
+        )
+
+    @contextmanager
+    def _spoken(self) -> Iterator[None]:
+        """What goes wrong on the way is the hub's being away, unless nobody may go there."""
+        try:
+            yield
+        except EgressRefused:
+            raise
+        except httpx.TimeoutException as error:
+            raise HubUnavailable(
+                f"{self.host} did not answer in {self._limits.timeout:g} s"
+            ) from error
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            reason = str(error) or type(error).__name__
+            raise HubUnavailable(f"{self.host} cannot be reached: {reason}") from error
+        except httpx.InvalidURL as error:
+            raise HubUntrue(f"{self.host} leads to an address that is none: {error}") from error
+
+
+class _Pace:
+    """Ends what is so slow that it would never end."""
+
+    def __init__(self, limits: Limits, host: str) -> None:
+        self._limits = limits
+        self._host = host
+        self._began = time.monotonic()
+
+    def check(self, size: int) -> None:
+        patience = self._limits.grace + size / self._limits.slowest
+        if time.monotonic() - self._began > patience:
+            raise HubUnavailable(
+                f"{self._host} is too slow: {size} bytes came in {patience:.0f} s, and at least "
+                f"{self._limits.slowest} a second should"
+            )
+
+
+class _Download:
+    """A file as far as it has come, over one or more answers."""
+
+    def __init__(self, file: HubFile, limits: Limits, host: str, received: Received | None) -> None:
+        self.size = 0
+        self._file = file
+        self._limits = limits
+        self._host = host
+        self._pace = _Pace(limits, host)
+        self._received = received
+        self._sha256 = hashlib.sha256()
+        self._declared = file.size
+
+    def take(self, response: httpx.Response, target: BinaryIO) -> None:
+        """Append what an answer holds; begin anew where it is the whole file once more."""
+        if response.status_code != 206:
+            self.size, self._sha256 = 0, hashlib.sha256()
+            target.seek(0)
+            target.truncate()
+        elif not self._continues(response):
+            raise HubUntrue(f"{self._host} sends another part of {self._file.path} than asked for")
+        coming = response.headers.get("Content-Length", "")
+        if self._declared is None and coming.isdecimal():
+            self._declared = self.size + int(coming)
+        elif coming.isdecimal():
+            self._require_no_more(self.size + int(coming))
+        for piece in response.iter_bytes():
+            self._require_no_more(self.size + len(piece))
+            target.write(piece)
+            self._sha256.update(piece)
+            self.size += len(piece)
+            self._pace.check(self.size)
+            if self._received is not None:
+                self._received(self.size)
+        target.flush()
+        if self._declared is not None and self.size < self._declared:
+            raise HubUnavailable(
+                f"{self._host} declares {self._declared} bytes of {self._file.path} and sends "
+                f"{self.size}"
+            )
+
+    def finish(self) -> int:
+        """The size, if these are the bytes that were declared."""
+        if self._file.sha256 not in {None, self._sha256.hexdigest()}:
+            raise HubUntrue(
+                f"{self._host} declares {self._file.path} with the SHA-256 {self._file.sha256}, "
+                f"what it sends has {self._sha256.hexdigest()}"
+            )
+        return self.size
+
+    def _continues(self, response: httpx.Response) -> bool:
+        part: str = response.headers.get("Content-Range", "")
+        return part.startswith(f"bytes {self.size}-")
+
+    def _require_no_more(self, size: int) -> None:
+        if self._declared is not None and size > self._declared:
+            raise HubUntrue(
+                f"{self._host} declares {self._declared} bytes of {self._file.path} and sends "
+                f"{size} or more"
+            )
+        if size > self._limits.checkpoint_bytes:
+            raise PayloadTooLarge(
+                f"{self._file.path} has {size} bytes or more, and a checkpoint at most "
+                f"{self._limits.checkpoint_bytes} (MODELKIN_MAX_CHECKPOINT_BYTES)"
+            )
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    return parts.scheme, (parts.hostname or "").rstrip("."), port
+
+
+def text_of(value: Any, longest: int = 2000) -> str | None:
+    """A hub's text, as it may be stored; None where it is none."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        return None
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return None
+    return value[:longest]

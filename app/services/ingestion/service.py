@@ -1,0 +1,235 @@
+"""The job that looks at one model of one hub, and brings what is here in line with what it is now.
+
+Whatever made somebody look, a delivery or a poll, is forgotten by then: the hub is asked, and what
+it says at that moment is what counts. So deliveries may come twice, late, in any order, or never.
+Looks at one model are numbered, and one that was overtaken changes nothing and looks again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from app.services.hubs.opening import Hubs
+from app.services.hubs.ports import Hub, HubGone, HubRefused, HubRevision
+from app.services.ingest import IngestService
+from app.services.ingestion.downloads import Downloads
+from app.services.ingestion.fetching import Fetching, fingerprint, named
+from app.services.ingestion.placing import Placing
+from app.services.ingestion.recipe import LACKING, Base, Sizes, base_of, select
+from app.services.ingestion.storing import Made, Storing, held_by, note, require_free
+from app.services.jobs import Finish, JobService, Progress
+from app.services.looks import INGEST
+from app.services.sources import OpenSource, SourceService
+from app.stores.ports import JobRecord
+from app.stores.sql import source_models, sources
+from app.stores.sql.database import Database
+from modelkin.checkpoints import Checkpoint
+from modelkin.errors import JobFailed, ModelkinError, SourceNotFound, Unavailable
+from modelkin.names import check_model_name
+
+__all__ = ["Ingestion"]
+
+_MIB: Final = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Look:
+    """One look at one model, and what it has come to know.
+
+    Attributes:
+        name: that the model has on the hub now, as far as anybody knows.
+        number: of the look.
+        moved_from: the name that it had before, if it is known to have had one.
+        revision: that it is at; None until the hub has said so.
+    """
+
+    name: str
+    number: int
+    moved_from: str | None
+    revision: str | None = None
+
+
+class Ingestion:
+    """Carries out the looks.
+
+    Args:
+        database: the truth.
+        service: knows the sources.
+        hubs: opens their hubs.
+        downloads: the disk.
+        placing: finds spaces.
+        sizes: of supports.
+        ingest: stores models.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        service: SourceService,
+        hubs: Hubs,
+        downloads: Downloads,
+        placing: Placing,
+        sizes: Sizes,
+        ingest: IngestService,
+    ) -> None:
+        self._database = database
+        self._sources = service
+        self._hubs = hubs
+        self._downloads = downloads
+        self._placing = placing
+        self._sizes = sizes
+        self._ingest = ingest
+        self._storing = Storing(ingest)
+
+    def register(self, jobs: JobService) -> None:
+        """Be who carries out the jobs of this kind."""
+        jobs.register(INGEST, self.carry_out)
+
+    def carry_out(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | Finish:
+        """The handler, see :data:`app.services.jobs.Handler`."""
+        asked, source_id = job.parameters["model"], job.parameters["source"]
+        try:
+            with self._database.reading() as session:
+                source = self._sources.open(session, job.tenant, source_id)
+            with self._database.writing() as session:
+                number = source_models.begin_look(session, source.id, asked)
+        except SourceNotFound:
+            return {"outcome": "ignored", "reason": "its source was deleted"}
+        look = _Look(asked, number, job.parameters.get("moved_from"))
+        try:
+            with self._hubs.hub_of(source) as hub:
+                return self._look(hub, source, look, job, progress)
+        except JobFailed:  # it was cancelled
+            raise
+        except ModelkinError as error:
+            self._note(source, look, error)
+            raise
+
+    def _look(
+        self, hub: Hub, source: OpenSource, look: _Look, job: JobRecord, progress: Progress
+    ) -> Mapping[str, Any] | Finish:
+        progress(0, 0, "asking the hub")
+        try:
+            revision = hub.look_up(look.name)
+        except HubGone as error:
+            return self._gone(source, look, error)
+        if revision.name != look.name:  # the hub leads on from a name that it had before
+            self._move(source, look, revision.name)
+        elif look.moved_from is not None and not _leads_to(hub, look.moved_from, revision.name):
+            look.moved_from = None
+        look.revision = revision.revision
+        check_model_name(revision.name, field="model")
+        with self._database.reading() as session:
+            names = filter(None, (look.name, look.moved_from))
+            known = [held for n in names if (held := held_by(session, source, n)) is not None]
+        reason = source.filters.reason_against(revision.name, revision.tags)
+        if reason is not None and not known:  # what is here does not grow old unseen
+            return partial(self._storing.ignore, source, look.name, look.number, revision, reason)
+        base = base_of(hub, revision, source.importance, source.base_model)
+        made = Made(
+            source=source,
+            look=look.number,
+            name=look.name,
+            moved_from=look.moved_from,
+            revision=revision,
+            base=base,
+            depends_on=_dependencies(revision, base, source),
+            job=job.id,
+        )
+        if any(held.is_made_like(made) for held in known):
+            return partial(self._storing.describe, made)
+        return self._make(hub, made, progress)
+
+    def _make(self, hub: Hub, made: Made, progress: Progress) -> Finish:
+        """Download, select, and prepare what is then stored with the job's success."""
+
+        def downloaded(what: str, done: int, total: int) -> None:
+            progress(done // _MIB, total // _MIB, f"downloading {what}, MiB")
+
+        with self._downloads.folder() as folder:
+            fetching = Fetching(
+                hub, self._downloads, self._hubs.limits.checkpoint_bytes, partial(downloaded, "it")
+            )
+            checkpoint = fetching.fetch(made.revision, folder / "model")
+            fetching.count = partial(downloaded, "its base")
+            made, base = _with_base(fetching, made, folder / "base")
+            placed = self._placing.place(made.source.tenant, made.source.space, checkpoint.layout)
+            with self._database.reading() as session:
+                require_free(session, placed.space, made)
+                rule = self._sizes.rule(session, placed.space)
+
+            def selecting(done: int, total: int) -> None:
+                progress(done, total, "selecting")
+
+            support, importance, note = select(
+                checkpoint, base, made.base, placed.space, rule, selecting
+            )
+        progress(0, 0, "storing")
+        with self._database.reading() as session:
+            prepared = self._ingest.prepare(session, placed.space, made.name, support)
+        notes = [*([note] if note else []), *checkpoint.notes]
+        return partial(self._storing.store, made, placed, prepared, importance, notes)
+
+    def _gone(self, source: OpenSource, look: _Look, error: HubGone) -> Finish:
+        """What was never here was asked for in vain; what is here stays, or goes by its source."""
+        with self._database.reading() as session:
+            place = source_models.placed(session, source.id, look.name)
+        if place is None:
+            raise error
+        return partial(self._storing.let_go, source, look.name, look.number, str(error))
+
+    def _move(self, source: OpenSource, look: _Look, name: str) -> None:
+        check_model_name(name, field="model")
+        with self._database.writing() as session:
+            number = source_models.begin_look(session, source.id, name)
+        look.name, look.number, look.moved_from = name, number, look.name
+
+    def _note(self, source: OpenSource, look: _Look, error: ModelkinError) -> None:
+        """Let the source tell what went wrong; at a revision, so that nobody tries that again."""
+        try:
+            with self._database.writing() as session:
+                sources.note_error(session, source.id, error.code, f"{look.name}: {error}")
+                if look.revision is not None and not isinstance(error, Unavailable):
+                    described = {"code": error.code, "detail": str(error)}
+                    note(session, source, look.name, look.number, look.revision, described)
+        except Unavailable as unavailable:
+            log.info("what became of a look is not noted now: %s", unavailable)
+
+
+def _with_base(fetching: Fetching, made: Made, folder: Path) -> tuple[Made, Checkpoint | None]:
+    """The base beside what was made of it; where it cannot be had, and need not be, another look
+    tries again.
+    """
+    revision = made.base.revision
+    if revision is None:
+        return made, None
+    try:
+        return made, fetching.fetch(revision, folder)
+    except LACKING as error:
+        base = made.base.without(error, named(revision), made.revision)
+        return replace(made, base=base, depends_on=[*made.depends_on, "not given"]), None
+
+
+def _leads_to(hub: Hub, before: str, now: str) -> bool:
+    """Whether the name that a model had is nobody else's by now."""
+    try:
+        return hub.look_up(before).name == now
+    except HubGone:
+        return True
+    except HubRefused:
+        return False
+
+
+def _dependencies(revision: HubRevision, base: Base, source: OpenSource) -> list[str]:
+    """What a support depends on, besides the size that its space asks for."""
+    parts = [fingerprint(revision), source.importance or "", source.space]
+    if base.revision is not None:
+        parts += [base.revision.name, fingerprint(base.revision)]
+    return parts

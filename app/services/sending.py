@@ -1,0 +1,139 @@
+"""One attempt to deliver: a signed request, and what its answer means.
+
+It writes nothing down, and knows no schedule.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import httpx
+
+from app.services.egress import Egress, EgressRefused
+from modelkin._version import __version__
+from modelkin.webhooks import sign
+
+__all__ = ["Outcome", "Sender"]
+
+_CONNECT, _DEADLINE = 5.0, 15.0
+"""Seconds to connect in, and for an attempt altogether."""
+_EXCERPT: Final = 500
+"""Bytes of an answer that are kept for whoever reads the log; no more is read."""
+_LONGEST_WAIT: Final = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an attempt.
+
+    Attributes:
+        at: when it was made.
+        seconds: that it took.
+        status: of the answer; None where there was none.
+        detail: for people: what the receiver said, or why there is nothing that it said.
+        retry_after: seconds that the receiver asked for.
+    """
+
+    at: datetime
+    seconds: float
+    status: int | None
+    detail: str
+    retry_after: float | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """The receiver has it: any 2xx, whatever else it said."""
+        return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def gone(self) -> bool:
+        """The receiver wants nothing more, ever."""
+        return self.status == 410
+
+
+class Sender:
+    """Sends. One for many threads.
+
+    Args:
+        egress: the way out.
+        deadline: seconds for an attempt.
+    """
+
+    def __init__(self, egress: Egress, *, deadline: float = _DEADLINE) -> None:
+        self._egress = egress
+        self._deadline = deadline
+
+    def send(self, url: str, message_id: str, body: bytes, secrets: Sequence[str]) -> Outcome:
+        """Make one attempt. Whatever the receiver does, there is an outcome within the deadline.
+
+        Args:
+            url: of the receiver.
+            message_id: the same for every attempt.
+            body: the JSON, as it is signed.
+            secrets: each signs.
+        """
+        at, began = datetime.now(UTC), time.monotonic()
+        timestamp = int(at.timestamp())
+        signatures = " ".join(sign(secret, message_id, timestamp, body) for secret in secrets)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"modelkin/{__version__}",
+            "Accept-Encoding": "identity",
+            "webhook-id": message_id,
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": signatures,
+        }
+        timeout = httpx.Timeout(self._deadline, connect=min(_CONNECT, self._deadline))
+        status, wait = None, None
+        try:
+            with (
+                self._egress.client(timeout=timeout, deadline=self._deadline) as client,
+                client.stream("POST", url, content=body, headers=headers) as response,
+            ):
+                status = response.status_code
+                wait = _wait_of(response)
+                detail = _said(response)
+        except EgressRefused as error:
+            detail = f"not sent: {error}"
+        except httpx.TimeoutException as error:
+            detail = f"no answer within {self._deadline:g} s ({type(error).__name__})"
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            detail = f"no answer: {error or type(error).__name__}"
+        return Outcome(at, round(time.monotonic() - began, 3), status, detail[:1000], wait)
+
+
+def _said(response: httpx.Response) -> str:
+    """The first of what a receiver says. Its status stands, however its body ends."""
+    if response.is_redirect:
+        where = response.headers.get("location", "nowhere")[:200]
+        return f"redirects to {where}, which is not followed: change the subscription's url"
+    excerpt = b""
+    try:
+        for part in response.iter_raw(_EXCERPT):
+            excerpt += part
+            if len(excerpt) >= _EXCERPT:
+                break
+    except (httpx.HTTPError, EgressRefused) as error:
+        return f"its answer broke off ({type(error).__name__})"
+    if response.is_success:
+        return "received"
+    text = excerpt[:_EXCERPT].decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return f"refused: {text}" if text.strip() else "refused"
+
+
+def _wait_of(response: httpx.Response) -> float | None:
+    """Seconds from ``Retry-After``, a day at most; None where there is none that can be read."""
+    given = response.headers.get("retry-after", "").strip()
+    if given.isascii() and given.isdigit():
+        return min(float(given[:9]), _LONGEST_WAIT)
+    try:
+        at = email.utils.parsedate_to_datetime(given)
+    except (TypeError, ValueError):
+        return None
+    at = at.replace(tzinfo=at.tzinfo or UTC)
+    return min(max(0.0, (at - datetime.now(UTC)).total_seconds()), _LONGEST_WAIT)

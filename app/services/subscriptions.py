@@ -1,0 +1,275 @@
+"""Subscriptions: who is told of which events, where, and under which secret.
+
+Secrets are made here, answered once, and kept encrypted. Nothing is sent from here: a ping and a
+replay are deliveries like any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from app.services.deliveries import new_delivery, wake
+from app.services.egress import Egress
+from app.services.events import NEIGHBORS_CHANGED
+from app.services.jobs import JobService, job_id
+from app.stores.ports import Tenant
+from app.stores.secrets import Secrets
+from app.stores.sql import sent, spaces, subscriptions
+from app.stores.sql.database import Reader, Writer
+from app.stores.sql.sent import Delivery
+from app.stores.sql.subscriptions import Subscription
+from modelkin.errors import Conflict, InvalidParameter, SubscriptionDisabled
+from modelkin.types import Page
+from modelkin.webhooks import new_secret
+
+__all__ = ["DEFAULT_THRESHOLD", "MOST", "PING", "SubscriptionIn", "SubscriptionService"]
+
+DEFAULT_THRESHOLD: Final = 0.5
+MOST: Final = 1000
+"""Subscriptions of a tenant."""
+PING: Final = "ping"
+"""The type of the event that only shows that the way is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionIn:
+    """What a subscription is to be; ``threshold`` None for the usual one, where one is needed."""
+
+    url: str
+    events: tuple[str, ...]
+    space: str | None = None
+    model: str | None = None
+    tag: str | None = None
+    threshold: float | None = None
+    description: str | None = None
+
+
+class SubscriptionService:
+    """The use cases of subscriptions.
+
+    Args:
+        jobs: where it is enqueued that there is something to send.
+        secrets: encrypts.
+        egress: knows where may be sent to.
+        now: the time.
+    """
+
+    def __init__(
+        self,
+        jobs: JobService,
+        secrets: Secrets,
+        egress: Egress,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._jobs = jobs
+        self._secrets = secrets
+        self._egress = egress
+        self._now = now
+
+    def create(
+        self, session: Writer, tenant: Tenant, wanted: SubscriptionIn
+    ) -> tuple[Subscription, str]:
+        """A new subscription, and its secret, which is told this once.
+
+        Raises:
+            InvalidParameter: the URL is none that events may be sent to, or something of it makes
+                no sense together.
+            SpaceNotFound: there is no such space.
+            Conflict: the tenant has very many.
+            SecretKeyMissing: this service keeps no secrets.
+        """
+        self._egress.check_url(wanted.url, "url")
+        secret = new_secret()
+        now = self._now()
+        subscription = _checked(
+            Subscription(
+                id=job_id(now),
+                tenant_id=tenant.id,
+                url=wanted.url,
+                events=wanted.events,
+                space=wanted.space,
+                model=wanted.model,
+                tag=wanted.tag,
+                threshold=wanted.threshold,
+                description=wanted.description,
+                secret=self._secrets.encrypt(secret),
+                previous_secret=None,
+                previous_until=None,
+                enabled=True,
+                disabled_reason=None,
+                failures=0,
+                failing_since=None,
+                paused_until=None,
+                last_success_at=None,
+                last_failure=None,
+                created_at=now,
+                updated_at=now,
+            )
+        )
+        if subscription.space is not None:
+            spaces.get_space(session, tenant, subscription.space)
+        if subscriptions.count_subscriptions(session, tenant) >= MOST:
+            raise Conflict(f"there are {MOST:,} subscriptions already: delete some first")
+        subscriptions.insert_subscription(session, subscription)
+        return subscription, secret
+
+    def get(self, session: Reader, tenant: Tenant, subscription_id: str) -> Subscription:
+        """The subscription, or :class:`SubscriptionNotFound`."""
+        return subscriptions.get_subscription(session, tenant, subscription_id)
+
+    def list(
+        self, session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
+    ) -> Page[Subscription]:
+        """The tenant's subscriptions, newest first."""
+        return subscriptions.list_subscriptions(session, tenant, limit=limit, cursor=cursor)
+
+    def update(
+        self, session: Writer, tenant: Tenant, subscription_id: str, given: Mapping[str, Any]
+    ) -> Subscription:
+        """Replace what is given; enabling one forgets how its receiver has fared.
+
+        Raises:
+            InvalidParameter, SpaceNotFound: as :meth:`create`.
+            SubscriptionNotFound: there is none of this id.
+        """
+        columns = dict(given)
+        if "url" in columns:
+            self._egress.check_url(columns["url"], "url")
+        current = subscriptions.get_subscription(session, tenant, subscription_id, lock=True)
+        if columns.get("space") is not None:
+            spaces.get_space(session, tenant, columns["space"])
+        events_now = columns.get("events", current.events)
+        if NEIGHBORS_CHANGED not in events_now and "threshold" not in columns:
+            columns["threshold"] = None
+        checked = _checked(_with(current, columns))
+        columns["threshold"] = checked.threshold
+        if "enabled" in columns:
+            columns |= _FRESH if columns["enabled"] else {"disabled_reason": None}
+        if all(getattr(current, name) == value for name, value in columns.items()):
+            return current
+        changed = subscriptions.change(session, current, **columns, updated_at=self._now())
+        if changed.enabled and not current.enabled:
+            wake(session, self._jobs)
+        return changed
+
+    def delete(self, session: Writer, tenant: Tenant, subscription_id: str) -> None:
+        """Forget a subscription, and what was still to be sent to it."""
+        current = subscriptions.get_subscription(session, tenant, subscription_id, lock=True)
+        subscriptions.delete_subscription(session, current)
+
+    def rotate(
+        self, session: Writer, tenant: Tenant, subscription_id: str, overlap: timedelta
+    ) -> tuple[Subscription, str]:
+        """A new secret; the one before signs as well, for as long as ``overlap``."""
+        secret, now = new_secret(), self._now()
+        encrypted = self._secrets.encrypt(secret)
+        current = subscriptions.get_subscription(session, tenant, subscription_id, lock=True)
+        changed = subscriptions.change(
+            session,
+            current,
+            secret=encrypted,
+            previous_secret=current.secret if overlap else None,
+            previous_until=now + overlap if overlap else None,
+            updated_at=now,
+        )
+        return changed, secret
+
+    # --- deliveries ---------------------------------------------------------------------------
+
+    def ping(self, session: Writer, tenant: Tenant, subscription_id: str) -> Delivery:
+        """An event that only shows that the way is free, on its way.
+
+        Raises:
+            SubscriptionDisabled: nothing is sent to it now.
+        """
+        subscription = _enabled(session, tenant, subscription_id)
+        now = self._now()
+        told = {
+            "type": PING,
+            "timestamp": now.isoformat().replace("+00:00", "Z"),
+            "data": {"subscription": subscription.id},
+        }
+        body = json.dumps(told, separators=(",", ":")).encode()
+        delivery = new_delivery(subscription, job_id(now), PING, body)
+        sent.insert_deliveries(session, [delivery])
+        wake(session, self._jobs)
+        return delivery
+
+    def deliveries(
+        self,
+        session: Reader,
+        tenant: Tenant,
+        subscription_id: str,
+        *,
+        limit: int,
+        cursor: str | None,
+        state: str | None,
+    ) -> Page[Delivery]:
+        """What was sent and is to be sent, newest first."""
+        found = subscriptions.get_subscription(session, tenant, subscription_id)
+        return sent.list_deliveries(
+            session, tenant, found.id, limit=limit, cursor=cursor, state=state
+        )
+
+    def delivery(
+        self, session: Reader, tenant: Tenant, subscription_id: str, delivery_id: str
+    ) -> Delivery:
+        """One delivery, or :class:`DeliveryNotFound`."""
+        found = subscriptions.get_subscription(session, tenant, subscription_id)
+        return sent.get_delivery(session, tenant, found.id, delivery_id)
+
+    def replay(
+        self, session: Writer, tenant: Tenant, subscription_id: str, delivery_id: str
+    ) -> Delivery:
+        """Send a delivery once more, under its id, whatever became of it; one that is still on its
+        way is left to that.
+
+        Raises:
+            SubscriptionDisabled: nothing is sent to it now.
+            DeliveryNotFound: there is none of this id.
+        """
+        subscription = _enabled(session, tenant, subscription_id)
+        delivery = sent.get_delivery(session, tenant, subscription.id, delivery_id)
+        if sent.restart(session, delivery, self._now()):
+            wake(session, self._jobs)
+        return sent.get_delivery(session, tenant, subscription.id, delivery_id)
+
+
+_FRESH: Final[Mapping[str, Any]] = {
+    "disabled_reason": None,
+    "failures": 0,
+    "failing_since": None,
+    "paused_until": None,
+}
+
+
+def _with(subscription: Subscription, columns: Mapping[str, Any]) -> Subscription:
+    fields = {name: getattr(subscription, name) for name in Subscription.__dataclass_fields__}
+    return Subscription(**{**fields, **columns})
+
+
+def _checked(subscription: Subscription) -> Subscription:
+    """The subscription with the threshold that it needs, unless it makes no sense."""
+    if NEIGHBORS_CHANGED in subscription.events:
+        if subscription.threshold is None:
+            return _with(subscription, {"threshold": DEFAULT_THRESHOLD})
+    elif subscription.threshold is not None:
+        raise InvalidParameter(
+            f"a threshold is of {NEIGHBORS_CHANGED}, which is not among the events",
+            field="threshold",
+        )
+    return subscription
+
+
+def _enabled(session: Writer, tenant: Tenant, subscription_id: str) -> Subscription:
+    found = subscriptions.get_subscription(session, tenant, subscription_id)
+    if not found.enabled:
+        why = found.disabled_reason or "somebody disabled it"
+        raise SubscriptionDisabled(
+            f"the subscription is disabled ({why}): enable it first, with PATCH"
+        )
+    return found

@@ -1,0 +1,154 @@
+"""Secrets of others, encrypted before they are stored: shared secrets of hooks, tokens of hubs.
+
+Owns the key: that of the settings or, for the embedded store, a file in the data folder. A secret
+is never logged, never answered, and never in the parameters of a job.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets as random
+import threading
+from pathlib import Path
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from modelkin.errors import SecretKeyMissing, Unavailable
+
+__all__ = ["Secrets", "keys_of"]
+
+_FILE_MODE = 0o600
+_SHORTEST = 32
+"""Characters of a key: what people think up is shorter, and is guessed."""
+
+
+class Secrets:
+    """Encrypts with the first key, decrypts with any.
+
+    Args:
+        keys: those of the settings, as :func:`keys_of` reads them; they may be none.
+        file: holds a key, made with the first secret if there is neither a key nor the file; None
+            where there is no folder that all processes of the service share.
+    """
+
+    def __init__(self, keys: tuple[str, ...], file: Path | None) -> None:
+        self._keys = keys
+        self._file = file
+        self._lock = threading.Lock()
+        self._cipher: MultiFernet | None = None
+
+    def encrypt(self, secret: str) -> bytes:
+        """What may be stored of a secret.
+
+        Raises:
+            SecretKeyMissing: there is no key, and no place to keep one.
+            Unavailable: the key's file cannot be used.
+        """
+        return self._opened().encrypt(secret.encode())
+
+    def decrypt(self, stored: bytes) -> str:
+        """The secret.
+
+        Raises:
+            SecretKeyMissing: there is no key any more.
+            Unavailable: it was encrypted with another key, or is damaged.
+        """
+        try:
+            return self._opened().decrypt(stored).decode()
+        except InvalidToken:
+            raise Unavailable(
+                "a stored secret cannot be decrypted: it was stored under another key; add that "
+                "one to MODELKIN_SECRET_KEY, behind a comma, or store the secret anew"
+            ) from None
+
+    def renew(self, stored: bytes) -> bytes:
+        """The same secret, encrypted with the first key; :class:`Unavailable` as above."""
+        return self.encrypt(self.decrypt(stored))
+
+    def _opened(self) -> MultiFernet:
+        with self._lock:
+            if self._cipher is None:
+                self._cipher = MultiFernet([Fernet(key) for key in self._all_keys()])
+            return self._cipher
+
+    def _all_keys(self) -> list[str]:
+        """Those of the settings, then that of the file: it stays good when a setting is added."""
+        keys = list(self._keys)
+        if self._file is None:
+            if not keys:
+                raise SecretKeyMissing(
+                    "this service keeps no secrets yet: set MODELKIN_SECRET_KEY, the same for all "
+                    "its processes, to a key from `openssl rand -hex 32`"
+                )
+        elif not keys or self._file.exists():
+            keys.append(_key_in(self._file))
+        return keys
+
+
+def keys_of(text: str) -> tuple[str, ...]:
+    """The keys in a setting, with commas between them, as Fernet takes them.
+
+    One is 32 bytes in URL-safe base64, or any other text that is long enough to be random: a key is
+    then derived of it.
+
+    Raises:
+        ValueError: one of them is too short.
+    """
+    keys = [key.strip() for key in text.split(",")]
+    for number, key in enumerate(keys, 1):
+        if len(key) < _SHORTEST:
+            raise ValueError(
+                f"key {number} of {len(keys)} is no key: one has {_SHORTEST} random characters or "
+                f"more, as from `openssl rand -hex 32`"
+            )
+    return tuple(map(_fernet_key, keys))
+
+
+def _fernet_key(text: str) -> str:
+    try:
+        Fernet(text)
+    except ValueError:
+        derived = HKDF(SHA256(), length=32, salt=None, info=b"modelkin secrets")
+        return base64.urlsafe_b64encode(derived.derive(text.encode())).decode()
+    return text
+
+
+def _key_in(file: Path) -> str:
+    """The key in a file that is made if there is none; whoever is first makes it for all."""
+    try:
+        if not file.exists():
+            _make(file)
+        key = file.read_text().strip()
+        Fernet(key)
+    except OSError as error:
+        raise Unavailable(f"the key of secrets in {file} cannot be used: {error}") from error
+    except ValueError:
+        raise Unavailable(
+            f"{file} holds no key: put back the file that this service made"
+        ) from None
+    return key
+
+
+def _make(file: Path) -> None:
+    """Whole or not at all, durable before it is used, and never in the place of another."""
+    fresh = file.with_name(f".{file.name}.{random.token_hex(8)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        with open(descriptor, "wb") as opened:
+            opened.write(Fernet.generate_key() + b"\n")
+            opened.flush()
+            os.fsync(opened.fileno())
+        try:
+            os.link(fresh, file)
+        except FileExistsError:
+            return  # another process was faster: its key is the one
+        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        fresh.unlink()

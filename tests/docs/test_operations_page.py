@@ -1,0 +1,50 @@
+"""docs/operations.md: every error that a request may be answered with stands in its table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import modelkin.errors
+from app.api.errors import _STATUS
+
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+UNANSWERED = {
+    "invalid_input": "only the more special ones are raised",
+    "not_found": "likewise",
+    "invalid_checkpoint": "of the SDK, and of jobs",
+    "invalid_importance": "of the SDK",
+    "invalid_webhook": "of the SDK",
+    "backend_unavailable": "the service does without",
+}
+"""Codes that no answer to a request has, and why."""
+
+
+def answered() -> list[tuple[int, str]]:
+    """The status and the code of each error that a request may end with."""
+    kinds = [getattr(modelkin.errors, name) for name in modelkin.errors.__all__]
+    found: dict[str, int] = {}
+    for kind in kinds:
+        status = next((s for above, s in _STATUS.items() if issubclass(kind, above)), None)
+        if status is not None and kind.code not in UNANSWERED:
+            found[f"{status} {kind.code}"] = status
+    return [(status, told.split()[1]) for told, status in sorted(found.items())]
+
+
+@pytest.mark.parametrize(("status", "code"), answered())
+def test_an_error_stands_in_the_table(status: int, code: str) -> None:
+    """In the row of its status, as code."""
+    rows = re.findall(rf"^\| {status} \| (.*) \|$", PAGE.read_text(), flags=re.MULTILINE)
+    assert f"`{code}`" in " ".join(rows)
+
+
+def test_what_stands_in_the_table_is_answered() -> None:
+    """No row has a code that no error has any more, but for those that the edge makes itself."""
+    edge = {"route_not_found", "method_not_allowed", "internal_error", "loading"}
+    words = {"detail", "request_id"}
+    page = PAGE.read_text().partition("\n## Errors\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d{3}) \| (.*) \|$", page, flags=re.MULTILINE)
+    said = {(int(status), code) for status, row in rows for code in re.findall(r"`([a-z_]+)`", row)}
+    assert set(answered()) == {(status, code) for status, code in said if code not in edge | words}

@@ -1,0 +1,111 @@
+"""A receiver of webhooks on loopback, which does with each of its paths what such receivers do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+__all__ = ["Received", "Receiver", "receiving"]
+
+
+@dataclass(frozen=True)
+class Received:
+    """One request."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    at: float = field(default_factory=time.monotonic)
+
+
+class Receiver:
+    """What has come, by path, and where that is.
+
+    ``/ok`` answers 204, ``/status/N`` N, ``/later`` 503 and ``Retry-After: 3600``, ``/redirect``
+    sends to ``/ok``, ``/hang`` says nothing, ``/close`` hangs up, ``/half`` hangs up in the middle
+    of its 200, ``/endless`` never ends it, and ``/drip`` its header. What follows is a name.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[Received] = []
+        self.released = threading.Event()
+        self.url = ""
+
+    def at(self, path: str) -> list[Received]:
+        """What has come to a path."""
+        return [request for request in self.requests if request.path == path]
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    """A receiver for as long as the block runs."""
+    receiver = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.do_POST()
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            receiver.requests.append(Received(self.path, headers, body))
+            self.close_connection = True
+            with suppress(OSError):  # whoever sent it has left, as it should
+                _answer(self, receiver)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    receiver.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield receiver
+    finally:
+        receiver.released.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _answer(handler: BaseHTTPRequestHandler, receiver: Receiver) -> None:
+    kind, _, rest = handler.path.removeprefix("/").partition("/")
+    if kind == "hang":
+        receiver.released.wait(30)
+    elif kind == "close":
+        return
+    elif kind == "drip":
+        for byte in b"HTTP/1.1 200 OK\r\n" + b"x-slow: 1\r\n" * 10_000:
+            handler.wfile.write(bytes([byte]))
+            if receiver.released.wait(0.05):
+                return
+    elif kind == "half":
+        _begin(handler, 200, {"Content-Length": "1000"})
+        handler.wfile.write(b"the beginning of")
+    elif kind == "endless":
+        _begin(handler, 200, {})
+        while not receiver.released.is_set():
+            handler.wfile.write(b"and so on " * 1000)
+    elif kind == "redirect":
+        _begin(handler, 307, {"Location": rest or "/ok", "Content-Length": "0"})
+    elif kind == "later":
+        _begin(handler, 503, {"Retry-After": "3600", "Content-Length": "0"})
+    elif kind == "status":
+        _begin(handler, int(rest.partition("/")[0]), {"Content-Length": "5"})
+        handler.wfile.write(b"sorry")
+    else:
+        _begin(handler, 204, {})
+
+
+def _begin(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str]) -> None:
+    handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name, value)
+    handler.end_headers()
