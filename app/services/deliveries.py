@@ -231,9 +231,9 @@ class DeliveryService:
             told["due_at"] = now + self._pause(attempts, outcome)
         if sent.record_attempt(session, delivery, taken, **told):
             fares = _fares(current, outcome, now)
-            for due in (told["due_at"], fares.get("paused_until")):
-                if due is not None:
-                    wake(session, self._jobs, due)
+            # In order, so that two who wait for each other's jobs never do so in a circle.
+            for due in sorted(filter(None, (told["due_at"], fares.get("paused_until")))):
+                wake(session, self._jobs, due)
             subscriptions.change_by_id(session, subscription.id, **fares)
             if fares.get("disabled_reason"):
                 log.warning(

@@ -58,11 +58,10 @@ class Outbox:
         tenant = self._listening(session, space, *types) if supports else None
         if tenant is None:
             return
-        self._write(
-            session,
-            tenant,
-            [_event(space, SUPPORT_STORED, _told_of(space, model), model) for model in supports],
-        )
+        happened = [
+            _event(space, SUPPORT_STORED, _told_of(space, model), model) for model in supports
+        ]
+        self._write(session, tenant, space, happened)
 
     def declared(self, session: Writer, space: SpaceRecord, model: ModelRecord) -> None:
         """A model is said to be made from another base than before."""
@@ -71,7 +70,7 @@ class Outbox:
         tenant = self._listening(session, space, LINEAGE_MISMATCH)
         if tenant is not None:
             told = _told_of(space, model)
-            self._write(session, tenant, [_event(space, DECLARED, told, model)])
+            self._write(session, tenant, space, [_event(space, DECLARED, told, model)])
 
     def clustered(self, session: Writer, space: SpaceRecord, clustering: ClusteringRecord) -> None:
         """A clustering was recorded."""
@@ -91,15 +90,23 @@ class Outbox:
             "agreement": clustering.agreement,
             "url": f"/v1/spaces/{space.name}/clusterings/{clustering.id}",
         }
-        self._write(session, tenant, [_event(space, CLUSTERING_COMPLETED, told)])
+        self._write(session, tenant, space, [_event(space, CLUSTERING_COMPLETED, told)])
 
     def _listening(self, session: Writer, space: SpaceRecord, *types: str) -> Tenant | None:
         """The tenant, if it has asked for any of these types."""
         return subscriptions.who_listens(session, space.tenant_id, space.name, types)
 
-    def _write(self, session: Writer, tenant: Tenant, happened: Sequence[events.Event]) -> None:
+    def _write(
+        self,
+        session: Writer,
+        tenant: Tenant,
+        space: SpaceRecord,
+        happened: Sequence[events.Event],
+    ) -> None:
         events.insert_events(session, happened)
-        self._jobs.enqueue(session, tenant, KIND, {}, dedup_key="now")
+        # A job for each space: whoever holds its lock waits for nobody who holds another's.
+        key = f"space {space.id}"
+        self._jobs.enqueue(session, tenant, KIND, {}, space=space, dedup_key=key)
 
 
 def model_url(space: str, model: str) -> str:

@@ -1,4 +1,4 @@
-"""Telling: who hears of an event, and what else follows from it; a job for each tenant's events.
+"""Telling: who hears of an event, and what else follows from it; a job for each space's events.
 
 Everything that it finds out it writes in one transaction, with the event's mark that it was told:
 a delivery for each subscription that hears of it, once. Nothing is sent from here.
@@ -47,6 +47,8 @@ _LATE: Final = timedelta(seconds=5)
 
 log = logging.getLogger(__name__)
 
+_Whose = tuple[int, int | None]
+"""A tenant's, and in which space; None for all."""
 _Wanted = tuple[Subscription, str, Mapping[str, Any]]
 
 
@@ -79,32 +81,35 @@ class Teller:
         return bool(events.tenant_ids_untold(session, datetime.now(UTC) - _LATE))
 
     def _carry_out(self, job: JobRecord, progress: Progress) -> Finish:
-        """Tell the tenant's events; those of all that wait for too long where it is nobody's."""
+        """Tell the events of a space; all that wait for too long where the job is nobody's."""
         until, told = time.monotonic() + _SLICE, 0
         if job.tenant.name == SERVICE:
             with self._database.reading() as session:
-                whose = events.tenant_ids_untold(session, datetime.now(UTC) - _LATE)
+                late = events.tenant_ids_untold(session, datetime.now(UTC) - _LATE)
+            whose: list[_Whose] = [(tenant_id, None) for tenant_id in late]
         else:
-            whose = [job.tenant.id]
-        for tenant_id in whose:
-            for event in self._waiting(tenant_id, until):
+            whose = [(job.tenant.id, job.space_id)]
+        for some in whose:
+            for event in self._waiting(some, until):
                 progress(told, 0, "telling")
                 self.tell(event)
                 told += 1
 
         def finish(session: Writer) -> Mapping[str, Any]:
             # What was written down while this one was about to end may have found its key taken.
-            if any(events.untold(session, tenant_id, 1) for tenant_id in whose):
-                self._jobs.enqueue(session, job.tenant, KIND, {}, dedup_key=f"after {job.id}")
+            if any(events.untold(session, *some, 1) for some in whose):
+                space = spaces.find_space_by_id(session, job.space_id or 0)
+                key = f"after {job.id}"
+                self._jobs.enqueue(session, job.tenant, KIND, {}, space=space, dedup_key=key)
             return {"told": told}
 
         return finish
 
-    def _waiting(self, tenant_id: int, until: float) -> Iterator[events.Event]:
+    def _waiting(self, whose: _Whose, until: float) -> Iterator[events.Event]:
         """What is to be told, for as long as there is time."""
         while True:
             with self._database.reading() as session:
-                waiting = events.untold(session, tenant_id, _AT_ONCE)
+                waiting = events.untold(session, *whose, _AT_ONCE)
             for event in waiting:
                 if time.monotonic() >= until:
                     return

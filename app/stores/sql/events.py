@@ -83,15 +83,13 @@ def tenant_ids_untold(session: Reader, before: datetime) -> list[int]:
     return list(session.scalars(query.distinct()))
 
 
-def untold(session: Reader, tenant_id: int, limit: int) -> list[Event]:
-    """The tenant's events that are still to be told, the oldest first."""
-    query = (
-        select(EventRow)
-        .where(EventRow.told.is_(False), EventRow.tenant_id == tenant_id)
-        .order_by(EventRow.id)
-        .limit(limit)
-    )
-    return [_event(row) for row in session.scalars(query)]
+def untold(session: Reader, tenant_id: int, space_id: int | None, limit: int) -> list[Event]:
+    """The tenant's events that are still to be told, the oldest first; of a space, or of all."""
+    query = select(EventRow).where(EventRow.told.is_(False), EventRow.tenant_id == tenant_id)
+    if space_id is not None:
+        query = query.where(EventRow.space_id == space_id)
+    rows = session.scalars(query.order_by(EventRow.id).limit(limit))
+    return [_event(row) for row in rows]
 
 
 def find_untold(session: Reader, event: Event, *, lock: bool = False) -> Event | None:
