@@ -18,11 +18,8 @@ from app.services.clustering.newcomers import Newcomers
 from app.services.clustering.policy import PolicyService
 from app.services.clustering.service import ClusteringService
 from app.services.compare import Comparer
-from app.services.crossings import Crossings
-from app.services.deliveries import DeliveryService
 from app.services.donors.service import DonorService
-from app.services.egress import Allowlist, Egress
-from app.services.events import Outbox
+from app.services.egress.clients import Allowlist, Egress
 from app.services.graph import GraphService
 from app.services.history import History
 from app.services.hooks.service import HookService
@@ -38,22 +35,25 @@ from app.services.jobs import JobService
 from app.services.keys import SCOPES, KeyService
 from app.services.library import Library
 from app.services.lineage import LineageService
-from app.services.looks import Looks
 from app.services.opened import OpenedSupports
 from app.services.patches import PatchService
-from app.services.polls import PollService
 from app.services.rates import RateLimits
 from app.services.revisions import RevisionService
 from app.services.search import SearchService
-from app.services.sending import Sender
 from app.services.similarity import SimilarityService
 from app.services.sketches import SketchService
-from app.services.sources import SourceService
+from app.services.sources.looks import Looks
+from app.services.sources.polls import PollService
+from app.services.sources.service import SourceService
 from app.services.spaces import SpaceService
 from app.services.stop_lists import StopListService
-from app.services.subscriptions import SubscriptionService
+from app.services.subscriptions.crossings import Crossings
+from app.services.subscriptions.deliveries import DeliveryService
+from app.services.subscriptions.events import Outbox
+from app.services.subscriptions.sending import Sender
+from app.services.subscriptions.service import SubscriptionService
+from app.services.subscriptions.telling import Teller
 from app.services.support_sizes import SupportSizeService
-from app.services.telling import Teller
 from app.services.upkeep import Upkeep
 from app.settings import Settings
 from app.stores.blobs import FileBlobs

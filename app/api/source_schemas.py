@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from app.services.filters import MOST
 from app.services.hooks.service import Receipt
-from app.services.sources import DEFAULT_POLL, SourceIn
+from app.services.sources.filters import MOST
+from app.services.sources.service import DEFAULT_POLL, SourceIn
 from app.stores.sources import (
     DeliveryRecord,
     HubKind,

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-from app.services.addresses import MAX_URL
-from app.services.subscriptions import SubscriptionIn
+from app.services.egress.addresses import MAX_URL
+from app.services.subscriptions.service import SubscriptionIn
 from app.stores.sql.sent import Delivery
 from app.stores.sql.subscriptions import Subscription
 from modelkin.names import check_model_name, check_space_name, check_tags

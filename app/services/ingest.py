@@ -14,10 +14,10 @@ from typing import Any
 from app.index.sketches import SketchFiles
 from app.services.bands import Bands
 from app.services.contents import Contents
-from app.services.events import Outbox
 from app.services.history import Change, History
 from app.services.rules import PreparedSupport, Put, Stored, check_match
 from app.services.sketches import keep_after, replaced
+from app.services.subscriptions.events import Outbox
 from app.stores.ports import BlobStore, ModelRecord, SpaceRecord
 from app.stores.sql import models, spaces, stop_lists
 from app.stores.sql.database import Reader, Writer

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.filters import Filters
+from app.services.sources.filters import Filters
 from modelkin.errors import InvalidParameter
 
 

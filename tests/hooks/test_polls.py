@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from app.services.egress import Allowlist, Egress
-from app.services.filters import Filters
+from app.services.egress.clients import Allowlist, Egress
 from app.services.hubs.ports import HubModel
-from app.services.looks import POLL
-from app.services.polls import TICK, compare
-from app.services.sources import DEFAULT_POLL, OpenSource, SourceIn, SourceService
+from app.services.sources.filters import Filters
+from app.services.sources.looks import POLL
+from app.services.sources.polls import TICK, compare
+from app.services.sources.service import DEFAULT_POLL, OpenSource, SourceIn, SourceService
 from app.stores.ports import JobRecord, Tenant
 from app.stores.sources import HubKind, SeenModel, SourceRecord
 from app.stores.sql import sources

@@ -89,7 +89,11 @@ def test_a_broken_file_is_not_replaced(tmp_path: Path) -> None:
     assert "nonsense" == file.read_text()
 
 
-@pytest.mark.parametrize("text", [" ", "short", f"{OLD},", f"{OLD},x", "x" * 31])
+@pytest.mark.parametrize(
+    "text",
+    [" ", "short", f"{OLD},", f"{OLD},x", "x" * 31],
+    ids=["blank", "short", "empty", "x", "31"],
+)
 def test_a_setting_that_is_no_key_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service does not start with it, and says which it is without showing it."""
     monkeypatch.setenv("MODELKIN_SECRET_KEY", text)

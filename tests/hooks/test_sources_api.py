@@ -253,7 +253,7 @@ def test_a_tenant_has_a_limit(office: Office, monkeypatch: pytest.MonkeyPatch) -
     """Beyond it a source is a 409, until another one is deleted."""
     made = office.follow()
     listed = office.http.get("/v1/sources", params={"limit": "1000"}).json()["items"]
-    monkeypatch.setattr("app.services.sources.MOST", len(listed))
+    monkeypatch.setattr("app.services.sources.service.MOST", len(listed))
     refused(office.http.post("/v1/sources", json=PLAIN), 409, "conflict")
     office.http.delete(f"/v1/sources/{made['id']}")
     assert 201 == office.http.post("/v1/sources", json={**PLAIN, "filters": None}).status_code

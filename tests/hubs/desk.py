@@ -14,8 +14,8 @@ from typing import Any
 from app.resources import Resources, open_resources
 from app.services.hubs.opening import Hubs
 from app.services.hubs.ports import Hub
-from app.services.looks import Looks
-from app.services.sources import SourceIn
+from app.services.sources.looks import Looks
+from app.services.sources.service import SourceIn
 from app.settings import Settings
 from app.stores.ports import JobRecord, ModelRecord
 from app.stores.sources import SourceRecord

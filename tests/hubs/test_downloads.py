@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.services.egress import Allowlist, Egress
+from app.services.egress.clients import Allowlist, Egress
 from app.services.hubs.ports import HubFile
 from app.services.hubs.transfer import Limits, Transfer
 from app.services.ingestion.choice import choose

@@ -14,10 +14,10 @@ import pytest
 from sqlalchemy import func, select, update
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from app.services import deliveries
-from app.services.deliveries import KIND, SCHEDULE
-from app.services.egress import Allowlist, Egress
-from app.services.sending import Sender
+from app.services.egress.clients import Allowlist, Egress
+from app.services.subscriptions import deliveries
+from app.services.subscriptions.deliveries import KIND, SCHEDULE
+from app.services.subscriptions.sending import Sender
 from app.stores.sql import sent as store
 from app.stores.sql.event_tables import EventRow, SubscriptionRow
 from app.stores.sql.tables import JobRow

@@ -21,8 +21,8 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.addresses import is_public, stands_for
-from app.services.egress import Allowlist, Egress, EgressRefused
+from app.services.egress.addresses import is_public, stands_for
+from app.services.egress.clients import Allowlist, Egress, EgressRefused
 from app.settings import Settings
 from modelkin.errors import InvalidParameter
 from tests.service.addresses import INSIDE, OUTSIDE, SPELLINGS

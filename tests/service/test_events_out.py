@@ -12,7 +12,11 @@ import pytest
 from sqlalchemy import text
 from standardwebhooks import Webhook
 
-from app.services.events import CLUSTERING_COMPLETED, LINEAGE_MISMATCH, NEIGHBORS_CHANGED
+from app.services.subscriptions.events import (
+    CLUSTERING_COMPLETED,
+    LINEAGE_MISMATCH,
+    NEIGHBORS_CHANGED,
+)
 from modelkin import Support
 from modelkin.wire import SUPPORT
 from tests.service.backends import Backend

@@ -22,9 +22,9 @@ from app.services.clustering.asked import Asked
 from app.services.clustering.grouping import Groups, group
 from app.services.clustering.newcomers import Newcomers
 from app.services.clustering.snapshot import Snapshot, take
-from app.services.events import Outbox
 from app.services.jobs import Finish, JobService, Progress
 from app.services.library import Subject
+from app.services.subscriptions.events import Outbox
 from app.stores.ports import (
     BlobStore,
     ClusteringContent,

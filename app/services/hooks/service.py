@@ -17,12 +17,12 @@ from typing import Any, Final, Protocol
 
 from pydantic_core import from_json
 
-from app.services.filters import Filters, unnamable
 from app.services.hooks import huggingface, mlflow
 from app.services.hooks.together import Together
 from app.services.hooks.told import Forged, Told
 from app.services.jobs import JobService, Progress
-from app.services.looks import Looks
+from app.services.sources.filters import Filters, unnamable
+from app.services.sources.looks import Looks
 from app.stores.ports import JobRecord
 from app.stores.secrets import Secrets
 from app.stores.sources import DeliveryRecord, HubKind, Outcome, SourceRecord

@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 import httpx
 
-from app.services.filters import Filters
 from app.services.hubs.ports import (
     HubFile,
     HubGone,
@@ -26,6 +25,7 @@ from app.services.hubs.ports import (
     Received,
 )
 from app.services.hubs.transfer import Transfer, text_of
+from app.services.sources.filters import Filters
 from modelkin.errors import InvalidName, ModelkinError
 from modelkin.names import quote_model
 

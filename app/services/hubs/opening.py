@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.services.egress import Egress
+from app.services.egress.clients import Egress
 from app.services.hubs import huggingface, mlflow
 from app.services.hubs.huggingface import HuggingFace
 from app.services.hubs.mlflow import MLflow

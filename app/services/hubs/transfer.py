@@ -21,7 +21,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from app.services.egress import Egress, EgressRefused
+from app.services.egress.clients import Egress, EgressRefused
 from app.services.hubs.ports import HubFile, HubRefused, HubUnavailable, HubUntrue, Received
 from modelkin.errors import ModelkinError, PayloadTooLarge, StorageFull, Unavailable
 

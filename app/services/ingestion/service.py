@@ -23,8 +23,8 @@ from app.services.ingestion.placing import Placing
 from app.services.ingestion.recipe import LACKING, Base, Sizes, base_of, select
 from app.services.ingestion.storing import Made, Storing, held_by, note, require_free
 from app.services.jobs import Finish, JobService, Progress
-from app.services.looks import INGEST
-from app.services.sources import OpenSource, SourceService
+from app.services.sources.looks import INGEST
+from app.services.sources.service import OpenSource, SourceService
 from app.stores.ports import JobRecord
 from app.stores.sql import source_models, sources
 from app.stores.sql.database import Database

@@ -18,7 +18,7 @@ from app.services.ingestion.fetching import named
 from app.services.ingestion.placing import Placed
 from app.services.ingestion.recipe import Base
 from app.services.rules import PreparedSupport, Put
-from app.services.sources import OpenSource
+from app.services.sources.service import OpenSource
 from app.stores.ports import ModelRecord, SpaceRecord
 from app.stores.sources import Importance
 from app.stores.sql import models, source_models, spaces

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from app.services.deliveries import new_delivery, wake
-from app.services.egress import Egress
-from app.services.events import NEIGHBORS_CHANGED
+from app.services.egress.clients import Egress
 from app.services.jobs import JobService, job_id
+from app.services.subscriptions.deliveries import new_delivery, wake
+from app.services.subscriptions.events import NEIGHBORS_CHANGED
 from app.stores.ports import Tenant
 from app.stores.secrets import Secrets
 from app.stores.sql import sent, spaces, subscriptions

@@ -14,7 +14,7 @@ from typing import Final
 
 import httpx
 
-from app.services.egress import Egress, EgressRefused
+from app.services.egress.clients import Egress, EgressRefused
 from modelkin._version import __version__
 from modelkin.webhooks import sign
 

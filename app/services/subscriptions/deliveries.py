@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from app.services.jobs import SERVICE, Finish, JobService, Progress, job_id
-from app.services.sending import Outcome, Sender
+from app.services.subscriptions.sending import Outcome, Sender
 from app.stores.ports import JobRecord
 from app.stores.secrets import Secrets
 from app.stores.sql import events, sent, subscriptions

@@ -13,7 +13,7 @@ from typing import Final
 import httpcore
 import httpx
 
-from app.services.addresses import Address, parse_url
+from app.services.egress.addresses import Address, parse_url
 from modelkin.errors import EgressRefused
 
 __all__ = ["Addresses", "GuardedTransport", "said"]

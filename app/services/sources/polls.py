@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from app.services.filters import unnamable
 from app.services.hubs.ports import Hub, HubModel
 from app.services.jobs import Finish, JobService, Progress
-from app.services.looks import POLL, Looks
-from app.services.sources import OpenSource, SourceService
+from app.services.sources.filters import unnamable
+from app.services.sources.looks import POLL, Looks
+from app.services.sources.service import OpenSource, SourceService
 from app.stores.ports import JobRecord
 from app.stores.sources import SeenModel
 from app.stores.sql import source_models, sources

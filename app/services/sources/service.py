@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from app.services.egress import Egress
-from app.services.filters import Filters
+from app.services.egress.clients import Egress
 from app.services.jobs import job_id
-from app.services.looks import Looks
+from app.services.sources.filters import Filters
+from app.services.sources.looks import Looks
 from app.stores.ports import JobRecord, Tenant
 from app.stores.secrets import Secrets
 from app.stores.sources import DeliveryRecord, HubKind, Importance, OnDelete, SourceRecord

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from app.services.addresses import (
+from app.services.egress.addresses import (
     MAX_URL,
     PORTS,
     Address,
@@ -32,7 +32,7 @@ from app.services.addresses import (
     stands_for,
     within,
 )
-from app.services.guarded import GuardedTransport, said
+from app.services.egress.guarded import GuardedTransport, said
 from modelkin.errors import EgressRefused, InvalidParameter
 
 __all__ = ["Allowlist", "Egress", "EgressRefused", "Resolve"]

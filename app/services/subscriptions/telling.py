@@ -14,16 +14,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote
 
-from app.services.crossings import Change, Changes, Crossings
-from app.services.deliveries import new_delivery, wake
-from app.services.events import (
+from app.services.jobs import SERVICE, Finish, JobService, Progress
+from app.services.lineage import LineageService
+from app.services.subscriptions.crossings import Change, Changes, Crossings
+from app.services.subscriptions.deliveries import new_delivery, wake
+from app.services.subscriptions.events import (
     KIND,
     LINEAGE_MISMATCH,
     NEIGHBORS_CHANGED,
     SUPPORT_STORED,
 )
-from app.services.jobs import SERVICE, Finish, JobService, Progress
-from app.services.lineage import LineageService
 from app.stores.ports import JobRecord, ModelRecord, SpaceRecord
 from app.stores.sql import events, models, sent, spaces, subscriptions
 from app.stores.sql.database import Database, Reader, Writer

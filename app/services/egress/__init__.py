@@ -1,0 +1,1 @@
+"""The way out: connections to addresses that somebody else named, never to our own network."""

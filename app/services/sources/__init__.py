@@ -1,0 +1,1 @@
+"""Sources: the hubs whose models are followed, and when somebody looks at them."""
