@@ -48,7 +48,9 @@ class _Out(BaseModel):
 
 
 class _Fields(_In):
-    space: str | None = Field(None, description="only of this space; all by default")
+    space: str | None = Field(
+        None, description="only of this space, which may come later; all by default"
+    )
     model: str | None = Field(
         None, description="only about this model; clusterings are told of whatever it says"
     )

@@ -130,14 +130,19 @@ def test_what_makes_no_sense_is_refused(desk: Bureau, changes: dict[str, Any], f
     assert made["updated_at"] == desk.show(made)["updated_at"]
 
 
+def test_a_space_may_come_later(desk: Bureau) -> None:
+    """As the one of a source does, which its first model makes."""
+    made = desk.subscribe(URL, space="still-nowhere")
+    assert "still-nowhere" == desk.show(made)["space"]
+    path = f"/v1/subscriptions/{made['id']}"
+    changed = desk.http.patch(path, json={"space": "nor-there"})
+    assert (200, "nor-there") == (changed.status_code, changed.json()["space"])
+
+
 def test_what_is_not_there_is_not_found(desk: Bureau) -> None:
-    """Spaces, subscriptions and deliveries, whatever stands in the place of their ids."""
+    """Subscriptions and deliveries, whatever stands in the place of their ids."""
     made = desk.subscribe(URL)
     path = f"/v1/subscriptions/{made['id']}"
-    gone = desk.http.post("/v1/subscriptions", json={**GOOD, "space": "nowhere"})
-    assert (404, "space_not_found") == (gone.status_code, gone.json()["code"])
-    gone = desk.http.patch(path, json={"space": "nowhere"})
-    assert (404, "space_not_found") == (gone.status_code, gone.json()["code"])
     for name in ("x", "%00", "é", made["id"][:-1], made["id"].replace("-", "0"), "0" * 36):
         answer = desk.http.get(f"/v1/subscriptions/{name}")
         assert (404, "subscription_not_found") == (answer.status_code, answer.json()["code"])

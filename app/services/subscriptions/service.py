@@ -18,7 +18,7 @@ from app.services.subscriptions.deliveries import new_delivery, wake
 from app.services.subscriptions.events import NEIGHBORS_CHANGED
 from app.stores.ports import Tenant
 from app.stores.secrets import Secrets
-from app.stores.sql import sent, spaces, subscriptions
+from app.stores.sql import sent, subscriptions
 from app.stores.sql.database import Reader, Writer
 from app.stores.sql.sent import Delivery
 from app.stores.sql.subscriptions import Subscription
@@ -78,7 +78,6 @@ class SubscriptionService:
         Raises:
             InvalidParameter: the URL is none that events may be sent to, or something of it makes
                 no sense together.
-            SpaceNotFound: there is no such space.
             Conflict: the tenant has very many.
             SecretKeyMissing: this service keeps no secrets.
         """
@@ -110,8 +109,6 @@ class SubscriptionService:
                 updated_at=now,
             )
         )
-        if subscription.space is not None:
-            spaces.get_space(session, tenant, subscription.space)
         if subscriptions.count_subscriptions(session, tenant) >= MOST:
             raise Conflict(f"there are {MOST:,} subscriptions already: delete some first")
         subscriptions.insert_subscription(session, subscription)
@@ -133,15 +130,13 @@ class SubscriptionService:
         """Replace what is given; enabling one forgets how its receiver has fared.
 
         Raises:
-            InvalidParameter, SpaceNotFound: as :meth:`create`.
+            InvalidParameter: as :meth:`create`.
             SubscriptionNotFound: there is none of this id.
         """
         columns = dict(given)
         if "url" in columns:
             self._egress.check_url(columns["url"], "url")
         current = subscriptions.get_subscription(session, tenant, subscription_id, lock=True)
-        if columns.get("space") is not None:
-            spaces.get_space(session, tenant, columns["space"])
         events_now = columns.get("events", current.events)
         if NEIGHBORS_CHANGED not in events_now and "threshold" not in columns:
             columns["threshold"] = None

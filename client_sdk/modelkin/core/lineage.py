@@ -99,7 +99,7 @@ def judge(
         runner_up: the nearest model besides the base that is not declared to be made from this one;
             None where there is none.
     """
-    contradicted, doubtful = _against(base, rivals)
+    contradicted, doubtful = _against(base, rivals, background if unrelated else None)
     if contradicted is not None:
         return Judgement("mismatch", "rival", contradicted)
     if background.models < FEWEST:
@@ -116,10 +116,20 @@ def judge(
     return Judgement("inconclusive", "unclear")
 
 
-def _against(base: Measured, rivals: Sequence[Rival]) -> tuple[int | None, int | None]:
-    """Who contradicts the base, and who leaves it in doubt."""
+def _against(
+    base: Measured, rivals: Sequence[Rival], unrelated: Background | None
+) -> tuple[int | None, int | None]:
+    """Who contradicts the base, and who leaves it in doubt.
+
+    Args:
+        unrelated: the background, where it is of models that are no relatives; who does not stand
+            out of them is as near as they are by chance, and says nothing.
+    """
     doubtful = None
+    enough = unrelated is not None and unrelated.models >= FEWEST
     for position, rival in enumerate(rivals):
+        if enough and unrelated is not None and stands_out(rival.to_model, unrelated) is False:
+            continue
         nearer = _above(rival.to_model, base)
         if nearer is False or _above(base, rival.to_base):
             continue  # it is no nearer, or it lies beyond the model
