@@ -27,6 +27,7 @@ __all__ = [
     "Finish",
     "Handler",
     "JobService",
+    "Later",
     "Look",
     "Periodic",
     "Progress",
@@ -68,9 +69,24 @@ It is called again, from the start, when a worker died or a store was away: what
 must bear being done twice. What must be done once it leaves to a :data:`Finish`, which is its
 answer then: that runs in the very transaction that marks the job as succeeded, or not at all.
 
-A :class:`modelkin.errors.Unavailable` that it raises is tried again later; any other error is the
-error of the job.
+A :class:`modelkin.errors.Unavailable` that it raises is tried again later, a few times, a
+:class:`Later` for days; any other error is the error of the job.
 """
+
+
+class Later(Unavailable):
+    """Raised by a handler that waits for somebody who is not this service: its job is begun again,
+    after pauses that grow, and no attempt is counted.
+
+    Attributes:
+        retry_after: seconds that it waits for at least.
+        most: seconds that a pause has at most, unless that is more.
+    """
+
+    def __init__(self, message: str, *, retry_after: float = 0, most: float = 7200) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.most = most
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +119,23 @@ class JobService:
         self._now = now
         self._looks: list[Look] = []
         self._handlers: dict[str, Handler] = {}
+        self._apart: set[str] = set()
         self._periodic: list[Periodic] = []
         self._listeners: list[Callable[[], None]] = []
 
     # --- kinds --------------------------------------------------------------------------------
 
-    def register(self, kind: str, handler: Handler) -> None:
-        """Let ``handler`` carry out the jobs of a kind, once for each name."""
+    def register(self, kind: str, handler: Handler, *, apart: bool = False) -> None:
+        """Let ``handler`` carry out the jobs of a kind, once for each name.
+
+        Args:
+            apart: it waits for others who may be slow, and so has workers' places of its own.
+        """
         if kind in self._handlers:
             raise ValueError(f"the kind {kind!r} is registered already")
         self._handlers[kind] = handler
+        if apart:
+            self._apart.add(kind)
 
     def every(
         self,
@@ -148,6 +171,11 @@ class JobService:
         if handler is None:
             raise Unavailable(f"this worker knows no jobs of kind {kind!r}: is it of this version?")
         return handler
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """The kinds that have places of their own."""
+        return frozenset(self._apart)
 
     @property
     def periodic(self) -> tuple[Periodic, ...]:
@@ -283,10 +311,12 @@ def _well_formed(job_id: str) -> str:
 
 
 def job_id(at: datetime, name: str | None = None) -> str:
-    """A UUID of version 7: the milliseconds of ``at``, then random bits, or those of a name."""
-    milliseconds = int(at.timestamp() * 1000)
-    rest = secrets.token_bytes(10) if name is None else hashlib.sha256(name.encode()).digest()[:10]
-    bits = milliseconds << 80 | int.from_bytes(rest, "big")
-    bits = bits & ~(0xF << 76) | 7 << 76
-    bits = bits & ~(0x3 << 62) | 2 << 62
+    """A UUID of version 7: ``at`` to the microsecond, then random bits, or those of a name.
+
+    What one process makes comes in order. Source: RFC 9562, section 6.2, method 3.
+    """
+    milliseconds, rest = divmod(round(at.timestamp() * 1_000_000), 1000)
+    drawn = secrets.token_bytes(8) if name is None else hashlib.sha256(name.encode()).digest()[:8]
+    bits = milliseconds << 80 | 7 << 76 | (rest * 4096 // 1000) << 64
+    bits |= 2 << 62 | int.from_bytes(drawn, "big") >> 2
     return str(UUID(int=bits))
