@@ -37,6 +37,7 @@ from app.api.follow import Following
 from app.api.limits import Limited
 from app.api.metrics import Metrics
 from app.api.middleware import Observed
+from app.api.reach import Reach
 from app.resources import Resources
 from app.stores.ports import JobRecord
 from app.ui import pages
@@ -96,6 +97,7 @@ def create_app(resources: Resources) -> FastAPI:
     app.state.following = Following(
         partial(_look, resources), is_over=lambda: getattr(app.state, "stopping", False)
     )
+    app.state.reach = Reach(resources)
     app.state.metrics = Metrics(resources.indexes)
     if resources.rates.any:
         app.add_middleware(Limited, rates=resources.rates, keys_required=settings.keys_required)

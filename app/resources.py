@@ -173,6 +173,7 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
         ingest = IngestService(blobs, bands, history, sketches, outbox)
         with (
             closing(sketches),
+            ExitStack() as leaving,
             open_redis(settings) as server,
             open_buckets(settings, database, bands, server) as buckets,
         ):
@@ -181,8 +182,13 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
             egress = Egress(Allowlist.parse(settings.egress_allow))
             secrets = Secrets(settings.secret_keys, settings.secret_key_file)
             looks = Looks(jobs)
-            sources = SourceService(secrets, egress, looks)
-            hubs = Hubs(egress, Limits(settings.max_checkpoint_bytes, settings.hub_timeout))
+            sources = SourceService(secrets, looks)
+            limits = Limits(
+                settings.max_checkpoint_bytes,
+                timeout=settings.hub_timeout,
+                total=settings.look_timeout,
+            )
+            hubs = Hubs(egress, limits)
             sizes = SupportSizeService()
             service = SpaceService(blobs, indexes, buckets, sketches)
             Ingestion(
@@ -205,13 +211,14 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
             past = RevisionService(database, blobs)
             crossings = Crossings(database, library, past, search, comparer)
             Teller(database, jobs, crossings, lineage)
-            DeliveryService(
+            deliveries = DeliveryService(
                 database,
                 jobs,
                 secrets,
                 Sender(egress),
                 retention=timedelta(days=settings.delivery_retention),
             )
+            leaving.enter_context(closing(deliveries))
             yield Resources(
                 version=__version__,
                 settings=settings,
@@ -245,7 +252,7 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
                 policies=PolicyService(database, jobs),
                 jobs=jobs,
                 egress=egress,
-                subscriptions=SubscriptionService(jobs, secrets, egress),
+                subscriptions=SubscriptionService(jobs, secrets),
                 secrets=secrets,
                 sources=sources,
                 hooks=HookService(

@@ -145,7 +145,11 @@ class Settings(BaseSettings):
         "Postgres, where `python -m workers` does",
     )
     job_concurrency: int = Field(
-        2, ge=1, le=64, description="jobs that a worker carries out at a time; the same for all"
+        6,
+        ge=1,
+        le=64,
+        description="jobs that a worker carries out at a time, half of them of the kinds that "
+        "wait for hubs; the same for all",
     )
     job_lease: float = Field(
         30.0,
@@ -185,6 +189,12 @@ class Settings(BaseSettings):
     )
     hub_timeout: float = Field(
         30.0, gt=0, le=3600, description="seconds of silence after which a hub counts as away"
+    )
+    look_timeout: float = Field(
+        4 * 3600.0,
+        gt=0,
+        description="seconds that looking at a model of a hub, or through a hub, may take, all "
+        "its requests and downloads together; beyond it the job fails",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="lines for people, or JSON for machines"

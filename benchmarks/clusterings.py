@@ -25,7 +25,8 @@ from app.services.batch import Entry
 from app.services.clustering import service
 from app.services.clustering.asked import ALGORITHMS, Asked
 from app.settings import Settings
-from app.stores.ports import ClusteringRecord, SpaceRecord
+from app.stores.clusterings import ClusteringRecord
+from app.stores.ports import SpaceRecord
 from benchmarks.harness import extra_memory
 from benchmarks.report import Findings, Row, Table, duration
 from modelkin.core.clustering import agreement

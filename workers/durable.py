@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,6 +34,8 @@ _VERSION: Final = "1"
 """One version for all releases: a workflow has no steps that could have changed, it begins anew."""
 _WORKFLOW: Final = "job"
 _QUEUE: Final = "jobs"
+_APART: Final = "apart"
+"""The queue of kinds that wait for others: what is slow there keeps no other job waiting."""
 _POLL = 0.2
 _CONNECTIONS = 4
 _ENDED = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
@@ -75,7 +77,8 @@ class Durable:
         url: of the service's database.
         worker: the name of this worker, which no other ever has.
         carry_out: called with a job's id and turn, in threads of its own, several at a time.
-        concurrency: how many at a time.
+        concurrency: how many at a time; half of them, and one at least, of the kinds apart.
+        apart: the kinds that have places of their own. One tenant fills all but one of these.
         migrate: make or change DBOS's tables, if they are not of its version.
 
     Raises:
@@ -89,6 +92,7 @@ class Durable:
         carry_out: Callable[[str, int], None],
         *,
         concurrency: int,
+        apart: Collection[str] = (),
         migrate: bool,
     ) -> None:
         require_installed()
@@ -97,6 +101,7 @@ class Durable:
         if not _one.acquire(timeout=_POLL):
             raise Unavailable("the job queue is still being closed: try again")
         self._dbos = DBOS
+        self._apart = apart
         self._engine: Engine | None = None
         try:
             _quieten()
@@ -106,17 +111,25 @@ class Durable:
             DBOS(config=config)
             DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)(_workflow(carry_out))
             DBOS.launch()
-            DBOS.register_queue(
-                _QUEUE,
-                worker_concurrency=concurrency,
-                # What makes it a queue of one line for each tenant, served in random order.
-                partition_worker_concurrency=concurrency,
-                polling_interval_sec=_POLL,
-                on_conflict="always_update",
-            )
+            half = max(1, concurrency // 2)
+            self._register(_QUEUE, places := max(1, concurrency - half), each_tenant=places)
+            self._register(_APART, half, each_tenant=max(1, half - 1))
         except Exception as error:  # of SQLAlchemy, or one of many of its own
             self._close()
             raise Unavailable(f"the job queue cannot start: {_reason(error)}") from error
+
+    def _register(self, queue: str, places: int, *, each_tenant: int) -> None:
+        self._dbos.register_queue(
+            queue,
+            worker_concurrency=places,
+            # What makes it a queue of one line for each tenant, served in random order.
+            partition_worker_concurrency=each_tenant,
+            polling_interval_sec=_POLL,
+            on_conflict="always_update",
+        )
+
+    def _queue_of(self, offer: Offer) -> str:
+        return _APART if offer.kind in self._apart else _QUEUE
 
     def hand_over(self, offer: Offer) -> None:
         """Queue a turn; one that was queued before stays as it is."""
@@ -124,7 +137,7 @@ class Durable:
             self._dbos.enqueue_workflow_with_options(
                 {
                     "workflow_name": _WORKFLOW,
-                    "queue_name": _QUEUE,
+                    "queue_name": self._queue_of(offer),
                     "workflow_id": _id(offer),
                     "app_version": _VERSION,
                     "queue_partition_key": str(offer.tenant_id),
@@ -152,7 +165,7 @@ class Durable:
         """Queue a turn once more whose worker is gone."""
         log.info("job %s goes back to the queue", offer.job_id)
         with _faults():
-            self._dbos.resume_workflow(_id(offer), queue_name=_QUEUE)
+            self._dbos.resume_workflow(_id(offer), queue_name=self._queue_of(offer))
 
     def forget(self, age: timedelta) -> None:
         """Drop what is known of turns that ended so long ago."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from app.services.jobs import CANCELLED, Finish, JobService
+from app.services.jobs import CANCELLED, Finish, JobService, Later
 from app.stores.ports import JobRecord
 from app.stores.sql import work
 from app.stores.sql.database import Database, Writer
@@ -27,6 +27,8 @@ ATTEMPTS: Final = 5
 """Times that a job is begun, all in all, before what keeps it from its end is its error."""
 _BACKOFF = (1.0, 5.0, 30.0, 120.0)
 """Seconds before it is begun again, after the first, second, ... time that a store was away."""
+_PATIENCE = 3 * 86400.0
+"""Seconds for which a job is begun again that waits for somebody else."""
 _PACE = 0.4
 """Seconds between two records of progress."""
 _RETRY = 0.5
@@ -103,6 +105,8 @@ class Bench:
             self._told(lambda s: work.put_back(s, job, error=None, not_before=None, counts=False))
         except _Lost:
             log.warning("job %s was taken over by another worker", job.id)
+        except Later as error:
+            self._wait(job, error, progress.told)
         except Unavailable as error:
             self._try_later(job, error, progress.told)
         except ModelkinError as error:
@@ -158,12 +162,24 @@ class Bench:
             detail = f"{error} (after {job.attempts} attempts)"
             self._end(job, "failed", _described(error.code, detail), told)
             return
-        pause = _BACKOFF[min(job.attempts, len(_BACKOFF)) - 1]
-        log.warning("job %s (%s) waits %.0f s: %s", job.id, job.kind, pause, error)
-        detail = f"{error}; it is begun again after {pause:.0f} s"
-        due = datetime.now(UTC) + timedelta(seconds=pause)
-        described = _described(error.code, detail)
-        self._told(lambda s: work.put_back(s, job, error=described, not_before=due, counts=True))
+        self._pause(job, error, _BACKOFF[min(job.attempts, len(_BACKOFF)) - 1], counts=True)
+
+    def _wait(self, job: JobRecord, error: Later, told: Mapping[str, Any] | None) -> None:
+        """Begin again after as long as the job has waited already, within bounds."""
+        now = datetime.now(UTC)
+        waited = (now - (job.started_at or now)).total_seconds()
+        if waited > _PATIENCE:
+            detail = f"{error} (for {waited / 86400:.1f} days)"
+            self._end(job, "failed", _described(error.code, detail), told)
+            return
+        pause = max(min(max(waited, _BACKOFF[0]), error.most), error.retry_after)
+        self._pause(job, error, pause, counts=False)
+
+    def _pause(self, job: JobRecord, error: Unavailable, seconds: float, *, counts: bool) -> None:
+        log.warning("job %s (%s) waits %.0f s: %s", job.id, job.kind, seconds, error)
+        described = _described(error.code, f"{error}; it is begun again after {seconds:.0f} s")
+        due = datetime.now(UTC) + timedelta(seconds=seconds)
+        self._told(lambda s: work.put_back(s, job, error=described, not_before=due, counts=counts))
 
     def _end(
         self,

@@ -57,6 +57,7 @@ class Life:
         settings = resources.settings
         self.name = f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(6)}"
         self._settings = settings
+        self._apart = resources.jobs.apart
         self._database = resources.database
         self._bench = Bench(resources.database, resources.jobs, self.name)
         self._schedule = Schedule(resources.database, resources.jobs)
@@ -121,6 +122,7 @@ class Life:
                 self.name,
                 self._bench.carry_out,
                 concurrency=self._settings.job_concurrency,
+                apart=self._apart,
                 migrate=self._settings.migrate,
             )
             log.info("worker %s takes jobs", self.name)
@@ -141,7 +143,7 @@ class Life:
     def _hand_over(self, queue: Durable, now: datetime) -> bool:
         """From the database into the queue, where it may lie already."""
         with self._database.reading() as session:
-            offers = work.offers(session, now, each=_EACH)
+            offers = work.offers(session, now, each=_EACH, apart=self._apart)
         for offer in offers:
             queue.hand_over(offer)
         if offers:

@@ -9,12 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.services.clustering.asked import WHOLE_MATRIX, Asked
 from app.services.clustering.policy import PolicyIn
-from app.stores.ports import (
-    ClusteringContent,
-    ClusteringPolicy,
-    ClusteringRecord,
-    SpaceRecord,
-)
+from app.stores.clusterings import ClusteringContent, ClusteringPolicy, ClusteringRecord
+from app.stores.ports import SpaceRecord
 from modelkin.names import check_model_name, check_tags
 
 __all__ = [

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.services.rules import etag_of
+from app.services.spaces import MAX_DIMENSIONS, MAX_TENSOR_NAME
 from app.stores.ports import ModelRecord, SpaceRecord
 from modelkin.core.support import MAX_PARAMETERS
 from modelkin.types import Neighbors, Overlap
@@ -74,8 +75,10 @@ class Problem(BaseModel):
 
 
 class TensorSpecIn(_In):
-    name: Annotated[str, Field(min_length=1, max_length=500)]
-    shape: Annotated[list[Annotated[int, Field(ge=0, le=MAX_PARAMETERS)]], Field(max_length=16)]
+    name: Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME)]
+    shape: Annotated[
+        list[Annotated[int, Field(ge=0, le=MAX_PARAMETERS)]], Field(max_length=MAX_DIMENSIONS)
+    ]
 
 
 class SignatureSpecIn(_In):

@@ -23,6 +23,7 @@ from modelkin.names import check_model_name, check_space_name
 
 __all__ = ["DeliveryPage", "ReceiptOut", "SourceChanges", "SourceNew", "SourceOut", "SourcePage"]
 
+MAX_SECRET = 16 << 10
 MIN_POLL = 10
 MAX_POLL = 30 * 86400
 
@@ -37,8 +38,8 @@ _EXAMPLE: dict[str, Any] = {
 
 def _said(value: SecretStr) -> SecretStr:
     text = value.get_secret_value()
-    if not 0 < len(text) <= 1000:
-        raise ValueError("a text of 1 to 1000 characters is wanted")
+    if not 0 < len(text.encode()) <= MAX_SECRET:
+        raise ValueError(f"a text of 1 to {MAX_SECRET} bytes is wanted")
     return value
 
 

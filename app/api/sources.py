@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Response
+from fastapi import APIRouter, Body, Depends, Path, Request, Response
 
 from app.api.auth import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
 from app.api.bodies import JsonRoute
 from app.api.deps import Cursor, Limit, Reading, Writing
 from app.api.job_schemas import JobOut
 from app.api.jobs import accepted
+from app.api.reach import require_reachable
 from app.api.source_schemas import (
     DeliveryOut,
     DeliveryPage,
@@ -29,12 +30,29 @@ router = APIRouter(
 SourceId = Annotated[str, Path(description="the id of the source")]
 
 
+async def _new(request: Request, _: WritingTenant, body: Annotated[SourceNew, Body()]) -> SourceNew:
+    await require_reachable(request, body.url)
+    return body
+
+
+async def _changes(
+    request: Request, _: WritingTenant, body: Annotated[SourceChanges, Body()]
+) -> SourceChanges:
+    await require_reachable(request, body.url)
+    return body
+
+
+# Before `session` among the parameters of an endpoint: nothing is held while a host is looked up.
+New = Annotated[SourceNew, Depends(_new)]
+Changes = Annotated[SourceChanges, Depends(_changes)]
+
+
 @router.post("", operation_id="create_source", status_code=201)
 def create(
     resources: Handle,
     tenant: WritingTenant,
+    body: New,
     session: Writing,
-    body: Annotated[SourceNew, Body()],
     response: Response,
 ) -> SourceOut:
     """Follow the models of a hub: what is delivered to the source's `hook`, and what is found
@@ -69,9 +87,9 @@ def show(resources: Handle, tenant: ReadingTenant, session: Reading, source: Sou
 def update(
     resources: Handle,
     tenant: WritingTenant,
+    body: Changes,
     session: Writing,
     source: SourceId,
-    body: Annotated[SourceChanges, Body()],
 ) -> SourceOut:
     """Change some of a source. Another `secret` counts from the next delivery on; a `url` on
     another host needs a `token` given anew, and none lets the token go.

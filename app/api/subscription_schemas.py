@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
@@ -110,7 +110,7 @@ class SubscriptionChange(_Fields):
     url: Url | None = None
     events: Events | None = None
     enabled: bool | None = Field(
-        None, description="true also forgets what has failed; what waits is sent then"
+        None, description="true also forgets what has failed; what waits is sent at once"
     )
 
     @field_validator("url", "events", "enabled", mode="before")
@@ -142,10 +142,13 @@ class SubscriptionOut(_Out):
     disabled_reason: str | None = Field(description="why the service disabled it by itself")
     previous_secret_until: datetime | None = Field(
         validation_alias="previous_until",
-        description="until when the secret before the last rotation signs as well",
+        description="until when any secret from before a rotation signs as well",
     )
     failures: int = Field(description="attempts that have failed since the last one that did not")
     failing_since: datetime | None
+    paused_until: datetime | None = Field(
+        description="nothing is sent before: its receiver asked for that, or did not answer"
+    )
     last_success_at: datetime | None
     last_failure: FailureOut | None
     created_at: datetime
@@ -153,7 +156,13 @@ class SubscriptionOut(_Out):
 
     @classmethod
     def of(cls, subscription: Subscription) -> SubscriptionOut:
-        return cls.model_validate(subscription)
+        told = cls.model_validate(subscription)
+        now = datetime.now(UTC)
+        if told.paused_until is not None and told.paused_until <= now:
+            told.paused_until = None
+        if told.previous_secret_until is not None and told.previous_secret_until <= now:
+            told.previous_secret_until = None
+        return told
 
 
 class SubscriptionCreated(SubscriptionOut):
@@ -191,7 +200,9 @@ class DeliveryOut(_Out):
     )
     state: Literal["pending", "succeeded", "failed"]
     attempts: int = Field(description="since it began, or was last replayed")
-    next_attempt_at: datetime | None = Field(validation_alias="due_at")
+    next_attempt_at: datetime | None = Field(
+        validation_alias="due_at", description="null where none is to be made, as while disabled"
+    )
     log: list[AttemptOut] = Field(description="of the last 20 attempts, the oldest first")
     payload: str = Field(description="the body, as it is sent and signed")
     created_at: datetime

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Path, Query, Response
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 
 from app.api.auth import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
 from app.api.bodies import JsonRoute
 from app.api.deps import Cursor, Limit, Reading, Writing
+from app.api.reach import require_reachable
 from app.api.subscription_schemas import (
     DeliveryOut,
     DeliveryPage,
@@ -41,12 +42,31 @@ State = Annotated[
 ]
 
 
+async def _new(
+    request: Request, _: WritingTenant, body: Annotated[SubscriptionNew, Body()]
+) -> SubscriptionNew:
+    await require_reachable(request, body.url)
+    return body
+
+
+async def _change(
+    request: Request, _: WritingTenant, body: Annotated[SubscriptionChange, Body()]
+) -> SubscriptionChange:
+    await require_reachable(request, body.url)
+    return body
+
+
+# Before `session` among the parameters of an endpoint: nothing is held while a host is looked up.
+New = Annotated[SubscriptionNew, Depends(_new)]
+Changes = Annotated[SubscriptionChange, Depends(_change)]
+
+
 @router.post("", operation_id="create_subscription", status_code=201)
 def create(
     resources: Handle,
     tenant: WritingTenant,
+    body: New,
     session: Writing,
-    body: Annotated[SubscriptionNew, Body()],
     response: Response,
 ) -> SubscriptionCreated:
     """Have events sent to a URL, signed by the rules of Standard Webhooks.
@@ -84,9 +104,9 @@ def show(
 def update(
     resources: Handle,
     tenant: WritingTenant,
+    body: Changes,
     session: Writing,
     subscription: SubscriptionId,
-    body: Annotated[SubscriptionChange, Body()],
 ) -> SubscriptionOut:
     """Replace what is given. `enabled: true` lets a disabled one go on with what waits."""
     given = body.given()

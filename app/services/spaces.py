@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from app.index.registry import IndexRegistry
 from app.index.sketches import SketchFiles
@@ -16,11 +17,16 @@ from modelkin.core.banding import Banding, banding_for, default_banding, recall_
 from modelkin.core.layout import Layout
 from modelkin.core.signature import MAX_NUM_PERM, check_scheme, default_scheme
 from modelkin.core.support import check_num_parameters
-from modelkin.errors import InvalidParameter, InvalidSignature, SpaceExists
+from modelkin.errors import InvalidLayout, InvalidParameter, InvalidSignature, SpaceExists
 from modelkin.names import check_space_name
 from modelkin.types import FREE, Page, SignatureSpec, SupportSizePolicy
 
-__all__ = ["AskedBanding", "SpaceService"]
+__all__ = ["MAX_DIMENSIONS", "MAX_TENSORS", "MAX_TENSOR_NAME", "AskedBanding", "SpaceService"]
+
+MAX_TENSORS: Final = 100_000
+MAX_TENSOR_NAME: Final = 500
+"""Characters."""
+MAX_DIMENSIONS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,8 @@ class SpaceService:
             SpaceExists: the name is taken by a space that differs; says in what.
         """
         name = check_space_name(name, field="name")
+        if layout is not None:
+            _require_modest(layout)
         m = _num_parameters(num_parameters, layout)
         h = _num_perm(num_perm)
         spec = SignatureSpec(_scheme(scheme, m, h), h, _seed(seed))
@@ -143,6 +151,22 @@ class SpaceService:
         session.after_commit(partial(self._buckets.forget, space.id))
         session.after_commit(partial(self._sketches.forget, space.id))
         session.after_commit(partial(self._blobs.delete_prefix, str(space.id)))
+
+
+def _require_modest(layout: Layout) -> None:
+    """Whoever asks for a space gets its layout, too."""
+    if len(layout.tensors) > MAX_TENSORS:
+        raise InvalidLayout(
+            f"a layout has at most {MAX_TENSORS} tensors, this one {len(layout.tensors)}",
+            field="layout",
+        )
+    for at, tensor in enumerate(layout.tensors):
+        if len(tensor.name) > MAX_TENSOR_NAME or len(tensor.shape) > MAX_DIMENSIONS:
+            raise InvalidLayout(
+                f"layout[{at}]: a tensor has a name of at most {MAX_TENSOR_NAME} characters and "
+                f"at most {MAX_DIMENSIONS} dimensions",
+                field="layout",
+            )
 
 
 def _num_parameters(num_parameters: int | None, layout: Layout | None) -> int:

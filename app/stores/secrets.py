@@ -53,9 +53,10 @@ class Secrets:
         """The secret.
 
         Raises:
-            SecretKeyMissing: there is no key any more.
-            Unavailable: it was encrypted with another key, or is damaged.
+            Unavailable: there is no key any more, or it was encrypted with another key, or is
+                damaged.
         """
+        self.require_key()
         try:
             return self._opened().decrypt(stored).decode()
         except InvalidToken:
@@ -63,6 +64,14 @@ class Secrets:
                 "a stored secret cannot be decrypted: it was stored under another key; add that "
                 "one to MODELKIN_SECRET_KEY, behind a comma, or store the secret anew"
             ) from None
+
+    def require_key(self) -> None:
+        """Know that secrets can be read at all; :class:`Unavailable` where there is no key."""
+        if not self._keys and self._file is None:
+            raise Unavailable(
+                "stored secrets cannot be decrypted: MODELKIN_SECRET_KEY is not set here; give it "
+                "the key that they were stored under"
+            )
 
     def renew(self, stored: bytes) -> bytes:
         """The same secret, encrypted with the first key; :class:`Unavailable` as above."""

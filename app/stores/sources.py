@@ -101,8 +101,10 @@ class SeenModel:
         revision: what it was at; "" to have it looked at again; None where it is gone, or was
             never seen.
         listed: it was in the last listing that was read, or is newer than that.
+        placed: it is stored here.
     """
 
     name: str
     revision: str | None
     listed: bool
+    placed: bool

@@ -22,8 +22,9 @@ class Subscription:
         space: of which they are; None for all. ``model`` and ``tag`` likewise.
         threshold: the similarity that a pair has to cross, of ``neighbors.changed``.
         enabled: events are sent; ``disabled_reason`` says why not, where the service decided so.
-        previous_secret_until: until when the secret before the last rotation signs as well.
+        previous_secret_until: until when any secret from before a rotation signs as well.
         failures: attempts that failed since one did not; ``failing_since`` is of the first.
+        paused_until: nothing is sent before: its receiver asked for that, or did not answer.
         last_failure: what was wrong then.
         secret: ``whsec_...``, in the answer that made it and never again; it is not shown.
     """
@@ -41,6 +42,7 @@ class Subscription:
     previous_secret_until: datetime | None
     failures: int
     failing_since: datetime | None
+    paused_until: datetime | None
     last_success_at: datetime | None
     last_failure: str | None
     created_at: datetime

@@ -77,7 +77,7 @@ def verify(
         InvalidWebhook: a header is missing, it is too old, or it was not signed with this secret.
         InvalidParameter: the secret is none.
     """
-    body = payload.encode() if isinstance(payload, str) else bytes(payload)
+    body = _encoded(payload, "its body") if isinstance(payload, str) else bytes(payload)
     given = {name.lower(): value for name, value in headers.items()}
     missing = [
         name for name in ("id", "timestamp", "signature") if not given.get(f"webhook-{name}")
@@ -92,14 +92,22 @@ def verify(
         raise InvalidWebhook(
             f"it was sent {age:.0f} s ago by this machine's clock: {tolerance:g} s are allowed"
         )
+    _encoded(given["webhook-id"], "webhook-id")
     expected = sign(secret, given["webhook-id"], int(sent), body).encode()
-    offered = [one.encode() for one in given["webhook-signature"].split(" ")]
+    offered = _encoded(given["webhook-signature"], "webhook-signature").split(b" ")
     if not any(hmac.compare_digest(expected, one) for one in offered):
         raise InvalidWebhook("none of its signatures was made with this secret")
     try:
         return json.loads(body)
     except ValueError as error:
         raise InvalidWebhook(f"its body is no JSON: {error}") from None
+
+
+def _encoded(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidWebhook(f"{what} is no Unicode text: it holds half a character") from None
 
 
 def _key(secret: str) -> bytes:

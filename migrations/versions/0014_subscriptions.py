@@ -28,7 +28,7 @@ def upgrade() -> None:
         sa.Column("threshold", sa.Float(), nullable=True),
         sa.Column("description", sa.String(2000), nullable=True),
         sa.Column("secret", sa.LargeBinary(), nullable=False),
-        sa.Column("previous_secret", sa.LargeBinary(), nullable=True),
+        sa.Column("previous_secrets", sa.LargeBinary(), nullable=True),
         sa.Column("previous_until", MOMENT, nullable=True),
         sa.Column("enabled", sa.Boolean(), nullable=False),
         sa.Column("disabled_reason", sa.String(2000), nullable=True),
@@ -53,15 +53,19 @@ def upgrade() -> None:
         sa.Column("model", NAME, nullable=True),
         sa.Column("model_id", sa.BigInteger(), nullable=True),
         sa.Column("revision", sa.BigInteger(), nullable=True),
+        sa.Column("tags", sa.JSON(), nullable=False),
         sa.Column("data", sa.JSON(), nullable=False),
         sa.Column("told", sa.Boolean(), nullable=False),
         sa.Column("compared", sa.Boolean(), nullable=False),
         sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("due_at", MOMENT, nullable=True),
         sa.Column("created_at", MOMENT, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_events"),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_events_tenant_id"),
     )
     op.create_index("ix_events_told_tenant_id_id", "events", ["told", "tenant_id", "id"])
+    op.create_index("ix_events_space_id_told_id", "events", ["space_id", "told", "id"])
+    op.create_index("ix_events_model_id_told_id", "events", ["model_id", "told", "id"])
     op.create_index("ix_events_created_at", "events", ["created_at"])
     op.create_table(
         "sent_deliveries",
@@ -97,7 +101,16 @@ def upgrade() -> None:
             "(state = 'pending') = (due_at IS NOT NULL)", name=op.f("ck_sent_deliveries_due")
         ),
     )
-    op.create_index("ix_sent_deliveries_state_due_at", "sent_deliveries", ["state", "due_at"])
+    op.create_index(
+        "ix_sent_deliveries_subscription_id_id", "sent_deliveries", ["subscription_id", "id"]
+    )
+    op.create_index(
+        "ix_sent_deliveries_subscription_id_due_at_id",
+        "sent_deliveries",
+        ["subscription_id", "due_at", "id"],
+        sqlite_where=sa.text("due_at IS NOT NULL"),
+        postgresql_where=sa.text("due_at IS NOT NULL"),
+    )
     op.create_index("ix_sent_deliveries_finished_at", "sent_deliveries", ["finished_at"])
 
 

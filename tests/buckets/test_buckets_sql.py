@@ -14,9 +14,9 @@ from sqlalchemy.orm import DeclarativeBase
 
 from app.stores.buckets.sql import SqlBuckets
 from app.stores.ports import Buckets
+from app.stores.sql.bucket_tables import BucketBuildRow, BucketEntryRow, BucketModelRow
 from app.stores.sql.database import Database
 from app.stores.sql.migrate import migrate
-from app.stores.sql.tables import BucketBuildRow, BucketEntryRow, BucketModelRow
 from modelkin.errors import BackendUnavailable
 from tests.buckets.contract import CAP, BucketsContract
 from tests.buckets.machine import BucketsMachine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 import modelkin
 from modelkin.checkpoints import (
+    Bounds,
     importance_chunks,
     open_checkpoint,
     select_from_checkpoint,
@@ -18,7 +20,7 @@ from modelkin.checkpoints import (
 )
 from modelkin.core.rule import SelectionRule
 from modelkin.errors import InvalidCheckpoint, InvalidParameter, SpaceMismatch
-from tests.cli.files import flattened, random_tensors, save, save_sharded
+from tests.cli.files import entry, flattened, forge, random_tensors, save, save_sharded
 
 INDEX = "model.safetensors.index.json"
 
@@ -202,3 +204,40 @@ def test_neither_the_checkpoint_nor_a_device_is_overwritten(path: Path) -> None:
         with pytest.raises(InvalidParameter, match="give another name"):
             write_support(target, open_checkpoint(path))
     assert before == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "why"),
+    [
+        ({"header": 350}, "at most 350 are read here"),
+        ({"tensors": 5}, "holds 6 tensors, at most 5"),
+        ({"name": 10}, "weight' has 11 characters, at most 10"),
+        ({"dimensions": 1}, "has 2 dimensions, at most 1"),
+    ],
+)
+@pytest.mark.parametrize("shards", [1, 3])
+def test_bounds_hold_for_all_files_together(
+    tmp_path: Path, bounds: dict[str, int], why: str, shards: int
+) -> None:
+    """What a stranger's headers and index declare is refused beyond the bounds, and read below."""
+    most = {"header": 1000, "tensors": 6, "name": 11, "dimensions": 2}
+    folder = save_sharded(tmp_path / "m", random_tensors(), shards)
+    if shards == 1:
+        (folder / INDEX).unlink()
+    assert 6 == len(open_checkpoint(folder, bounds=Bounds(**most)).tensors)
+    with pytest.raises(InvalidCheckpoint, match=why):
+        open_checkpoint(folder, bounds=Bounds(**(most | bounds)))
+
+
+def test_a_header_beyond_the_bounds_is_never_parsed(tmp_path: Path) -> None:
+    """A hundred thousand tensors of nothing cost no memory where they are too many bytes."""
+    nothing = entry(shape=[0], data_offsets=[0, 0])
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(forge({f"t{i}": nothing for i in range(100_000)}))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidCheckpoint, match="headers of the checkpoint have"):
+            open_checkpoint(path, bounds=Bounds(1_000_000, 100_000, 500, 16))
+        assert 1_000_000 > tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -85,6 +85,20 @@ def test_what_is_forged_stale_or_damaged_is_refused(
         verify(body, headers(**changes), SECRET, now=NOW)
 
 
+@pytest.mark.parametrize("name", ["id", "timestamp", "signature"])
+@pytest.mark.parametrize("value", ["\ud800", "v1,\udcff", "é", "\0"])
+def test_headers_that_are_no_text(name: str, value: str) -> None:
+    """Whatever a server made of the bytes of a header, it is refused like any other forgery."""
+    with pytest.raises(InvalidWebhook):
+        verify(BODY, headers(**{name: value}), SECRET, now=NOW)
+
+
+def test_a_body_that_is_no_text() -> None:
+    """Half a character in a body that came as text is refused, too."""
+    with pytest.raises(InvalidWebhook):
+        verify('{"type": "\ud800"}', headers(), SECRET, now=NOW)
+
+
 def test_a_signed_body_that_is_no_json() -> None:
     """It is refused as well, with the same error."""
     signed = headers(signature=sign(SECRET, "msg_1", NOW, b"{"))

@@ -77,7 +77,15 @@ def test_headers_that_were_changed_are_forged(header: str, value: str | None) ->
         mlflow.verify(SECRET, headers, BODY, SENT)
 
 
-@pytest.mark.parametrize("secret", ["Your-secret-key", "your-secret-key ", ""])
+def test_blanks_that_http_drops_are_no_difference() -> None:
+    """A secret that begins or ends with blanks comes without them, and is that secret."""
+    huggingface.verify(f" {SECRET}\t ", {"x-webhook-secret": SECRET}, b"{}", SENT)
+    huggingface.verify(SECRET, {"x-webhook-secret": f"{SECRET} "}, b"{}", SENT)
+    with pytest.raises(Forged):
+        huggingface.verify(f"{SECRET}\n", {"x-webhook-secret": SECRET}, b"{}", SENT)
+
+
+@pytest.mark.parametrize("secret", ["Your-secret-key", "your secret-key", ""])
 def test_another_secret_vouches_for_nothing(secret: str) -> None:
     """Neither for a signature nor for a header."""
     with pytest.raises(Forged):

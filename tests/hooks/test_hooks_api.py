@@ -14,7 +14,7 @@ from app.services.hooks.service import PRUNE
 from app.services.jobs import Progress
 from app.stores.sql import source_models
 from app.stores.sql.hook_tables import DeliveryRow
-from app.stores.sql.tables import JobRow
+from app.stores.sql.job_tables import JobRow
 from tests.hooks.hubs import hf_headers, hf_payload, mlflow_payload, signed
 from tests.hooks.office import SECRET, Office, open_office
 from tests.service.backends import SQLITE
@@ -176,10 +176,10 @@ def test_what_is_here_is_followed_further(office: Office) -> None:
     """A model that lost its tag on the hub is looked at, if it was stored when it had it."""
     source = office.follow(filters={"tags": ["wanted"]})
     with office.database.writing() as session:
-        look = source_models.begin_look(session, source["id"], "org/a")
-        source_models.end_look(
-            session, source["id"], "org/a", look, revision="s0", space="kin", model="org/a"
-        )
+        look = source_models.begin_look(session, source["id"], "org/a", "job") or 0
+        placed: Any = {"revision": "s0", "space": "kin", "model": "org/a"}
+        opened = office.stored(source).updated_at
+        source_models.end_look(session, source["id"], "org/a", look, opened=opened, **placed)
     assert "enqueued" == office.push(source, "org/a", sha="s1")["outcome"]
     assert "ignored" == office.push(source, "org/b", sha="s1")["outcome"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from app.services.egress.clients import Allowlist, Egress
 from app.services.hubs.ports import HubModel
 from app.services.sources.filters import Filters
 from app.services.sources.looks import POLL
@@ -21,41 +21,47 @@ from app.services.sources.polls import TICK, compare
 from app.services.sources.service import DEFAULT_POLL, OpenSource, SourceIn, SourceService
 from app.stores.ports import JobRecord, Tenant
 from app.stores.sources import HubKind, SeenModel, SourceRecord
-from app.stores.sql import sources
-from app.stores.sql.tables import JobRow
+from app.stores.sql import source_models, sources
+from app.stores.sql.job_tables import JobRow
 from modelkin.errors import InvalidParameter
+from tests.hooks.office import open_office
 from tests.hubs.checkpoints import random_tensors, safetensors
 from tests.hubs.desk import Desk, open_desk
-from tests.hubs.loopback import Hub, loopback_hub
+from tests.hubs.loopback import Hub, answering, loopback_hub
+from tests.postgres import Postgres
+from tests.service.backends import PostgresBackend
 
 
 def opened(kind: HubKind = "huggingface", **filters: list[str]) -> OpenSource:
     """A source that nobody asks anything else."""
     tenant, url = Tenant(1, "t"), "http://hub"
     followed = Filters.of(filters)
-    return OpenSource("s", tenant, kind, "kin", url, None, None, None, followed, "keep")
+    return OpenSource("s", tenant, kind, "kin", url, None, None, None, followed, "keep", _NOW)
 
 
+_NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 REVISIONS = st.sampled_from(["1", "2"])
 
 
 @given(
     st.dictionaries(NAMES, REVISIONS),
-    st.dictionaries(NAMES, st.tuples(st.none() | REVISIONS, st.booleans())),
+    st.dictionaries(NAMES, st.tuples(st.none() | REVISIONS, st.booleans(), st.booleans())),
 )
 def test_a_listing_is_held_against_what_was_seen(
-    listing: dict[str, str], seen: dict[str, tuple[str | None, bool]]
+    listing: dict[str, str], seen: dict[str, tuple[str | None, bool, bool]]
 ) -> None:
     """What is new, at another revision, or newly gone is looked at, and nothing else."""
-    known = {name: SeenModel(name, revision, listed) for name, (revision, listed) in seen.items()}
+    known = {name: SeenModel(name, *told) for name, told in seen.items()}
     found = compare(opened(), (HubModel(*line) for line in listing.items()), known)
     assert {n: r for n, r in listing.items() if n not in seen} == found.new
     assert {n: r for n, r in listing.items() if n in seen and seen[n][0] != r} == found.changed
-    assert {n for n, (r, there) in seen.items() if r and there and n not in listing} == set(
+    assert {n for n, (r, there, _) in seen.items() if r and there and n not in listing} == set(
         found.gone
     )
-    assert {n for n, (_, there) in seen.items() if not there and n in listing} == set(found.back)
+    missing = {n for n, (r, there, here) in seen.items() if r and here and not there} - set(listing)
+    assert missing == set(found.hidden)
+    assert {n for n, (_, there, _) in seen.items() if not there and n in listing} == set(found.back)
     assert len(listing) == found.models
 
 
@@ -70,12 +76,20 @@ def test_what_is_not_followed_is_not_looked_at() -> None:
     assert ({"org/a": "1"}, 1) == (found.new, found.unnamable)
 
 
+def test_what_is_stored_is_followed_whatever_it_lost() -> None:
+    """A line that filters speak against counts if its model is here, and else does not."""
+    lines = [HubModel("org/a", "2"), HubModel("org/b", "2")]
+    known = {n: SeenModel(n, "1", True, placed=n == "org/a") for n in ("org/a", "org/b")}
+    found = compare(opened(tags=["x"]), iter(lines), known)
+    assert ({"org/a": "2"}, ["org/b"]) == (found.changed, found.gone)
+
+
 def test_a_model_without_a_version_is_nothing_yet() -> None:
     """In a registry; where a hub tells no revision somebody has to look."""
     line = [HubModel("a", None)]
     assert {} == compare(opened("mlflow"), iter(line), {}).new
     assert {"a": None} == compare(opened(), iter(line), {}).new
-    known = {"a": SeenModel("a", "1", True)}
+    known = {"a": SeenModel("a", "1", True, False)}
     assert {"a": None} == compare(opened("mlflow"), iter(line), known).changed
 
 
@@ -187,6 +201,107 @@ def test_a_source_that_changes_looks_again(hub: Hub, desk: Desk) -> None:
     assert [] == polled(desk, source)[1]
 
 
+def test_a_model_that_lost_its_tag_does_not_grow_old(hub: Hub, desk: Desk) -> None:
+    """Listed no more, it is asked for: pushed, it is looked at; deleted, it goes."""
+    push(hub, "org/a", 1)
+    hub.repos["org/a"].tags = ["wanted"]
+    source = desk.follow(hub.url, filters={"tags": ["wanted"]}, on_delete="remove")
+    assert ["org/a"] == polled(desk, source)[1]
+    hub.repos["org/a"].tags = []
+    assert ["org/a"] == polled(desk, source)[1]
+    assert [] == polled(desk, source)[1]
+    sha = push(hub, "org/a", 2)
+    assert ["org/a"] == polled(desk, source)[1]
+    model = desk.model("org/a")
+    assert model is not None
+    assert sha == model.attributes["hub"]["revision"]
+    assert [] == polled(desk, source)[1]
+    hub.on_hub = lambda asked: "/org/a" in asked.path and answering(404)(asked)
+    assert [] == polled(desk, source)[1]
+    hub.on_hub = lambda _: False
+    del hub.repos["org/a"]
+    assert ["org/a"] == polled(desk, source)[1]
+    assert [] == polled(desk, source)[1]
+    assert desk.model("org/a") is None
+
+
+def test_what_changes_under_a_look_is_looked_at_again(hub: Hub, desk: Desk) -> None:
+    """A source that is changed while a model is downloaded has that model looked at once more,
+    the first time it is seen and later on.
+    """
+    push(hub, "org/a", 1)
+    source = desk.follow(hub.url)
+    polled(desk, source)
+    for number, first in enumerate(("org/b", "org/a"), 1):
+        push(hub, first, number + 1)
+        space, tenant = f"kin-{number}", desk.resources.tenant
+
+        def patch(_: Any, space: str = space, tenant: Tenant = tenant) -> bool:
+            hub.on_cdn = lambda _: False
+            with desk.database.writing() as session:
+                desk.resources.sources.update(session, tenant, source.id, {"space": space})
+            return False
+
+        hub.on_cdn = patch
+        assert "succeeded" == desk.look(source, first).state
+        assert first in polled(desk, source)[1]
+        assert desk.model(first, space) is not None
+        assert [] == polled(desk, source)[1]
+
+
+def test_a_source_that_is_deleted_under_its_poll(hub: Hub, desk: Desk) -> None:
+    """The poll ends, and has found nothing."""
+    source = desk.follow(hub.url)
+    with desk.database.writing() as session:
+        tenant = desk.resources.tenant
+        asked = desk.resources.sources.poll(session, tenant, source.id)
+
+    def delete(_: Any) -> bool:
+        hub.on_hub = lambda _: False
+        with desk.database.writing() as session:
+            desk.resources.sources.delete(session, tenant, source.id)
+        return False
+
+    hub.on_hub = delete
+    done = desk.carry_out(asked)
+    assert ("succeeded", "ignored") == (done.state, (done.result or {}).get("outcome")), done.error
+
+
+def test_a_poll_and_a_change_take_locks_in_one_order(
+    hub: Hub, tmp_path: Path, postgres: Postgres
+) -> None:
+    """Who changes a source while its poll ends waits for no row that the poll holds, and the other
+    way round: neither is ended by the database.
+    """
+    with open_office(tmp_path, PostgresBackend(postgres)) as office:
+        source = office.follow(url=hub.url)["id"]
+        database, resources = office.database, office.resources
+        with database.writing() as session:
+            look = source_models.begin_look(session, source, "org/gone", "j") or 0
+            found = sources.find_source(session, source)
+            assert found is not None
+            seen: dict[str, Any] = {"opened": found.updated_at, "revision": "s"}
+            source_models.end_look(session, source, "org/gone", look, **seen)
+            job = resources.sources.poll(session, resources.tenant, source)
+        finish: Any = resources.jobs.handler(POLL)(job, lambda *_: None)
+
+        def end() -> dict[str, int]:
+            with database.writing() as session:
+                return dict(finish(session))
+
+        with ThreadPoolExecutor(1) as pool:
+            with database.writing() as session:
+                sources.lock_source(session, resources.tenant, source)
+                ending = pool.submit(end)
+                with pytest.raises(TimeoutError):
+                    ending.result(0.5)
+                source_models.look_again(session, source)
+            assert 1 == ending.result(10)["gone"]
+        with database.reading() as session:
+            (model,) = source_models.seen_models(session, source)
+        assert ("", False) == (model.revision, model.listed)
+
+
 def test_a_poll_that_takes_long_is_not_doubled(hub: Hub, desk: Desk) -> None:
     """While one runs no other becomes due; who asks for one gets one that begins after that."""
     source = desk.follow(hub.url, poll_seconds=60)
@@ -216,7 +331,7 @@ def test_a_hub_that_is_away_is_polled_again(hub: Hub, desk: Desk) -> None:
     with desk.database.writing() as session:
         job = desk.resources.sources.poll(session, desk.resources.tenant, source.id)
     job = desk.carry_out(job)
-    assert ("queued", 1) == (job.state, job.attempts)
+    assert ("queued", 0) == (job.state, job.attempts)
     error = desk.source(source).last_error
     assert error is not None
     assert "hub_unavailable" == error["code"]
@@ -257,8 +372,7 @@ def test_sources_become_due(hub: Hub, desk: Desk) -> None:
 
 def test_the_public_hub_is_polled_by_owner(desk: Desk) -> None:
     """Its millions of models are nobody's to list: a source of it is polled if it names owners."""
-    public = Egress(Allowlist(), resolve=lambda host, port: ["93.184.216.34"])
-    service = SourceService(desk.resources.secrets, public, desk.looks)
+    service = SourceService(desk.resources.secrets, desk.looks)
     given = SourceIn("huggingface", "kin", "s", "https://huggingface.co")
     owned = replace(given, filters={"repos": ["org/*"]}, polled=True)
     tenant = desk.resources.tenant

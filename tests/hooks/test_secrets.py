@@ -80,6 +80,13 @@ def test_without_a_key_nothing_is_stored() -> None:
         Secrets((), None).encrypt("geheim")
 
 
+def test_without_its_key_nothing_is_read() -> None:
+    """A key that is missing where something is stored is an outage, and no conflict."""
+    stored = Secrets((NEW,), None).encrypt("geheim")
+    with pytest.raises(Unavailable, match="MODELKIN_SECRET_KEY is not set"):
+        Secrets((), None).decrypt(stored)
+
+
 def test_a_broken_file_is_not_replaced(tmp_path: Path) -> None:
     """A key that cannot be read is an error that names its file: another one would open nothing."""
     file = tmp_path / "secret.key"

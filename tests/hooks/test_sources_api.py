@@ -91,6 +91,13 @@ def test_changes_are_of_what_was_sent(office: Office) -> None:
     assert 401 == office.deliver(made, hf_payload("org/a")).status_code
 
 
+def test_a_token_may_be_long(office: Office) -> None:
+    """Signed ones have thousands of characters."""
+    given = {**PLAIN, "url": "http://127.0.0.1:9", "token": "x" * (16 << 10), "poll_seconds": None}
+    made = office.http.post("/v1/sources", json=given)
+    assert (201, True) == (made.status_code, made.json()["has_token"])
+
+
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
@@ -102,6 +109,7 @@ def test_changes_are_of_what_was_sent(office: Office) -> None:
         ({"secret": None}, "secret"),
         ({"token": TOKEN}, "token"),
         ({"token": "", "url": "http://127.0.0.1:9"}, "token"),
+        ({"token": "é" * 8193, "url": "http://127.0.0.1:9"}, "token"),
         ({"url": "ftp://hub"}, "url"),
         ({"url": "http://10.0.0.1/"}, "url"),
         ({"url": "http://169.254.169.254/latest"}, "url"),
@@ -210,12 +218,18 @@ def test_secrets_are_nowhere_in_plain(tmp_path: Path, caplog: pytest.LogCaptureF
 
 
 def test_secrets_need_a_key(tmp_path: Path, postgres: Postgres) -> None:
-    """On Postgres without the setting a source is a 409 that names it, and deliveries are 401."""
-    with open_office(tmp_path, PostgresBackend(postgres), secret_key=None) as office:
+    """On Postgres without the setting a source is a 409 that names it; deliveries are 503, and no
+    stranger learns by that which sources there are.
+    """
+    backend = PostgresBackend(postgres)
+    with open_office(tmp_path, backend) as office:
+        made = office.follow()
+    with open_office(tmp_path, backend, secret_key=None) as office:
         problem = refused(office.http.post("/v1/sources", json=PLAIN), 409, "secret_key_missing")
         assert "MODELKIN_SECRET_KEY" in problem["detail"]
-        hook = {"hook": "/v1/hooks/" + "0" * 36}
-        assert 401 == office.deliver(hook, hf_payload("org/a")).status_code
+        for hook in (made, {"hook": "/v1/hooks/" + "0" * 36}):
+            problem = refused(office.deliver(hook, hf_payload("org/a")), 503, "unavailable")
+            assert "MODELKIN_SECRET_KEY" in problem["detail"]
 
 
 def test_keys_of_secrets_are_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

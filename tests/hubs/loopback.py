@@ -128,6 +128,8 @@ class _Hub(Handler):
         path = urlsplit(self.path).path
         if path == "/api/models":
             self.listing()
+        elif path == "/api/whoami-v2":
+            self.whoami()
         elif match := re.fullmatch(r"/api/models/(.+?)(?:/revision/([^/]+))?", path):
             self.info(unquote(match[1]), match[2] and unquote(match[2]))
         elif match := re.fullmatch(r"/(.+?)/resolve/([^/]+)/(.+)", path):
@@ -152,6 +154,12 @@ class _Hub(Handler):
             query = f"author={author}&full=true&cursor={at + 2}" if author else f"cursor={at + 2}"
             headers["Link"] = f'<{self.hub.url}/api/models?{query}>; rel="next"'
         self.say_json([self.described(repo, None) for repo in seen[at : at + 2]], **headers)
+
+    def whoami(self) -> None:
+        if self.token is None:
+            self.refuse(401, "", "Invalid username or password.")
+        else:
+            self.say_json({"type": "user", "name": "somebody"})
 
     def info(self, name: str, revision: str | None) -> None:
         if name in self.hub.moved:

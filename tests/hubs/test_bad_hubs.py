@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import socket
 import struct
 import time
+import tracemalloc
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from safetensors.numpy import save
+from sqlalchemy import update
 
-from app.services.hubs import huggingface
+from app.services.hubs import huggingface, transfer
 from app.services.hubs.ports import HubRefused, HubUntrue
 from app.services.hubs.transfer import _TRIES, Limits
 from app.stores.sql import source_models
+from app.stores.sql.job_tables import JobRow
 from tests.hubs.checkpoints import random_tensors, safetensors, sharded
 from tests.hubs.desk import Desk, open_desk
 from tests.hubs.loopback import TOKEN, Handler, Hub, answering, loopback_hub
@@ -60,6 +64,31 @@ def test_a_token_that_is_no_good(hub: Hub, desk: Desk) -> None:
     assert ("failed", "hub_refused") == (state, code)
     assert "token" in detail
     assert "hf_forged" not in detail
+
+
+@pytest.mark.parametrize("token", ["hf_SECRET\n", "hf_SE\rCRET", "hf_\0SECRET"])
+def test_a_token_that_cannot_be_sent(
+    hub: Hub, desk: Desk, token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is refused before anything is asked, and shown nowhere: not in the job, not in the source,
+    not in the log.
+    """
+    hub.push("org/a", {"model.safetensors": GOOD})
+    source = desk.follow(hub.url, token=token)
+    job = desk.look(source, "org/a")
+    assert job.error is not None, job.result
+    assert ("failed", "hub_refused", set()) == (job.state, job.error["code"], hub.hub_tokens)
+    assert "control character" in job.error["detail"]
+    assert "SECRET" not in f"{job} {desk.source(source).last_error} {caplog.text}"
+
+
+@pytest.mark.parametrize("token", ["hf_tök", " hf_blank ", "x" * 8000])
+def test_a_token_of_any_text_is_sent(hub: Hub, desk: Desk, token: str) -> None:
+    """In UTF-8, without the blanks at its end that HTTP drops, however long it is."""
+    hub.on_hub = answering(200, b"{}")
+    desk.look(desk.follow(hub.url, token=token), "org/a")
+    sent = f"Bearer {token}".strip().encode().decode("latin-1")
+    assert {sent} == {t for t in hub.hub_tokens if t is not None}
 
 
 def test_a_gated_repository(hub: Hub, desk: Desk) -> None:
@@ -166,6 +195,19 @@ def test_weights_that_are_no_numbers(hub: Hub, desk: Desk) -> None:
     tensors["encoder.bias"][3] = np.nan
     hub.push("org/a", {"model.safetensors": safetensors(tensors)})
     assert "infinite or NaN" in refused(desk, hub.url)[2]
+
+
+def test_a_header_of_endless_tensors(hub: Hub, desk: Desk) -> None:
+    """A million tensors without a value are no model: refused before they are parsed, no space is
+    made for them, and the hub is not asked again.
+    """
+    nothing = '"t%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
+    header = ("{" + ",".join(nothing % i for i in range(160_000)) + "}").encode()
+    hub.push("org/a", {"model.safetensors": len(header).to_bytes(8, "little") + header})
+    state, code, says = refused(desk, hub.url)
+    assert ("failed", "invalid_checkpoint") == (state, code)
+    assert "at most 8000000 are read here" in says
+    assert [] == desk.spaces()
 
 
 def test_more_than_is_declared(hub: Hub, desk: Desk) -> None:
@@ -294,6 +336,111 @@ def test_a_hub_that_says_nothing(hub: Hub, tmp_path: Path) -> None:
     assert time.monotonic() - began < 5
 
 
+def test_retry_after_is_respected(hub: Hub, desk: Desk) -> None:
+    """A hub that asks for an hour is left alone for an hour, and that is no attempt; news of the
+    model are reason to ask at once.
+    """
+    hub.push("org/a", {"model.safetensors": GOOD})
+    source = desk.follow(hub.url)
+    hub.on_hub = answering(503, Retry_After=3600)
+    job = desk.look(source, "org/a")
+    assert job.not_before is not None
+    wait = (job.not_before - datetime.now(UTC)).total_seconds()
+    assert 3500 < wait <= 3600
+    assert ("queued", 0) == (job.state, job.attempts)
+    hub.on_hub = lambda _: False
+    again = desk.enqueue(source, "org/a")
+    assert (job.id, None) == (again.id, desk.show(job).not_before)
+    assert "succeeded" == desk.carry_out(job).state
+
+
+def test_an_outage_of_hours_ends_no_look(hub: Hub, desk: Desk) -> None:
+    """Pauses grow with what was waited already, up to two hours; after three days it gives up."""
+    hub.on_hub = answering(502)
+    job = desk.look(desk.follow(hub.url), "org/a")
+    pauses = []
+    for waited in (0, 600, 6000, 80_000, 250_000, 260_000):
+        began = datetime.now(UTC)
+        with desk.database.writing() as session:
+            moment = began - timedelta(seconds=waited)
+            session.execute(update(JobRow).where(JobRow.id == job.id).values(started_at=moment))
+        job = desk.carry_out(job)
+        if job.state == "queued":
+            assert job.not_before is not None
+            pauses.append(round((job.not_before - began).total_seconds(), -1))
+    assert [0, 600, 6000, 7200, 7200] == pauses
+    assert job.error is not None
+    assert ("failed", "hub_unavailable") == (job.state, job.error["code"])
+    assert "(for 3.0 days)" in job.error["detail"]
+
+
+def test_a_hub_whose_headers_drip(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes before the first byte of a file is held against the same pace."""
+    hub.push("org/a", {"model.safetensors": GOOD})
+
+    def drip(request: Handler) -> bool:
+        with suppress(OSError):
+            request.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            for number in range(150):
+                request.wfile.write(b"X-%d: y\r\n" % number)
+                time.sleep(0.02)
+        request.close_connection = True
+        return True
+
+    hub.on_cdn = drip
+    hurried = Limits(checkpoint_bytes=1 << 30, timeout=2.0, grace=0.3)
+    monkeypatch.setattr(desk.hubs, "limits", hurried)
+    began = time.monotonic()
+    state, code, detail = refused(desk, hub.url)
+    assert time.monotonic() - began < 2
+    assert ("queued", "hub_unavailable") == (state, code)
+    assert "too slow" in detail
+
+
+def test_a_hub_that_takes_too_long_altogether(
+    hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fast enough for every limit of one answer, and still it does not keep a worker for days."""
+    hub.push("org/a", {"model.safetensors": GOOD})
+
+    def slowly(request: Handler) -> bool:
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(GOOD)))
+        request.end_headers()
+        with suppress(OSError):
+            for at in range(0, len(GOOD), 100):
+                request.wfile.write(GOOD[at : at + 100])
+                time.sleep(0.02)
+        request.close_connection = True
+        return True
+
+    hub.on_cdn = slowly
+    limits = Limits(checkpoint_bytes=1 << 30, timeout=2.0, slowest=10, total=0.4)
+    monkeypatch.setattr(desk.hubs, "limits", limits)
+    state, code, detail = refused(desk, hub.url)
+    assert ("failed", "hub_too_slow") == (state, code)
+    assert "MODELKIN_LOOK_TIMEOUT" in detail
+
+
+def test_a_hub_of_many_requests_hears_that_it_is_over(hub: Hub, desk: Desk) -> None:
+    """Before each request the job is asked whether it was cancelled: not only while bytes come."""
+    asked: list[str] = []
+
+    def cancel(request: Handler) -> bool:
+        asked.append(request.path)
+        with desk.database.writing() as session:
+            desk.resources.jobs.cancel(session, desk.resources.tenant, job.id)
+        time.sleep(0.5)  # progress is recorded so often
+        request.say(302, Location="/on/and/on")
+        return True
+
+    hub.on_hub = cancel
+    source = desk.follow(hub.url)
+    job = desk.enqueue(source, "org/a")
+    assert "cancelled" == desk.carry_out(job).state
+    assert 1 == len(asked)
+
+
 def test_a_hub_that_drips(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then is no silence, and still ends: so much a second must come."""
     hub.push("org/a", {"model.safetensors": GOOD})
@@ -336,9 +483,8 @@ def test_answers_that_are_none(hub: Hub, desk: Desk, answer: bytes, code: str) -
 
 
 def test_an_answer_without_end(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is no file is not read beyond a limit, compressed or not."""
-    body = gzip.compress(b'{"a": "' + b" " * (4 << 20))
-    hub.on_hub = answering(200, body, Content_Encoding="gzip")
+    """What is no file is not read beyond a limit."""
+    hub.on_hub = answering(200, b'{"a": "' + b" " * (4 << 20))
     monkeypatch.setattr(desk.hubs, "limits", Limits(checkpoint_bytes=1 << 30, answer_bytes=1 << 20))
     state, code, detail = refused(desk, hub.url)
     assert ("failed", "hub_untrue") == (state, code)
@@ -374,6 +520,39 @@ def test_a_listing_that_goes_on_elsewhere(hub: Hub, desk: Desk, link: str) -> No
     source = desk.follow(hub.url, token=TOKEN)
     with desk.opened(source) as opened, pytest.raises(HubUntrue):
         list(opened.models({}))
+
+
+@pytest.mark.parametrize("of", ["answer", "file"])
+def test_what_is_packed_is_not_unpacked(hub: Hub, desk: Desk, of: str) -> None:
+    """Some kilobytes that would become 256 MiB are refused as they are, and nothing is made of
+    them in memory.
+    """
+    hub.push("org/a", {"model.safetensors": GOOD})
+    packer = zstandard.ZstdCompressor().compressobj()
+    body = b"".join(packer.compress(bytes(1 << 20)) for _ in range(256)) + packer.flush()
+    assert len(body) < 64 << 10
+    packed = answering(200, body, Content_Encoding="zstd")
+    hub.on_hub, hub.on_cdn = (packed, hub.on_cdn) if of == "answer" else (hub.on_hub, packed)
+    tracemalloc.start()
+    try:
+        state, code, detail = refused(desk, hub.url)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert ("failed", "hub_untrue") == (state, code)
+    assert "compressed" in detail
+    assert peak < 16 << 20
+
+
+def test_a_page_of_endless_names(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However they are spread over pages and owners, so many models are listed and no more."""
+    monkeypatch.setattr(transfer, "_MOST_MODELS", 5)
+    names = [{"id": f"org/{number}"} for number in range(3)]
+    hub.on_hub = answering(200, json.dumps(names).encode())
+    with desk.opened(desk.follow(hub.url)) as opened:
+        assert 3 == len(list(opened.models({"owners": ["a"]})))
+        with pytest.raises(HubRefused, match="more than 5 models"):
+            list(opened.models({"owners": ["a", "b"]}))
 
 
 def test_a_listing_without_end(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,6 +606,31 @@ def test_a_base_of_another_layout(hub: Hub, desk: Desk) -> None:
     assert told is not None
     assert "weight" == told["importance"]
     assert "no delta: its base org/base@" in told["notes"][0]
+
+
+def test_a_base_of_another_layout_is_not_downloaded(hub: Hub, desk: Desk) -> None:
+    """Its headers tell that it does not fit, a few kilobytes however large it is and in however
+    many shards.
+    """
+    large = random_tensors(1, {"decoder.weight": (1 << 20,), "other": (1 << 20,)})
+    hub.push("org/base", sharded(large, 2))
+    hub.push("org/whole", {"model.safetensors": safetensors(large)})
+    sent: list[int] = []
+
+    def counting(request: Handler) -> bool:
+        sent.append(int(request.headers.get("Range", "bytes=0-99999999")[8:]) + 1)
+        return False
+
+    hub.on_cdn = counting
+    for base in ("org/base", "org/whole"):
+        name = f"{base}-tuned"
+        hub.push(name, {"model.safetensors": GOOD}, card={"base_model": base})
+        sent.clear()
+        told = desk.look(desk.follow(hub.url), name).result
+        assert told is not None
+        assert ("weight", True) == (told["importance"], "another layout" in told["notes"][0])
+        assert 100_000_000 == sent[0]
+        assert sum(sent[1:]) < 1 << 20
 
 
 def test_a_model_that_is_its_base(hub: Hub, desk: Desk) -> None:

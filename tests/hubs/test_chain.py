@@ -51,20 +51,24 @@ def test_whoever_subscribed_hears_of_a_push(hub: Hub, client: modelkin.Client) -
             "org/second": (second, {}),
             "org/first-tuned": (_drifted(first, 3), {"base_model": "org/first"}),
             "org/second-tuned": (_drifted(second, 4), {"base_model": "org/second"}),
-            "org/first-lies": (_drifted(first, 5), {"base_model": "org/second"}),
         }
         for number in range(6):
             pushed[f"org/stranger{number}"] = random_tensors(10 + number), {}
-        for name, (tensors, card) in pushed.items():
+        # Last, and after all others: among few there is nothing to hold a declared base against.
+        pushed["org/first-lies"] = _drifted(first, 5), {"base_model": "org/second"}
+        for stored, (name, (tensors, card)) in enumerate(pushed.items()):
+            if name == "org/first-lies":
+                _wait(lambda n=stored: _stored(receiver, subscription) == n)
             sha = hub.push(name, {"model.safetensors": safetensors(tensors)}, card=card)
             _deliver(client, source.hook, name, sha)
-        _wait(lambda: len(_heard(receiver, subscription)["support.stored"]) == 11)
+        _wait(lambda: _stored(receiver, subscription) == 11)
         client.set_clustering_policy("pushed", "agglomerative", after_changes=1, debounce_seconds=0)
 
         families = [name for name in pushed if "stranger" not in name]
         nearest = {name: client.neighbors("pushed", name, k=1)[0].model for name in families}
         assert all(_family(a) == _family(b) for a, b in nearest.items())
-        _wait(lambda: _heard(receiver, subscription)["clustering.completed"])
+        for kind in ("clustering.completed", "lineage.mismatch"):
+            _wait(lambda kind=kind: _heard(receiver, subscription)[kind])
         heard = _heard(receiver, subscription)
         assert set(pushed) == {event["data"]["model"] for event in heard["support.stored"]}
         made = heard["clustering.completed"][0]["data"]["clustering"]
@@ -107,6 +111,10 @@ def _heard(receiver: Receiver, subscription: modelkin.Subscription) -> Heard:
         event = modelkin.webhooks.verify(request.body, request.headers, subscription.secret)
         heard[event["type"]].append(event)
     return heard
+
+
+def _stored(receiver: Receiver, subscription: modelkin.Subscription) -> int:
+    return len(_heard(receiver, subscription)["support.stored"])
 
 
 def _wait(condition: Callable[[], object]) -> None:

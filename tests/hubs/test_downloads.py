@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,16 +19,19 @@ from app.services.hubs.ports import HubFile
 from app.services.hubs.transfer import Limits, Transfer
 from app.services.ingestion.choice import choose
 from app.services.ingestion.downloads import Downloads
-from modelkin.errors import StorageFull
+from modelkin.errors import InvalidCheckpoint, StorageFull, Unavailable
+from tests.hubs.checkpoints import random_tensors, safetensors
+from tests.hubs.desk import open_desk
 from tests.hubs.loopback import Handler, Hub
 
 _HOLDER = """
 import sys, time
 from pathlib import Path
 from app.services.ingestion.downloads import Downloads
-with Downloads(Path(sys.argv[1])).folder() as folder:
-    (folder / "model.safetensors").write_bytes(b"half of it")
-    print(folder, flush=True)
+with Downloads(Path(sys.argv[1])).room() as room:
+    room.reserve(1 << 30)
+    (room.path / "model.safetensors").write_bytes(b"half of it")
+    print(room.path, flush=True)
     time.sleep(60)
 """
 
@@ -36,12 +40,11 @@ def test_a_folder_goes_with_its_block(tmp_path: Path) -> None:
     """With all that is in it, and when the block raises as well."""
     downloads = Downloads(tmp_path / "d")
     for error in (None, ValueError):
-        with pytest.raises(error) if error else nullcontext(), downloads.folder() as folder:
-            (folder / "inner").mkdir()
-            (folder / "inner" / "x").write_bytes(b"x")
+        with pytest.raises(error) if error else nullcontext(), downloads.room() as room:
+            (room.folder("inner") / "x").write_bytes(b"x")
             if error is not None:
                 raise error
-        assert not folder.exists()
+        assert not room.path.exists()
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
@@ -53,25 +56,87 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     assert holder.stdout is not None
     folder = Path(holder.stdout.readline().strip())
     downloads = Downloads(root)
-    with downloads.folder() as own:
+    with downloads.room() as own:
         assert 0 == downloads.sweep()
         assert folder.is_dir()
-        assert own.is_dir()
+        assert own.path.is_dir()
         holder.send_signal(signal.SIGKILL)
         holder.wait()
         holder.stdout.close()
         assert 1 == downloads.sweep()
         assert not folder.exists()
-        assert own.is_dir()
+        assert own.path.is_dir()
     assert 0 == Downloads(tmp_path / "never").sweep()
 
 
 def test_a_full_disk_is_told_before(tmp_path: Path) -> None:
     """What the disk cannot hold is refused."""
-    downloads = Downloads(tmp_path)
-    downloads.require_room(1)
-    with pytest.raises(StorageFull, match="are to be downloaded"):
-        downloads.require_room(1 << 60)
+    with Downloads(tmp_path).room() as room:
+        room.reserve(1)
+        with pytest.raises(StorageFull, match="are to be downloaded"):
+            room.reserve(1 << 60)
+
+
+def test_what_is_promised_to_others_is_not_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Downloads that begin at once share the disk: each is held against what the others have yet
+    to write, until they end or what they were promised has come.
+    """
+    usage = shutil.disk_usage(tmp_path)
+    free = (256 << 20) + (10 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
+    with Downloads(tmp_path).room() as first:
+        with Downloads(tmp_path).room() as second:
+            first.reserve(8 << 20)
+            second.reserve(2 << 20)
+            with pytest.raises(StorageFull, match="other downloads under way"):
+                second.reserve(3 << 20)
+            (first.path / "x").write_bytes(bytes(8 << 20))
+            second.reserve(3 << 20)
+        with pytest.raises(StorageFull):
+            first.reserve(11 << 20)
+    with Downloads(tmp_path).room() as alone:
+        alone.reserve(10 << 20)
+
+
+def test_a_disk_that_fills_up_ends_a_download(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody declared is not believed to be nothing: the disk is looked at as it comes."""
+    hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1, {"w": (3 << 20,)}))})
+    hub.sizes["model.safetensors"] = -1
+    usage = shutil.disk_usage(tmp_path)
+    left = iter([1 << 40, 1 << 20])
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=next(left)))
+    with open_desk(tmp_path) as desk:
+        job = desk.look(desk.follow(hub.url), "org/a")
+        assert job.error is not None, job.result
+        assert ("queued", "storage_full") == (job.state, job.error["code"])
+        assert "are spared" in job.error["detail"]
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """It is the disk's matter, and no bug."""
+    with Downloads(tmp_path).room() as room:
+        room.folder("model")
+        with pytest.raises(Unavailable, match="File exists"):
+            room.folder("model")
+        egress = Egress(Allowlist.parse("127.0.0.1"))
+        limits = Limits(checkpoint_bytes=1)
+        with (
+            closing(
+                Transfer(
+                    "http://127.0.0.1:1",
+                    egress,
+                    authorization=None,
+                    limits=limits,
+                    refusal=lambda *_: None,
+                )
+            ) as transfer,
+            pytest.raises(Unavailable, match="File name too long"),
+        ):
+            transfer.download("/f", HubFile("f", 1), room.path / ("f" * 256), None)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -106,7 +171,7 @@ def test_a_download_is_whole_however_it_is_cut(
             egress,
             authorization=None,
             limits=Limits(checkpoint_bytes=1 << 20),
-            refusal=lambda _: None,
+            refusal=lambda *_: None,
         )
     ) as transfer:
         assert len(data) == transfer.download("/f", file, tmp_path / "f", None)
@@ -142,3 +207,10 @@ def test_a_download_is_whole_however_it_is_cut(
 def test_which_file_is_the_checkpoint(paths: list[str], first: str) -> None:
     """The one that is nearest to the top, and there the one that transformers would read."""
     assert first == choose([HubFile(path, 1) for path in paths], "here").first.path
+
+
+def test_a_name_that_no_file_can_have() -> None:
+    """A longer name than file systems take is refused before anything is downloaded."""
+    with pytest.raises(InvalidCheckpoint, match="more than 255 bytes"):
+        choose([HubFile("x/" + "ö" * 124 + ".safetensors", 1)], "here")
+    choose([HubFile("ö" * 121 + ".safetensors", 1)], "here")

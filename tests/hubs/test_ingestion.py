@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import text
 
+from app.services.ingestion import recipe
 from app.services.support_sizes import AskedSize
+from app.stores.ports import JobRecord
 from modelkin import select_support
 from modelkin.core.layout import Layout
+from modelkin.errors import InvalidLayout
 from tests.hubs.checkpoints import SHAPES, random_tensors, safetensors, sharded
 from tests.hubs.desk import Desk, open_desk
-from tests.hubs.loopback import TOKEN, Hub
+from tests.hubs.loopback import TOKEN, Hub, answering
 
 
 def flat(tensors: dict[str, np.ndarray]) -> np.ndarray:
@@ -155,6 +159,77 @@ def test_another_layout_has_another_space(hub: Hub, desk: Desk) -> None:
     assert desk.support("org/b", other["space"]) == desk.support("org/a", other["space"])
 
 
+def test_a_checkpoint_that_fails_fixes_no_layout(hub: Hub, desk: Desk) -> None:
+    """The source's space is that of the first model that is stored, not of the first that comes."""
+    broken = random_tensors(1, {"other": (7, 11)})
+    broken["other"][3, 5] = np.nan
+    hub.push("org/broken", {"model.safetensors": safetensors(broken)})
+    hub.push("org/a", {"model.safetensors": safetensors(random_tensors(2))})
+    source = desk.follow(hub.url)
+    assert "failed" == desk.look(source, "org/broken").state
+    assert [] == desk.spaces()
+    assert "succeeded" == desk.look(source, "org/a").state
+    assert desk.model("org/a") is not None
+
+
+@pytest.mark.parametrize(
+    ("tensors", "why"),
+    [
+        ([(f"t{i}", (1,)) for i in range(100_001)], "at most 100000 tensors, this one 100001"),
+        ([("x" * 501, (1,))], r"layout\[0\]: a tensor has a name of at most 500 characters"),
+        ([("x", (1,) * 17)], "at most 16 dimensions"),
+    ],
+    ids=["tensors", "name", "dimensions"],
+)
+def test_no_space_has_an_immoderate_layout(
+    desk: Desk, tensors: list[tuple[str, tuple[int, ...]]], why: str
+) -> None:
+    """Whoever makes a space, from a request or of a checkpoint: its layout is stored and shown."""
+    with desk.database.writing() as session, pytest.raises(InvalidLayout, match=why):
+        desk.resources.spaces.create(
+            session,
+            desk.resources.tenant,
+            "kin",
+            num_parameters=None,
+            layout=Layout.of(tensors),
+            scheme=None,
+            num_perm=64,
+            seed=1,
+        )
+
+
+def test_a_space_that_is_made_meanwhile_is_taken(
+    hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the first model is read another has made the space: its order and its K count."""
+    tensors = random_tensors(1)
+    hub.push("org/a", {"model.safetensors": safetensors(tensors)})
+    source, names = desk.follow(hub.url), sorted(tensors, reverse=True)
+    layout = Layout.of([(name, tensors[name].shape) for name in names])
+
+    def select(*given: Any) -> Any:
+        monkeypatch.undo()
+        with desk.database.writing() as session:
+            desk.resources.spaces.create(
+                session,
+                desk.resources.tenant,
+                "kin",
+                num_parameters=None,
+                layout=layout,
+                scheme=None,
+                num_perm=64,
+                seed=2,
+                support_size=AskedSize("fixed", k=9),
+            )
+        return recipe.select(*given)
+
+    monkeypatch.setattr("app.services.ingestion.service.select", select)
+    job = desk.look(source, "org/a")
+    assert "succeeded" == job.state, job.error
+    flat_reversed = np.concatenate([np.abs(tensors[name]).ravel() for name in names])
+    assert select_support(flat_reversed, k=9) == desk.support("org/a")
+
+
 def test_what_is_the_same_is_not_downloaded(hub: Hub, desk: Desk) -> None:
     """A commit that changes the card alone changes what is said, at the price of one request."""
     files = {"model.safetensors": safetensors(random_tensors(1))}
@@ -216,17 +291,49 @@ def test_a_model_that_moved_is_renamed(hub: Hub, desk: Desk) -> None:
     assert "succeeded" == told.state, told.error
 
 
-@pytest.mark.parametrize(("on_delete", "removed"), [("keep", False), ("remove", True)])
-def test_a_model_that_is_gone(hub: Hub, desk: Desk, on_delete: str, removed: bool) -> None:
-    """It goes here as well where its source says so, and else stays; the job tells which."""
+@pytest.mark.parametrize(
+    ("on_delete", "token", "told", "removed"),
+    [("keep", TOKEN, True, False), ("remove", TOKEN, False, True), ("remove", None, True, True)],
+)
+def test_a_model_that_is_gone(
+    hub: Hub, desk: Desk, on_delete: str, token: str | None, told: bool, removed: bool
+) -> None:
+    """It goes here as well where its source says so, and else stays; the job tells which. Sure is
+    what the hub says to a token that it takes, or has told or listed by itself.
+    """
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
-    source = desk.follow(hub.url, on_delete=on_delete)
+    source = desk.follow(hub.url, on_delete=on_delete, token=token)
     desk.look(source, "org/a")
     del hub.repos["org/a"]
-    job = desk.look(source, "org/a")
+    job = desk.look(source, "org/a", gone=told)
     assert job.result is not None, job.error
     assert ("gone", removed) == (job.result["outcome"], job.result["removed"])
     assert removed == (desk.model("org/a") is None)
+
+
+@pytest.mark.parametrize(
+    ("token", "told", "bare"),
+    [(None, False, False), (TOKEN, True, True)],
+    ids=["private by now", "a proxy's 404"],
+)
+def test_a_model_that_may_be_there_stays(
+    hub: Hub, desk: Desk, token: str | None, told: bool, bare: bool
+) -> None:
+    """What is kept from the source, or not found by whoever stands before the hub, was not deleted
+    for all anybody knows: nothing is removed, and the job says why.
+    """
+    hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
+    source = desk.follow(hub.url, on_delete="remove", token=token)
+    desk.look(source, "org/a")
+    if bare:
+        hub.on_hub = answering(404, b"not found")
+    else:
+        hub.repo("org/a").private = True
+    job = desk.look(source, "org/a", gone=told)
+    assert job.error is not None, job.result
+    assert ("failed", "hub_not_found") == (job.state, job.error["code"])
+    assert "what is here of it stays" in job.error["detail"]
+    assert desk.model("org/a") is not None
 
 
 def test_the_head_counts_not_the_delivery(hub: Hub, desk: Desk) -> None:
@@ -242,26 +349,55 @@ def test_the_head_counts_not_the_delivery(hub: Hub, desk: Desk) -> None:
     assert expected == desk.support("org/a")
 
 
-def test_a_look_that_was_overtaken_looks_again(hub: Hub, desk: Desk) -> None:
-    """While one is under way the model is pushed, and another look stores that: the first one,
-    which has the older weights, stores nothing and is put back, to look once more.
+def test_a_model_is_looked_at_once_at_a_time(hub: Hub, desk: Desk) -> None:
+    """While a look is under way the model is pushed: the second look waits without an attempt and
+    without a download, whatever its name for the model, and stores what is new after the first.
     """
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
+    hub.moved["org/old"] = "org/a"
     source = desk.follow(hub.url)
     first = desk.enqueue(source, "org/a")
+    waiting: list[JobRecord] = []
 
     def meanwhile(_: object) -> bool:
         hub.on_cdn = lambda _: False
         hub.push("org/a", {"model.safetensors": safetensors(random_tensors(2))})
-        assert "succeeded" == desk.look(source, "org/a").state
+        waiting.extend(desk.look(source, name) for name in ("org/a", "org/old"))
         return False
 
     hub.on_cdn = meanwhile
-    late = desk.carry_out(first)
-    assert late.error is not None
-    assert ("queued", "unavailable") == (late.state, late.error["code"])
+    assert "succeeded" == desk.carry_out(first).state
+    assert [("queued", 0, "unavailable")] * 2 == [
+        (job.state, job.attempts, (job.error or {})["code"]) for job in waiting
+    ]
+    assert ["model.safetensors"] == hub.downloads
+    assert "stored" == (desk.carry_out(waiting[0]).result or {})["outcome"]
+    assert "unchanged" == (desk.carry_out(waiting[1]).result or {})["outcome"]
     assert select_support(np.abs(flat(random_tensors(2)))) == desk.support("org/a")
-    assert "unchanged" == (desk.carry_out(late).result or {})["outcome"]
+
+
+def test_a_look_that_was_overtaken_looks_again(hub: Hub, desk: Desk) -> None:
+    """One that ends after a later one stores nothing and is put back, to look once more."""
+    hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
+    source = desk.follow(hub.url)
+
+    def meanwhile(_: object) -> bool:
+        hub.on_cdn = lambda _: False
+        with desk.database.writing() as session:
+            session.execute(text("UPDATE source_models SET applied = begun + 1"))
+        return False
+
+    hub.on_cdn = meanwhile
+    late = desk.look(source, "org/a")
+    assert late.error is not None
+    assert ("queued", "unavailable", None) == (
+        late.state,
+        late.error["code"],
+        desk.model("org/a"),
+    )
+    with desk.database.writing() as session:
+        session.execute(text("UPDATE source_models SET applied = 0"))
+    assert "stored" == (desk.carry_out(late).result or {})["outcome"]
 
 
 def test_a_look_may_be_cancelled(hub: Hub, desk: Desk) -> None:

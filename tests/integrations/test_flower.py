@@ -216,6 +216,7 @@ def sending(record: dict[str, Any] | None) -> ClientApp:
 
 
 GOOD = Offer(support_of(1), 9).to_values()
+DENSE = modelkin.Support.from_indices(np.arange(93), 462).to_bytes()
 WIDE = modelkin.Support.from_indices([7], 1 << 40).to_bytes()
 WRONG: list[tuple[dict[str, Any] | None, str]] = [
     (None, "it sent no support"),
@@ -226,7 +227,8 @@ WRONG: list[tuple[dict[str, Any] | None, str]] = [
     ({**GOOD, "kind": "signature"}, "starts with b'MKSP', not b'MKSG'"),
     ({**GOOD, "k-star": 0}, "k-star is 0, not 1 to 462"),
     ({**GOOD, "k-star": "many"}, "k-star is 'many'"),
-    ({**GOOD, "data": WIDE}, "of 1099511627776 parameters, most are of 462"),
+    ({**GOOD, "data": DENSE}, "K=93 indices|93 indices|93"),
+    ({**GOOD, "data": WIDE}, "of 1099511627776 parameters, the model of this round has 462"),
     (
         Offer(support_of(1).signature(seed=2), 9).to_values(),
         "its signature is made as",
@@ -257,6 +259,18 @@ def test_a_huge_support_is_refused_before_it_is_unpacked() -> None:
         Offer.from_values({"kind": "support", "data": data, "k-star": 1})
 
 
+def test_the_server_bounds_what_clients_send() -> None:
+    """Supports of more than ``k_max`` of the round's model are refused, and no others are."""
+    grid = {**{n: app(SupportMod()) for n in (2, 3)}, 9: sending({**GOOD, "data": DENSE})}
+    seen = []
+    for k_max in (None, 0.25):
+        strategy = ClusteredStrategy(FedAvg(), k_max=k_max)
+        run(LocalGrid(grid), strategy)
+        assert strategy.clusters is not None
+        seen.append(strategy.clusters.nodes)
+    assert [(2, 3), (2, 3, 9)] == seen
+
+
 def test_nobody_sends_anything() -> None:
     """Without a single support a round is the strategy's, and there are no clusters."""
     strategy = ClusteredStrategy(FedAvg(), on_clusters=lambda found: pytest.fail("none"))
@@ -272,6 +286,7 @@ def test_nobody_sends_anything() -> None:
         ({"space": "Digits"}, "space name"),
         ({"model": "everybody"}, "has no {node} in it"),
         ({"flush_seconds": -1.0}, "flush_seconds must be 0 or more"),
+        ({"k_max": 1.5}, "k_max"),
         ({"separation": 1.5}, "separation must be 0 to 1"),
         ({"model": "a//{node}"}, "segment 2"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import shutil
 import time
 from pathlib import Path
@@ -16,9 +17,12 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
 
 import modelkin
+from app.services.hubs.ports import HubFile
+from app.services.ingestion.choice import choose
+from modelkin.checkpoints import open_checkpoint
 from modelkin.errors import InvalidCheckpoint, InvalidParameter
 from modelkin.integrations import _training
-from modelkin.integrations._tracker import read_state
+from modelkin.integrations._tracker import read_state, write_state
 from tests.integrations.conftest import Wire
 from tests.integrations.trainings import (
     BETA,
@@ -256,10 +260,51 @@ def test_a_damaged_state_begins_anew(
         shutil.copy(tmp_path / "checkpoint-6" / STATE_FILE, file)
     else:
         file.unlink()
-    with pytest.raises((InvalidCheckpoint, OSError), match=r"checkpoint-3/modelkin.safetensors"):
+    with pytest.raises((InvalidCheckpoint, OSError), match=r"checkpoint-3/modelkin_moment.state"):
         read_state(file, 3)
     trainer(tmp_path, callback).train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
     assert any("begins anew" in line for line in warnings_of(caplog))
+
+
+def test_a_checkpoint_with_a_state_is_one_checkpoint(away: Wire, tmp_path: Path) -> None:
+    """What the callback keeps is no second checkpoint to whoever opens the folder, or serves it."""
+    callback = of_trainer(away.client(), "digits", "org/run", flush_seconds=0)
+    trainer(tmp_path, callback, max_steps=3).train()
+    folder = tmp_path / "checkpoint-3"
+    assert (folder / STATE_FILE).exists()
+    assert {"net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias"} == {
+        tensor.name for tensor in open_checkpoint(folder).tensors
+    }
+    published = [HubFile(path.name, path.stat().st_size) for path in folder.iterdir()]
+    assert "model.safetensors" == choose(published, "org/run").first.path
+
+
+def test_a_checkpoint_elsewhere_ends_no_training(
+    away: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A search of hyperparameters saves below a folder of each trial: the log says what is not
+    kept, and the training goes on.
+    """
+    callback = of_trainer(away.client(), "digits", "org/run", flush_seconds=0)
+    training = trainer(tmp_path, callback)
+    training._get_output_dir = lambda trial: str(tmp_path / "run-0")
+    assert 6 == training.train().global_step
+    told = [line for line in warnings_of(caplog) if "average is not in the checkpoint" in line]
+    assert 2 == len(told)
+    assert [] == list(tmp_path.rglob(f"{STATE_FILE}*"))
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    """What cannot be written whole is an OSError, and not there at all."""
+    state = {"beta": 0.9, "steps": 1, "growth": 1.0, "moments": {"w": torch.ones(1 << 16)}}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, limits[1]))
+    try:
+        with pytest.raises(OSError, match=STATE_FILE):
+            write_state(tmp_path / STATE_FILE, state, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_nothing_but_the_state_is_read(tmp_path: Path) -> None:

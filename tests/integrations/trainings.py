@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-STATE_FILE = "modelkin.safetensors"
+STATE_FILE = "modelkin_moment.state"
 BETA, CLIP, LEARNING_RATE = 0.9, 0.15, 0.5
 INPUTS = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.arange(16) % 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,10 +16,11 @@ from starlette.testclient import TestClient
 from app.main import create_app
 from app.resources import Resources, open_resources
 from app.services.keys import SCOPES
+from app.services.subscriptions.underway import THREAD
 from app.settings import Settings
 from app.stores.sql import work
 from app.stores.sql.event_tables import EventRow, SentRow, SubscriptionRow
-from app.stores.sql.tables import JobRow
+from app.stores.sql.job_tables import JobRow
 from modelkin import Support
 from modelkin.wire import SUPPORT
 from tests.service.backends import Backend
@@ -56,14 +58,22 @@ class Bureau:
             key = resources.keys.create(session, tenant, scopes=SCOPES)
         return {"Authorization": f"Bearer {key}"}
 
-    def work(self) -> list[str]:
-        """Carry out every job that is due, and those that follow; their kinds in order."""
+    def work(self, *, patient: bool = True) -> list[str]:
+        """Carry out every job that is due, and those that follow; their kinds in order.
+
+        Args:
+            patient: wait until what they began to send has ended, too.
+        """
         done = []
         while True:
             with self.resources.database.reading() as session:
                 offers = work.offers(session, datetime.now(UTC), each=1000)
             if not offers:
-                return done
+                sending = [t for t in threading.enumerate() if t.name == THREAD]
+                if not (sending and patient):
+                    return done
+                for thread in sending:
+                    thread.join()
             for offer in offers:
                 with self.resources.database.reading() as session:
                     job = self.resources.jobs.find_all(session, [offer.job_id])[offer.job_id]
@@ -86,10 +96,10 @@ class Bureau:
             ended = update(SentRow).where(SentRow.state != "pending")
             session.execute(ended.values(finished_at=PAST))
 
-    def tick(self) -> list[str]:
+    def tick(self, *, patient: bool = True) -> list[str]:
         """Enqueue what the service's own schedule finds due, and carry it out."""
         Schedule(self.resources.database, self.resources.jobs).tick(datetime.now(UTC))
-        return self.work()
+        return self.work(patient=patient)
 
     # --- what tests say often -----------------------------------------------------------------
 

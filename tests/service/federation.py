@@ -20,8 +20,8 @@ from app.settings import Settings
 from app.stores.buckets.sql import SqlBuckets
 from app.stores.ports import SpaceRecord
 from app.stores.sql import models, spaces, stop_lists
+from app.stores.sql.bucket_tables import BandValuesRow
 from app.stores.sql.database import Database, Reader
-from app.stores.sql.tables import BandValuesRow
 from modelkin import Banding, BulkItem, Support
 from modelkin.core.banding import band_keys
 from tests.redis_server import wait_until

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 __all__ = ["Received", "Receiver", "receiving"]
 
@@ -28,7 +29,8 @@ class Receiver:
 
     ``/ok`` answers 204, ``/status/N`` N, ``/later`` 503 and ``Retry-After: 3600``, ``/redirect``
     sends to ``/ok``, ``/hang`` says nothing, ``/close`` hangs up, ``/half`` hangs up in the middle
-    of its 200, ``/endless`` never ends it, and ``/drip`` its header. What follows is a name.
+    of its 200, ``/endless`` never ends it, and ``/drip`` its header; ``/patience/WHEN`` answers 503
+    and ``Retry-After: WHEN``, ``/held/N`` N once it is released. What follows is a name.
     """
 
     def __init__(self) -> None:
@@ -97,6 +99,11 @@ def _answer(handler: BaseHTTPRequestHandler, receiver: Receiver) -> None:
         _begin(handler, 307, {"Location": rest or "/ok", "Content-Length": "0"})
     elif kind == "later":
         _begin(handler, 503, {"Retry-After": "3600", "Content-Length": "0"})
+    elif kind == "patience":
+        _begin(handler, 503, {"Retry-After": unquote(rest), "Content-Length": "0"})
+    elif kind == "held":
+        receiver.released.wait(30)
+        _begin(handler, int(rest.partition("/")[0]), {"Content-Length": "0"})
     elif kind == "status":
         _begin(handler, int(rest.partition("/")[0]), {"Content-Length": "5"})
         handler.wfile.write(b"sorry")

@@ -29,14 +29,18 @@ class Server:
         folder: holds the blobs, the log, and on SQLite the database.
         flags: more of the command line.
         backend: the database it runs on.
+        settings: of its environment.
     """
 
-    def __init__(self, folder: Path, *flags: str, backend: Backend = SQLITE) -> None:
+    def __init__(
+        self, folder: Path, *flags: str, backend: Backend = SQLITE, **settings: str
+    ) -> None:
         self.folder = folder
         self.database_url = backend.url(folder)
         self.blobs = folder / "blobs"
         self.log = folder / "service.log"
         self._flags = flags
+        self._settings = settings
         self._process: nursery.Child | None = None
         self.url = ""
 
@@ -49,7 +53,9 @@ class Server:
         """Start it, without waiting."""
         stores = f"--database-url={self.database_url}", f"--blob-url=file://{self.blobs}"
         flags = *stores, "--port=0", *self._flags
-        self._process = nursery.start("app", *flags, env=environment(), log=self.log)
+        self._process = nursery.start(
+            "app", *flags, env=environment(**self._settings), log=self.log
+        )
 
     def wait_until_ready(self) -> Self:
         """Wait until it can serve."""

@@ -8,9 +8,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from app.services.clustering import service
 from app.services.clustering.asked import Asked
-from app.stores.ports import ClusteringContent
+from app.stores.clusterings import ClusteringContent
 from app.stores.sql import clusterings
-from app.stores.sql.tables import ClusteringRow
+from app.stores.sql.clustering_tables import ClusteringRow
 from modelkin.errors import (
     ClusteringNotFound,
     InvalidParameter,

@@ -11,7 +11,8 @@ from app.services.clustering import service
 from app.services.clustering.asked import Asked
 from app.services.clustering.policy import KIND, PolicyIn, PolicyService, noticed
 from app.services.jobs import JobService
-from app.stores.ports import ClusteringPolicy, JobRecord
+from app.stores.clusterings import ClusteringPolicy
+from app.stores.ports import JobRecord
 from app.stores.sql import policies as policies_store
 from app.stores.sql import work
 from tests.service.groups import named, planted

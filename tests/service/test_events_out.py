@@ -5,24 +5,30 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, select, text, update
 from standardwebhooks import Webhook
 
+from app.services.subscriptions.crossings import Crossings
 from app.services.subscriptions.events import (
     CLUSTERING_COMPLETED,
     LINEAGE_MISMATCH,
     NEIGHBORS_CHANGED,
 )
+from app.stores.sql.event_tables import EventRow
 from modelkin import Support
+from modelkin.errors import Unavailable
 from modelkin.wire import SUPPORT
 from tests.service.backends import Backend
 from tests.service.bureau import Bureau, bureau
 from tests.service.kin import random_support, related, true_similarity
 from tests.service.receiver import Receiver, receiving
+from workers.schedule import Schedule
 
 M = 10_000
 
@@ -108,6 +114,30 @@ def test_only_what_changed_is_told_of(
     assert 412 == refused.status_code
     desk.work()
     assert [] == desk.deliveries(made)
+
+
+def test_a_patch_is_told_of(
+    desk: Bureau, receiver: Receiver, place: str, rng: np.random.Generator
+) -> None:
+    """A support that came of what was added and removed is told of like any other."""
+    support = fresh(rng)
+    revision = desk.put(place, "a", support)["revision"]
+    made = desk.subscribe(f"{receiver.url}/ok")
+    present = [int(index) for index in support.indices]
+    added = next(index for index in range(M) if index not in set(present))
+    answer = desk.http.patch(
+        f"/v1/spaces/{place}/supports/a",
+        json={"added": [added], "removed": present[:1]},
+        headers={"If-Match": "*"},
+    )
+    assert 200 == answer.status_code, answer.text
+    desk.work()
+    [delivery] = desk.deliveries(made)
+    data = json.loads(delivery["payload"])["data"]
+    assert ("support.stored", "succeeded") == (delivery["type"], delivery["state"])
+    assert ("a", revision + 1, len(present)) == tuple(
+        data[name] for name in ("model", "revision", "support_size")
+    )
 
 
 def test_without_subscribers_nothing_is_written(
@@ -243,6 +273,193 @@ def test_changes_that_come_faster_than_they_are_told(
     data = json.loads(delivery["payload"])["data"]
     assert (5, 1) == (data["revision"], data["previous_revision"])
     assert [("y", "above")] == [(item["model"], item["crossed"]) for item in data["changes"]]
+
+
+def a_batch(desk: Bureau, place: str, supports: dict[str, Support]) -> None:
+    """Store them all in one request."""
+    lines = [
+        json.dumps({"model": name, "support": b64encode(support.to_bytes()).decode()})
+        for name, support in supports.items()
+    ]
+    headers = {"Content-Type": "application/jsonl"}
+    path = f"/v1/spaces/{place}/batch"
+    assert 200 == desk.http.post(path, content="\n".join(lines), headers=headers).status_code
+
+
+def span(start: int, stop: int) -> Support:
+    return Support.from_indices(np.arange(start, stop, dtype=np.uint32), M)
+
+
+def test_a_pair_that_crosses_because_both_move_is_told_once(
+    desk: Bureau, place: str, receiver: Receiver
+) -> None:
+    """Where neither side crosses the threshold to what the other has become, one tells all the
+    same: the first, held against what the other was; whether they are told together or not.
+    """
+    after = {"a": span(150, 550), "b": span(100, 500)}
+    for way in ("batch", "between", "after"):
+        where = desk.space(f"{place}-{way}")
+        desk.put(where, "a", span(0, 400))
+        desk.put(where, "b", span(280, 680))
+        made = desk.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=where, threshold=0.5)
+        if way == "batch":
+            a_batch(desk, where, after)
+        else:
+            for name, support in after.items():
+                desk.put(where, name, support)
+                if way == "between":
+                    desk.work()
+        desk.work()
+        [delivery] = desk.deliveries(made)
+        data = json.loads(delivery["payload"])["data"]
+        [item] = data["changes"]
+        assert ("a", "b", "above", 0.675, 0.3) == (
+            data["model"],
+            *(item[name] for name in ("model", "crossed", "similarity", "previous")),
+        )
+
+
+def test_what_is_told_of_a_pair_is_its_history(
+    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+) -> None:
+    """However changes and their telling follow one another, each pair crosses by turns, and what
+    was told last is how it is.
+    """
+    made = desk.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5)
+    now: dict[str, Support] = {}
+    for _ in range(12):
+        moved = rng.choice(list("abcde"), rng.integers(1, 4), replace=False)
+        supports = {str(name): span(at, at + 400) for name in moved for at in [rng.integers(600)]}
+        now |= supports
+        if rng.random() < 0.5:
+            a_batch(desk, place, supports)
+        else:
+            for name, support in supports.items():
+                desk.put(place, name, support)
+        if rng.random() < 0.5:
+            desk.work()
+    desk.work()
+    near: set[frozenset[str]] = set()
+    for delivery in desk.deliveries(made):
+        data = json.loads(delivery["payload"])["data"]
+        for item in data["changes"]:
+            pair = frozenset({data["model"], item["model"]})
+            assert (item["crossed"] == "above") is (pair not in near)
+            near ^= {pair}
+    assert near == {
+        frozenset({a, b}) for a, b in combinations(now, 2) if true_similarity(now[a], now[b]) >= 0.5
+    }
+
+
+def test_what_one_change_tells_for_others_is_heard_by_all(
+    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+) -> None:
+    """Changes that are told as one are told to whoever asked for any of them, by its tags then."""
+    base = fresh(rng)
+    desk.put(place, "y", base)
+    fields = {"space": place, "threshold": 0.5}
+    red, blue, green = (
+        desk.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, tag=tag, **fields)
+        for tag in ("red", "blue", "green")
+    )
+    desk.put(place, "x", fresh(rng), tag="red")
+    desk.put(place, "x", related(rng, base, 0.9), tag="blue")
+    desk.http.patch(f"/v1/spaces/{place}/models/x", json={"tags": ["green"]})
+    desk.work()
+    assert [1, 1, 0] == [len(desk.deliveries(made)) for made in (red, blue, green)]
+
+
+def test_tags_are_those_of_the_moment(
+    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+) -> None:
+    """What a model was called when it changed says who hears of it, whatever it is called, or
+    whether it is there, when that is found out.
+    """
+    red, blue = (
+        desk.subscribe(f"{receiver.url}/ok", space=place, tag=tag) for tag in ("red", "blue")
+    )
+    desk.put(place, "a", fresh(rng), tag="red")
+    desk.http.patch(f"/v1/spaces/{place}/models/a", json={"tags": ["blue"]})
+    desk.put(place, "b", fresh(rng), tag="red")
+    assert 204 == desk.http.delete(f"/v1/spaces/{place}/models/b").status_code
+    desk.work()
+    assert (["a", "b"], []) == (models_of(desk, red), models_of(desk, blue))
+
+
+def models_of(desk: Bureau, made: dict[str, Any]) -> list[str]:
+    """Whom a subscription was told of."""
+    return sorted(json.loads(d["payload"])["data"]["model"] for d in desk.deliveries(made))
+
+
+def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
+    desk: Bureau,
+    place: str,
+    receiver: Receiver,
+    rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is known is told at once, and other events too; what takes the store when it is back."""
+    base = fresh(rng)
+    desk.put(place, "y", base)
+    desk.put(place, "x", fresh(rng))
+    stored = desk.subscribe(f"{receiver.url}/ok", space=place)
+    near = desk.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5)
+    desk.put(place, "x", related(rng, base, 0.9))
+    desk.put(place, "z", fresh(rng))
+    whole = Crossings.changes
+    tries = []
+
+    def away(self: Crossings, space: Any, model: Any, *rest: Any) -> Any:
+        if model.name != "x":
+            return whole(self, space, model, *rest)
+        tries.append(model.name)
+        raise Unavailable("the folder is away")
+
+    monkeypatch.setattr(Crossings, "changes", away)
+    schedule = Schedule(desk.resources.database, desk.resources.jobs)
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    desk.work()
+    assert ["x", "z"] == models_of(desk, stored)
+    for hours in range(1, 20):
+        with desk.resources.database.writing() as session:
+            earlier = datetime.now(UTC) - timedelta(hours=hours)
+            waiting = update(EventRow).where(EventRow.told.is_(False))
+            session.execute(waiting.values(created_at=earlier, due_at=earlier))
+        for _ in range(2):  # the second time it is not due
+            tomorrow += timedelta(seconds=10)
+            schedule.tick(tomorrow)
+            desk.work()
+        assert hours + 1 == len(tries)
+    assert [] == desk.deliveries(near)
+    monkeypatch.undo()
+    with desk.resources.database.writing() as session:
+        session.execute(update(EventRow).values(due_at=None))
+    schedule.tick(tomorrow + timedelta(seconds=10))
+    desk.work()
+    assert (["x"], ["x", "z"]) == (models_of(desk, near), models_of(desk, stored))
+    with desk.resources.database.reading() as session:
+        assert session.scalar(select(EventRow.id).where(EventRow.told.is_(False))) is None
+
+
+def test_without_listeners_no_lineage_is_asked_after(
+    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+) -> None:
+    """Whether another event follows about the model is asked only where its lineage is judged."""
+    asked: list[str] = []
+
+    def listen(*args: Any) -> None:
+        asked.append(args[2])
+
+    desk.subscribe(f"{receiver.url}/ok", space=place)
+    desk.put(place, "a", fresh(rng))
+    engine = desk.resources.database._engines.reading
+    event.listen(engine, "before_cursor_execute", listen)
+    try:
+        desk.work()
+    finally:
+        event.remove(engine, "before_cursor_execute", listen)
+    assert any("FROM events" in one for one in asked)
+    assert not [one for one in asked if "FROM events" in one and "events.id >" in one]
 
 
 def test_a_clustering_is_told_of(

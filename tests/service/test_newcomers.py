@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.services.clustering.newcomers import _elected
-from app.stores.ports import ClusteringContent
+from app.stores.clusterings import ClusteringContent
 from modelkin.clusters import Assignment
 from modelkin.types import Neighbor
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 import modelkin
-from app.stores.sql.tables import BandValuesRow, StopListRow
+from app.stores.sql.bucket_tables import BandValuesRow, StopListRow
 from modelkin import BulkItem, Support
 from modelkin.core.banding import collision_probability, recall_at
 from modelkin.core.overlap import jaccard

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -62,6 +63,35 @@ def test_a_turn_is_carried_out_once(opened: Open) -> None:
     assert expected == queue.states([first, second, never])
     queue.forget(timedelta(seconds=-1))
     assert {first: None, second: None} == queue.states([first, second])
+
+
+def test_what_waits_for_others_has_places_of_its_own(tmp_path: Path) -> None:
+    """A tenant whose jobs apart do not end keeps neither its other jobs nor another tenant's jobs
+    apart from their places, nor takes more than all but one of these.
+    """
+    begun: list[str] = []
+    over = threading.Event()
+
+    def carry_out(job_id: str, _: int) -> None:
+        begun.append(job_id)
+        if job_id.startswith("slow"):
+            over.wait(20)
+
+    url = make_url(SQLITE.url(tmp_path))
+    queue = Durable(url, "w", carry_out, concurrency=4, apart={"ingest"}, migrate=True)
+    try:
+        for number in range(3):
+            queue.hand_over(Offer(f"slow{number}", 1, 7, None, "ingest"))
+        wait_for(lambda: begun)
+        queue.hand_over(Offer("mine", 1, 7, None, "cluster"))
+        queue.hand_over(Offer("theirs", 1, 8, None, "ingest"))
+        wait_for(lambda: len(begun) == 3)
+        assert {"mine", "theirs"} == {name for name in begun if not name.startswith("slow")}
+        over.set()
+        wait_for(lambda: len(begun) == 5)
+    finally:
+        over.set()
+        assert queue.close(10)
 
 
 def test_one_process_has_one_queue(opened: Open) -> None:

@@ -123,7 +123,7 @@ def test_one_key_is_one_unfinished_job(busy: Shop) -> None:
 def test_a_tenant_of_many_jobs_holds_nobody_up(busy: Shop) -> None:
     """A tenant with one job is served long before another one's many are done."""
     crowd, single = busy.make_tenant("crowd"), busy.make_tenant("single")
-    many = [busy.enqueue("count", tenant=crowd, steps=1, pause=0.1) for _ in range(20)]
+    many = [busy.enqueue("count", tenant=crowd, steps=1, pause=0.1) for _ in range(40)]
     one = busy.ended(busy.enqueue("count", tenant=single, steps=1, pause=0.1))
     states = [busy.show(job).state for job in many]
     assert ("succeeded", True) == (one.state, states.count("queued") > 5)

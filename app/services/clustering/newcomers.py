@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from app.services.compare import Comparer
 from app.services.library import Subject
 from app.services.search import SearchService
-from app.stores.ports import ClusteringContent, SpaceRecord
+from app.stores.clusterings import ClusteringContent
+from app.stores.ports import SpaceRecord
 from app.stores.sql.candidates import candidates_by_name
 from app.stores.sql.database import Reader
 from modelkin.clusters import Assignment, Vote

@@ -15,7 +15,8 @@ from typing import Any, Final
 from app.services.clustering.asked import Asked
 from app.services.clustering.service import KIND as CLUSTERING
 from app.services.jobs import JobService, Progress
-from app.stores.ports import ClusteringPolicy, JobRecord, SpaceRecord, Tenant
+from app.stores.clusterings import ClusteringPolicy
+from app.stores.ports import JobRecord, SpaceRecord, Tenant
 from app.stores.sql import policies, spaces
 from app.stores.sql.database import Database, Reader, Writer
 from app.stores.sql.jobs import find_job, find_kept

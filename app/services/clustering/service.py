@@ -25,14 +25,8 @@ from app.services.clustering.snapshot import Snapshot, take
 from app.services.jobs import Finish, JobService, Progress
 from app.services.library import Subject
 from app.services.subscriptions.events import Outbox
-from app.stores.ports import (
-    BlobStore,
-    ClusteringContent,
-    ClusteringRecord,
-    JobRecord,
-    SpaceRecord,
-    Tenant,
-)
+from app.stores.clusterings import ClusteringContent, ClusteringRecord
+from app.stores.ports import BlobStore, JobRecord, SpaceRecord, Tenant
 from app.stores.sql import clusterings, policies, spaces
 from app.stores.sql.database import Database, Reader, Writer
 from modelkin.clusters import Assignment

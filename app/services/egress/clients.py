@@ -10,6 +10,7 @@ opt-in for hosts and networks that are not public is the allow-list of the setti
 from __future__ import annotations
 
 import ipaddress
+import logging
 import re
 import socket
 import ssl
@@ -40,10 +41,12 @@ __all__ = ["Allowlist", "Egress", "EgressRefused", "Resolve"]
 Resolve = Callable[[str, int], Sequence[str]]
 """The addresses of a host, for connections to a port; OSError where it has none."""
 
-_RESOLVING: Final = 5.0
-"""Seconds that resolving a name may take where nothing else is said."""
+_RESOLVING: Final = 2.0
+"""Seconds that resolving the name in a URL may take that is checked."""
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 """A name, or an address of IPv6."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,8 @@ class Egress:
         self._making = threading.Lock()
 
     def check_url(self, url: str, field: str) -> None:
-        """Refuse a URL that could not be connected to as things are now.
+        """Refuse a URL that could not be connected to as things are now. Resolving its host takes
+        two seconds at most, and no transaction should wait for it.
 
         Args:
             field: what the mistake is called by.
@@ -132,6 +136,7 @@ class Egress:
         timeout: float | httpx.Timeout,
         max_bytes: int | None = None,
         deadline: float | None = None,
+        pace: float | None = None,
     ) -> httpx.Client:
         """A client all of whose connections are checked; close it.
 
@@ -141,12 +146,17 @@ class Egress:
                 is refused.
             deadline: seconds for a request from connecting to the last byte; no connection is
                 used twice then.
+            pace: bytes a second that must come beyond that; else nothing may.
 
         Its requests raise :class:`EgressRefused` and what httpx raises.
         """
         return httpx.Client(
             transport=GuardedTransport(
-                self.addresses, self._context(), max_bytes=max_bytes, deadline=deadline
+                self.addresses,
+                self._context(),
+                max_bytes=max_bytes,
+                deadline=deadline,
+                pace=pace,
             ),
             timeout=timeout,
             trust_env=False,
@@ -171,10 +181,15 @@ class Egress:
                 is_public(one) or self._allow.holds(one, port) for one in inner
             ):
                 continue
-            shown = f"{address}" if str(address) == host else f"{host!r} is at {address}, which"
+            if literal(host):
+                refused = f"{host} is not a public address"
+            else:
+                # Where a name leads in our own network is nothing for whoever made it up.
+                log.info("refused to connect to %r: it is at %s", host, address)
+                refused = f"{host!r} is not at a public address"
             raise EgressRefused(
-                f"{shown} is not a public address: the service connects to such only where "
-                f"MODELKIN_EGRESS_ALLOW says so"
+                f"{refused}: the service connects elsewhere only where MODELKIN_EGRESS_ALLOW "
+                f"says so"
             )
         return found
 

@@ -32,6 +32,8 @@ class GuardedTransport(httpx.HTTPTransport):
         tls: what certificates are checked against.
         max_bytes: of a response's body; None for no limit.
         deadline: seconds for a request, from connecting to the last byte; None for no limit.
+        pace: bytes for each of which, headers and body alike, the deadline is put off by a
+            second's part of so many; None where it stays.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class GuardedTransport(httpx.HTTPTransport):
         *,
         max_bytes: int | None,
         deadline: float | None,
+        pace: float | None = None,
     ) -> None:
         super().__init__(verify=tls, trust_env=False)
         # httpx takes no network of one's own, so the pool is replaced by the same with it.
@@ -50,7 +53,7 @@ class GuardedTransport(httpx.HTTPTransport):
             max_connections=100,
             max_keepalive_connections=20 if deadline is None else 0,
             keepalive_expiry=5.0,
-            network_backend=_Network(addresses, deadline),
+            network_backend=_Network(addresses, deadline, pace),
         )
         self._max_bytes = max_bytes
 
@@ -96,9 +99,10 @@ class _Capped(httpx.SyncByteStream):
 class _Network(httpcore.NetworkBackend):
     """Connects to checked addresses alone."""
 
-    def __init__(self, addresses: Addresses, deadline: float | None) -> None:
+    def __init__(self, addresses: Addresses, deadline: float | None, pace: float | None) -> None:
         self._addresses = addresses
         self._deadline = deadline
+        self._pace = pace
         self._plain = httpcore.SyncBackend()
 
     def connect_tcp(
@@ -117,7 +121,7 @@ class _Network(httpcore.NetworkBackend):
         except OSError as error:
             raise httpcore.ConnectError(f"{host!r} cannot be found: {said(error)}") from error
         stream = self._connect(addresses, port, timeout, end, local_address, socket_options)
-        return stream if end is None else _Hurried(stream, end)
+        return stream if end is None else _Hurried(stream, end, self._pace)
 
     def _connect(
         self,
@@ -145,15 +149,21 @@ class _Network(httpcore.NetworkBackend):
 
 
 class _Hurried(httpcore.NetworkStream):
-    """A connection that is over at some moment, however slowly its bytes come."""
+    """A connection that is over at some moment, however slowly its bytes come; one that has a pace,
+    once they come more slowly than that.
+    """
 
-    def __init__(self, stream: httpcore.NetworkStream, end: float) -> None:
+    def __init__(self, stream: httpcore.NetworkStream, end: float, pace: float | None) -> None:
         self._stream = stream
         self._end = end
+        self._pace = pace
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         left = self._require(httpcore.ReadTimeout)
-        return self._stream.read(max_bytes, timeout=_least(timeout, left))
+        read = self._stream.read(max_bytes, timeout=_least(timeout, left))
+        if self._pace is not None:
+            self._end += len(read) / self._pace
+        return read
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         left = self._require(httpcore.WriteTimeout)
@@ -170,7 +180,7 @@ class _Hurried(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         left = self._require(httpcore.ConnectTimeout)
         secured = self._stream.start_tls(ssl_context, server_hostname, _least(timeout, left))
-        return _Hurried(secured, self._end)
+        return _Hurried(secured, self._end, self._pace)
 
     def get_extra_info(self, info: str) -> object:
         return self._stream.get_extra_info(info)
@@ -178,7 +188,8 @@ class _Hurried(httpcore.NetworkStream):
     def _require(self, late: type[httpcore.TimeoutException]) -> float:
         left = self._end - time.monotonic()
         if left <= 0:
-            raise late("the request took too long altogether")
+            slow = "" if self._pace is None else f": {self._pace:g} bytes a second should come"
+            raise late(f"the request took too long altogether{slow}")
         return left
 
 

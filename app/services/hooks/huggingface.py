@@ -18,6 +18,7 @@ __all__ = ["delivery_id", "read", "verify"]
 
 HEADER: Final = "x-webhook-secret"
 ID: Final = "webhook-id"
+_BLANKS: Final = " \t"
 _MAIN: Final = "refs/heads/main"
 _LONGEST = 200
 
@@ -28,9 +29,11 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) 
     given = headers.get(HEADER)
     if given is None:
         raise Forged("it has no X-Webhook-Secret: is a secret set in the webhook's settings?")
-    # Of equal length, so that the time tells nothing of the secret's.
-    known = hashlib.sha256(secret.encode()).digest()
-    if not hmac.compare_digest(known, hashlib.sha256(given.encode("latin-1")).digest()):
+    # HTTP drops the blanks at a value's ends. Of equal length, so that the time tells nothing of
+    # the secret's.
+    known = hashlib.sha256(secret.strip(_BLANKS).encode()).digest()
+    sent = hashlib.sha256(given.strip(_BLANKS).encode("latin-1")).digest()
+    if not hmac.compare_digest(known, sent):
         raise Forged("its X-Webhook-Secret is not that of the source")
 
 
@@ -61,7 +64,7 @@ def read(document: Any) -> Told:
         return Told(event, name, ignored=f"{scope} says nothing of a model's files")
     told = Told(event, name, revision=text(document, "repo", "headSha"), tags=_tags(document))
     if action == "delete" and scope == "repo":
-        return Told(event, name)
+        return Told(event, name, gone=True)
     moved_to = text(document, "movedTo", "name")
     if action == "move" and moved_to is not None and moved_to != name:
         return Told(event, moved_to, moved_from=name, revision=told.revision, tags=told.tags)

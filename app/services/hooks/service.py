@@ -140,6 +140,7 @@ class HookService:
     def _verified(self, source_id: str, headers: Mapping[str, str], body: bytes) -> SourceRecord:
         with self._database.reading() as session:
             source = sources.find_source(session, source_id) if _is_id(source_id) else None
+        self._secrets.require_key()  # else only sources that are there would miss it
         hub = _KINDS["huggingface" if source is None else source.kind]
         secret = self._stranger if source is None else self._secrets.decrypt(source.secret)
         try:
@@ -187,6 +188,7 @@ class HookService:
                 told.model,
                 revision=told.revision,
                 moved_from=told.moved_from,
+                gone=told.gone,
             )
         delivery = DeliveryRecord(
             source_id=source.id,

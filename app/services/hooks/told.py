@@ -26,6 +26,7 @@ class Told:
         revision: what it is said to be at.
         tags: those it is said to carry; None where that is not said.
         ignored: why nobody has to look; None if somebody has to.
+        gone: it is said to have been deleted.
     """
 
     event: str
@@ -34,6 +35,7 @@ class Told:
     revision: str | None = None
     tags: tuple[str, ...] | None = None
     ignored: str | None = None
+    gone: bool = False
 
 
 def part(document: Any, *names: str) -> Any:

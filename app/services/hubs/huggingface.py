@@ -24,7 +24,7 @@ from app.services.hubs.ports import (
     HubUntrue,
     Received,
 )
-from app.services.hubs.transfer import Transfer, text_of
+from app.services.hubs.transfer import Transfer, bounded, text_of
 from app.services.sources.filters import Filters
 from modelkin.errors import InvalidName, ModelkinError
 from modelkin.names import quote_model
@@ -34,6 +34,7 @@ __all__ = ["PUBLIC", "HuggingFace", "refusal"]
 PUBLIC: Final = "https://huggingface.co"
 _PAGE: Final = 100
 _MOST_PAGES: Final = 1000
+"""Of one listing, of all its owners together."""
 _TAG: Final = re.compile(r"base_model:(?:\w+:)?(.+)")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -46,10 +47,12 @@ class HuggingFace:
 
     def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:
         followed = Filters.of(filters)
-        for author in followed.named_owners or (None,):
-            for item in self._pages(author, followed):
-                if isinstance(item, dict) and (name := text_of(item.get("id"))) is not None:
-                    yield HubModel(name, text_of(item.get("sha")), _tags(item))
+        pages = iter(range(_MOST_PAGES))
+        authors = followed.named_owners or (None,)
+        items = (item for author in authors for item in self._pages(author, followed, pages))
+        for item in bounded(items, self._transfer.host):
+            if isinstance(item, dict) and (name := text_of(item.get("id"))) is not None:
+                yield HubModel(name, text_of(item.get("sha")), _tags(item))
 
     def look_up(self, name: str, revision: str | None = None) -> HubRevision:
         path, blobs = f"/api/models/{_quoted(name)}", {"blobs": "true"}
@@ -83,10 +86,21 @@ class HuggingFace:
     def download(
         self, revision: HubRevision, file: HubFile, into: Path, received: Received | None = None
     ) -> int:
-        path = "/".join(quote(part, safe="") for part in file.path.split("/"))
-        commit = quote(revision.revision, safe="")
-        url = f"/{_quoted(revision.name)}/resolve/{commit}/{path}"
-        return self._transfer.download(url, file, into, received)
+        return self._transfer.download(_url(revision, file), file, into, received)
+
+    def beginning(
+        self, revision: HubRevision, file: HubFile, size: int
+    ) -> tuple[bytes, int | None]:
+        return self._transfer.beginning(_url(revision, file), size)
+
+    def knows_us(self) -> bool:
+        if not self._transfer.authorized:
+            return False
+        try:
+            self._transfer.json("/api/whoami-v2")
+        except (HubGone, HubRefused):
+            return False
+        return True
 
     def close(self) -> None:
         self._transfer.close()
@@ -102,8 +116,8 @@ class HuggingFace:
     ) -> None:
         self.close()
 
-    def _pages(self, author: str | None, filters: Filters) -> Iterator[Any]:
-        """The items of a listing, page by page (RFC 8288 links)."""
+    def _pages(self, author: str | None, filters: Filters, pages: Iterator[int]) -> Iterator[Any]:
+        """The items of a listing, page by page (RFC 8288 links), as long as there are ``pages``."""
         asked: dict[str, Any] = {
             "full": "true",
             "limit": _PAGE,
@@ -116,7 +130,7 @@ class HuggingFace:
             asked["filter"] = list(filters.tags)
         params: dict[str, Any] | None = asked
         url = "/api/models"
-        for _ in range(_MOST_PAGES):
+        for _ in pages:
             items, headers, address = self._transfer.json(url, params)
             if not isinstance(items, list):
                 raise HubUntrue(f"{self._transfer.host} answered no list of models")
@@ -131,10 +145,11 @@ class HuggingFace:
         )
 
 
-def refusal(response: httpx.Response) -> ModelkinError | None:
+def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
     """What a status of 400 to 499 means: the Hub says it in a header, and often hides what there is
     behind a 401.
     """
+    del body
     code = response.headers.get("X-Error-Code")
     message = text_of(response.headers.get("X-Error-Message"), 300)
     said = f" ({message})" if message else ""
@@ -147,7 +162,10 @@ def refusal(response: httpx.Response) -> ModelkinError | None:
     if response.status_code == 401 and "invalid credentials" in (message or "").lower():
         return HubRefused(f"{host} takes the source's token for no good one{said}")
     if code == "RepoNotFound" or response.status_code == 404:
-        return HubGone(f"{host} knows no {path}, or does not show it to this source's token{said}")
+        return HubGone(
+            f"{host} knows no {path}, or does not show it to this source's token{said}",
+            told=code == "RepoNotFound",
+        )
     if response.status_code == 401:
         return HubRefused(
             f"{host} wants another token for {path}: it is private, gated or not there{said}"
@@ -157,6 +175,11 @@ def refusal(response: httpx.Response) -> ModelkinError | None:
     if response.status_code == 410:
         return HubGone(f"{host} says that {path} is gone{said}")
     return None
+
+
+def _url(revision: HubRevision, file: HubFile) -> str:
+    path = "/".join(quote(part, safe="") for part in file.path.split("/"))
+    return f"/{_quoted(revision.name)}/resolve/{quote(revision.revision, safe='')}/{path}"
 
 
 def _quoted(name: str) -> str:

@@ -28,12 +28,13 @@ from app.services.hubs.ports import (
     HubUntrue,
     Received,
 )
-from app.services.hubs.transfer import Transfer, text_of
+from app.services.hubs.transfer import Transfer, bounded, text_of
 from modelkin.errors import ModelkinError
 
 __all__ = ["MLflow", "authorization", "refusal"]
 
 _API: Final = "/api/2.0/mlflow"
+_MODEL: Final = "/registered-models/get"
 _ARTIFACTS: Final = "/api/2.0/mlflow-artifacts/artifacts"
 _PAGE: Final = 100
 _MOST_PAGES: Final = 1000
@@ -50,22 +51,25 @@ class MLflow:
         self._transfer = transfer
 
     def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:  # noqa: ARG002 (no use)
+        for model in bounded(self._models(), self._transfer.host):
+            if isinstance(model, dict) and (name := text_of(model.get("name"))) is not None:
+                version = _newest(model)
+                yield HubModel(name, _number(version), _tags(model, version or {}))
+
+    def _models(self) -> Iterator[Any]:
+        """The registered models, page by page."""
         token = None
         for _ in range(_MOST_PAGES):
             params = {"max_results": _PAGE} | ({"page_token": token} if token else {})
             found = self._ask("/registered-models/search", params)
-            models = [item for item in _list(found, "registered_models") if isinstance(item, dict)]
-            for model in models:
-                if (name := text_of(model.get("name"))) is not None:
-                    version = _newest(model)
-                    yield HubModel(name, _number(version), _tags(model, version or {}))
+            yield from _list(found, "registered_models")
             token = text_of(found.get("next_page_token"))
             if token is None:
                 return
         raise HubRefused(f"{self._transfer.host} lists more than {_MOST_PAGES} pages of models")
 
     def look_up(self, name: str, revision: str | None = None) -> HubRevision:
-        model = _dict(self._ask("/registered-models/get", {"name": name}), "registered_model")
+        model = _dict(self._ask(_MODEL, {"name": name}), "registered_model")
         number = _number(_newest(model)) if revision is None else self._number(name, revision)
         if number is None:
             raise HubGone(f"{name} has no version that is ready on {self._transfer.host}")
@@ -91,15 +95,15 @@ class MLflow:
     def download(
         self, revision: HubRevision, file: HubFile, into: Path, received: Received | None = None
     ) -> int:
-        version = {"name": revision.name, "version": revision.revision}
-        found = _dict(self._ask("/model-versions/get", version), "model_version")
-        place = self._place(revision.name, revision.revision, found)
-        if place.served is not None:
-            url = f"{_ARTIFACTS}/{_quoted(f'{place.served}/{file.path}')}"
-        else:
-            query = httpx.QueryParams({**version, "path": file.path})
-            url = f"/model-versions/get-artifact?{query}"
-        return self._transfer.download(url, file, into, received)
+        return self._transfer.download(self._url(revision, file), file, into, received)
+
+    def beginning(
+        self, revision: HubRevision, file: HubFile, size: int
+    ) -> tuple[bytes, int | None]:
+        return self._transfer.beginning(self._url(revision, file), size)
+
+    def knows_us(self) -> bool:
+        return True
 
     def close(self) -> None:
         self._transfer.close()
@@ -114,6 +118,15 @@ class MLflow:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _url(self, revision: HubRevision, file: HubFile) -> str:
+        """Where a file is, by way of the server."""
+        version = {"name": revision.name, "version": revision.revision}
+        found = _dict(self._ask("/model-versions/get", version), "model_version")
+        place = self._place(revision.name, revision.revision, found)
+        if place.served is not None:
+            return f"{_ARTIFACTS}/{_quoted(f'{place.served}/{file.path}')}"
+        return f"/model-versions/get-artifact?{httpx.QueryParams({**version, 'path': file.path})}"
 
     def _ask(self, path: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         found, _, _ = self._transfer.json(_API + path, params)
@@ -228,13 +241,14 @@ def authorization(token: str) -> str:
     return f"Bearer {token}"
 
 
-def refusal(response: httpx.Response) -> ModelkinError | None:
+def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
     """What a status of 400 to 499 means."""
     host, path = response.url.host, response.url.path
     if response.status_code in {404, 410}:
         asked = response.url.params.get("name")
         what = f"registered model {asked!r}, or not this version of it" if asked else path
-        return HubGone(f"{host} knows no {what}")
+        told = path.endswith(_MODEL) and b"RESOURCE_DOES_NOT_EXIST" in body
+        return HubGone(f"{host} knows no {what}", told=told)
     if response.status_code in {401, 403}:
         return HubRefused(
             f"{host} answers {response.status_code}: the source's token does not let us see {path}"

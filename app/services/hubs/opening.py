@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from app.services.egress.clients import Egress
 from app.services.hubs import huggingface, mlflow
 from app.services.hubs.huggingface import HuggingFace
@@ -25,10 +27,14 @@ class Hubs:
         self._egress = egress
         self.limits = limits
 
-    def hub_of(self, source: HubSource) -> Hub:
+    def hub_of(self, source: HubSource, heard: Callable[[], None] = lambda: None) -> Hub:
         """The hub of a source; close it.
 
+        Args:
+            heard: called before every request; what it raises ends all.
+
         Raises:
+            HubRefused: its token cannot be sent.
             InvalidParameter: the source has no url, so that its deliveries are only recorded.
         """
         if source.url is None:
@@ -40,16 +46,19 @@ class Hubs:
         token = source.token
         if source.kind == "huggingface":
             bearer = None if token is None else f"Bearer {token}"
-            transfer = self._transfer(source.url, bearer, huggingface.refusal)
+            transfer = self._transfer(source.url, bearer, huggingface.refusal, heard)
             return HuggingFace(transfer)
         header = None if token is None else mlflow.authorization(token)
-        return MLflow(self._transfer(source.url, header, mlflow.refusal))
+        return MLflow(self._transfer(source.url, header, mlflow.refusal, heard))
 
-    def _transfer(self, url: str, authorization: str | None, refusal: Refusal) -> Transfer:
+    def _transfer(
+        self, url: str, authorization: str | None, refusal: Refusal, heard: Callable[[], None]
+    ) -> Transfer:
         return Transfer(
             url,
             self._egress,
             authorization=authorization,
             limits=self.limits,
             refusal=refusal,
+            heard=heard,
         )

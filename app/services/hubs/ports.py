@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
-from modelkin.errors import ModelkinError, NotFound, Unavailable
+from app.services.jobs import Later
+from modelkin.errors import ModelkinError, NotFound
 
 __all__ = [
     "Hub",
@@ -23,6 +24,7 @@ __all__ = [
     "HubRefused",
     "HubRevision",
     "HubSource",
+    "HubTooSlow",
     "HubUnavailable",
     "HubUntrue",
     "Received",
@@ -33,9 +35,18 @@ Received = Callable[[int], None]
 
 
 class HubGone(NotFound):
-    """The hub has no such model, revision or file, or does not say so to this token."""
+    """The hub has no such model, revision or file, or does not say so to this token.
+
+    Attributes:
+        told: it is the hub itself that said so of a model, in its own words: no other server that
+            stands before it, and not of a version or a file.
+    """
 
     code = "hub_not_found"
+
+    def __init__(self, message: str, *, told: bool = False) -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class HubRefused(ModelkinError):
@@ -44,10 +55,16 @@ class HubRefused(ModelkinError):
     code = "hub_refused"
 
 
-class HubUnavailable(Unavailable):
-    """The hub is down, too slow or asks for patience: the job is begun again later."""
+class HubUnavailable(Later):
+    """The hub is down, too slow or asks for patience: the job is begun again later, for days."""
 
     code = "hub_unavailable"
+
+
+class HubTooSlow(ModelkinError):
+    """All that was asked of the hub together took longer than it may."""
+
+    code = "hub_too_slow"
 
 
 class HubUntrue(ModelkinError):
@@ -164,6 +181,21 @@ class Hub(Protocol):
             HubUntrue: more came than was declared, or other bytes.
             PayloadTooLarge: it is beyond what is left of the limit for a checkpoint.
             StorageFull: the disk is.
+        """
+
+    def beginning(
+        self, revision: HubRevision, file: HubFile, size: int
+    ) -> tuple[bytes, int | None]:
+        """The first bytes of a file, so many unless it is shorter; and how many it has in all, or
+        None if nobody says so.
+
+        Raises:
+            HubGone, HubRefused, HubUntrue: as :meth:`download`.
+        """
+
+    def knows_us(self) -> bool:
+        """Whether the hub would show a model to this source if there were one: it takes the token,
+        or tells what is missing from what is kept from us.
         """
 
     def close(self) -> None:

@@ -21,6 +21,8 @@ _INDEX: Final = ".safetensors.index.json"
 _USUAL: Final = "model"
 """What a checkpoint is called where there are several: variants and adapters lie beside it."""
 _SHARD: Final = re.compile(r"(.+)-\d{5}-of-(\d{5})\.safetensors")
+_LONGEST: Final = 255
+"""Bytes of a file's name, on every file system."""
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 
@@ -58,8 +60,14 @@ def choose(files: Sequence[HubFile], where: str) -> Choice:
     folders: dict[PurePosixPath, dict[str, HubFile]] = {}
     for file in files:
         path = PurePosixPath(file.path)
-        if file.path.endswith((_PLAIN, _INDEX)) and path.name not in {_PLAIN, _INDEX}:
-            folders.setdefault(path.parent, {})[path.name] = file
+        if not file.path.endswith((_PLAIN, _INDEX)) or path.name in {_PLAIN, _INDEX}:
+            continue
+        if len(path.name.encode()) > _LONGEST:
+            raise InvalidCheckpoint(
+                f"{where} holds {path.name[:50]!a}..., whose name has more than {_LONGEST} bytes: "
+                f"no file can be called that here"
+            )
+        folders.setdefault(path.parent, {})[path.name] = file
     if not folders:
         pickles = [file.path for file in files if file.path.endswith(_PICKLES)]
         aside = f", and {pickles[0]!a} is a pickle, which is never read" if pickles else ""

@@ -1,7 +1,8 @@
 """Folders for what is downloaded, one a job, which go when the job ends, however it ends.
 
 A folder belongs to whoever holds the lock of a file in it; the kernel lets go of that when a
-process dies, and whoever sweeps next removes what nobody holds. Nothing here asks a hub.
+process dies, and whoever sweeps next removes what nobody holds. That file tells how many bytes of
+the disk are promised to the folder. Nothing here asks a hub.
 """
 
 from __future__ import annotations
@@ -13,18 +14,85 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from modelkin.errors import StorageFull, Unavailable
 
-__all__ = ["Downloads"]
+__all__ = ["Downloads", "Room"]
 
 _LOCK: Final = ".lock"
 _SPARED: Final = 256 << 20
 """Bytes of the disk that are left to everybody else."""
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A folder, and the part of the disk that is promised to it.
+
+    Attributes:
+        path: the folder's.
+    """
+
+    path: Path
+
+    def folder(self, name: str) -> Path:
+        """A new folder in it.
+
+        Raises:
+            Unavailable: it cannot be made.
+        """
+        folder = self.path / name
+        try:
+            folder.mkdir()
+        except OSError as error:
+            raise Unavailable(f"nothing can be downloaded to {folder}: {error.strerror}") from error
+        return folder
+
+    def reserve(self, size: int) -> None:
+        """Have the disk hold so many bytes more, or refuse to begin: others were promised theirs.
+
+        Raises:
+            StorageFull: it will not.
+            Unavailable: nothing can be written there.
+        """
+        root = self.path.parent
+        try:
+            with _locked(root / _LOCK):
+                left = shutil.disk_usage(root).free - _SPARED - self._owed_to_others()
+                if size > left:
+                    raise StorageFull(
+                        f"{size} bytes are to be downloaded, and the disk of {root} has "
+                        f"{max(0, left)} left for them: {_SPARED} are spared, and other downloads "
+                        f"under way have theirs to come"
+                    )
+                (self.path / _LOCK).write_text(str(_used(self.path) + size))
+        except OSError as error:
+            raise Unavailable(f"nothing can be downloaded to {root}: {error.strerror}") from error
+
+    def watch(self) -> None:
+        """Refuse to go on where the disk is nearly full, whatever was declared.
+
+        Raises:
+            StorageFull: it is.
+        """
+        free = shutil.disk_usage(self.path).free
+        if free < _SPARED:
+            raise StorageFull(
+                f"the disk of {self.path.parent} has {free} bytes left, and {_SPARED} are spared"
+            )
+
+    def _owed_to_others(self) -> int:
+        """Bytes that were promised to others who live, and have not come."""
+        others = [
+            folder
+            for folder in self.path.parent.iterdir()
+            if folder != self.path and folder.is_dir() and not _is_free(folder / _LOCK)
+        ]
+        return sum(max(0, _promised(folder) - _used(folder)) for folder in others)
 
 
 class Downloads:
@@ -38,7 +106,7 @@ class Downloads:
         self._root = root
 
     @contextmanager
-    def folder(self) -> Iterator[Path]:
+    def room(self) -> Iterator[Room]:
         """An empty folder, for as long as the block runs.
 
         Raises:
@@ -56,23 +124,10 @@ class Downloads:
                 f"nothing can be downloaded to {self._root}: {error.strerror}"
             ) from error
         try:
-            yield folder
+            yield Room(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(held)
-
-    def require_room(self, size: int) -> None:
-        """Refuse to begin what the disk will not hold.
-
-        Raises:
-            StorageFull: it will not.
-        """
-        free = shutil.disk_usage(self._root).free
-        if size + _SPARED > free:
-            raise StorageFull(
-                f"{size} bytes are to be downloaded, and the disk of {self._root} has {free} left, "
-                f"of which {_SPARED} are spared"
-            )
 
     def sweep(self) -> int:
         """Remove what processes that died have left; how many folders."""
@@ -87,6 +142,23 @@ class Downloads:
         if swept:
             log.info("removed %d unfinished downloads", swept)
         return swept
+
+
+def _promised(folder: Path) -> int:
+    """What a folder was promised; nothing where it has just gone, or has not asked yet."""
+    try:
+        return int((folder / _LOCK).read_text() or 0)
+    except FileNotFoundError:
+        return 0
+
+
+def _used(folder: Path) -> int:
+    """Bytes of the disk that a folder takes; of files with holes, what is between them."""
+    used = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # others end, and take theirs with them
+            used += path.stat().st_blocks * 512
+    return used
 
 
 def _is_free(lock: Path) -> bool:

@@ -7,11 +7,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from app.services.hubs.ports import Hub, HubFile, HubRevision
+from app.services.hubs.transfer import writing
 from app.services.ingestion.choice import Choice, choose, shards_of
-from app.services.ingestion.downloads import Downloads
-from modelkin.checkpoints import Checkpoint, open_checkpoint
+from app.services.ingestion.downloads import Room
+from app.services.spaces import MAX_DIMENSIONS, MAX_TENSOR_NAME, MAX_TENSORS
+from modelkin.checkpoints import Bounds, Checkpoint, open_checkpoint
 from modelkin.checkpoints.files import read_index
 from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
 
@@ -20,6 +23,19 @@ __all__ = ["Counter", "Fetching", "fingerprint", "named"]
 Counter = Callable[[int, int], None]
 """Is told how many bytes have come of how many, 0 where nobody knows."""
 
+_Get = Callable[[HubRevision, Sequence[HubFile], Path, str], None]
+"""Brings files of a revision into a folder."""
+
+BOUNDS: Final = Bounds(
+    header=8_000_000, tensors=MAX_TENSORS, name=MAX_TENSOR_NAME, dimensions=MAX_DIMENSIONS
+)
+"""Of what a checkpoint declares, that much is read; a header of a million tensors is no model's."""
+
+_HEAD: Final = 64 << 10
+"""Bytes of a file that are asked for to learn how long its header is, and mostly hold all of it."""
+_LENGTH: Final = 8
+_WATCHED: Final = 8 << 20
+"""Bytes between two looks at the disk."""
 _EIGHT_BITS = "F8"
 _SCALES = ("_scale", "_scale_inv")
 
@@ -52,20 +68,21 @@ class Fetching:
 
     Attributes:
         hub: where from.
-        downloads: the disk.
+        room: on the disk.
         most: bytes of one checkpoint.
         count: is told how far it is.
     """
 
     hub: Hub
-    downloads: Downloads
+    room: Room
     most: int
     count: Counter
     _done: int = field(default=0, init=False)
     _total: int = field(default=0, init=False)
+    _watched: int = field(default=0, init=False)
 
-    def fetch(self, revision: HubRevision, folder: Path) -> Checkpoint:
-        """The checkpoint of a revision, in a folder that is made for it.
+    def fetch(self, revision: HubRevision, name: str) -> Checkpoint:
+        """The checkpoint of a revision, in a folder of this name.
 
         Raises:
             InvalidCheckpoint: none is there, or none that can be compared.
@@ -73,16 +90,28 @@ class Fetching:
             StorageFull: the disk cannot hold it.
             HubGone, HubRefused, HubUnavailable, HubUntrue: the hub does not give it.
         """
+        return self._opened(revision, name, self._download)
+
+    def outline(self, revision: HubRevision, name: str) -> Checkpoint:
+        """The same with holes for its weights: what tensors there are, from the headers alone.
+
+        Raises: as :meth:`fetch`.
+        """
+        return self._opened(revision, name, self._outline)
+
+    def _opened(self, revision: HubRevision, name: str, get: _Get) -> Checkpoint:
         where = named(revision)
         choice = choose(revision.files, where)
-        folder.mkdir()
+        folder = self.room.folder(name)
         first = folder / PurePosixPath(choice.first.path).name
         try:
-            self._done, self._total = 0, 0
-            self._download(revision, [choice.first], folder, where)
+            self._done, self._total, self._watched = 0, 0, 0
             if choice.is_sharded:
-                self._download(revision, _shards(choice, first, where), folder, where)
-            checkpoint = open_checkpoint(first)
+                self._download(revision, [choice.first], folder, where)
+                get(revision, _shards(choice, first, where), folder, where)
+            else:
+                get(revision, [choice.first], folder, where)
+            checkpoint = open_checkpoint(first, bounds=BOUNDS)
             _refuse_scaled(checkpoint)
         except InvalidCheckpoint as error:
             message = str(error)
@@ -96,7 +125,7 @@ class Fetching:
     ) -> None:
         declared = sum(file.size or 0 for file in files)
         self._require_small(self._done + declared, where)
-        self.downloads.require_room(declared)
+        self.room.reserve(declared)
         self._total = self._done + declared
         for file in files:
             before = self._done
@@ -104,9 +133,32 @@ class Fetching:
             def received(size: int, before: int = before) -> None:
                 self._require_small(before + size, where)
                 self.count(before + size, max(self._total, before + size))
+                if before + size - self._watched >= _WATCHED:
+                    self._watched = before + size
+                    self.room.watch()
 
             into = folder / PurePosixPath(file.path).name
             self._done = before + self.hub.download(revision, file, into, received)
+
+    def _outline(
+        self, revision: HubRevision, files: Sequence[HubFile], folder: Path, where: str
+    ) -> None:
+        left = BOUNDS.header
+        for file in files:
+            begun, told = self.hub.beginning(revision, file, _HEAD)
+            size = told if file.size is None else file.size
+            if size is None:  # nobody knows where it ends before it has come
+                self._download(revision, [file], folder, where)
+                continue
+            length = _LENGTH + int.from_bytes(begun[:_LENGTH], "little")
+            left -= length
+            if len(begun) < length <= size and left >= 0:  # else it is refused as it is
+                begun, _ = self.hub.beginning(revision, file, length)
+            self.room.watch()
+            into = folder / PurePosixPath(file.path).name
+            with writing(file), into.open("wb") as target:
+                target.write(begun[:size])
+                target.truncate(size)
 
     def _require_small(self, size: int, where: str) -> None:
         if size > self.most:
@@ -117,7 +169,7 @@ class Fetching:
 
 
 def _shards(choice: Choice, index: Path, where: str) -> list[HubFile]:
-    return shards_of(choice, set(read_index(index).values()), where)
+    return shards_of(choice, set(read_index(index, BOUNDS).values()), where)
 
 
 def _refuse_scaled(checkpoint: Checkpoint) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 from app.services.spaces import SpaceService
 from app.stores.ports import SpaceRecord, Tenant
 from app.stores.sql import spaces
-from app.stores.sql.database import Database, Writer
+from app.stores.sql.database import Database, Reader, Writer
 from modelkin.checkpoints import Checkpoint
 from modelkin.core.layout import Layout
 from modelkin.errors import SpaceMismatch
@@ -56,8 +56,8 @@ class Placing:
         self._database = database
         self._service = service
 
-    def place(self, tenant: Tenant, name: str, layout: Layout) -> Placed:
-        """The space for a layout, made durable if it is new.
+    def find(self, tenant: Tenant, name: str, layout: Layout) -> SpaceRecord | None:
+        """The space for a layout, or None where it is yet to be made.
 
         Args:
             name: the space that the source names.
@@ -65,21 +65,18 @@ class Placing:
         Raises:
             SpaceMismatch: the space that is this layout's own was made with another one.
         """
+        with self._database.reading() as session:
+            return _found(session, tenant, name, layout)[1]
+
+    def place(self, tenant: Tenant, name: str, layout: Layout) -> Placed:
+        """The same, made durable if it is new: for a checkpoint that is known to be good, since
+        the first layout that comes is that of the space for good.
+        """
         with self._database.writing() as session:
-            found = spaces.find_space(session, tenant, name)
-            if found is None:
-                return self._make(session, tenant, name, layout)
-            if _fits(found, layout):
+            free, found = _found(session, tenant, name, layout)
+            if found is not None:
                 return Placed(found, created=False)
-            own = f"{name[: _LONGEST - _DIGITS - 1]}-{layout_digest(layout)}"
-            found = spaces.find_space(session, tenant, own)
-            if found is None:
-                return self._make(session, tenant, own, layout)
-            if _fits(found, layout):
-                return Placed(found, created=False)
-        raise SpaceMismatch(
-            f"the space {own!r} would be for checkpoints of this layout, and was made with another"
-        )
+            return self._make(session, tenant, free, layout)
 
     def _make(self, session: Writer, tenant: Tenant, name: str, layout: Layout) -> Placed:
         space, created = self._service.create(
@@ -105,6 +102,22 @@ def in_order(checkpoint: Checkpoint, layout: Layout | None) -> Checkpoint:
         return checkpoint
     held = {tensor.name: tensor for tensor in checkpoint.tensors}
     return replace(checkpoint, tensors=tuple(held[tensor.name] for tensor in layout.tensors))
+
+
+def _found(
+    session: Reader, tenant: Tenant, name: str, layout: Layout
+) -> tuple[str, SpaceRecord | None]:
+    """The name of the space for a layout, and the space if there is one."""
+    found = spaces.find_space(session, tenant, name)
+    if found is None or _fits(found, layout):
+        return name, found
+    own = f"{name[: _LONGEST - _DIGITS - 1]}-{layout_digest(layout)}"
+    found = spaces.find_space(session, tenant, own)
+    if found is None or _fits(found, layout):
+        return own, found
+    raise SpaceMismatch(
+        f"the space {own!r} would be for checkpoints of this layout, and was made with another"
+    )
 
 
 def _fits(space: SpaceRecord, layout: Layout) -> bool:

@@ -19,6 +19,7 @@ from app.stores.ports import SpaceRecord
 from app.stores.sources import Importance
 from app.stores.sql.database import Reader
 from modelkin.checkpoints import Checkpoint, select_from_checkpoint
+from modelkin.core.layout import Layout
 from modelkin.core.rule import SelectionRule
 from modelkin.core.streaming import Floats
 from modelkin.core.support import Support
@@ -31,13 +32,17 @@ from modelkin.errors import (
     SpaceMismatch,
 )
 
-__all__ = ["LACKING", "Base", "Sizes", "base_of", "select"]
+__all__ = ["LACKING", "Base", "Selected", "Sizes", "base_of", "require_same", "select"]
 
 LACKING: Final = (HubGone, HubRefused, HubUntrue, InvalidCheckpoint, PayloadTooLarge)
 """Why a base may not be had, for good."""
 
 _PASSES: Final = 3
 """Times that a checkpoint is read, at most."""
+
+
+Selected = tuple[Support, Importance, str | None]
+"""A support, by which importance, and why not by another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +120,23 @@ class Sizes:
     service: SupportSizeService
     most: int
 
-    def rule(self, session: Reader, space: SpaceRecord) -> SelectionRule:
+    def rule(
+        self, session: Reader, space: SpaceRecord | None, num_parameters: int
+    ) -> SelectionRule:
         """That of a space: its fixed or agreed K, else the default of ``select_support``.
+
+        Args:
+            space: None where it is yet to be made.
+            num_parameters: M.
 
         Raises:
             InvalidParameter: the K of the space is more than are selected here.
         """
-        k = None if space.support_size.policy == "free" else self.service.current(session, space).k
-        if k is None:
-            rule = SelectionRule.of(space.num_parameters)
+        k = None
+        if space is not None and space.support_size.policy != "free":
+            k = self.service.current(session, space).k
+        if space is None or k is None:
+            rule = SelectionRule.of(num_parameters)
             return replace(rule, k=min(rule.k, self.most))
         if k > self.most:
             raise InvalidParameter(
@@ -139,22 +152,25 @@ def select(
     checkpoint: Checkpoint,
     base: Checkpoint | None,
     about: Base,
-    space: SpaceRecord,
+    layout: Layout | None,
     rule: SelectionRule,
     count: Counter,
-) -> tuple[Support, Importance, str | None]:
+) -> Selected:
     """The support of a checkpoint, by which importance, and why not by ``delta`` where that was
     meant.
+
+    Args:
+        layout: in whose order parameters are; None for that of the names.
 
     Raises:
         SpaceMismatch: ``delta`` is asked for, and the base is of another layout.
         InvalidCheckpoint: a weight is not finite.
         InvalidImportance: the model is its base, or nothing but zeros.
     """
-    note, model = about.note, in_order(checkpoint, space.layout)
+    note, model = about.note, in_order(checkpoint, layout)
     if base is not None and about.revision is not None:
         try:
-            _require_same(checkpoint, base, about.revision)
+            require_same(checkpoint, base, about.revision)
             paired = in_order(base, model.layout)
             return _selected(model, paired, rule, count, of=2), "delta", note
         except (SpaceMismatch, InvalidImportance) as error:
@@ -180,8 +196,12 @@ def _selected(
     return select_from_checkpoint(model, base, rule, watched)
 
 
-def _require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision) -> None:
-    """The importer's own words: files of two models may have the same name."""
+def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision) -> None:
+    """The importer's own words: files of two models may have the same name.
+
+    Raises:
+        SpaceMismatch: the base has other tensors.
+    """
     mine = {tensor.name: tensor.shape for tensor in checkpoint.tensors}
     theirs = {tensor.name: tensor.shape for tensor in base.tensors}
     differing = sorted(

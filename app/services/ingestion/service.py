@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from app.services.hubs.opening import Hubs
@@ -19,24 +19,45 @@ from app.services.hubs.ports import Hub, HubGone, HubRefused, HubRevision
 from app.services.ingest import IngestService
 from app.services.ingestion.downloads import Downloads
 from app.services.ingestion.fetching import Fetching, fingerprint, named
-from app.services.ingestion.placing import Placing
-from app.services.ingestion.recipe import LACKING, Base, Sizes, base_of, select
+from app.services.ingestion.placing import Placed, Placing
+from app.services.ingestion.recipe import (
+    LACKING,
+    Base,
+    Selected,
+    Sizes,
+    base_of,
+    require_same,
+    select,
+)
 from app.services.ingestion.storing import Made, Storing, held_by, note, require_free
-from app.services.jobs import Finish, JobService, Progress
+from app.services.jobs import Finish, JobService, Later, Progress
 from app.services.sources.looks import INGEST
 from app.services.sources.service import OpenSource, SourceService
 from app.stores.ports import JobRecord
 from app.stores.sql import source_models, sources
 from app.stores.sql.database import Database
 from modelkin.checkpoints import Checkpoint
-from modelkin.errors import JobFailed, ModelkinError, SourceNotFound, Unavailable
+from modelkin.errors import (
+    JobFailed,
+    ModelkinError,
+    SourceNotFound,
+    SpaceExists,
+    SpaceMismatch,
+    Unavailable,
+)
 from modelkin.names import check_model_name
 
 __all__ = ["Ingestion"]
 
 _MIB: Final = 1 << 20
+_BUSY: Final = 30.0
+"""Seconds, at most, between two tries to look at a model that another look is at."""
 
 log = logging.getLogger(__name__)
+
+
+class _Busy(Later):
+    """Another look at the model is under way: what it downloads is not downloaded beside it."""
 
 
 @dataclass(slots=True)
@@ -90,7 +111,7 @@ class Ingestion:
 
     def register(self, jobs: JobService) -> None:
         """Be who carries out the jobs of this kind."""
-        jobs.register(INGEST, self.carry_out)
+        jobs.register(INGEST, self.carry_out, apart=True)
 
     def carry_out(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | Finish:
         """The handler, see :data:`app.services.jobs.Handler`."""
@@ -98,15 +119,15 @@ class Ingestion:
         try:
             with self._database.reading() as session:
                 source = self._sources.open(session, job.tenant, source_id)
-            with self._database.writing() as session:
-                number = source_models.begin_look(session, source.id, asked)
+            number = self._begin(source, asked, job)
         except SourceNotFound:
             return {"outcome": "ignored", "reason": "its source was deleted"}
         look = _Look(asked, number, job.parameters.get("moved_from"))
         try:
-            with self._hubs.hub_of(source) as hub:
+            asking = partial(progress, 0, 0, "asking the hub")
+            with self._hubs.hub_of(source, asking) as hub:
                 return self._look(hub, source, look, job, progress)
-        except JobFailed:  # it was cancelled
+        except (JobFailed, _Busy):  # it was cancelled, or waits
             raise
         except ModelkinError as error:
             self._note(source, look, error)
@@ -115,13 +136,12 @@ class Ingestion:
     def _look(
         self, hub: Hub, source: OpenSource, look: _Look, job: JobRecord, progress: Progress
     ) -> Mapping[str, Any] | Finish:
-        progress(0, 0, "asking the hub")
         try:
             revision = hub.look_up(look.name)
         except HubGone as error:
-            return self._gone(source, look, error)
+            return self._gone(hub, source, look, job, error)
         if revision.name != look.name:  # the hub leads on from a name that it had before
-            self._move(source, look, revision.name)
+            self._move(source, look, job, revision.name)
         elif look.moved_from is not None and not _leads_to(hub, look.moved_from, revision.name):
             look.moved_from = None
         look.revision = revision.revision
@@ -153,42 +173,73 @@ class Ingestion:
         def downloaded(what: str, done: int, total: int) -> None:
             progress(done // _MIB, total // _MIB, f"downloading {what}, MiB")
 
-        with self._downloads.folder() as folder:
-            fetching = Fetching(
-                hub, self._downloads, self._hubs.limits.checkpoint_bytes, partial(downloaded, "it")
-            )
-            checkpoint = fetching.fetch(made.revision, folder / "model")
+        with self._downloads.room() as room:
+            most = self._hubs.limits.checkpoint_bytes
+            fetching = Fetching(hub, room, most, partial(downloaded, "it"))
+            checkpoint = fetching.fetch(made.revision, "model")
             fetching.count = partial(downloaded, "its base")
-            made, base = _with_base(fetching, made, folder / "base")
-            placed = self._placing.place(made.source.tenant, made.source.space, checkpoint.layout)
-            with self._database.reading() as session:
-                require_free(session, placed.space, made)
-                rule = self._sizes.rule(session, placed.space)
-
-            def selecting(done: int, total: int) -> None:
-                progress(done, total, "selecting")
-
-            support, importance, note = select(
-                checkpoint, base, made.base, placed.space, rule, selecting
-            )
+            made, base = _with_base(fetching, made, checkpoint)
+            placed, (support, importance, note) = self._select(checkpoint, base, made, progress)
         progress(0, 0, "storing")
         with self._database.reading() as session:
             prepared = self._ingest.prepare(session, placed.space, made.name, support)
         notes = [*([note] if note else []), *checkpoint.notes]
         return partial(self._storing.store, made, placed, prepared, importance, notes)
 
-    def _gone(self, source: OpenSource, look: _Look, error: HubGone) -> Finish:
-        """What was never here was asked for in vain; what is here stays, or goes by its source."""
+    def _select(
+        self, checkpoint: Checkpoint, base: Checkpoint | None, made: Made, progress: Progress
+    ) -> tuple[Placed, Selected]:
+        """The support, and its space, which is made once there is something to be put into it."""
+
+        def selecting(done: int, total: int) -> None:
+            progress(done, total, "selecting")
+
+        where = (made.source.tenant, made.source.space, checkpoint.layout)
+        while True:
+            space = self._placing.find(*where)
+            with self._database.reading() as session:
+                if space is not None:
+                    require_free(session, space, made)
+                rule = self._sizes.rule(session, space, checkpoint.num_parameters)
+            layout = None if space is None else space.layout
+            selected = select(checkpoint, base, made.base, layout, rule, selecting)
+            if space is not None:
+                return Placed(space, created=False), selected
+            with suppress(SpaceExists):
+                placed = self._placing.place(*where)
+                if placed.created:
+                    return placed, selected
+            # Somebody else has made it meanwhile, maybe of another layout or order, or with a K.
+
+    def _begin(self, source: OpenSource, name: str, job: JobRecord) -> int:
+        """The number of a look, the only one at its model that is under way."""
+        with self._database.writing() as session:
+            number = source_models.begin_look(session, source.id, name, job.id)
+        if number is None:
+            raise _Busy(f"another look at {name} is under way", most=_BUSY)
+        return number
+
+    def _gone(
+        self, hub: Hub, source: OpenSource, look: _Look, job: JobRecord, error: HubGone
+    ) -> Finish:
+        """What was never here was asked for in vain; what is here stays, or goes by its source,
+        where it is sure that the model was deleted and not kept from us.
+        """
         with self._database.reading() as session:
             place = source_models.placed(session, source.id, look.name)
         if place is None:
             raise error
+        sure = error.told and (job.parameters.get("gone") is True or hub.knows_us())
+        if source.on_delete == "remove" and not sure:
+            raise HubGone(
+                f"{error}; what is here of it stays, since that may be for want of a token, or of "
+                f"the hub itself"
+            )
         return partial(self._storing.let_go, source, look.name, look.number, str(error))
 
-    def _move(self, source: OpenSource, look: _Look, name: str) -> None:
+    def _move(self, source: OpenSource, look: _Look, job: JobRecord, name: str) -> None:
         check_model_name(name, field="model")
-        with self._database.writing() as session:
-            number = source_models.begin_look(session, source.id, name)
+        number = self._begin(source, name, job)
         look.name, look.number, look.moved_from = name, number, look.name
 
     def _note(self, source: OpenSource, look: _Look, error: ModelkinError) -> None:
@@ -203,15 +254,22 @@ class Ingestion:
             log.info("what became of a look is not noted now: %s", unavailable)
 
 
-def _with_base(fetching: Fetching, made: Made, folder: Path) -> tuple[Made, Checkpoint | None]:
-    """The base beside what was made of it; where it cannot be had, and need not be, another look
-    tries again.
+def _with_base(
+    fetching: Fetching, made: Made, checkpoint: Checkpoint
+) -> tuple[Made, Checkpoint | None]:
+    """The base beside what was made of it, if it is of the same layout, which its headers tell
+    before its weights come; where it cannot be had, and need not be, another look tries again.
     """
     revision = made.base.revision
     if revision is None:
         return made, None
     try:
-        return made, fetching.fetch(revision, folder)
+        require_same(checkpoint, fetching.outline(revision, "outline"), revision)
+        return made, fetching.fetch(revision, "base")
+    except SpaceMismatch as error:
+        if made.base.required:
+            raise
+        return replace(made, base=replace(made.base, note=f"no delta: {error}")), None
     except LACKING as error:
         base = made.base.without(error, named(revision), made.revision)
         return replace(made, base=base, depends_on=[*made.depends_on, "not given"]), None

@@ -205,7 +205,14 @@ class Storing:
         held = held_by(session, source, name) if removes else None
         left = (None, None) if removes else place
         if not source_models.end_look(
-            session, source.id, name, look, revision=None, space=left[0], model=left[1]
+            session,
+            source.id,
+            name,
+            look,
+            opened=source.updated_at,
+            revision=None,
+            space=left[0],
+            model=left[1],
         ):
             raise _overtaken(name)
         if held is not None:
@@ -234,6 +241,7 @@ class Storing:
             source.id,
             made.name,
             made.look,
+            opened=source.updated_at,
             revision=made.revision.revision,
             space=space.name,
             model=made.name,
@@ -297,6 +305,7 @@ def note(
         source.id,
         name,
         look,
+        opened=source.updated_at,
         revision=revision,
         space=place[0],
         model=place[1],

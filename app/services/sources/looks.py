@@ -44,6 +44,7 @@ class Looks:
         *,
         revision: str | None = None,
         moved_from: str | None = None,
+        gone: bool = False,
     ) -> JobRecord:
         """A job that looks at a model.
 
@@ -51,14 +52,16 @@ class Looks:
             model: its name on the hub.
             revision: what somebody said it is at, a hint.
             moved_from: the name that it had before.
+            gone: the hub has told that it was deleted, or lists it no more.
         """
         parameters = {
             "source": source_id,
             "model": model,
             "revision": revision,
             "moved_from": moved_from,
+            **({"gone": True} if gone else {}),
         }
-        about = f"{source_id} {model} {moved_from or ''}".encode()
+        about = f"{source_id} {model} {moved_from or ''}{' gone' if gone else ''}".encode()
         key = hashlib.blake2b(about, digest_size=16).hexdigest()
         return self._enqueue(session, tenant, INGEST, key, parameters)
 
@@ -85,14 +88,16 @@ class Looks:
     ) -> JobRecord:
         """A job that begins after this moment, so that it sees all that was so at this moment.
 
-        One that waits already is the answer, and no second one is made; one that runs may have
-        looked before.
+        One that waits already is the answer, and no second one is made, but it waits no longer:
+        who was away has just been heard of. One that runs may have looked before.
         """
         for place in range(_AT_ONCE):
             dedup_key = f"{key} {place}"
             kept = stored.find_kept(session, tenant, kind, dedup_key)
             if kept is None:
                 return self._jobs.enqueue(session, tenant, kind, parameters, dedup_key=dedup_key)
+            if kept.state == "queued" and kept.not_before is not None and not running_will_do:
+                stored.hasten_job(session, kept)
             if kept.state == "queued" or running_will_do:
                 return kept
         raise Unavailable("too many looks at the same run already: try again")

@@ -6,12 +6,13 @@ looked at by a job each, as if it had been delivered. Nothing is downloaded or s
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from app.services.hubs.ports import Hub, HubModel
+from app.services.hubs.ports import Hub, HubGone, HubModel, HubRefused, HubUntrue
 from app.services.jobs import Finish, JobService, Progress
 from app.services.sources.filters import unnamable
 from app.services.sources.looks import POLL, Looks
@@ -29,6 +30,9 @@ TICK: Final = "source_polls"
 _EVERY = timedelta(seconds=10)
 _SOURCES = 100
 """Sources that become due at a time; the others do with the next tick."""
+_MOST_HIDDEN = 1000
+"""Models that are asked for one by one; of more, others each time."""
+_DELETED: Final = {"outcome": "ignored", "reason": "the source was deleted"}
 _AT_ONCE = 100
 """Looks that are enqueued in one transaction, so that others may write in between."""
 
@@ -41,6 +45,7 @@ class Findings:
         models: how many are listed and followed.
         new, changed, gone: names of those that are to be looked at.
         back: of those that were missing in the listing before.
+        hidden: of those that are stored here and were missing before: the hub is asked for each.
         unnamable: how many have names that no model can have here.
     """
 
@@ -49,6 +54,7 @@ class Findings:
     changed: dict[str, str | None] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     back: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
     unnamable: int = 0
 
     def looks(self) -> Iterator[tuple[str, str | None]]:
@@ -89,7 +95,7 @@ class PollService:
         self._opened = opened
         self._hub_of = hub_of
         self._now = now
-        jobs.register(POLL, self._poll)
+        jobs.register(POLL, self._poll, apart=True)
         jobs.register(TICK, self._tick)
         jobs.every(_EVERY, TICK, wanted=lambda session: sources.any_due(session, self._now()))
 
@@ -115,12 +121,13 @@ class PollService:
             try:
                 source = self._opened.open(session, job.tenant, job.parameters["source"])
             except SourceNotFound:
-                return {"outcome": "ignored", "reason": "the source was deleted"}
+                return _DELETED
             seen = {model.name: model for model in source_models.seen_models(session, source.id)}
         try:
             with self._hub_of(source) as hub:
                 listing = _told(hub.models(source.filters.to_json()), progress)
                 found = compare(source, listing, seen)
+                _ask_for_hidden(hub, found, seen, progress)
         except JobCancelled:
             raise
         except ModelkinError as error:
@@ -130,6 +137,10 @@ class PollService:
         self._send(job, source, found, progress)
 
         def finish(session: Writer) -> Mapping[str, Any]:
+            try:  # locked first, as by all who change a source and then what was seen there
+                sources.lock_source(session, job.tenant, source.id)
+            except SourceNotFound:
+                return _DELETED
             source_models.note_listed(session, source.id, found.gone, listed=False)
             source_models.note_listed(session, source.id, found.back, listed=True)
             sources.note_poll(session, source.id, began, found.to_json())
@@ -141,14 +152,21 @@ class PollService:
         self, job: JobRecord, source: OpenSource, found: Findings, progress: Progress
     ) -> None:
         """Enqueue the looks; done again, none is enqueued twice while the first one waits."""
-        looks = list(found.looks())
+        looks, gone = list(found.looks()), set(found.gone)
         for begin in range(0, len(looks), _AT_ONCE):
             progress(begin, len(looks), "sending to look")
             with self._database.writing() as session:
                 # The order of locks that deliveries have: two would else wait for each other.
                 sources.lock_source(session, job.tenant, source.id)
                 for name, revision in looks[begin : begin + _AT_ONCE]:
-                    self._looks.at_model(session, job.tenant, source.id, name, revision=revision)
+                    self._looks.at_model(
+                        session,
+                        job.tenant,
+                        source.id,
+                        name,
+                        revision=revision,
+                        gone=name in gone,
+                    )
 
 
 def compare(
@@ -164,7 +182,10 @@ def compare(
     listed: set[str] = set()
     for line in listing:
         before = seen.get(line.name)
-        if line.name in listed or source.filters.reason_against(line.name, line.tags):
+        if line.name in listed:
+            continue
+        is_placed = before is not None and before.placed  # and so followed, whatever it lost
+        if not is_placed and source.filters.reason_against(line.name, line.tags):
             continue
         if before is None and source.kind == "mlflow" and line.revision is None:
             continue  # registered, and no version is there yet
@@ -185,7 +206,34 @@ def compare(
         for model in seen.values()
         if model.name not in listed and model.listed and model.revision is not None
     ]
+    found.hidden = [
+        model.name
+        for model in seen.values()
+        if model.name not in listed
+        and not model.listed
+        and model.placed
+        and model.revision is not None
+    ]
     return found
+
+
+def _ask_for_hidden(
+    hub: Hub, found: Findings, seen: Mapping[str, SeenModel], progress: Progress
+) -> None:
+    """What the hub does not list by the source's filters, and has: it may have changed, too."""
+    asked = random.sample(found.hidden, min(len(found.hidden), _MOST_HIDDEN))
+    for number, name in enumerate(asked):
+        progress(number, len(asked), "asking for models that are not listed any more")
+        try:
+            now = hub.look_up(name)
+        except HubGone as error:
+            if error.told:  # else its last look has said so, too
+                found.gone.append(name)
+        except (HubRefused, HubUntrue):
+            continue  # as it was when it was looked at
+        else:
+            if now.revision != seen[name].revision:
+                found.changed[name] = now.revision
 
 
 def _told(listing: Iterator[HubModel], progress: Progress) -> Iterator[HubModel]:

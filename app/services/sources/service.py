@@ -1,7 +1,9 @@
 """Sources: the hubs whose models are followed, and by what their deliveries are vouched for.
 
 Secrets and tokens come in here and are encrypted before anything is stored; they leave only as an
-:class:`OpenSource`, to whoever verifies a delivery or asks the hub. Nothing here asks a hub.
+:class:`OpenSource`, to whoever verifies a delivery or asks the hub. Nothing here asks a hub, or
+resolves its name: whoever brings a URL has seen whether it may be connected to, and every
+connection is checked anew.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from app.services.egress.clients import Egress
 from app.services.jobs import job_id
 from app.services.sources.filters import Filters
 from app.services.sources.looks import Looks
@@ -58,7 +59,10 @@ class SourceIn:
 
 @dataclass(frozen=True, slots=True)
 class OpenSource:
-    """A source with its token decrypted: for one job, and never stored, shown or logged."""
+    """A source with its token decrypted: for one job, and never stored, shown or logged.
+
+    ``updated_at`` tells what was so at that moment from what somebody has changed since.
+    """
 
     id: str
     tenant: Tenant
@@ -70,6 +74,7 @@ class OpenSource:
     base_model: str | None
     filters: Filters
     on_delete: OnDelete
+    updated_at: datetime
 
 
 class SourceService:
@@ -77,7 +82,6 @@ class SourceService:
 
     Args:
         secrets: encrypts what is not to be read in the database.
-        egress: knows which hubs may be asked.
         looks: looks through hubs.
         now: the time.
     """
@@ -85,12 +89,10 @@ class SourceService:
     def __init__(
         self,
         secrets: Secrets,
-        egress: Egress,
         looks: Looks,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._secrets = secrets
-        self._egress = egress
         self._looks = looks
         self._now = now
 
@@ -104,8 +106,6 @@ class SourceService:
         """
         filters = _fitting(wanted.kind, wanted.filters)
         _refuse_homeless_token(wanted.url, wanted.token)
-        if wanted.url is not None:
-            self._egress.check_url(wanted.url, "url")
         now = self._now()
         source = SourceRecord(
             id=job_id(now),
@@ -151,8 +151,6 @@ class SourceService:
             SourceNotFound: there is none of this id.
             InvalidParameter: it cannot be so; says why.
         """
-        if given.get("url") is not None:
-            self._egress.check_url(given["url"], "url")
         before = sources.lock_source(session, tenant, _well_formed(source_id))
         _refuse_to_send_elsewhere(before, given)
         changes = dict(given)
@@ -220,6 +218,7 @@ class SourceService:
             base_model=source.base_model,
             filters=Filters.of(source.filters),
             on_delete=source.on_delete,
+            updated_at=source.updated_at,
         )
 
     def _begun(self, session: Writer, source: SourceRecord) -> SourceRecord:

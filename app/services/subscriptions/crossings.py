@@ -1,21 +1,26 @@
 """Crossings: which neighbours of a model came near, and which went away, with its new support.
 
-The support is held against the one before it, each beside all other models as they are now. Nothing
-is remembered from one change to the next: a subscription sees the first change after it was made.
+The support is held against the one before it, each beside all other models as they were told of
+last: one whose own change is still to be told counts as what it was before that. So the changes of
+a space follow one another, in whatever order they are told, and of each pair that crosses one side
+tells. Nothing else is remembered from one change to the next: a subscription sees the first change
+after it was made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.services.compare import Comparer
 from app.services.library import Library, Subject
 from app.services.revisions import RevisionService
 from app.services.search import SearchService
+from app.services.subscriptions.events import SUPPORT_STORED
 from app.stores.ports import ModelRecord, SpaceRecord
-from app.stores.sql import models, revisions
+from app.stores.sql import events, revisions
+from app.stores.sql.candidates import Candidate, candidates_by_id
 from app.stores.sql.database import Database, Reader
 from app.stores.sql.kin import candidates_by_name
 from modelkin.errors import ModelNotFound, NotFound, SupportMissing
@@ -24,7 +29,9 @@ from modelkin.types import Neighbor
 __all__ = ["Change", "Changes", "Crossings"]
 
 MOST: Final = 1000
-"""Neighbours above a threshold that are looked at, before and after."""
+"""Neighbours above a threshold that are looked at, before and after; and changes that are still to
+be told: where there are more of these, the models of the others count as what they are now.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +61,20 @@ class Changes:
     """What the neighbours of a model were and are.
 
     Attributes:
+        space: where.
         model: as it is now.
         previous: the revision that it was held against; None where none is kept.
-        items: the neighbours above the lowest threshold, now or before; the nearest first.
+        items: the neighbours above the lowest threshold, now or before, and maybe others; the
+            nearest first.
+        waiting: the first revisions of all that are still to be told of, under the ids of their
+            models, as this took them to be.
     """
 
+    space: SpaceRecord
     model: ModelRecord
     previous: int | None
     items: tuple[Change, ...]
+    waiting: Mapping[int, int]
 
 
 class Crossings:
@@ -90,14 +103,14 @@ class Crossings:
         self._comparer = comparer
 
     def changes(
-        self, space: SpaceRecord, name: str, since: int, threshold: float
+        self, space: SpaceRecord, model: ModelRecord, since: int, threshold: float
     ) -> Changes | None:
         """The neighbours of a model now, and as of the last revision before ``since``.
 
         Args:
             space: where.
-            name: of the model.
-            since: the first revision whose change is asked about.
+            model: whose.
+            since: its first revision that is still to be told of.
             threshold: S of those who are near, now or before.
 
         Returns:
@@ -105,20 +118,27 @@ class Crossings:
         """
         with self._database.reading() as session:
             try:
-                model = models.get_model(session, space, name)
-                subject = self._library.stored_subject(session, space, name)
+                subject = self._library.stored_subject(session, space, model.name)
             except ModelNotFound:
                 return None
-            if subject.packed is None:
+            present = subject.model
+            if subject.packed is None or present is None or present.id != model.id:
                 return None
             kept = [n for n in revisions.kept_revisions(session, model) if n < since]
-        before = self._before(space, name, kept[-1]) if kept else None
+        before = self._before(space, model.name, kept[-1]) if kept else None
         with self._database.reading() as session:
-            now = self._near(session, space, subject, threshold, name)
-            then = {} if before is None else self._near(session, space, before, threshold, name)
-            now |= self._measured(session, space, subject, then.keys() - now.keys())
+            now = self._near(session, space, subject, threshold)
+            then = {} if before is None else self._near(session, space, before, threshold)
+            now |= self._named(session, space, subject, then.keys() - now.keys())
             if before is not None:
-                then |= self._measured(session, space, before, now.keys() - then.keys())
+                then |= self._named(session, space, before, now.keys() - then.keys())
+        with self._database.reading() as session:
+            # Asked last: whatever was read above is either still so, or waits to be told now.
+            waiting = self._waiting(session, space)
+            others, unborn = _as_told(session, space, model, waiting)
+            now |= self._measured(session, space, subject, others)
+            if before is not None:
+                then |= self._measured(session, space, before, others)
         items = [
             Change(
                 item.model,
@@ -127,9 +147,19 @@ class Crossings:
                 then[item.model].similarity if item.model in then else None,
             )
             for item in now.values()
+            if item.model not in unborn
         ]
         items.sort(key=lambda item: (-item.similarity, item.model))
-        return Changes(model, None if before is None else kept[-1], tuple(items))
+        previous = None if before is None else kept[-1]
+        return Changes(space, present, previous, tuple(items), waiting)
+
+    def holds(self, session: Reader, changes: Changes) -> bool:
+        """Whether nobody has told meanwhile of a change that these were held against as untold."""
+        waiting = self._waiting(session, changes.space)
+        return all(waiting.get(of) == first for of, first in changes.waiting.items())
+
+    def _waiting(self, session: Reader, space: SpaceRecord) -> dict[int, int]:
+        return events.first_uncompared(session, space.id, SUPPORT_STORED, limit=MOST)
 
     def _before(self, space: SpaceRecord, name: str, number: int) -> Subject | None:
         """The support of a revision, unless that has just been let go."""
@@ -141,20 +171,48 @@ class Crossings:
         return self._library.given_subject(space, support)
 
     def _near(
-        self, session: Reader, space: SpaceRecord, subject: Subject, threshold: float, name: str
+        self, session: Reader, space: SpaceRecord, subject: Subject, threshold: float
     ) -> dict[str, Neighbor]:
         found = self._search.neighbors(session, space, subject, k=MOST, min_similarity=threshold)
-        return {item.model: item for item in found if item.model != name}
+        return {item.model: item for item in found}
 
-    def _measured(
+    def _named(
         self, session: Reader, space: SpaceRecord, subject: Subject, names: Iterable[str]
     ) -> dict[str, Neighbor]:
         """How near some models are to a subject; of those that there are."""
-        wanted = sorted(names)
-        if not wanted:
-            return {}
+        found = candidates_by_name(session, space, sorted(names))
+        return self._measured(session, space, subject, found.values())
+
+    def _measured(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        subject: Subject,
+        candidates: Iterable[Candidate],
+    ) -> dict[str, Neighbor]:
         asked = self._comparer.asked(session, space, subject)
-        found, _ = self._comparer.compare(
-            asked, candidates_by_name(session, space, wanted).values()
-        )
+        # A support of before is nothing to remember as the model's.
+        found, _ = self._comparer.compare(asked, candidates, keep=False)
         return {item.model: item for item in found}
+
+
+def _as_told(
+    session: Reader, space: SpaceRecord, model: ModelRecord, waiting: Mapping[int, int]
+) -> tuple[list[Candidate], set[str]]:
+    """The other models whose own change is still to be told, as they were before it.
+
+    Returns:
+        Those whose support of then is kept, and the names of this one and of all that were not
+        there yet. What is in neither counts as what it is now.
+    """
+    before = revisions.supports_before(session, waiting)
+    others, unborn = list[Candidate](), {model.name}
+    for candidate in candidates_by_id(session, space, [*waiting]):
+        if candidate.id == model.id:
+            continue
+        if waiting[candidate.id] == 1:
+            unborn.add(candidate.name)
+        elif candidate.id in before:
+            size, key = before[candidate.id]
+            others.append(replace(candidate, support_size=size, blob_key=key))
+    return others, unborn

@@ -1,8 +1,9 @@
 """Deliveries: each event to each subscription that hears of it, at least once, again if need be.
 
-The rows say what is to be sent and when; a job of the service's own sends what is due, many at a
-time and few to one receiver, so that one who is slow holds up nobody else. Where a worker dies,
-what it had taken is due again after a while: a receiver may then see a ``webhook-id`` twice.
+The rows say what is to be sent and when; a job of the service's own begins what is due, many at a
+time and few to one receiver, and waits for none of them: one who is slow holds up nobody else, and
+no other job. Where a worker dies, what it had taken is due again after a while: a receiver may then
+see a ``webhook-id`` twice.
 """
 
 from __future__ import annotations
@@ -11,24 +12,26 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from app.services.jobs import SERVICE, Finish, JobService, Progress, job_id
+from app.services.subscriptions.keyring import signing
 from app.services.subscriptions.sending import Outcome, Sender
+from app.services.subscriptions.underway import UnderWay
 from app.stores.ports import JobRecord
 from app.stores.secrets import Secrets
 from app.stores.sql import events, sent, subscriptions
-from app.stores.sql.database import Database, Reader, Writer
+from app.stores.sql.database import Database, Writer
 from app.stores.sql.sent import Delivery
 from app.stores.sql.spaces import ensure_tenant
 from app.stores.sql.subscriptions import Subscription
 from modelkin.errors import ModelkinError
 
-__all__ = ["KIND", "SCHEDULE", "DeliveryService", "new_delivery", "wake"]
+__all__ = ["KIND", "SCHEDULE", "TAKEN", "DeliveryService", "new_delivery", "wake"]
 
 KIND: Final = "deliveries"
 """The kind of the jobs that send what is due."""
@@ -42,17 +45,15 @@ _PATIENCE: Final = timedelta(days=5)
 """A subscription none of whose attempts has succeeded for so long is disabled."""
 _PAUSE: Final = (5.0, 300.0)
 """Seconds for which a receiver that does not answer at all is left alone: at first, and at most."""
-_TAKEN: Final = timedelta(seconds=90)
+TAKEN: Final = timedelta(seconds=90)
 """Whoever has taken a delivery and is not heard of for so long is dead."""
 _ROOM: Final = sent.Room(all=32, each_tenant=8, each=2)
-_SLICE: Final = 15.0
-"""Seconds after which the job lets others have its place, and is enqueued again."""
-_LOOK: Final = 0.1
-_BREATH: Final = timedelta(seconds=1)
+_SEALED: Final = 60.0
+"""Seconds after which it is tried again to decrypt secrets."""
 _LOGGED: Final = 20
 _AT_ONCE: Final = 500
-_LATE: Final = timedelta(seconds=5)
 EVERY: Final = timedelta(seconds=5)
+"""Between looks for what was left lying."""
 
 log = logging.getLogger(__name__)
 
@@ -86,12 +87,24 @@ def wake(session: Writer, jobs: JobService, at: datetime | None = None) -> None:
         jobs.enqueue(session, tenant, KIND, {}, dedup_key=f"at {at.isoformat()}", not_before=at)
 
 
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """What can be sent, where to, and what signs it."""
+
+    delivery: Delivery
+    subscription: Subscription
+    secrets: Sequence[str] = field(repr=False)
+
+
 class DeliveryService:
-    """Sends what is due.
+    """Sends what is due, from the process of a worker.
+
+    A job or a look begins what there is room for, and is over: the attempts have threads of their
+    own, and whichever ends begins the next one.
 
     Args:
         database: the truth.
-        jobs: carry this out; the kind is registered here.
+        jobs: say when there is something to send; the kind is registered here.
         secrets: decrypts those that sign.
         sender: makes attempts.
         retention: for how long what has ended is kept.
@@ -114,99 +127,130 @@ class DeliveryService:
         self._sender = sender
         self._retention = retention
         self._schedule = schedule
-        self._under_way = _UnderWay()
+        self._under_way = UnderWay()
+        self._beginning = threading.Lock()
+        self._sealed: dict[str, float] = {}
+        self._closed = threading.Event()
         jobs.register(KIND, self._carry_out)
-        jobs.every(EVERY, KIND, wanted=self._wanted)
+        jobs.look_every(EVERY, KIND, self._look)
 
-    # --- the job ------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Begin nothing more. What is under way is due again unless it ends in time."""
+        self._closed.set()
 
-    def _wanted(self, session: Reader) -> bool:
-        """Whether anything waits that nobody is under way to, or has been kept long enough."""
-        now = datetime.now(UTC)
-        return sent.any_overdue(session, now, now - _LATE) or self._any_old(session, now)
+    # --- what makes it begin ------------------------------------------------------------------
 
-    def _any_old(self, session: Reader, now: datetime) -> bool:
-        before = now - self._retention
-        return sent.any_ended(session, before) or events.any_told(session, before)
-
-    def _carry_out(self, job: JobRecord, progress: Progress) -> Finish:
-        """Send what is due, and see to what was left lying."""
-        self._tidy()
-        until, attempts = time.monotonic() + _SLICE, 0
-        while time.monotonic() < until:
-            progress(attempts, 0, "sending")
-            for delivery, taken in self._take():
-                self._under_way.begin(delivery, partial(self._attempt, delivery, taken))
-                attempts += 1
-            if not self._under_way.wait(_LOOK):
-                break
+    def _carry_out(self, _job: JobRecord, _progress: Progress) -> Finish:
+        """Begin what is due."""
+        begun = self._begin()
 
         def finish(session: Writer) -> Mapping[str, Any]:
-            # What is still under way ends, and is recorded, without this job.
-            self._come_back(session, job, attempts)
-            return {"attempts": attempts}
+            # What came while this job still held its key has got no job of its own.
+            session.after_commit(self._go_on)
+            return {"begun": begun}
 
         return finish
 
-    def _come_back(self, session: Writer, job: JobRecord, attempts: int) -> None:
-        """Have another job of this kind when the next attempt is due."""
-        due, now = sent.next_due(session), datetime.now(UTC)
-        if due is not None and not attempts:
-            due = max(due, now + _BREATH)  # others are at what is due and could not be taken
-        if due is not None and due <= now:
-            # Not under the key of what is due now, which this job may hold until it has ended.
-            tenant = ensure_tenant(session, SERVICE)
-            self._jobs.enqueue(session, tenant, KIND, {}, dedup_key=f"after {job.id}")
-        elif due is not None:
-            wake(session, self._jobs, due)
-
-    def _tidy(self) -> None:
-        """Forget what ended long ago."""
-        now = datetime.now(UTC)
-        before = now - self._retention
+    def _look(self) -> None:
+        """Begin what was left lying, by whoever died or had no room; forget what is old."""
+        self._begin()
+        before = datetime.now(UTC) - self._retention
         with self._database.reading() as session:
-            if not self._any_old(session, now):
+            if not (sent.any_old(session, before) or events.any_told(session, before)):
                 return
         with self._database.writing() as session:
             sent.prune_deliveries(session, before, limit=_AT_ONCE)
             events.prune_events(session, before, limit=_AT_ONCE)
 
-    def _take(self) -> list[tuple[Delivery, datetime]]:
-        """What can be sent now, taken, and until when."""
-        now, under_way = datetime.now(UTC), self._under_way.deliveries()
+    def _go_on(self) -> None:
+        """Begin what is due, for whom it is none of their business whether that can be done."""
+        try:
+            self._begin()
+        except ModelkinError as error:
+            log.warning("deliveries wait: %s", error)
+        except Exception:
+            log.exception("deliveries wait, because of a bug")
+
+    def _begin(self) -> int:
+        """Begin every attempt that there is room for; how many."""
+        begun = 0
+        with self._beginning:
+            while not self._closed.is_set() and (due := self._due()):
+                until = datetime.now(UTC) + TAKEN
+                due.sort(
+                    key=lambda each: each.delivery.id
+                )  # as others do: nobody waits in a circle
+                with self._database.writing() as session:
+                    taken = [each for each in due if sent.take(session, each.delivery, until)]
+                for each in taken:
+                    attempt = partial(self._attempt, each, until)
+                    self._under_way.begin(each.delivery, attempt, self._go_on)
+                begun += len(taken)
+        return begun
+
+    def _due(self) -> list[_Due]:
+        """What is due and can be sent from here."""
+        now, clock = datetime.now(UTC), time.monotonic()
+        self._sealed = {name: until for name, until in self._sealed.items() if clock < until}
         with self._database.reading() as session:
-            chosen = sent.find_due(session, now, room=_ROOM, under_way=under_way)
-        if not chosen:
-            return []
-        until = now + _TAKEN
-        with self._database.writing() as session:
-            return [(d, until) for d in chosen if sent.take(session, d, until)]
+            while chosen := sent.find_due(
+                session,
+                now,
+                room=_ROOM,
+                under_way=self._under_way.deliveries(),
+                without=self._sealed,
+            ):
+                ids = {delivery.subscription_id for delivery in chosen}
+                known = subscriptions.find_subscriptions(session, ids)
+                opened = self._opened(known.values(), now)
+                due = [
+                    _Due(each, known[each.subscription_id], opened[each.subscription_id])
+                    for each in chosen
+                    if each.subscription_id in opened
+                ]
+                if due:
+                    return due
+        return []
+
+    def _opened(
+        self, subscribed: Iterable[Subscription], now: datetime
+    ) -> dict[str, Sequence[str]]:
+        """What signs for each; those that this process has no key for are left to others."""
+        opened: dict[str, Sequence[str]] = {}
+        sealed: dict[str, ModelkinError] = {}
+        for subscription in subscribed:
+            try:
+                opened[subscription.id] = signing(self._secrets, subscription, now)
+            except ModelkinError as error:
+                sealed[subscription.id] = error
+        if sealed:
+            why = next(iter(sealed.values()))
+            log.error("nothing is sent to the subscriptions %s: %s", ", ".join(sealed), why)
+            self._sealed |= dict.fromkeys(sealed, time.monotonic() + _SEALED)
+        return opened
 
     # --- an attempt ---------------------------------------------------------------------------
 
-    def _attempt(self, delivery: Delivery, taken: datetime) -> None:
+    def _attempt(self, due: _Due, taken: datetime) -> None:
         """Send one, and record what came of it."""
-        with self._database.reading() as session:
-            subscription = subscriptions.find_subscription(session, delivery.subscription_id)
-        if subscription is None:
-            return
-        outcome = self._sent(subscription, delivery)
+        outcome = self._sent(due)
+        delivery, subscription = due.delivery, due.subscription
         with self._database.writing() as session:
             self._record(session, subscription, delivery, taken, outcome)
         if not outcome.succeeded:
-            told = f"{subscription.id}, attempt {delivery.attempts + 1}: {outcome.detail[:200]}"
-            log.info("delivery %s to subscription %s", delivery.id, told)
+            told = subscription.id, delivery.attempts + 1, outcome.kind
+            log.info("delivery %s to subscription %s, attempt %d: %s", delivery.id, *told)
 
-    def _sent(self, subscription: Subscription, delivery: Delivery) -> Outcome:
-        now = datetime.now(UTC)
+    def _sent(self, due: _Due) -> Outcome:
+        """What came of it; it counts whatever that was, or it would be tried for ever."""
         try:
-            secrets = [self._secrets.decrypt(subscription.secret)]
-            until = subscription.previous_until
-            if subscription.previous_secret is not None and until is not None and now < until:
-                secrets.append(self._secrets.decrypt(subscription.previous_secret))
-        except ModelkinError as error:
-            return Outcome(now, 0.0, None, f"not sent: {error}")
-        return self._sender.send(subscription.url, delivery.id, delivery.body, secrets)
+            return self._sender.send(
+                due.subscription.url, due.delivery.id, due.delivery.body, due.secrets
+            )
+        except Exception as error:
+            log.exception("delivery %s met a bug", due.delivery.id)
+            why = f"not sent: the service met a bug ({type(error).__name__})"
+            return Outcome(datetime.now(UTC), 0.0, None, why)
 
     def _record(
         self,
@@ -220,71 +264,41 @@ class DeliveryService:
         current = subscriptions.lock_subscription(session, subscription.id)
         if current is None:
             return
+        told, fares = self._meaning(delivery, current, outcome, datetime.now(UTC))
+        if current.url != subscription.url:
+            # Who was asked is asked no more: that says nothing about the receiver there is now.
+            fares = {}
+            if not outcome.succeeded:
+                told = {"log": told["log"], "due_at": datetime.now(UTC)}
+        if sent.record_attempt(session, delivery, taken, **told):
+            # In order, so that two who wait for each other's jobs never do so in a circle.
+            for due in sorted(filter(None, (told["due_at"], fares.get("paused_until")))):
+                wake(session, self._jobs, due)
+            subscriptions.change_by_id(session, subscription.id, **fares)
+            if fares.get("disabled_reason"):
+                log.warning("subscription %s is disabled: %s", subscription.id, outcome.kind)
+
+    def _meaning(
+        self, delivery: Delivery, current: Subscription, outcome: Outcome, now: datetime
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What an attempt means, in columns of its delivery and of its subscription."""
         attempts = delivery.attempts + 1
         told: dict[str, Any] = {"attempts": attempts, "log": _logged(delivery, outcome)}
-        now = datetime.now(UTC)
         if outcome.succeeded:
             told |= {"state": "succeeded", "due_at": None, "finished_at": now}
         elif outcome.gone or attempts > len(self._schedule):
             told |= {"state": "failed", "due_at": None, "finished_at": now}
         else:
             told["due_at"] = now + self._pause(attempts, outcome)
-        if sent.record_attempt(session, delivery, taken, **told):
-            fares = _fares(current, outcome, now)
-            # In order, so that two who wait for each other's jobs never do so in a circle.
-            for due in sorted(filter(None, (told["due_at"], fares.get("paused_until")))):
-                wake(session, self._jobs, due)
-            subscriptions.change_by_id(session, subscription.id, **fares)
-            if fares.get("disabled_reason"):
-                log.warning(
-                    "subscription %s is disabled: %s", subscription.id, fares["disabled_reason"]
-                )
+        fares = _fares(current, outcome, now)
+        if current.previous_until is not None and current.previous_until <= now:
+            fares |= {"previous_secrets": None, "previous_until": None}
+        return told, fares
 
     def _pause(self, attempts: int, outcome: Outcome) -> timedelta:
         """How long until the next attempt: never sooner than the receiver asked for."""
         planned = self._schedule[attempts - 1] * (1 + random.uniform(0, _JITTER))  # noqa: S311
         return max(planned, timedelta(seconds=outcome.retry_after or 0))
-
-
-class _UnderWay:
-    """The attempts that this process makes, a thread each: they outlive the job that began them,
-    which would else wait for the slowest receiver of all.
-    """
-
-    def __init__(self) -> None:
-        self._deliveries: dict[str, Delivery] = {}
-        self._changed = threading.Condition()
-
-    def deliveries(self) -> list[Delivery]:
-        with self._changed:
-            return list(self._deliveries.values())
-
-    def begin(self, delivery: Delivery, attempt: Callable[[], None]) -> None:
-        """Make an attempt in the background. One that is cut short is due again by itself."""
-
-        def run() -> None:
-            try:
-                attempt()
-            except ModelkinError as error:
-                log.warning("what came of delivery %s is not recorded: %s", delivery.id, error)
-            except Exception:
-                log.exception("delivery %s met a bug", delivery.id)
-            finally:
-                with self._changed:
-                    del self._deliveries[delivery.id]
-                    self._changed.notify_all()
-
-        with self._changed:
-            self._deliveries[delivery.id] = delivery
-        threading.Thread(target=run, name="deliver", daemon=True).start()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until one has ended, or for so long; whether there is any to wait for."""
-        with self._changed:
-            if not self._deliveries:
-                return False
-            self._changed.wait(seconds)
-            return True
 
 
 def _fares(subscription: Subscription, outcome: Outcome, now: datetime) -> dict[str, Any]:

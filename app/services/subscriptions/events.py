@@ -13,7 +13,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from app.services.jobs import JobService, job_id
-from app.stores.ports import ClusteringRecord, ModelRecord, SpaceRecord, Tenant
+from app.stores.clusterings import ClusteringRecord
+from app.stores.ports import ModelRecord, SpaceRecord, Tenant
 from app.stores.sql import events, subscriptions
 from app.stores.sql.database import Writer
 
@@ -26,6 +27,7 @@ __all__ = [
     "SUPPORT_STORED",
     "TYPES",
     "Outbox",
+    "dedup_key",
     "model_url",
 ]
 
@@ -104,9 +106,19 @@ class Outbox:
         happened: Sequence[events.Event],
     ) -> None:
         events.insert_events(session, happened)
-        # A job for each space: whoever holds its lock waits for nobody who holds another's.
-        key = f"space {space.id}"
+        key = dedup_key(space.id)
         self._jobs.enqueue(session, tenant, KIND, {}, space=space, dedup_key=key)
+
+
+def dedup_key(space_id: int | None, *, again: bool = False) -> str:
+    """A job for each space: whoever holds its lock waits for nobody who holds another's.
+
+    Args:
+        space_id: None for all of a tenant.
+        again: the key of a job that goes on where the one with the other key ends.
+    """
+    where = "everywhere" if space_id is None else f"space {space_id}"
+    return f"{where}, again" if again else where
 
 
 def model_url(space: str, model: str) -> str:
@@ -139,9 +151,11 @@ def _event(
         model=None if model is None else model.name,
         model_id=None if model is None else model.id,
         revision=None if model is None else model.revision,
+        tags=[] if model is None else list(model.tags),
         data=dict(data),
         told=False,
         compared=False,
         failures=0,
+        due_at=None,
         created_at=now,
     )

@@ -51,6 +51,13 @@ class Outcome:
         return self.status is not None and 200 <= self.status < 300
 
     @property
+    def kind(self) -> str:
+        """What came of it, for the log of the operator: nothing that a receiver has worded."""
+        if self.status is not None:
+            return f"answered {self.status}"
+        return self.detail.partition(":")[0]
+
+    @property
     def gone(self) -> bool:
         """The receiver wants nothing more, ever."""
         return self.status == 410
@@ -110,7 +117,7 @@ class Sender:
 def _said(response: httpx.Response) -> str:
     """The first of what a receiver says. Its status stands, however its body ends."""
     if response.is_redirect:
-        where = response.headers.get("location", "nowhere")[:200]
+        where = _origin(response)
         return f"redirects to {where}, which is not followed: change the subscription's url"
     excerpt = b""
     try:
@@ -126,6 +133,17 @@ def _said(response: httpx.Response) -> str:
     return f"refused: {text}" if text.strip() else "refused"
 
 
+def _origin(response: httpx.Response) -> str:
+    """Where an answer redirects to, as far as that is no secret: paths and queries may be."""
+    try:
+        to = response.url.join(response.headers.get("location", ""))
+    except httpx.InvalidURL:
+        return "what is no URL"
+    if to.netloc == response.url.netloc and to.scheme == response.url.scheme:
+        return "another path of its own"
+    return f"{to.scheme}://{to.netloc.decode('ascii', 'replace')}"[:300]
+
+
 def _wait_of(response: httpx.Response) -> float | None:
     """Seconds from ``Retry-After``, a day at most; None where there is none that can be read."""
     given = response.headers.get("retry-after", "").strip()
@@ -133,7 +151,7 @@ def _wait_of(response: httpx.Response) -> float | None:
         return min(float(given[:9]), _LONGEST_WAIT)
     try:
         at = email.utils.parsedate_to_datetime(given)
-    except (TypeError, ValueError):
+        wait = at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)
+    except (TypeError, ValueError, OverflowError):
         return None
-    at = at.replace(tzinfo=at.tzinfo or UTC)
-    return min(max(0.0, (at - datetime.now(UTC)).total_seconds()), _LONGEST_WAIT)
+    return min(max(0.0, wait.total_seconds()), _LONGEST_WAIT)

@@ -1,21 +1,22 @@
 """Subscriptions: who is told of which events, where, and under which secret.
 
 Secrets are made here, answered once, and kept encrypted. Nothing is sent from here: a ping and a
-replay are deliveries like any other.
+replay are deliveries like any other. Nor is a URL looked at: whoever brings one has seen whether it
+may be sent to, and every attempt is checked anew.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from app.services.egress.clients import Egress
 from app.services.jobs import JobService, job_id
-from app.services.subscriptions.deliveries import new_delivery, wake
+from app.services.subscriptions.deliveries import TAKEN, new_delivery, wake
 from app.services.subscriptions.events import NEIGHBORS_CHANGED
+from app.services.subscriptions.keyring import outgoing
 from app.stores.ports import Tenant
 from app.stores.secrets import Secrets
 from app.stores.sql import sent, subscriptions
@@ -54,7 +55,6 @@ class SubscriptionService:
     Args:
         jobs: where it is enqueued that there is something to send.
         secrets: encrypts.
-        egress: knows where may be sent to.
         now: the time.
     """
 
@@ -62,12 +62,10 @@ class SubscriptionService:
         self,
         jobs: JobService,
         secrets: Secrets,
-        egress: Egress,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._jobs = jobs
         self._secrets = secrets
-        self._egress = egress
         self._now = now
 
     def create(
@@ -76,12 +74,10 @@ class SubscriptionService:
         """A new subscription, and its secret, which is told this once.
 
         Raises:
-            InvalidParameter: the URL is none that events may be sent to, or something of it makes
-                no sense together.
+            InvalidParameter: something of it makes no sense together.
             Conflict: the tenant has very many.
             SecretKeyMissing: this service keeps no secrets.
         """
-        self._egress.check_url(wanted.url, "url")
         secret = new_secret()
         now = self._now()
         subscription = _checked(
@@ -96,7 +92,7 @@ class SubscriptionService:
                 threshold=wanted.threshold,
                 description=wanted.description,
                 secret=self._secrets.encrypt(secret),
-                previous_secret=None,
+                previous_secrets=None,
                 previous_until=None,
                 enabled=True,
                 disabled_reason=None,
@@ -127,29 +123,32 @@ class SubscriptionService:
     def update(
         self, session: Writer, tenant: Tenant, subscription_id: str, given: Mapping[str, Any]
     ) -> Subscription:
-        """Replace what is given; enabling one forgets how its receiver has fared.
+        """Replace what is given. Enabling one, or another URL, forgets how the receiver has fared,
+        and what waits is sent.
 
         Raises:
             InvalidParameter: as :meth:`create`.
             SubscriptionNotFound: there is none of this id.
         """
         columns = dict(given)
-        if "url" in columns:
-            self._egress.check_url(columns["url"], "url")
         current = subscriptions.get_subscription(session, tenant, subscription_id, lock=True)
         events_now = columns.get("events", current.events)
         if NEIGHBORS_CHANGED not in events_now and "threshold" not in columns:
             columns["threshold"] = None
-        checked = _checked(_with(current, columns))
+        checked = _checked(replace(current, **columns))
         columns["threshold"] = checked.threshold
         if "enabled" in columns:
-            columns |= _FRESH if columns["enabled"] else {"disabled_reason": None}
+            columns["disabled_reason"] = None
+        afresh = columns.get("enabled") or checked.url != current.url
+        if afresh:
+            columns |= _FRESH
+            now = self._now()
+            sent.hasten(session, current.id, now, beyond=now + TAKEN)
+            if checked.enabled:
+                wake(session, self._jobs)
         if all(getattr(current, name) == value for name, value in columns.items()):
             return current
-        changed = subscriptions.change(session, current, **columns, updated_at=self._now())
-        if changed.enabled and not current.enabled:
-            wake(session, self._jobs)
-        return changed
+        return subscriptions.change(session, current, **columns, updated_at=self._now())
 
     def delete(self, session: Writer, tenant: Tenant, subscription_id: str) -> None:
         """Forget a subscription, and what was still to be sent to it."""
@@ -159,16 +158,23 @@ class SubscriptionService:
     def rotate(
         self, session: Writer, tenant: Tenant, subscription_id: str, overlap: timedelta
     ) -> tuple[Subscription, str]:
-        """A new secret; the one before signs as well, for as long as ``overlap``."""
+        """A new secret; the one before signs as well, for as long as ``overlap``, and so do those
+        before it whose time is not over. Without an overlap they all end.
+
+        Raises:
+            Conflict: very many sign already.
+            SecretKeyMissing: this service keeps no secrets.
+        """
         secret, now = new_secret(), self._now()
         encrypted = self._secrets.encrypt(secret)
         current = subscriptions.get_subscription(session, tenant, subscription_id, lock=True)
+        before, until = outgoing(self._secrets, current, overlap, now)
         changed = subscriptions.change(
             session,
             current,
             secret=encrypted,
-            previous_secret=current.secret if overlap else None,
-            previous_until=now + overlap if overlap else None,
+            previous_secrets=before,
+            previous_until=until,
             updated_at=now,
         )
         return changed, secret
@@ -192,7 +198,7 @@ class SubscriptionService:
         delivery = new_delivery(subscription, job_id(now), PING, body)
         sent.insert_deliveries(session, [delivery])
         wake(session, self._jobs)
-        return delivery
+        return _shown(delivery, subscription)
 
     def deliveries(
         self,
@@ -206,16 +212,17 @@ class SubscriptionService:
     ) -> Page[Delivery]:
         """What was sent and is to be sent, newest first."""
         found = subscriptions.get_subscription(session, tenant, subscription_id)
-        return sent.list_deliveries(
+        page = sent.list_deliveries(
             session, tenant, found.id, limit=limit, cursor=cursor, state=state
         )
+        return replace(page, items=tuple(_shown(delivery, found) for delivery in page.items))
 
     def delivery(
         self, session: Reader, tenant: Tenant, subscription_id: str, delivery_id: str
     ) -> Delivery:
         """One delivery, or :class:`DeliveryNotFound`."""
         found = subscriptions.get_subscription(session, tenant, subscription_id)
-        return sent.get_delivery(session, tenant, found.id, delivery_id)
+        return _shown(sent.get_delivery(session, tenant, found.id, delivery_id), found)
 
     def replay(
         self, session: Writer, tenant: Tenant, subscription_id: str, delivery_id: str
@@ -231,27 +238,30 @@ class SubscriptionService:
         delivery = sent.get_delivery(session, tenant, subscription.id, delivery_id)
         if sent.restart(session, delivery, self._now()):
             wake(session, self._jobs)
-        return sent.get_delivery(session, tenant, subscription.id, delivery_id)
+        again = sent.get_delivery(session, tenant, subscription.id, delivery_id)
+        return _shown(again, subscription)
 
 
 _FRESH: Final[Mapping[str, Any]] = {
-    "disabled_reason": None,
     "failures": 0,
     "failing_since": None,
     "paused_until": None,
 }
 
 
-def _with(subscription: Subscription, columns: Mapping[str, Any]) -> Subscription:
-    fields = {name: getattr(subscription, name) for name in Subscription.__dataclass_fields__}
-    return Subscription(**{**fields, **columns})
+def _shown(delivery: Delivery, subscription: Subscription) -> Delivery:
+    """The delivery, due when it is really sent: a subscription may be paused, or disabled."""
+    due = delivery.due_at
+    if due is not None:
+        due = max(due, subscription.paused_until or due) if subscription.enabled else None
+    return replace(delivery, due_at=due)
 
 
 def _checked(subscription: Subscription) -> Subscription:
     """The subscription with the threshold that it needs, unless it makes no sense."""
     if NEIGHBORS_CHANGED in subscription.events:
         if subscription.threshold is None:
-            return _with(subscription, {"threshold": DEFAULT_THRESHOLD})
+            return replace(subscription, threshold=DEFAULT_THRESHOLD)
     elif subscription.threshold is not None:
         raise InvalidParameter(
             f"a threshold is of {NEIGHBORS_CHANGED}, which is not among the events",

@@ -1,7 +1,8 @@
 """Telling: who hears of an event, and what else follows from it; a job for each space's events.
 
 Everything that it finds out it writes in one transaction, with the event's mark that it was told:
-a delivery for each subscription that hears of it, once. Nothing is sent from here.
+a delivery for each subscription that hears of it, once. Nothing is sent from here. Where something
+cannot be found out now, that event waits, and the others are told meanwhile.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote
@@ -23,8 +25,9 @@ from app.services.subscriptions.events import (
     LINEAGE_MISMATCH,
     NEIGHBORS_CHANGED,
     SUPPORT_STORED,
+    dedup_key,
 )
-from app.stores.ports import JobRecord, ModelRecord, SpaceRecord
+from app.stores.ports import JobRecord, ModelRecord, SpaceRecord, Tenant
 from app.stores.sql import events, models, sent, spaces, subscriptions
 from app.stores.sql.database import Database, Reader, Writer
 from app.stores.sql.subscriptions import Subscription
@@ -37,19 +40,28 @@ MOST_TOLD: Final = 100
 _SLICE: Final = 15.0
 """Seconds after which the job lets others have its place, and is enqueued again."""
 _AT_ONCE: Final = 50
-_ATTEMPTS, _ATTEMPTS_AWAY = 3, 8
-"""Times that what follows from an event is looked for before the event is told without that: where
-there is a bug, and where a store is away.
-"""
+_ATTEMPTS: Final = 3
+"""Times that a bug may keep an event from being told, before it is told without what follows."""
+_PATIENCE: Final = timedelta(days=1)
+"""Age up to which an event waits for a store that is away, before it is told without that."""
+_SHORTEST, _LONGEST = timedelta(seconds=5), timedelta(minutes=10)
+"""Between two tries; as long as the event is old, but for these."""
 EVERY: Final = timedelta(seconds=5)
 _LATE: Final = timedelta(seconds=5)
 """An event that waits so long has nobody under way to it: such are looked for."""
 
 log = logging.getLogger(__name__)
 
-_Whose = tuple[int, int | None]
-"""A tenant's, and in which space; None for all."""
 _Wanted = tuple[Subscription, str, Mapping[str, Any]]
+_Followed = tuple[Changes | None, list[_Wanted]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """When an event is tried again, and whether it is one of few times."""
+
+    at: datetime
+    counts: bool
 
 
 class Teller:
@@ -78,38 +90,53 @@ class Teller:
 
     def _any_late(self, session: Reader) -> bool:
         """Whether an event waits that nobody is under way to."""
-        return bool(events.tenant_ids_untold(session, datetime.now(UTC) - _LATE))
+        return events.any_untold(session, datetime.now(UTC) - _LATE)
 
     def _carry_out(self, job: JobRecord, progress: Progress) -> Finish:
-        """Tell the events of a space; all that wait for too long where the job is nobody's."""
-        until, told = time.monotonic() + _SLICE, 0
+        """Tell the events of a space; see to it that somebody does where the job is nobody's."""
         if job.tenant.name == SERVICE:
-            with self._database.reading() as session:
-                late = events.tenant_ids_untold(session, datetime.now(UTC) - _LATE)
-            whose: list[_Whose] = [(tenant_id, None) for tenant_id in late]
-        else:
-            whose = [(job.tenant.id, job.space_id)]
-        for some in whose:
-            for event in self._waiting(some, until):
-                progress(told, 0, "telling")
-                self.tell(event)
-                told += 1
+            return self._wake_late
+        until, told = time.monotonic() + _SLICE, 0
+        for event in self._waiting(job, until):
+            progress(told, 0, "telling")
+            self.tell(event)
+            told += 1
 
         def finish(session: Writer) -> Mapping[str, Any]:
             # What was written down while this one was about to end may have found its key taken.
-            if any(events.untold(session, *some, 1) for some in whose):
-                space = spaces.find_space_by_id(session, job.space_id or 0)
-                key = f"after {job.id}"
-                self._jobs.enqueue(session, job.tenant, KIND, {}, space=space, dedup_key=key)
+            if events.untold(session, job.tenant.id, job.space_id, datetime.now(UTC), limit=1):
+                again = not job.parameters.get("again", False)
+                self._enqueue(session, job.tenant, job.space_id, again=again)
             return {"told": told}
 
         return finish
 
-    def _waiting(self, whose: _Whose, until: float) -> Iterator[events.Event]:
+    def _wake_late(self, session: Writer) -> Mapping[str, Any]:
+        """A job for each space of which an event is late, unless it has one."""
+        late = events.whose_untold(session, datetime.now(UTC) - _LATE)
+        for tenant, space_id in late:
+            self._enqueue(session, tenant, space_id)
+        return {"spaces": len(late)}
+
+    def _enqueue(
+        self, session: Writer, tenant: Tenant, space_id: int | None, *, again: bool = False
+    ) -> None:
+        """A job for the events of a space; all of the tenant where there is no such space.
+
+        Args:
+            again: beside the one that has the other key.
+        """
+        space = spaces.find_space_by_id(session, space_id or 0)
+        key = dedup_key(None if space is None else space.id, again=again)
+        parameters = {"again": True} if again else {}
+        self._jobs.enqueue(session, tenant, KIND, parameters, space=space, dedup_key=key)
+
+    def _waiting(self, job: JobRecord, until: float) -> Iterator[events.Event]:
         """What is to be told, for as long as there is time."""
         while True:
             with self._database.reading() as session:
-                waiting = events.untold(session, *whose, _AT_ONCE)
+                now = datetime.now(UTC)
+                waiting = events.untold(session, job.tenant.id, job.space_id, now, limit=_AT_ONCE)
             for event in waiting:
                 if time.monotonic() >= until:
                     return
@@ -118,10 +145,8 @@ class Teller:
                 return
 
     def tell(self, event: events.Event) -> None:
-        """Write down the deliveries of one event.
-
-        Raises:
-            Unavailable: a store is away; it is tried again later.
+        """Write down the deliveries of one event; where not all that follows from it could be found
+        out, those that are known, and when the others are tried again.
         """
         with self._database.reading() as session:
             found = events.find_untold(session, event)  # as it is after those before it
@@ -132,83 +157,89 @@ class Teller:
             model = None
             if event.model_id is not None:  # by its id: it may have another name by now
                 model = models.models_by_id(session, [event.model_id]).get(event.model_id)
-        if event.model is not None:
-            tags = () if model is None else model.tags
-            here = [s for s in here if s.model in {None, event.model}]
-            here = [s for s in here if s.tag is None or s.tag in tags]
         wanted: list[_Wanted] = [
-            (s, event.type, event.data) for s in here if event.type in s.events
+            (s, event.type, event.data) for s in here if _hears(s, event, event.type)
         ]
-        compared = None
+        compared, later = None, None
         if model is not None:
-            followed = self._followed(event, model, here)
-            if followed is None:
-                return
-            compared, more = followed
-            wanted += more
+            try:
+                compared, more = self._follow(event, model, here)
+                wanted += more
+            except Exception as error:
+                later = _again(event, error)
         with self._database.writing() as session:
-            if events.find_untold(session, event, lock=True) is None:
+            now = events.find_untold(session, event, lock=True)
+            if now is None or now.compared != event.compared:
                 return
+            if compared is not None and not self._crossings.holds(session, compared):
+                return  # told by somebody else meanwhile: it is looked at once more
             deliveries = [
                 new_delivery(subscription, event.id, kind, _body(kind, event, data))
                 for subscription, kind, data in wanted
             ]
             if sent.insert_deliveries(session, deliveries):
                 wake(session, self._jobs)
+            if later is not None:
+                events.put_off(session, event, later.at, counts=later.counts)
+                return
             if compared is not None:
-                events.mark_compared(session, event, compared)
+                events.mark_compared(session, event, compared.model.revision)
             events.mark_told(session, event)
-
-    def _followed(
-        self, event: events.Event, model: ModelRecord, here: Sequence[Subscription]
-    ) -> tuple[int | None, list[_Wanted]] | None:
-        """What follows from an event, and up to which revision neighbours were compared.
-
-        Returns:
-            None where that could not be found out, and will be tried again.
-        """
-        try:
-            return self._follow(event, model, here)
-        except Exception as error:
-            is_away = isinstance(error, Unavailable)
-            if event.failures + 1 < (_ATTEMPTS_AWAY if is_away else _ATTEMPTS):
-                with self._database.writing() as session:
-                    events.note_failure(session, event)
-                if is_away:
-                    raise
-                return None
-            log.exception("what follows from event %s (%s) is not told", event.id, event.type)
-            return None, []
 
     def _follow(
         self, event: events.Event, model: ModelRecord, here: Sequence[Subscription]
-    ) -> tuple[int | None, list[_Wanted]]:
+    ) -> _Followed:
         with self._database.reading() as session:
             space = spaces.find_space_by_id(session, event.space_id)
-            followed = events.is_followed(session, event)
         if space is None:
             return None, []
         compared, wanted = None, list[_Wanted]()
-        near = [s for s in here if NEIGHBORS_CHANGED in s.events]
-        if event.type == SUPPORT_STORED and near and not event.compared:
-            compared, wanted = self._neighbors(space, event, model.name, near)
-        judged = [s for s in here if LINEAGE_MISMATCH in s.events]
-        if judged and model.base_model is not None and not followed:
-            wanted += self._mismatches(space, model.name, judged)
+        if event.type == SUPPORT_STORED and not event.compared:
+            compared, wanted = self._neighbors(space, event, model, here)
+        judged = [s for s in here if _hears(s, event, LINEAGE_MISMATCH)]
+        if judged and model.base_model is not None:
+            with self._database.reading() as session:
+                followed = events.is_followed(session, event)
+            if not followed:
+                wanted += self._mismatches(space, model.name, judged)
         return compared, wanted
 
     def _neighbors(
-        self, space: SpaceRecord, event: events.Event, name: str, near: Sequence[Subscription]
-    ) -> tuple[int | None, list[_Wanted]]:
-        assert event.revision is not None
-        lowest = min(_threshold(subscription) for subscription in near)
-        changes = self._crossings.changes(space, name, event.revision, lowest)
+        self,
+        space: SpaceRecord,
+        event: events.Event,
+        model: ModelRecord,
+        here: Sequence[Subscription],
+    ) -> _Followed:
+        """The crossings of this event, and of those of its model that are told with it."""
+        with self._database.reading() as session:
+            first, heard = self._together(session, event, model.revision, here)
+        if not heard:
+            return None, []
+        # Of all who might hear, since what comes meanwhile is told with it as well.
+        lowest = min(_threshold(s) for s in here if NEIGHBORS_CHANGED in s.events)
+        changes = self._crossings.changes(space, model, first, lowest)
         if changes is None:
             return None, []
-        told = [(s, _changed(space, changes, _threshold(s))) for s in near]
-        return changes.model.revision, [
-            (subscription, NEIGHBORS_CHANGED, data) for subscription, data in told if data
+        with self._database.reading() as session:
+            _, heard = self._together(session, event, changes.model.revision, here)
+        told = [(s, _changed(space, changes, _threshold(s))) for s in heard]
+        return changes, [(s, NEIGHBORS_CHANGED, data) for s, data in told if data]
+
+    def _together(
+        self,
+        session: Reader,
+        event: events.Event,
+        revision: int,
+        here: Sequence[Subscription],
+    ) -> tuple[int, list[Subscription]]:
+        """The first revision of the changes that are told as one, and who hears of any of them."""
+        waiting = events.uncompared(session, event, revision)
+        first = min(one.revision or 1 for one in (event, *waiting))
+        heard = [
+            s for s in here if any(_hears(s, one, NEIGHBORS_CHANGED) for one in (event, *waiting))
         ]
+        return first, heard
 
     def _mismatches(
         self, space: SpaceRecord, name: str, judged: Sequence[Subscription]
@@ -233,6 +264,34 @@ class Teller:
             "url": f"/v1/spaces/{space.name}/lineage?model={quote(found.model, safe='/')}",
         }
         return [(subscription, LINEAGE_MISMATCH, data) for subscription in judged]
+
+
+def _hears(subscription: Subscription, event: events.Event, kind: str) -> bool:
+    """Whether a subscription of the event's space hears what follows from it."""
+    if kind not in subscription.events:
+        return False
+    return event.model is None or (
+        subscription.model in {None, event.model}
+        and (subscription.tag is None or subscription.tag in event.tags)
+    )
+
+
+def _again(event: events.Event, error: Exception) -> _Later | None:
+    """When to look again for what follows from an event; None where that makes no sense."""
+    now = datetime.now(UTC)
+    age, is_away = now - event.created_at, isinstance(error, Unavailable)
+    if age >= _PATIENCE if is_away else event.failures + 1 >= _ATTEMPTS:
+        log.error("what follows from event %s is not told", event.id, exc_info=error)
+        return None
+    pause = min(max(age, _SHORTEST), _LONGEST)
+    log.warning(
+        "what follows from event %s is looked for again in %.0f s: %s",
+        event.id,
+        pause.total_seconds(),
+        error,
+        exc_info=not is_away,
+    )
+    return _Later(now + pause, counts=not is_away)
 
 
 def _threshold(subscription: Subscription) -> float:

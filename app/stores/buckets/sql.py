@@ -18,8 +18,8 @@ from sqlalchemy.exc import IntegrityError
 
 from app.stores.buckets.steps import CAP, MOST_AT_ONCE, Changes, choose, gather
 from app.stores.ports import BucketState, Candidates
+from app.stores.sql.bucket_tables import BucketBuildRow, BucketModelRow
 from app.stores.sql.database import Database, Reader, Writer
-from app.stores.sql.tables import BucketBuildRow, BucketModelRow
 from modelkin.errors import BackendUnavailable, Unavailable
 
 __all__ = ["SqlBuckets"]

@@ -16,16 +16,12 @@ import zstandard
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import undefer
 
-from app.stores.ports import ClusteringContent, ClusteringRecord, SpaceRecord
+from app.stores.clusterings import ClusteringContent, ClusteringRecord
+from app.stores.ports import SpaceRecord
+from app.stores.sql.clustering_tables import ClusteringRow, ClusteringSeriesRow
 from app.stores.sql.cursor import decode_cursor, encode_cursor
 from app.stores.sql.database import Reader, Writer
-from app.stores.sql.tables import (
-    ClusteringRow,
-    ClusteringSeriesRow,
-    ModelRow,
-    SignatureRow,
-    TagRow,
-)
+from app.stores.sql.tables import ModelRow, SignatureRow, TagRow
 from modelkin.errors import ClusteringNotFound, InvalidParameter, ModelNotFound
 from modelkin.types import Page
 

@@ -20,8 +20,9 @@ from sqlalchemy import (
     update,
 )
 
+from app.stores.sql.bucket_tables import BandValuesRow
 from app.stores.sql.database import Reader, Writer
-from app.stores.sql.tables import BandValuesRow, ModelRow, RemovalRow, SignatureRow, SpaceRow
+from app.stores.sql.tables import ModelRow, RemovalRow, SignatureRow, SpaceRow
 from modelkin.errors import SpaceNotFound
 
 __all__ = ["ensure_bucket_epoch", "history", "renew_bucket_epoch"]

@@ -20,6 +20,7 @@ from sqlalchemy import (
     LargeBinary,
     String,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -28,8 +29,13 @@ from app.stores.sql.tables import Base, Moment, Name
 __all__ = ["EventRow", "SentRow", "SubscriptionRow"]
 
 
+def _where(condition: str) -> dict[str, Any]:
+    """Of an index: only the rows of which this holds are in it."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
+
 class SubscriptionRow(Base):
-    """Who is told of which events. ``secret`` and ``previous_secret`` are encrypted.
+    """Who is told of which events. ``secret`` and ``previous_secrets`` are encrypted.
 
     What follows ``previous_until`` is how its receiver fares. No foreign key to the space: a
     subscription goes by its name, and is there when it is made again.
@@ -48,7 +54,7 @@ class SubscriptionRow(Base):
     threshold: Mapped[float | None] = mapped_column(Float)
     description: Mapped[str | None] = mapped_column(String(2000))
     secret: Mapped[bytes] = mapped_column(LargeBinary)
-    previous_secret: Mapped[bytes | None] = mapped_column(LargeBinary)
+    previous_secrets: Mapped[bytes | None] = mapped_column(LargeBinary)
     previous_until: Mapped[datetime | None] = mapped_column(Moment)
     enabled: Mapped[bool] = mapped_column(Boolean)
     disabled_reason: Mapped[str | None] = mapped_column(String(2000))
@@ -65,11 +71,14 @@ class SubscriptionRow(Base):
 class EventRow(Base):
     """What has happened, written in the transaction of the data it tells of; ``told`` once it is
     known who hears of it. ``compared`` where the neighbours of a later revision stand for it.
+    ``tags`` are the model's at that time; ``due_at`` is when it is tried again that went wrong.
     """
 
     __tablename__ = "events"
     __table_args__ = (
         Index(None, "told", "tenant_id", "id"),
+        Index(None, "space_id", "told", "id"),
+        Index(None, "model_id", "told", "id"),
         Index(None, "created_at"),
     )
 
@@ -81,10 +90,12 @@ class EventRow(Base):
     model: Mapped[str | None] = mapped_column(Name)
     model_id: Mapped[int | None] = mapped_column(BigInteger)
     revision: Mapped[int | None] = mapped_column(BigInteger)
+    tags: Mapped[list[str]] = mapped_column(JSON)
     data: Mapped[dict[str, Any]] = mapped_column(JSON)
     told: Mapped[bool] = mapped_column(Boolean)
     compared: Mapped[bool] = mapped_column(Boolean)
     failures: Mapped[int] = mapped_column(Integer)
+    due_at: Mapped[datetime | None] = mapped_column(Moment)
     created_at: Mapped[datetime] = mapped_column(Moment)
 
 
@@ -97,7 +108,8 @@ class SentRow(Base):
     __tablename__ = "sent_deliveries"
     __table_args__ = (
         UniqueConstraint("subscription_id", "event_id", "type"),
-        Index(None, "state", "due_at"),
+        Index(None, "subscription_id", "id"),
+        Index(None, "subscription_id", "due_at", "id", **_where("due_at IS NOT NULL")),
         Index(None, "finished_at"),
         CheckConstraint("state IN ('pending', 'succeeded', 'failed')", name="state"),
         CheckConstraint("(state = 'pending') = (due_at IS NOT NULL)", name="due"),

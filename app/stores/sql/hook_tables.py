@@ -90,8 +90,8 @@ class SourceModelRow(Base):
     """What was last seen of a model on a source's hub, and what became of it here.
 
     ``begun`` numbers the looks at it, ``applied`` is the newest that has come to its end: an older
-    one that ends later changes nothing. ``listed`` is False once a listing was without it, and
-    somebody was sent to look.
+    one that ends later changes nothing. ``looker`` is the job that began one last: while it runs no
+    other looks. ``listed`` is False once a listing was without it, and somebody was sent to look.
     """
 
     __tablename__ = "source_models"
@@ -102,6 +102,7 @@ class SourceModelRow(Base):
     name: Mapped[str] = mapped_column(Name, primary_key=True)
     begun: Mapped[int] = mapped_column(BigInteger)
     applied: Mapped[int] = mapped_column(BigInteger)
+    looker: Mapped[str | None] = mapped_column(String(36))
     listed: Mapped[bool] = mapped_column(Boolean)
     revision: Mapped[str | None] = mapped_column(String(200))
     space: Mapped[str | None] = mapped_column(Name)

@@ -9,13 +9,14 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.stores.ports import JobRecord, JobState, SpaceRecord, Tenant
 from app.stores.sql.cursor import decode_cursor, encode_cursor
 from app.stores.sql.database import Reader, Writer
-from app.stores.sql.tables import JobRow, TenantRow
+from app.stores.sql.job_tables import JobRow
+from app.stores.sql.tables import TenantRow
 from modelkin.errors import JobNotFound
 from modelkin.types import Page
 
@@ -23,6 +24,7 @@ __all__ = [
     "find_job",
     "find_kept",
     "get_job",
+    "hasten_job",
     "insert_job",
     "jobs_by_id",
     "list_jobs",
@@ -87,6 +89,16 @@ def find_job(session: Reader, tenant: Tenant, job_id: str) -> JobRecord | None:
 def get_job(session: Reader, tenant: Tenant, job_id: str) -> JobRecord:
     """The tenant's job of this id, or :class:`JobNotFound`."""
     return record(_row(session, tenant, job_id), tenant)
+
+
+def hasten_job(session: Writer, job: JobRecord) -> None:
+    """Let a job that waits for a later moment begin now."""
+    session.execute(
+        update(JobRow)
+        .where(JobRow.id == job.id, JobRow.state == "queued")
+        .values(not_before=None)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def jobs_by_id(session: Reader, ids: Collection[str]) -> dict[str, JobRecord]:

@@ -8,10 +8,12 @@ from typing import Any, cast
 
 from sqlalchemy import CursorResult, delete, or_, select
 
-from app.stores.ports import ClusteringPolicy, SpaceRecord, Tenant
+from app.stores.clusterings import ClusteringPolicy
+from app.stores.ports import SpaceRecord, Tenant
+from app.stores.sql.clustering_tables import ClusteringPolicyRow
 from app.stores.sql.database import Reader, Writer
 from app.stores.sql.spaces import find_space_by_id
-from app.stores.sql.tables import ClusteringPolicyRow, ModelRow, SpaceRow, TenantRow
+from app.stores.sql.tables import ModelRow, SpaceRow, TenantRow
 
 __all__ = [
     "delete_policy",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -32,6 +32,7 @@ __all__ = [
     "list_revisions",
     "move_blob",
     "pasts",
+    "supports_before",
 ]
 
 _AT_ONCE = 500  # below every backend's limit of bound parameters
@@ -209,6 +210,32 @@ def kept_revisions(session: Reader, model: ModelRecord) -> list[int]:
     )
     present = [model.revision] if model.blob_key is not None else []
     return sorted({*session.scalars(query), *present})
+
+
+def supports_before(session: Reader, firsts: Mapping[int, int]) -> dict[int, tuple[int, str]]:
+    """Size and blob of the last support that is kept from before a revision of each model, under
+    the ids of those that have one.
+    """
+    found: dict[int, tuple[int, str]] = {}
+    ids = list(firsts)
+    for start in range(0, len(ids), _AT_ONCE):
+        query = (
+            select(
+                RevisionRow.model_id,
+                RevisionRow.revision,
+                RevisionRow.support_size,
+                RevisionRow.blob_key,
+            )
+            .where(
+                RevisionRow.model_id.in_(ids[start : start + _AT_ONCE]),
+                RevisionRow.blob_key.is_not(None),
+            )
+            .order_by(RevisionRow.revision)
+        )
+        for model_id, revision, size, key in session.execute(query):
+            if key is not None and revision < firsts[model_id]:
+                found[model_id] = size, key
+    return found
 
 
 def blob_keys_of(session: Reader, model: ModelRecord) -> set[str]:

@@ -17,7 +17,7 @@ COLUMNS: Final[tuple[tuple[Any, str], ...]] = (
     (SourceRow, "secret"),
     (SourceRow, "token"),
     (SubscriptionRow, "secret"),
-    (SubscriptionRow, "previous_secret"),
+    (SubscriptionRow, "previous_secrets"),
 )
 
 

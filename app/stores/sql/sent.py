@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from app.stores.ports import Tenant
 from app.stores.sql.cursor import decode_cursor, encode_cursor
@@ -24,13 +35,12 @@ from modelkin.types import Page
 __all__ = [
     "Delivery",
     "Room",
-    "any_ended",
-    "any_overdue",
+    "any_old",
     "find_due",
     "get_delivery",
+    "hasten",
     "insert_deliveries",
     "list_deliveries",
-    "next_due",
     "prune_deliveries",
     "record_attempt",
     "restart",
@@ -134,54 +144,41 @@ def list_deliveries(
 
 
 def find_due(
-    session: Reader, now: datetime, *, room: Room, under_way: Collection[Delivery] = ()
+    session: Reader,
+    now: datetime,
+    *,
+    room: Room,
+    under_way: Collection[Delivery] = (),
+    without: Collection[str] = (),
 ) -> list[Delivery]:
-    """What is due and there is room for, the longest first.
+    """What is due and there is room for: whose has waited longest comes first.
+
+    It costs as much as there are subscriptions that anything waits for, however much that is.
 
     Args:
         room: how many may be under way at a time.
         under_way: those that are.
+        without: subscriptions to leave out.
     """
     busy = Counter(delivery.subscription_id for delivery in under_way)
     tenants = Counter(delivery.tenant_id for delivery in under_way)
-    full = sorted(name for name, count in busy.items() if count >= room.each)
-    full_tenants = sorted(name for name, count in tenants.items() if count >= room.each_tenant)
-    of_subscription = func.row_number().over(
-        partition_by=SentRow.subscription_id, order_by=(SentRow.due_at, SentRow.id)
-    )
-    waiting = (
-        select(SentRow.id, SentRow.tenant_id, SentRow.due_at, of_subscription.label("place"))
-        .join(SubscriptionRow, SubscriptionRow.id == SentRow.subscription_id)
-        .where(
-            _due(now),
-            SentRow.subscription_id.not_in(full),
-            SentRow.tenant_id.not_in(full_tenants),
-        )
-        .subquery()
-    )
-    # Counted among what its subscription has room for: so one tenant's many hide nobody else's.
-    of_tenant = func.row_number().over(
-        partition_by=waiting.c.tenant_id, order_by=(waiting.c.due_at, waiting.c.id)
-    )
-    first = (
-        select(waiting.c.id, of_tenant.label("place"))
-        .where(waiting.c.place <= room.each)
-        .subquery()
-    )
-    query = (
-        select(SentRow)
-        .join(first, first.c.id == SentRow.id)
-        .where(first.c.place <= room.each_tenant)
-        .order_by(SentRow.due_at, SentRow.id)
-        .limit(2 * room.all)
-    )
+    full = {name for name, count in busy.items() if count >= room.each}
+    full_tenants = [name for name, count in tenants.items() if count >= room.each_tenant]
     chosen: list[Delivery] = []
-    for row in session.scalars(query):
-        fits = busy[row.subscription_id] < room.each and tenants[row.tenant_id] < room.each_tenant
-        if fits and len(under_way) + len(chosen) < room.all:
-            busy[row.subscription_id] += 1
-            tenants[row.tenant_id] += 1
-            chosen.append(_delivery(row))
+    if len(under_way) >= room.all:
+        return chosen
+    for subscription_id, tenant_id in session.execute(
+        _who_waits(now, room, full.union(without), full_tenants)
+    ).all():
+        free = min(
+            room.each - busy[subscription_id],
+            room.each_tenant - tenants[tenant_id],
+            room.all - len(under_way) - len(chosen),
+        )
+        if free > 0:
+            found = _oldest_due(session, subscription_id, now, free)
+            tenants[tenant_id] += len(found)
+            chosen += found
     return chosen
 
 
@@ -207,57 +204,105 @@ def restart(session: Writer, delivery: Delivery, now: datetime) -> bool:
     return _change(session, ended, state="pending", attempts=0, due_at=now, finished_at=None)
 
 
-def next_due(session: Reader) -> datetime | None:
-    """When the next attempt of any delivery is; None where none is to be made."""
-    later = func.max if session.get_bind().dialect.name == "sqlite" else func.greatest
-    at = later(SentRow.due_at, func.coalesce(SubscriptionRow.paused_until, SentRow.due_at))
-    query = (
-        select(SentRow.due_at, SubscriptionRow.paused_until)
-        .join(SubscriptionRow, SubscriptionRow.id == SentRow.subscription_id)
-        .where(SentRow.state == "pending", SubscriptionRow.enabled)
-        .order_by(at)
-        .limit(1)
+def hasten(session: Writer, subscription_id: str, now: datetime, *, beyond: datetime) -> bool:
+    """Let all that waits for a subscription be due at once; whether anything did.
+
+    Args:
+        beyond: what is due by then is left as it is: it may be under way.
+    """
+    return _change(
+        session,
+        and_(SentRow.subscription_id == subscription_id, SentRow.due_at > beyond),
+        due_at=now,
     )
-    row = session.execute(query).first()
-    return None if row is None else max(at for at in row if at is not None)
 
 
-def any_overdue(session: Reader, now: datetime, before: datetime) -> bool:
-    """Whether there is anything that should have been sent before some moment."""
-    late = (
-        select(SentRow.id)
-        .join(SubscriptionRow, SubscriptionRow.id == SentRow.subscription_id)
-        .where(_due(now), SentRow.due_at < before)
-    )
-    return session.scalar(late.limit(1)) is not None
-
-
-def any_ended(session: Reader, before: datetime) -> bool:
-    """Whether any delivery ended before a moment."""
-    return (
-        session.scalar(select(SentRow.id).where(SentRow.finished_at < before).limit(1)) is not None
-    )
+def any_old(session: Reader, before: datetime) -> bool:
+    """Whether there is anything for :func:`prune_deliveries`."""
+    ended = select(SentRow.id).where(SentRow.finished_at < before).limit(1)
+    return session.scalar(ended) is not None or _neglected(session, before) is not None
 
 
 def prune_deliveries(session: Writer, before: datetime, *, limit: int) -> int:
-    """Forget deliveries that ended before a moment, at most so many; how many."""
-    old = select(SentRow.id).where(SentRow.finished_at < before).limit(limit)
+    """Forget deliveries that ended before a moment, or were due before it for a subscription that
+    is disabled: at most so many of each; how many.
+    """
+    gone = _forget(session, SentRow.finished_at < before, limit)
+    neglected = _neglected(session, before)
+    if neglected is not None:
+        waiting = and_(SentRow.subscription_id == neglected, SentRow.due_at < before)
+        gone += _forget(session, waiting, limit)
+    return gone
+
+
+def _neglected(session: Reader, before: datetime) -> str | None:
+    """A subscription that is disabled, and was so when something was due to it."""
+    query = select(SubscriptionRow.id).where(
+        SubscriptionRow.enabled.is_(False), _first_due() < before
+    )
+    return session.scalar(query.limit(1))
+
+
+def _forget(session: Writer, condition: ColumnElement[bool], limit: int) -> int:
+    some = select(SentRow.id).where(condition).limit(limit)
     gone = session.execute(
         delete(SentRow)
-        .where(SentRow.id.in_(old.scalar_subquery()))
+        .where(SentRow.id.in_(some.scalar_subquery()))
         .returning(SentRow.id)
         .execution_options(synchronize_session=False)
     )
     return len(gone.all())
 
 
-def _due(now: datetime) -> ColumnElement[bool]:
-    return and_(
-        SentRow.state == "pending",
-        SentRow.due_at <= now,
-        SubscriptionRow.enabled,
-        or_(SubscriptionRow.paused_until.is_(None), SubscriptionRow.paused_until <= now),
+def _first_due() -> ScalarSelect[datetime | None]:
+    """When anything is due to a subscription first: a look into the index, however much waits."""
+    due = select(func.min(SentRow.due_at)).where(
+        SentRow.due_at.is_not(None), SentRow.subscription_id == SubscriptionRow.id
     )
+    return due.correlate(SubscriptionRow).scalar_subquery()
+
+
+def _who_waits(
+    now: datetime, room: Room, without: Collection[str], full_tenants: Collection[int]
+) -> Select[str, int]:
+    """The subscriptions that anything is due to, and whose they are: no more of a tenant than there
+    is room for, the one that has waited longest first.
+    """
+    waits = SentRow.due_at.is_not(None)
+    # From one subscription to the next along the index, past all that waits for each.
+    lowest = select(func.min(SentRow.subscription_id).label("id")).where(waits)
+    some = lowest.cte("waiting", recursive=True)
+    after = lowest.where(SentRow.subscription_id > some.c.id)
+    waiting = some.union_all(
+        select(after.correlate(some).scalar_subquery()).where(some.c.id.is_not(None))
+    )
+    paused = SubscriptionRow.paused_until
+    candidates = (
+        select(SubscriptionRow.id, SubscriptionRow.tenant_id, _first_due().label("due_at"))
+        .join(waiting, waiting.c.id == SubscriptionRow.id)
+        .where(
+            SubscriptionRow.enabled,
+            or_(paused.is_(None), paused <= now),
+            SubscriptionRow.id.not_in(without),
+            SubscriptionRow.tenant_id.not_in(full_tenants),
+        )
+        .subquery()
+    )
+    longest = candidates.c.due_at, candidates.c.id
+    place = func.row_number().over(partition_by=candidates.c.tenant_id, order_by=longest)
+    ranked = select(candidates, place.label("place")).where(candidates.c.due_at <= now).subquery()
+    return (
+        select(ranked.c.id, ranked.c.tenant_id)
+        .where(ranked.c.place <= room.each_tenant)
+        .order_by(ranked.c.due_at, ranked.c.id)
+        .limit(2 * room.all)
+    )
+
+
+def _oldest_due(session: Reader, subscription_id: str, now: datetime, limit: int) -> list[Delivery]:
+    query = select(SentRow).where(SentRow.subscription_id == subscription_id, SentRow.due_at <= now)
+    rows = session.scalars(query.order_by(SentRow.due_at, SentRow.id).limit(limit))
+    return [_delivery(row) for row in rows]
 
 
 def _is(delivery: Delivery) -> ColumnElement[bool]:

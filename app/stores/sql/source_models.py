@@ -10,12 +10,13 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import case, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.stores.sources import SeenModel
 from app.stores.sql.database import Reader, Writer
-from app.stores.sql.hook_tables import SourceModelRow
+from app.stores.sql.hook_tables import SourceModelRow, SourceRow
+from app.stores.sql.job_tables import JobRow
 from modelkin.errors import Unavailable
 
 __all__ = [
@@ -30,13 +31,21 @@ __all__ = [
 ]
 
 _AT_ONCE = 500
+_AGAIN = ""
+"""The revision of what is to be looked at again: no model is at it."""
 
 
-def begin_look(session: Writer, source_id: str, name: str) -> int:
-    """The number of a look at a model; to be drawn, and committed, before the hub is asked."""
+def begin_look(session: Writer, source_id: str, name: str, job_id: str) -> int | None:
+    """The number of a look at a model; to be drawn, and committed, before the hub is asked.
+
+    Returns:
+        None while another job looks at the model.
+    """
     row = _lock(session, source_id, name)
     if row is None:
-        new = SourceModelRow(source_id=source_id, name=name, begun=1, applied=0, listed=True)
+        new = SourceModelRow(
+            source_id=source_id, name=name, begun=1, applied=0, looker=job_id, listed=True
+        )
         try:
             with session.begin_nested():
                 session.add(new)
@@ -46,6 +55,9 @@ def begin_look(session: Writer, source_id: str, name: str) -> int:
                 raise Unavailable("the source has just been changed or deleted") from None
         else:
             return 1
+    if row.looker != job_id and _runs(session, row.looker):
+        return None
+    row.looker = job_id
     row.begun += 1
     session.flush()
     return row.begun
@@ -57,6 +69,7 @@ def end_look(
     name: str,
     look: int,
     *,
+    opened: datetime,
     revision: str | None,
     space: str | None = None,
     model: str | None = None,
@@ -65,6 +78,8 @@ def end_look(
     """Note what a look has found, in the change that stores it; the model is locked until then.
 
     Args:
+        opened: when the source was last changed, as far as the look knows. Where that was later,
+            the next poll has the model looked at once more.
         revision: that was looked at; None where the model is gone.
         space: where it is stored now, as ``model``; None where it is not.
         error: ``{"code", "detail"}`` of why it is not; it is not tried again at this revision.
@@ -76,6 +91,9 @@ def end_look(
     row = _lock(session, source_id, name)
     if row is None or row.applied > look:
         return False
+    # Read with the row locked: who changes the source afterwards marks the row after this.
+    if revision is not None and _updated_at(session, source_id) != opened:
+        revision = _AGAIN
     row.applied = look
     row.revision, row.space, row.model = revision, space, model
     row.error = None if error is None else dict(error)
@@ -108,20 +126,24 @@ def forget(session: Writer, source_id: str, name: str) -> None:
 
 
 def look_again(session: Writer, source_id: str) -> None:
-    """Have the next poll find every model that is not gone at another revision than it was."""
+    """Have the next poll find every model that is not gone at another revision than it was.
+
+    All rows are written, so that this waits for looks that are just ending, whatever they write.
+    """
     session.execute(
         update(SourceModelRow)
-        .where(SourceModelRow.source_id == source_id, SourceModelRow.revision.is_not(None))
-        .values(revision="")
+        .where(SourceModelRow.source_id == source_id)
+        .values(revision=case((SourceModelRow.revision.is_not(None), _AGAIN)))
     )
 
 
 def seen_models(session: Reader, source_id: str) -> Iterator[SeenModel]:
     """What was seen of every model of a source."""
-    columns = (SourceModelRow.name, SourceModelRow.revision, SourceModelRow.listed)
-    query = select(*columns).where(SourceModelRow.source_id == source_id)
-    for name, revision, listed in session.execute(query.order_by(SourceModelRow.name)):
-        yield SeenModel(name, revision, listed)
+    row = SourceModelRow
+    columns = (row.name, row.revision, row.listed, row.space.is_not(None))
+    query = select(*columns).where(row.source_id == source_id)
+    for found in session.execute(query.order_by(row.name)):
+        yield SeenModel(*found)
 
 
 def note_listed(session: Writer, source_id: str, names: Collection[str], *, listed: bool) -> None:
@@ -136,6 +158,15 @@ def note_listed(session: Writer, source_id: str, names: Collection[str], *, list
             )
             .values(listed=listed)
         )
+
+
+def _runs(session: Reader, job_id: str | None) -> bool:
+    state = select(JobRow.state).where(JobRow.id == job_id)
+    return job_id is not None and session.scalar(state) == "running"
+
+
+def _updated_at(session: Reader, source_id: str) -> datetime | None:
+    return session.scalar(select(SourceRow.updated_at).where(SourceRow.id == source_id))
 
 
 def _lock(session: Writer, source_id: str, name: str) -> SourceModelRow | None:

@@ -10,9 +10,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import defer
 
 from app.stores.ports import SpaceRecord, StopList, Tenant
+from app.stores.sql.bucket_tables import StopListRow
 from app.stores.sql.cursor import decode_cursor, encode_cursor
 from app.stores.sql.database import Reader, Writer
-from app.stores.sql.tables import SpaceRow, StopListRow, StoreRow, TenantRow
+from app.stores.sql.tables import SpaceRow, StoreRow, TenantRow
 from modelkin.core.banding import Banding, default_banding
 from modelkin.core.layout import Layout
 from modelkin.errors import SpaceNotFound

@@ -11,9 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlalchemy import delete, insert, select, update
 
 from app.stores.ports import SpaceRecord, StopList
+from app.stores.sql.bucket_tables import BandValuesRow, StopListRow
 from app.stores.sql.database import Reader, Writer
 from app.stores.sql.epochs import renew_bucket_epoch
-from app.stores.sql.tables import BandValuesRow, ModelRow, SpaceRow, StopListRow
+from app.stores.sql.tables import ModelRow, SpaceRow
 from modelkin.errors import Conflict, SpaceNotFound
 
 __all__ = [

@@ -24,7 +24,7 @@ __all__ = [
     "count_subscriptions",
     "delete_subscription",
     "find_listeners",
-    "find_subscription",
+    "find_subscriptions",
     "get_subscription",
     "insert_subscription",
     "list_subscriptions",
@@ -41,7 +41,7 @@ class Subscription:
         events: the types it is told of.
         space, model, tag: what it is narrowed to; None where to nothing.
         threshold: of ``neighbors.changed``.
-        previous_secret: signs as well, until ``previous_until``.
+        previous_secrets: those before it that sign as well, the last until ``previous_until``.
         disabled_reason: why it was disabled; None where somebody did it.
         failures: attempts that have failed since one succeeded.
         failing_since: when the first of them was.
@@ -59,7 +59,7 @@ class Subscription:
     threshold: float | None
     description: str | None
     secret: bytes
-    previous_secret: bytes | None
+    previous_secrets: bytes | None
     previous_until: datetime | None
     enabled: bool
     disabled_reason: str | None
@@ -102,11 +102,11 @@ def get_subscription(
     return _record(row)
 
 
-def find_subscription(session: Reader, subscription_id: str) -> Subscription | None:
-    """A subscription, whosever it is; None if it was deleted."""
-    query = select(SubscriptionRow).where(SubscriptionRow.id == subscription_id)
-    row = session.scalar(query.execution_options(populate_existing=True))
-    return None if row is None else _record(row)
+def find_subscriptions(session: Reader, ids: Collection[str]) -> dict[str, Subscription]:
+    """Those of some subscriptions that there are, whosever they are, by their ids."""
+    query = select(SubscriptionRow).where(SubscriptionRow.id.in_(ids))
+    rows = session.scalars(query.execution_options(populate_existing=True))
+    return {row.id: _record(row) for row in rows}
 
 
 def lock_subscription(session: Writer, subscription_id: str) -> Subscription | None:
@@ -162,15 +162,14 @@ def change(session: Writer, subscription: Subscription, **columns: Any) -> Subsc
     """The subscription with other values in some columns. The caller holds its lock."""
     if "events" in columns:
         columns["events"] = list(columns["events"])
-    if columns:
-        change_by_id(session, subscription.id, **columns)
-    changed = find_subscription(session, subscription.id)
-    assert changed is not None
-    return changed
+    change_by_id(session, subscription.id, **columns)
+    return find_subscriptions(session, [subscription.id])[subscription.id]
 
 
 def change_by_id(session: Writer, subscription_id: str, **columns: Any) -> None:
-    """Other values in some columns, of a subscription that there may be."""
+    """Other values in some columns, if any, of a subscription that there may be."""
+    if not columns:
+        return
     session.execute(
         update(SubscriptionRow)
         .where(SubscriptionRow.id == subscription_id)

@@ -21,20 +21,11 @@ from sqlalchemy import (
     String,
     TypeDecorator,
     UniqueConstraint,
-    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 __all__ = [
-    "BandValuesRow",
     "Base",
-    "BucketBuildRow",
-    "BucketEntryRow",
-    "BucketModelRow",
-    "ClusteringPolicyRow",
-    "ClusteringRow",
-    "ClusteringSeriesRow",
-    "JobRow",
     "KeyRow",
     "ModelRow",
     "RemovalRow",
@@ -43,11 +34,9 @@ __all__ = [
     "SizeReportRow",
     "SketchRow",
     "SpaceRow",
-    "StopListRow",
     "StoreRow",
     "TagRow",
     "TenantRow",
-    "WorkerRow",
 ]
 
 # Names sort by code point everywhere: SQLite does so by itself, Postgres when told to.
@@ -264,212 +253,3 @@ class RemovalRow(Base):
     )
     version: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     model_id: Mapped[int] = mapped_column(BigInteger)
-
-
-class StopListRow(Base):
-    """The indices that are everybody's, which a space leaves out of its bands; only of the version
-    in force. ``indices`` is the native wire format of a support.
-    """
-
-    __tablename__ = "stop_lists"
-
-    space_id: Mapped[int] = mapped_column(
-        ForeignKey("spaces.id", ondelete="CASCADE"), primary_key=True
-    )
-    version: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    indices: Mapped[bytes] = mapped_column(LargeBinary)
-    size: Mapped[int] = mapped_column(BigInteger)
-    share: Mapped[float] = mapped_column(Float)
-    models: Mapped[int] = mapped_column(BigInteger)
-    recall: Mapped[list[float | None]] = mapped_column(JSON)
-    computed_at: Mapped[datetime] = mapped_column(Moment)
-
-
-class BandValuesRow(Base):
-    """The minhashes of what a stop-list leaves of a model's support, little-endian; None where that
-    is nothing, or the model sent no support. Of versions that are not in force nothing is believed.
-    """
-
-    __tablename__ = "band_values"
-    __table_args__ = (
-        Index(
-            "ix_band_values_unbanded",
-            "space_id",
-            "version",
-            "model_id",
-            sqlite_where=text("minhash IS NULL"),
-            postgresql_where=text("minhash IS NULL"),
-        ),
-    )
-
-    model_id: Mapped[int] = mapped_column(
-        ForeignKey("models.id", ondelete="CASCADE"), primary_key=True
-    )
-    version: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    space_id: Mapped[int] = mapped_column(BigInteger)
-    minhash: Mapped[bytes | None] = mapped_column(LargeBinary)
-
-
-class BucketBuildRow(Base):
-    """The LSH buckets of a space as they were built once. ``space_id`` is None once they were
-    dropped and wait to be swept; no foreign key, so that deleting a space does not wait for it.
-    """
-
-    __tablename__ = "bucket_builds"
-    __table_args__ = (UniqueConstraint("space_id"), {"sqlite_autoincrement": True})
-
-    id: Mapped[int] = mapped_column(Id, primary_key=True)
-    space_id: Mapped[int | None] = mapped_column(BigInteger)
-    epoch: Mapped[int] = mapped_column(BigInteger)
-    version: Mapped[int] = mapped_column(BigInteger)
-    banding_version: Mapped[int] = mapped_column(BigInteger)
-
-
-class BucketModelRow(Base):
-    """The buckets a model is in, as big-endian keys, so that it can be taken out of them."""
-
-    __tablename__ = "bucket_models"
-    __table_args__ = ({"sqlite_with_rowid": False},)
-
-    build_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    model_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    keys: Mapped[bytes] = mapped_column(LargeBinary)
-
-
-class BucketEntryRow(Base):
-    """One model in one bucket. The key is 64 unsigned bits, stored as the signed number of the same
-    bits. The build stands before it: spaces can never meet in a bucket, whatever their keys.
-    """
-
-    __tablename__ = "bucket_entries"
-    __table_args__ = ({"sqlite_with_rowid": False},)
-
-    build_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    key: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    model_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-
-
-class JobRow(Base):
-    """A job: what the API shows of it, and what the workers still have to take from here.
-
-    A row is written in the transaction of the data that it follows. ``turn`` numbers the times it
-    was offered to the workers, ``handed`` says that the present offer was taken over; ``worker``
-    and ``attempts`` name who carries it out, so that nobody else can end it. ``dedup_key`` is held
-    until it ends. No foreign key to the space: deleting one never waits for its jobs.
-    """
-
-    __tablename__ = "jobs"
-    __table_args__ = (
-        UniqueConstraint("tenant_id", "kind", "dedup_key"),
-        Index(None, "tenant_id", "id"),
-        Index(None, "state", "id"),
-        Index(None, "finished_at"),
-        CheckConstraint(
-            "state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="state"
-        ),
-        CheckConstraint(
-            "(finished_at IS NULL) = (state IN ('queued', 'running'))", name="finished"
-        ),
-    )
-
-    id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
-    space_id: Mapped[int | None] = mapped_column(BigInteger)
-    space: Mapped[str | None] = mapped_column(Name)
-    kind: Mapped[str] = mapped_column(String(64))
-    state: Mapped[str] = mapped_column(String(16))
-    parameters: Mapped[dict[str, Any]] = mapped_column(JSON)
-    progress: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    error: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    dedup_key: Mapped[str | None] = mapped_column(String(200))
-    turn: Mapped[int] = mapped_column(Integer)
-    handed: Mapped[bool] = mapped_column(Boolean)
-    worker: Mapped[str | None] = mapped_column(String(64))
-    attempts: Mapped[int] = mapped_column(Integer)
-    cancelling: Mapped[bool] = mapped_column(Boolean)
-    revision: Mapped[int] = mapped_column(BigInteger)
-    created_at: Mapped[datetime] = mapped_column(Moment)
-    not_before: Mapped[datetime | None] = mapped_column(Moment)
-    started_at: Mapped[datetime | None] = mapped_column(Moment)
-    finished_at: Mapped[datetime | None] = mapped_column(Moment)
-
-
-class WorkerRow(Base):
-    """A worker that lives, as long as ``beat`` grows. Others take over what a silent one held."""
-
-    __tablename__ = "workers"
-
-    id: Mapped[str] = mapped_column(String(64), primary_key=True)
-    started_at: Mapped[datetime] = mapped_column(Moment)
-    beat: Mapped[int] = mapped_column(BigInteger)
-
-
-class ClusteringRow(Base):
-    """A finished clustering. ``number`` counts those of its space; ``scope`` is "" where it is of
-    all models. ``content`` holds the models and their clusters, compressed.
-    """
-
-    __tablename__ = "clusterings"
-    __table_args__ = (
-        UniqueConstraint("space_id", "number"),
-        Index(None, "space_id", "scope", "number"),
-    )
-
-    id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    space_id: Mapped[int] = mapped_column(ForeignKey("spaces.id", ondelete="CASCADE"))
-    number: Mapped[int] = mapped_column(BigInteger)
-    scope: Mapped[str] = mapped_column(String(32))
-    algorithm: Mapped[str] = mapped_column(String(32))
-    parameters: Mapped[dict[str, Any]] = mapped_column(JSON)
-    chosen: Mapped[dict[str, Any]] = mapped_column(JSON)
-    version: Mapped[int] = mapped_column(BigInteger)
-    similarity: Mapped[str] = mapped_column(String(16))
-    models: Mapped[int] = mapped_column(BigInteger)
-    clusters: Mapped[int] = mapped_column(BigInteger)
-    noise: Mapped[int] = mapped_column(BigInteger)
-    quality: Mapped[dict[str, Any]] = mapped_column(JSON)
-    previous: Mapped[str | None] = mapped_column(String(36))
-    agreement: Mapped[float | None] = mapped_column(Float)
-    seconds: Mapped[float] = mapped_column(Float)
-    created_at: Mapped[datetime] = mapped_column(Moment)
-    content: Mapped[bytes] = mapped_column(LargeBinary, deferred=True)
-
-
-class ClusteringSeriesRow(Base):
-    """What the clusterings of a space have used up: numbers, and ids of clusters."""
-
-    __tablename__ = "clustering_series"
-
-    space_id: Mapped[int] = mapped_column(
-        ForeignKey("spaces.id", ondelete="CASCADE"), primary_key=True
-    )
-    number: Mapped[int] = mapped_column(BigInteger)
-    next_cluster: Mapped[int] = mapped_column(BigInteger)
-
-
-class ClusteringPolicyRow(Base):
-    """When a space is clustered anew, and how. ``done`` is what the last clustering under it saw,
-    ``tried`` what the last one was asked for at, whatever came of it, after so many ``failures``;
-    ``seen`` the newest version that was noticed and when, ``due_since`` how long one is due.
-    """
-
-    __tablename__ = "clustering_policies"
-
-    space_id: Mapped[int] = mapped_column(
-        ForeignKey("spaces.id", ondelete="CASCADE"), primary_key=True
-    )
-    asked: Mapped[dict[str, Any]] = mapped_column(JSON)
-    after_changes: Mapped[int | None] = mapped_column(BigInteger)
-    every_seconds: Mapped[int | None] = mapped_column(BigInteger)
-    debounce_seconds: Mapped[int] = mapped_column(BigInteger)
-    created_at: Mapped[datetime] = mapped_column(Moment)
-    updated_at: Mapped[datetime] = mapped_column(Moment)
-    done_version: Mapped[int] = mapped_column(BigInteger)
-    done_at: Mapped[datetime | None] = mapped_column(Moment)
-    seen_version: Mapped[int] = mapped_column(BigInteger)
-    seen_at: Mapped[datetime] = mapped_column(Moment)
-    due_since: Mapped[datetime | None] = mapped_column(Moment)
-    tried_job: Mapped[str | None] = mapped_column(String(36))
-    tried_version: Mapped[int] = mapped_column(BigInteger, server_default="0")
-    failures: Mapped[int] = mapped_column(Integer, server_default="0")

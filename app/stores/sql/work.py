@@ -6,7 +6,7 @@ names them, and changes nothing once it was taken over, cancelled or ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,8 +15,9 @@ from sqlalchemy import ColumnElement, delete, func, or_, select, update
 
 from app.stores.ports import JobRecord, JobState
 from app.stores.sql.database import Reader, Writer
+from app.stores.sql.job_tables import JobRow, WorkerRow
 from app.stores.sql.jobs import record
-from app.stores.sql.tables import JobRow, TenantRow, WorkerRow
+from app.stores.sql.tables import TenantRow
 
 __all__ = [
     "Offer",
@@ -46,12 +47,14 @@ class Offer:
 
     Attributes:
         worker: who carries it out; None while it waits.
+        kind: of the job.
     """
 
     job_id: str
     turn: int
     tenant_id: int
     worker: str | None
+    kind: str = ""
 
 
 # --- what waits -----------------------------------------------------------------------------------
@@ -63,27 +66,40 @@ def any_unfinished(session: Reader) -> bool:
     return session.scalar(query) is not None
 
 
-def offers(session: Reader, now: datetime, *, each: int) -> list[Offer]:
+def offers(
+    session: Reader, now: datetime, *, each: int, apart: Collection[str] = ()
+) -> list[Offer]:
     """The turns that are due and not handed over, oldest first.
 
     Args:
         each: turns of one tenant that are handed over and wait at most, so that a tenant of many
             jobs fills no queue.
+        apart: the kinds that wait in a queue of their own, and so are counted for themselves.
     """
     place = func.row_number().over(
-        partition_by=JobRow.tenant_id, order_by=(JobRow.handed.desc(), JobRow.id)
+        partition_by=(JobRow.tenant_id, JobRow.kind.in_(apart)),
+        order_by=(JobRow.handed.desc(), JobRow.id),
     )
     waiting = (
-        select(JobRow.id, JobRow.turn, JobRow.tenant_id, JobRow.handed, place.label("place"))
+        select(
+            JobRow.id,
+            JobRow.turn,
+            JobRow.tenant_id,
+            JobRow.kind,
+            JobRow.handed,
+            place.label("place"),
+        )
         .where(JobRow.state == "queued", or_(JobRow.not_before.is_(None), JobRow.not_before <= now))
         .subquery()
     )
     query = (
-        select(waiting.c.id, waiting.c.turn, waiting.c.tenant_id)
+        select(waiting.c.id, waiting.c.turn, waiting.c.tenant_id, waiting.c.kind)
         .where(waiting.c.place <= each, waiting.c.handed.is_(False))
         .order_by(waiting.c.id)
     )
-    return [Offer(*row, worker=None) for row in session.execute(query)]
+    return [
+        Offer(row.id, row.turn, row.tenant_id, None, row.kind) for row in session.execute(query)
+    ]
 
 
 def mark_handed(session: Writer, handed_over: Iterable[Offer]) -> None:
@@ -94,10 +110,16 @@ def mark_handed(session: Writer, handed_over: Iterable[Offer]) -> None:
 
 def handed(session: Reader) -> list[Offer]:
     """The turns that were handed over, of jobs that have not ended."""
-    query = select(JobRow.id, JobRow.turn, JobRow.tenant_id, JobRow.state, JobRow.worker)
-    rows = session.execute(query.where(JobRow.state.in_(_UNFINISHED), JobRow.handed))
+    columns = (JobRow.id, JobRow.turn, JobRow.tenant_id, JobRow.state, JobRow.worker, JobRow.kind)
+    rows = session.execute(select(*columns).where(JobRow.state.in_(_UNFINISHED), JobRow.handed))
     return [
-        Offer(row.id, row.turn, row.tenant_id, row.worker if row.state == "running" else None)
+        Offer(
+            row.id,
+            row.turn,
+            row.tenant_id,
+            row.worker if row.state == "running" else None,
+            row.kind,
+        )
         for row in rows
     ]
 

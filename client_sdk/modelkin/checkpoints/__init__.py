@@ -12,6 +12,7 @@ tensors in whatever order their writer liked. That is another index space than t
 from __future__ import annotations
 
 from modelkin.checkpoints.files import Checkpoint, StoredTensor, open_checkpoint
+from modelkin.checkpoints.header import Bounds
 from modelkin.checkpoints.importance import (
     Watch,
     WrittenSupport,
@@ -21,6 +22,7 @@ from modelkin.checkpoints.importance import (
 )
 
 __all__ = [
+    "Bounds",
     "Checkpoint",
     "StoredTensor",
     "Watch",

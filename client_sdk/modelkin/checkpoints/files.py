@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from modelkin.checkpoints.dtypes import BITS, FLOATS, UNREADABLE
-from modelkin.checkpoints.header import MAX_HEADER, TensorEntry, bad_checkpoint, read_header, shown
+from modelkin.checkpoints.header import (
+    MAX_HEADER,
+    Bounds,
+    TensorEntry,
+    bad_checkpoint,
+    header_length,
+    read_header,
+    shown,
+)
 from modelkin.core.layout import Layout
 
 __all__ = ["Checkpoint", "StoredTensor", "open_checkpoint", "read_index"]
@@ -112,21 +120,27 @@ class Checkpoint:
         return tuple(notes)
 
 
-def open_checkpoint(path: str | Path, exclude: Iterable[str] = ()) -> Checkpoint:
+def open_checkpoint(
+    path: str | Path, exclude: Iterable[str] = (), bounds: Bounds | None = None
+) -> Checkpoint:
     """A checkpoint's tensors, from its headers alone.
 
     Args:
         path: a ``.safetensors`` file, an index (``*.safetensors.index.json``) of shards beside it,
             or a folder that holds one checkpoint.
         exclude: shell patterns of names to leave out, such as ``"lm_head.*"``.
+        bounds: of what it may declare; None trusts its writer as far as the format does.
 
     Raises:
         InvalidCheckpoint: no safetensors, damaged, incomplete, quantised, or with no parameters; a
-            pattern that matches nothing.
+            pattern that matches nothing; more than ``bounds`` allow.
         OSError: it cannot be read.
     """
     source = _resolve(Path(path))
-    stored = _indexed(source) if source.name.endswith(".json") else _in_file(source)
+    sharded = source.name.endswith(".json")
+    stored = _indexed(source, bounds) if sharded else _in_files([source], bounds)
+    if bounds is not None:
+        _require_modest(stored, bounds, source.name)
     named = {tensor.name: tensor for tensor in sorted(stored, key=lambda t: t.name)}
     excluded = _matching(named, tuple(exclude), source.name)
     kept = [tensor for name, tensor in named.items() if name not in excluded]
@@ -164,44 +178,84 @@ def _resolve(path: Path) -> Path:
     return found[0]
 
 
-def _in_file(path: Path) -> list[StoredTensor]:
-    return [_stored(entry, path) for entry in read_header(path)]
+def _in_files(paths: list[Path], bounds: Bounds | None, beside: int = 0) -> list[StoredTensor]:
+    """The tensors of some files.
+
+    Args:
+        beside: bytes that were read of the checkpoint already.
+    """
+    if bounds is not None:
+        length = beside + sum(map(header_length, paths))
+        if length > bounds.header:
+            raise bad_checkpoint(
+                paths[0].name,
+                f"the headers of the checkpoint have {length} bytes, at most {bounds.header} are "
+                f"read here",
+            )
+    return [_stored(entry, path) for path in paths for entry in read_header(path)]
 
 
 def _stored(entry: TensorEntry, path: Path) -> StoredTensor:
     return StoredTensor(entry.name, entry.dtype, entry.shape, path, entry.begin)
 
 
-def _indexed(index: Path) -> list[StoredTensor]:
+def _indexed(index: Path, bounds: Bounds | None) -> list[StoredTensor]:
     """The tensors of all shards; index and shards must say the same."""
-    weight_map = read_index(index)
-    stored: list[StoredTensor] = []
-    for shard in sorted(set(weight_map.values())):
-        path = index.parent / shard
-        if not path.is_file():
+    weight_map = read_index(index, bounds)
+    listed: dict[str, set[str]] = {}
+    for name, shard in weight_map.items():
+        listed.setdefault(shard, set()).add(name)
+    for shard in sorted(listed):
+        if not (index.parent / shard).is_file():
             raise bad_checkpoint(index.name, f"shard {shown(shard)} is missing beside it")
-        held = _in_file(path)
-        listed = {name for name, file in weight_map.items() if file == shard}
-        differing = sorted(listed ^ {tensor.name for tensor in held})
+    stored = _in_files(
+        [index.parent / shard for shard in sorted(listed)], bounds, index.stat().st_size
+    )
+    held: dict[str, set[str]] = {shard: set() for shard in listed}
+    for tensor in stored:
+        held[tensor.path.name].add(tensor.name)
+    for shard in sorted(listed):
+        differing = sorted(listed[shard] ^ held[shard])
         if differing:
-            where = "the index alone" if differing[0] in listed else "the shard alone"
+            where = "the index alone" if differing[0] in listed[shard] else "the shard alone"
             raise bad_checkpoint(
                 index.name,
                 f"it and {shard} disagree on {len(differing)} tensors: "
                 f"{shown(differing[0])} is in {where}",
             )
-        stored += held
     return stored
 
 
-def read_index(index: Path) -> dict[str, str]:
+def _require_modest(stored: list[StoredTensor], bounds: Bounds, where: str) -> None:
+    """Refuse what a layout would carry along wherever it goes."""
+    if len(stored) > bounds.tensors:
+        raise bad_checkpoint(
+            where, f"it holds {len(stored)} tensors, at most {bounds.tensors} are taken here"
+        )
+    for tensor in stored:
+        if len(tensor.name) > bounds.name:
+            raise bad_checkpoint(
+                where,
+                f"the name of tensor {shown(tensor.name)} has {len(tensor.name)} characters, at "
+                f"most {bounds.name} are taken here",
+            )
+        if len(tensor.shape) > bounds.dimensions:
+            raise bad_checkpoint(
+                where,
+                f"tensor {shown(tensor.name)} has {len(tensor.shape)} dimensions, at most "
+                f"{bounds.dimensions} are taken here",
+            )
+
+
+def read_index(index: Path, bounds: Bounds | None = None) -> dict[str, str]:
     """The shard of every tensor that an index names, each a file beside it.
 
     Raises:
-        InvalidCheckpoint: it is no index of safetensors shards.
+        InvalidCheckpoint: it is no index of safetensors shards, or longer than may be.
     """
-    if index.stat().st_size > MAX_HEADER:
-        raise bad_checkpoint(index.name, f"an index has at most {MAX_HEADER} bytes")
+    most = MAX_HEADER if bounds is None else bounds.header
+    if index.stat().st_size > most:
+        raise bad_checkpoint(index.name, f"an index has at most {most} bytes")
     try:
         fields: Any = json.loads(index.read_bytes())
     except (ValueError, RecursionError) as error:

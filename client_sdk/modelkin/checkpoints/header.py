@@ -18,8 +18,10 @@ from modelkin.errors import InvalidCheckpoint
 
 __all__ = [
     "MAX_HEADER",
+    "Bounds",
     "TensorEntry",
     "bad_checkpoint",
+    "header_length",
     "parse_header",
     "read_header",
     "shown",
@@ -31,6 +33,24 @@ MAX_HEADER: Final = 100_000_000
 _LENGTH = 8
 _KEYS = ("dtype", "shape", "data_offsets")
 _MAX_COUNT = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a checkpoint may declare where strangers write it: headers are read into memory, and a
+    few bytes declare a tensor.
+
+    Attributes:
+        header: bytes of all headers and the index together.
+        tensors: how many, of all shards.
+        name: characters of a tensor's name.
+        dimensions: of a tensor.
+    """
+
+    header: int
+    tensors: int
+    name: int
+    dimensions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +71,20 @@ def read_header(path: Path) -> tuple[TensorEntry, ...]:
         InvalidCheckpoint: it is no safetensors file, or truncated, or its header does not add up.
         OSError: it cannot be read.
     """
+    length = header_length(path)
+    with path.open("rb") as file:
+        file.seek(_LENGTH)
+        return parse_header(file.read(length), path.stat().st_size, path.name)
+
+
+def header_length(path: Path) -> int:
+    """How many bytes of a file are its header, of which none is read; raises as the above."""
     with path.open("rb") as file:
         size = path.stat().st_size
         length = int.from_bytes(file.read(_LENGTH), "little")
-        if size < _LENGTH or not 2 <= length <= size - _LENGTH or length > MAX_HEADER:
-            raise bad_checkpoint(path.name, _length_problem(size, length))
-        return parse_header(file.read(length), size, path.name)
+    if size < _LENGTH or not 2 <= length <= size - _LENGTH or length > MAX_HEADER:
+        raise bad_checkpoint(path.name, _length_problem(size, length))
+    return length
 
 
 def parse_header(header: bytes, file_size: int, where: str) -> tuple[TensorEntry, ...]:

@@ -351,6 +351,7 @@ def _read_fields(body: Fields) -> Subscription:
         previous_secret_until=body.optional("previous_secret_until", body.moment),
         failures=body.integer("failures"),
         failing_since=body.optional("failing_since", body.moment),
+        paused_until=body.optional("paused_until", body.moment),
         last_success_at=body.optional("last_success_at", body.moment),
         last_failure=body.optional("last_failure", lambda name: body.inner(name).text("detail")),
         created_at=body.moment("created_at"),

@@ -18,16 +18,38 @@ import numpy.typing as npt
 from modelkin import wire
 from modelkin.core.overlap import PackedSupport, matrix
 from modelkin.core.pairs import estimated_matrix
+from modelkin.core.rule import SelectionRule
 from modelkin.core.signature import Signature
-from modelkin.core.support import Support
-from modelkin.errors import InvalidParameter
+from modelkin.core.support import MAX_PARAMETERS, Support
+from modelkin.errors import InvalidParameter, SpaceMismatch
 
-__all__ = ["MAX_K", "Offer", "comparable", "similarities"]
+__all__ = ["MAX_K", "Bounds", "Offer", "comparable", "similarities"]
 
 K = TypeVar("K", bound=Hashable)
 
 MAX_K: Final = 1 << 28
 """Indices of one support at most: a gigabyte. Beyond, a few bytes could ask for all memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What an offer may be of, since a few bytes can unpack to any number of indices.
+
+    Attributes:
+        num_parameters: M at most.
+        k: K at most.
+    """
+
+    num_parameters: int = MAX_PARAMETERS
+    k: int = MAX_K
+
+    @classmethod
+    def of(cls, num_parameters: int, k_max: float | None) -> Bounds:
+        """Those of a model of so many values, of which supports hold a share of ``k_max``."""
+        if num_parameters < 1:
+            return cls()
+        cap = SelectionRule.of(num_parameters, k_max=k_max).k
+        return cls(num_parameters, min(cap, MAX_K))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +73,28 @@ class Offer:
         return {"kind": kind, "data": data, "k-star": self.k_star}
 
     @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> Offer:
+    def from_values(cls, values: Mapping[str, Any], bounds: Bounds | None = None) -> Offer:
         """An offer as it was sent by whomever.
 
         Raises:
             InvalidInput: it is none, or a damaged one.
-            PayloadTooLarge: its support has more than ``MAX_K`` indices.
+            PayloadTooLarge: its support has more indices than may be; none is unpacked.
+            SpaceMismatch: it is of more parameters than may be.
         """
+        bounds = Bounds() if bounds is None else bounds
         kind, data, k_star = (values.get(name) for name in ("kind", "data", "k-star"))
         if not isinstance(data, bytes) or kind not in {"support", "signature"}:
             raise InvalidParameter("it holds neither a support nor a signature", field="kind")
         content = (
-            wire.decode_support(data, max_k=MAX_K)
+            wire.decode_support(data, max_k=bounds.k)
             if kind == "support"
             else wire.decode_signature(data)
         )
+        if content.num_parameters > bounds.num_parameters:
+            raise SpaceMismatch(
+                f"it is of {content.num_parameters} parameters, the model of this round has "
+                f"{bounds.num_parameters} values at most"
+            )
         if type(k_star) is not int or not 1 <= k_star <= content.num_parameters:
             raise InvalidParameter(
                 f"k-star is {k_star!r}, not 1 to {content.num_parameters}", field="k-star"

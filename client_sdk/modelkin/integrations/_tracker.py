@@ -176,6 +176,9 @@ def write_state(path: Path, state: State, step: int) -> None:
         path: of the file.
         state: as of :meth:`Tracker.state`.
         step: of the training run.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of the attempt.
     """
     said = {
         "format": _FORMAT,
@@ -185,8 +188,16 @@ def write_state(path: Path, state: State, step: int) -> None:
         "growth": repr(state["growth"]),
     }
     partial = path.with_name(f"{path.name}.part")
-    save_file({n: m.contiguous() for n, m in state["moments"].items()}, partial, metadata=said)
-    partial.replace(path)
+    moments = {n: m.contiguous() for n, m in state["moments"].items()}
+    try:
+        save_file(moments, partial, metadata=said)
+        partial.replace(path)
+    except SafetensorError as error:  # what it makes of a missing folder, or of a full disk
+        partial.unlink(missing_ok=True)
+        raise OSError(f"{path} cannot be written: {error}") from error
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def read_state(path: Path, step: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ must not see supports. See docs/training.md.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, Final
@@ -22,7 +23,7 @@ from modelkin.client import Client, _sizes
 from modelkin.core.linkage import SEPARATION
 from modelkin.core.rule import SelectionRule
 from modelkin.errors import InvalidParameter, MissingExtra, ModelkinError
-from modelkin.integrations._offers import Offer
+from modelkin.integrations._offers import Bounds, Offer
 from modelkin.integrations._rounds import RoundClusters, Rounds, RoundStore
 
 try:
@@ -200,6 +201,9 @@ class ClusteredStrategy(Strategy):
         on_clusters: called each round, after its training.
         per_cluster: whether clusters have models.
         separation: by how much the mean S within clusters is above that between them, at least.
+        k_max: that of the clients' ``SupportMod``. A support with more indices than this share of
+            the values of the round's model is refused before it is unpacked, as is one of more
+            parameters than that has.
         client: of a modelkin service, to which each round's supports and signatures are pushed too;
             nothing that goes wrong there stops a round.
         space: where they are pushed; made if there is none.
@@ -219,6 +223,7 @@ class ClusteredStrategy(Strategy):
         on_clusters: Callable[[RoundClusters], object] | None = None,
         per_cluster: bool = False,
         separation: float = SEPARATION,
+        k_max: float | None = None,
         client: Client | None = None,
         space: str | None = None,
         model: str = "flower/{node}",
@@ -233,6 +238,8 @@ class ClusteredStrategy(Strategy):
         if client is not None and space is not None:
             self._store = RoundStore(client, space, model, flush_seconds)
         self._rounds = Rounds(separation)
+        SelectionRule.of(1, k_max=k_max)
+        self._k_max, self._bounds = k_max, Bounds()
         self.clusters: RoundClusters | None = None
         """Of the last round; None before the first, and where nobody sent anything."""
         self.cluster_arrays: dict[int, ArrayRecord] = {}
@@ -250,6 +257,8 @@ class ClusteredStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The messages of the strategy inside, with the agreed K and each cluster's model."""
+        values = sum(math.prod(array.shape) for array in arrays.values())
+        self._bounds = Bounds.of(values, self._k_max)
         messages = self._inner.configure_train(server_round, arrays, config, grid)
         return [self._addressed(message, with_k=True) for message in messages]
 
@@ -306,7 +315,7 @@ class ClusteredStrategy(Strategy):
         return message
 
     def _clustered(self, server_round: int, replies: list[Message]) -> RoundClusters | None:
-        offers, unread = _taken(replies)
+        offers, unread = _taken(replies, self._bounds)
         found = self._rounds.clustered(server_round, offers, unread) if offers else None
         for node, why in (unread if found is None else found.left_out).items():
             log.warning("round %d: client %d is in no cluster: %s", server_round, node, why)
@@ -326,7 +335,7 @@ class ClusteredStrategy(Strategy):
             del self.cluster_arrays[gone]
 
 
-def _taken(replies: Iterable[Message]) -> tuple[dict[int, Offer], dict[int, str]]:
+def _taken(replies: Iterable[Message], bounds: Bounds) -> tuple[dict[int, Offer], dict[int, str]]:
     """The offers of the replies, out of which their records are taken, and why others have none."""
     offers, unread = dict[int, Offer](), dict[int, str]()
     for reply in replies:
@@ -338,7 +347,7 @@ def _taken(replies: Iterable[Message]) -> tuple[dict[int, Offer], dict[int, str]
             unread[node] = "it sent no support; is SupportMod among the mods of its app?"
             continue
         try:
-            offers[node] = Offer.from_values(record)
+            offers[node] = Offer.from_values(record, bounds)
         except ModelkinError as error:
             unread[node] = str(error)
     return offers, unread

@@ -30,8 +30,11 @@ __all__ = ["STATE_FILE", "SupportCallback"]
 
 log = logging.getLogger("modelkin.integrations")
 
-STATE_FILE: Final = "modelkin.safetensors"
-"""In each checkpoint folder: the average of squared gradients, and what else it takes to go on."""
+STATE_FILE: Final = "modelkin_moment.state"
+"""In each checkpoint folder: the average of squared gradients, and what else it takes to go on.
+
+It is in the format of safetensors and not called so: the folder stays one of a single checkpoint.
+"""
 
 
 class SupportCallback(TrainerCallback):
