@@ -52,7 +52,9 @@ def server(
     """The service that most tests share; it must survive them all."""
     if backend.name not in servers:
         folder = tmp_path_factory.mktemp("service")
-        servers[backend.name] = Server(folder, backend=backend).start()
+        # As an operator of Postgres sets it; elsewhere it would be made.
+        key = "x" * 32
+        servers[backend.name] = Server(folder, backend=backend, MODELKIN_SECRET_KEY=key).start()
     return servers[backend.name]
 
 

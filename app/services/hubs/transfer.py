@@ -8,8 +8,6 @@ never unpacked. Where a request may go at all is the guarded client's business.
 from __future__ import annotations
 
 import email.utils
-import errno
-import hashlib
 import json
 import re
 import time
@@ -24,6 +22,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from app.services.egress.clients import Egress, EgressRefused
+from app.services.hubs.downloading import Download, writing
 from app.services.hubs.ports import (
     HubFile,
     HubRefused,
@@ -32,9 +31,9 @@ from app.services.hubs.ports import (
     HubUntrue,
     Received,
 )
-from modelkin.errors import ModelkinError, PayloadTooLarge, StorageFull, Unavailable
+from modelkin.errors import ModelkinError
 
-__all__ = ["Limits", "Refusal", "Transfer", "bounded", "text_of", "writing"]
+__all__ = ["Limits", "Refusal", "Transfer", "bounded", "text_of"]
 
 T = TypeVar("T")
 
@@ -43,7 +42,6 @@ _TRIES: Final = 3
 """Times that a file is begun or continued before its job is put off."""
 _PASSING: Final = {408, 416, 425, 429}
 """Statuses below 500 that another time may not come; 416 says that a file ends too early."""
-_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _IDENTITY: Final = {"", "identity"}
 _EXCERPT: Final = 16 << 10
 _MOST_MODELS: Final = 100_000
@@ -175,7 +173,9 @@ class Transfer:
 
     def download(self, url: str, file: HubFile, into: Path, received: Received | None) -> int:
         """Write what is at ``url`` to a file; answers its size. See :meth:`Hub.download`."""
-        download = _Download(file, self._limits, self.host, received, self._require_time)
+        download = Download(
+            file, self._limits.checkpoint_bytes, self.host, received, self._require_time
+        )
         with writing(file), into.open("wb") as target:
             return self._whole(url, download, target)
 
@@ -195,7 +195,7 @@ class Transfer:
                     break
         return bytes(begun[:size]), int(whole) if whole.isdecimal() else None
 
-    def _whole(self, url: str, download: _Download, target: BinaryIO) -> int:
+    def _whole(self, url: str, download: Download, target: BinaryIO) -> int:
         """All bytes of a file, in as many answers as are good for it."""
         for _ in range(_TRIES - 1):
             try:
@@ -205,7 +205,7 @@ class Transfer:
                     raise
         return self._go_on(url, download, target)
 
-    def _go_on(self, url: str, download: _Download, target: BinaryIO) -> int:
+    def _go_on(self, url: str, download: Download, target: BinaryIO) -> int:
         headers = {b"Range": f"bytes={download.size}-".encode()} if download.size else {}
         with self._answer(self._files, self._absolute(url), headers) as response:
             download.take(response, target)
@@ -311,90 +311,6 @@ class Transfer:
             raise HubUnavailable(f"{self.host} cannot be reached: {reason}") from error
         except httpx.InvalidURL as error:
             raise HubUntrue(f"{self.host} leads to an address that is none: {error}") from error
-
-
-class _Download:
-    """A file as far as it has come, over one or more answers."""
-
-    def __init__(
-        self,
-        file: HubFile,
-        limits: Limits,
-        host: str,
-        received: Received | None,
-        require_time: Callable[[], None],
-    ) -> None:
-        self.size = 0
-        self._file = file
-        self._limits = limits
-        self._host = host
-        self._require_time = require_time
-        self._received = received
-        self._sha256 = hashlib.sha256()
-        self._declared = file.size
-
-    def take(self, response: httpx.Response, target: BinaryIO) -> None:
-        """Append what an answer holds; begin anew where it is the whole file once more."""
-        if response.status_code != 206:
-            self.size, self._sha256 = 0, hashlib.sha256()
-            target.seek(0)
-            target.truncate()
-        elif not self._continues(response):
-            raise HubUntrue(f"{self._host} sends another part of {self._file.path} than asked for")
-        coming = response.headers.get("Content-Length", "")
-        if self._declared is None and coming.isdecimal():
-            self._declared = self.size + int(coming)
-        elif coming.isdecimal():
-            self._require_no_more(self.size + int(coming))
-        for piece in response.iter_raw():
-            self._require_no_more(self.size + len(piece))
-            target.write(piece)
-            self._sha256.update(piece)
-            self.size += len(piece)
-            self._require_time()
-            if self._received is not None:
-                self._received(self.size)
-        target.flush()
-        if self._declared is not None and self.size < self._declared:
-            raise HubUnavailable(
-                f"{self._host} declares {self._declared} bytes of {self._file.path} and sends "
-                f"{self.size}"
-            )
-
-    def finish(self) -> int:
-        """The size, if these are the bytes that were declared."""
-        if self._file.sha256 not in {None, self._sha256.hexdigest()}:
-            raise HubUntrue(
-                f"{self._host} declares {self._file.path} with the SHA-256 {self._file.sha256}, "
-                f"what it sends has {self._sha256.hexdigest()}"
-            )
-        return self.size
-
-    def _continues(self, response: httpx.Response) -> bool:
-        part: str = response.headers.get("Content-Range", "")
-        return part.startswith(f"bytes {self.size}-")
-
-    def _require_no_more(self, size: int) -> None:
-        if self._declared is not None and size > self._declared:
-            raise HubUntrue(
-                f"{self._host} declares {self._declared} bytes of {self._file.path} and sends "
-                f"{size} or more"
-            )
-        if size > self._limits.checkpoint_bytes:
-            raise PayloadTooLarge(
-                f"{self._file.path} has {size} bytes or more, and a checkpoint at most "
-                f"{self._limits.checkpoint_bytes} (MODELKIN_MAX_CHECKPOINT_BYTES)"
-            )
-
-
-@contextmanager
-def writing(file: HubFile) -> Iterator[None]:
-    """What the disk does not take of a file is an error of ours: it may do so later."""
-    try:
-        yield
-    except OSError as error:
-        kind = StorageFull if error.errno in _NO_ROOM else Unavailable
-        raise kind(f"{file.path!a} could not be written: {error.strerror}") from error
 
 
 def _excerpt(response: httpx.Response) -> bytes:

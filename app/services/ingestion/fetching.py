@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from app.services.hubs.downloading import writing
 from app.services.hubs.ports import Hub, HubFile, HubRevision
-from app.services.hubs.transfer import writing
 from app.services.ingestion.choice import Choice, choose, shards_of
 from app.services.ingestion.downloads import Room
 from app.services.spaces import MAX_DIMENSIONS, MAX_TENSOR_NAME, MAX_TENSORS

@@ -177,9 +177,8 @@ class DeliveryService:
         with self._beginning:
             while not self._closed.is_set() and (due := self._due()):
                 until = datetime.now(UTC) + TAKEN
-                due.sort(
-                    key=lambda each: each.delivery.id
-                )  # as others do: nobody waits in a circle
+                # In the order of all workers, so that no two wait for each other in a circle.
+                due.sort(key=lambda each: each.delivery.id)
                 with self._database.writing() as session:
                     taken = [each for each in due if sent.take(session, each.delivery, until)]
                 for each in taken:
