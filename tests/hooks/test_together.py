@@ -65,13 +65,13 @@ def test_everybody_gets_an_answer_of_their_own(database: Database) -> None:
 
 def test_those_who_wait_are_written_at_once(database: Database) -> None:
     """While a transaction is under way others gather, and share the next one, in order."""
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[Writer, int]] = []
     entered, go = threading.Event(), threading.Event()
 
     def act(session: Writer, number: int) -> int:
         entered.set()
         go.wait(5)
-        seen.append((id(session), number))
+        seen.append((session, number))
         return insert(session, number)
 
     together = Together(database, act, order=lambda number: -number)
@@ -83,7 +83,7 @@ def test_those_who_wait_are_written_at_once(database: Database) -> None:
             pass
         go.set()
         assert [0, -1, -2, -3, -4] == [future.result() for future in (first, *rest)]
-    sessions = [session for session, _ in seen]
+    sessions = [id(session) for session, _ in seen]
     assert (2, 1) == (len(set(sessions)), len(set(sessions[1:])))
     assert [0, 4, 3, 2, 1] == [number for _, number in seen]
 
