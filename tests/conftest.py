@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 
+_LONG = ("tests/workers/", "tests/service/test_processes.py", "tests/demo/", "tests/packaging/")
+"""What takes long for a file: begun last, it would leave all processes but one with nothing."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects, and so counts aloud, the tests marked ``gpu`` on a machine without one."""
+    """Begins with the long files; deselects, and so counts aloud, the tests marked ``gpu`` on a
+    machine without one.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
