@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
 from modelkin.client import Client
-from modelkin.client._messages import Request, Response
-from modelkin.client._retry import Backoff, retry_after
+from modelkin.client._messages import Request
+from modelkin.client._retry import Backoff
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, ConnectionFailed
+from modelkin.retry_after import retry_after
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
 GET = Request("GET", "/v1/spaces", idempotent=True)
@@ -113,24 +116,37 @@ def test_a_long_pause_is_not_waited(wire: Any) -> None:
     assert (1, []) == (len(wire.requests), wire.pauses)
 
 
+SENT = "Sun, 06 Nov 1994 08:49:07 GMT"
+
+
 @pytest.mark.parametrize(
     ("after", "date", "seconds"),
     [
         ("12", None, 12.0),
-        ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:07 GMT", 30.0),
+        ("9" * 400, None, math.inf),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", SENT, 30.0),
         ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 09:49:07 GMT", 0.0),
-        ("Sun, 06 Nov 1994 08:49:37 GMT", None, 0.0),
-        ("Sun, 06 Nov 1994 08:49:37 -0000", "Sun, 06 Nov 1994 08:49:07 GMT", 0.0),
-        ("-5", None, 0.0),
-        ("soon", None, 0.0),
-        ("٣", None, 0.0),
-        ("", None, 0.0),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", None, None),
+        ("Sun, 06 Nov 1994 08:49:37 -0000", SENT, None),
+        ("Mon, 20 Nov 99999999999999999999 19:12:08 GMT", SENT, None),
+        ("-5", None, None),
+        ("soon", None, None),
+        ("٣", None, None),
+        ("", None, None),
     ],
 )
-def test_retry_after(after: str, date: str | None, seconds: float) -> None:
-    """Seconds or a date against the response's own clock; anything else asks for nothing."""
+def test_retry_after(after: str, date: str | None, seconds: float | None) -> None:
+    """Seconds or a date against the answer's own clock; anything else asks for nothing."""
     headers = {"retry-after": after} | ({"date": date} if date else {})
-    assert seconds == retry_after(Response(503, headers))
+    assert seconds == retry_after(headers)
+
+
+def test_retry_after_by_our_clock() -> None:
+    """Where an answer has no clock, whoever hears it may bring one."""
+    headers = {"retry-after": "Sun, 06 Nov 1994 08:49:37 GMT"}
+    now = datetime(1994, 11, 6, 8, 49, 30, tzinfo=UTC)
+    assert 7.0 == retry_after(headers, now)
+    assert 30.0 == retry_after(headers | {"date": SENT}, now)
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.5, 1.0])

@@ -7,7 +7,6 @@ never unpacked. Where a request may go at all is the guarded client's business.
 
 from __future__ import annotations
 
-import email.utils
 import json
 import re
 import time
@@ -32,6 +31,7 @@ from app.services.hubs.ports import (
     Received,
 )
 from modelkin.errors import ModelkinError
+from modelkin.retry_after import retry_after
 
 __all__ = ["Limits", "Refusal", "Transfer", "bounded", "text_of"]
 
@@ -327,16 +327,8 @@ def _excerpt(response: httpx.Response) -> bytes:
 
 
 def _wait_of(response: httpx.Response) -> float:
-    """Seconds from ``Retry-After``, a day at most; 0 where there is none that can be read."""
-    given = response.headers.get("Retry-After", "").strip()
-    if given.isascii() and given.isdigit():
-        return min(float(given[:9]), _LONGEST_WAIT)
-    try:
-        at = email.utils.parsedate_to_datetime(given)
-    except (TypeError, ValueError):
-        return 0.0
-    at = at.replace(tzinfo=at.tzinfo or UTC)
-    return min(max(0.0, (at - datetime.now(UTC)).total_seconds()), _LONGEST_WAIT)
+    """Seconds that the hub asks for, a day at most."""
+    return min(retry_after(response.headers, datetime.now(UTC)) or 0.0, _LONGEST_WAIT)
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -5,7 +5,6 @@ It writes nothing down, and knows no schedule.
 
 from __future__ import annotations
 
-import email.utils
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import httpx
 
 from app.services.egress.clients import Egress, EgressRefused
 from modelkin._version import __version__
+from modelkin.retry_after import retry_after
 from modelkin.webhooks import sign
 
 __all__ = ["Outcome", "Sender"]
@@ -145,13 +145,6 @@ def _origin(response: httpx.Response) -> str:
 
 
 def _wait_of(response: httpx.Response) -> float | None:
-    """Seconds from ``Retry-After``, a day at most; None where there is none that can be read."""
-    given = response.headers.get("retry-after", "").strip()
-    if given.isascii() and given.isdigit():
-        return min(float(given[:9]), _LONGEST_WAIT)
-    try:
-        at = email.utils.parsedate_to_datetime(given)
-        wait = at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return min(max(0.0, wait.total_seconds()), _LONGEST_WAIT)
+    """Seconds that the receiver asks for, a day at most; None where it asks for nothing."""
+    asked = retry_after(response.headers, datetime.now(UTC))
+    return None if asked is None else min(asked, _LONGEST_WAIT)

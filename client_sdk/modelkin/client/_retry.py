@@ -1,18 +1,17 @@
 """When a request is sent again, and after how long: exponential backoff with full jitter.
 
-Source: RFC 9110, 9.2.2 (idempotent methods) and 10.2.3 (Retry-After). It never sleeps, never draws
-a random number and never sends: the clients do.
+Source: RFC 9110, 9.2.2 (idempotent methods). It never sleeps, never draws a random number and never
+sends: the clients do.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 
 from modelkin.client._messages import Request, Response
+from modelkin.retry_after import retry_after
 
-__all__ = ["Backoff", "retry_after"]
+__all__ = ["Backoff"]
 
 _RETRIED_STATUS = frozenset({429, 503})
 
@@ -52,30 +51,7 @@ class Backoff:
         if response.status not in _RETRIED_STATUS:
             return None
         wait = self.after_failure(request, attempt, jitter)
-        asked = retry_after(response)
+        asked = retry_after(response.headers) or 0.0
         if wait is None or asked > self.patience:
             return None
         return asked + wait
-
-
-def retry_after(response: Response) -> float:
-    """The pause in seconds that the service asks for, 0 where it asks for none.
-
-    A date is taken relative to the response's own ``Date``, so no two clocks need to agree.
-    """
-    value = response.headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return float(value)
-    until, now = _date(value), _date(response.headers.get("date", ""))
-    if until is None or now is None:
-        return 0.0
-    return max(0.0, (until - now).total_seconds())
-
-
-def _date(value: str) -> datetime | None:
-    try:
-        date = parsedate_to_datetime(value)
-    except (ValueError, TypeError):
-        return None
-    # "-0000" makes a date without a zone, which does not subtract from one with.
-    return date if date.tzinfo is not None else None
