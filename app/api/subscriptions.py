@@ -20,7 +20,6 @@ from app.api.subscription_schemas import (
     SubscriptionOut,
     SubscriptionPage,
 )
-from modelkin.errors import DeliveryNotFound, SubscriptionNotFound
 
 __all__ = ["router"]
 
@@ -97,7 +96,7 @@ def show(
     resources: Handle, tenant: ReadingTenant, session: Reading, subscription: SubscriptionId
 ) -> SubscriptionOut:
     """One subscription, and how its receiver fares."""
-    return SubscriptionOut.of(resources.subscriptions.get(session, tenant, _known(subscription)))
+    return SubscriptionOut.of(resources.subscriptions.get(session, tenant, subscription))
 
 
 @router.patch("/{subscription}", operation_id="update_subscription")
@@ -110,7 +109,7 @@ def update(
 ) -> SubscriptionOut:
     """Replace what is given. `enabled: true` lets a disabled one go on with what waits."""
     given = body.given()
-    changed = resources.subscriptions.update(session, tenant, _known(subscription), given)
+    changed = resources.subscriptions.update(session, tenant, subscription, given)
     return SubscriptionOut.of(changed)
 
 
@@ -119,7 +118,7 @@ def delete(
     resources: Handle, tenant: WritingTenant, session: Writing, subscription: SubscriptionId
 ) -> None:
     """Delete a subscription; what was still to be sent to it is not."""
-    resources.subscriptions.delete(session, tenant, _known(subscription))
+    resources.subscriptions.delete(session, tenant, subscription)
 
 
 @router.post("/{subscription}/rotate-secret", operation_id="rotate_secret")
@@ -132,7 +131,7 @@ def rotate(
 ) -> SubscriptionCreated:
     """Make a new secret, told this once. The one before signs as well for a day, or as asked."""
     overlap = timedelta(seconds=overlap_seconds)
-    changed, secret = resources.subscriptions.rotate(session, tenant, _known(subscription), overlap)
+    changed, secret = resources.subscriptions.rotate(session, tenant, subscription, overlap)
     return SubscriptionCreated.with_secret(changed, secret)
 
 
@@ -141,7 +140,7 @@ def ping(
     resources: Handle, tenant: WritingTenant, session: Writing, subscription: SubscriptionId
 ) -> DeliveryOut:
     """Send an event of type `ping`, like any other; the delivery tells what came of it."""
-    return DeliveryOut.of(resources.subscriptions.ping(session, tenant, _known(subscription)))
+    return DeliveryOut.of(resources.subscriptions.ping(session, tenant, subscription))
 
 
 @router.get("/{subscription}/deliveries", operation_id="list_deliveries")
@@ -156,7 +155,7 @@ def list_deliveries(
 ) -> DeliveryPage:
     """What was sent and is to be sent, newest first, each with its attempts."""
     page = resources.subscriptions.deliveries(
-        session, tenant, _known(subscription), limit=limit, cursor=cursor, state=state
+        session, tenant, subscription, limit=limit, cursor=cursor, state=state
     )
     items = [DeliveryOut.of(delivery) for delivery in page.items]
     return DeliveryPage(items=items, next_cursor=page.next_cursor)
@@ -171,9 +170,7 @@ def show_delivery(
     delivery: DeliveryId,
 ) -> DeliveryOut:
     """One delivery."""
-    found = resources.subscriptions.delivery(
-        session, tenant, _known(subscription), _known_delivery(delivery)
-    )
+    found = resources.subscriptions.delivery(session, tenant, subscription, delivery)
     return DeliveryOut.of(found)
 
 
@@ -190,24 +187,5 @@ def replay(
     delivery: DeliveryId,
 ) -> DeliveryOut:
     """Send a delivery once more, with the same `webhook-id` and payload."""
-    again = resources.subscriptions.replay(
-        session, tenant, _known(subscription), _known_delivery(delivery)
-    )
+    again = resources.subscriptions.replay(session, tenant, subscription, delivery)
     return DeliveryOut.of(again)
-
-
-def _known(subscription_id: str) -> str:
-    """The id, if it can be one: databases do not take every text."""
-    if not _is_id(subscription_id):
-        raise SubscriptionNotFound("there is no such subscription")
-    return subscription_id
-
-
-def _known_delivery(delivery_id: str) -> str:
-    if not _is_id(delivery_id):
-        raise DeliveryNotFound("there is no such delivery of this subscription")
-    return delivery_id
-
-
-def _is_id(text: str) -> bool:
-    return len(text) == 36 and set(text) <= set("0123456789abcdef-")

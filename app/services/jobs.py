@@ -6,19 +6,16 @@ out (``workers``) sees it once that is committed. This module runs no job and kn
 
 from __future__ import annotations
 
-import hashlib
-import re
-import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
-from uuid import UUID
 
+from app.stores.ids import new_id
 from app.stores.ports import JobRecord, JobState, SpaceRecord, Tenant
 from app.stores.sql import jobs
 from app.stores.sql.database import Reader, Writer
-from modelkin.errors import InvalidParameter, JobFinished, JobNotFound, Unavailable
+from modelkin.errors import InvalidParameter, JobFinished, Unavailable
 from modelkin.types import Page
 
 __all__ = [
@@ -31,7 +28,6 @@ __all__ = [
     "Look",
     "Periodic",
     "Progress",
-    "job_id",
 ]
 
 SERVICE = "(service)"
@@ -39,7 +35,6 @@ SERVICE = "(service)"
 CANCELLED = {"code": "job_cancelled", "detail": "the job was cancelled"}
 """The ``error`` of a cancelled job."""
 MAX_DEDUP_KEY = 200
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ATTEMPTS = 5
 """Times that a key is tried for: each needs the job that held it to end in that moment."""
 
@@ -220,12 +215,12 @@ class JobService:
         if dedup_key is not None and not 0 < len(dedup_key) <= MAX_DEDUP_KEY:
             raise ValueError(f"a dedup_key has 1 to {MAX_DEDUP_KEY} characters")
         now = self._now()
-        new_id = job_id(now) if slot is None else job_id(slot, f"{tenant.id} {kind}")
+        made = new_id(now) if slot is None else new_id(slot, f"{tenant.id} {kind}")
         for _ in range(_ATTEMPTS):
             job = jobs.insert_job(
                 session,
                 tenant,
-                new_id,
+                made,
                 kind,
                 parameters,
                 space=space,
@@ -237,7 +232,7 @@ class JobService:
                 for listener in self._listeners:
                     session.after_commit(listener)
                 return job
-            if slot is not None and (known := jobs.find_job(session, tenant, new_id)) is not None:
+            if slot is not None and (known := jobs.find_job(session, tenant, made)) is not None:
                 return known
             if dedup_key is not None:
                 kept = jobs.find_kept(session, tenant, kind, dedup_key)
@@ -247,7 +242,7 @@ class JobService:
 
     def get(self, session: Reader, tenant: Tenant, job_id: str) -> JobRecord:
         """The tenant's job of this id, or :class:`JobNotFound`."""
-        return jobs.get_job(session, tenant, _well_formed(job_id))
+        return jobs.get_job(session, tenant, job_id)
 
     def find_all(self, session: Reader, ids: Collection[str]) -> Mapping[str, JobRecord]:
         """The jobs of some ids that there are; for whoever was shown them before."""
@@ -286,7 +281,7 @@ class JobService:
             JobNotFound: there is none of this id.
             JobFinished: it has succeeded or failed.
         """
-        row = jobs.lock_job(session, tenant, _well_formed(job_id))
+        row = jobs.lock_job(session, tenant, job_id)
         if row.state in {"succeeded", "failed"}:
             raise JobFinished(f"job {job_id} has {row.state} already")
         if row.state != "cancelled" and not row.cancelling:
@@ -301,22 +296,3 @@ class JobService:
     def _require_known(self, kind: str) -> None:
         if kind not in self._handlers:
             raise ValueError(f"nobody has registered the kind {kind!r}")
-
-
-def _well_formed(job_id: str) -> str:
-    """The id, if it can be one: databases do not take every text."""
-    if not _ID.fullmatch(job_id):
-        raise JobNotFound("there is no such job")
-    return job_id
-
-
-def job_id(at: datetime, name: str | None = None) -> str:
-    """A UUID of version 7: ``at`` to the microsecond, then random bits, or those of a name.
-
-    What one process makes comes in order. Source: RFC 9562, section 6.2, method 3.
-    """
-    milliseconds, rest = divmod(round(at.timestamp() * 1_000_000), 1000)
-    drawn = secrets.token_bytes(8) if name is None else hashlib.sha256(name.encode()).digest()[:8]
-    bits = milliseconds << 80 | 7 << 76 | (rest * 4096 // 1000) << 64
-    bits |= 2 << 62 | int.from_bytes(drawn, "big") >> 2
-    return str(UUID(int=bits))

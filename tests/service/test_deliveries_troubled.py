@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from sqlalchemy import insert, select, update
 
-from app.services.jobs import job_id
 from app.services.subscriptions.sending import Sender
 from app.services.subscriptions.underway import THREAD
+from app.stores.ids import new_id
 from app.stores.secrets import Secrets
 from app.stores.sql import events
 from app.stores.sql import sent as store
@@ -280,7 +280,7 @@ def test_a_backlog_costs_nothing_to_look_at(tmp_path: Path) -> None:
         with database.writing() as session:
             columns = store.find_due(session, datetime.now(UTC), room=ROOM)[0]
             row = {name: getattr(columns, name) for name in store.Delivery.__dataclass_fields__}
-            rows = [{**row, "id": job_id(now), "event_id": job_id(now)} for _ in range(10_000)]
+            rows = [{**row, "id": new_id(now), "event_id": new_id(now)} for _ in range(10_000)]
             session.execute(insert(SentRow), rows)
         ping(desk, quiet)
         many, found = look()
@@ -316,7 +316,7 @@ def test_a_backlog_of_events_costs_nothing_either(tmp_path: Path) -> None:
 
         few = look()
         with database.writing() as session:
-            rows = [{**second, "id": job_id(now), "model_id": 10 + n} for n in range(10_000)]
+            rows = [{**second, "id": new_id(now), "model_id": 10 + n} for n in range(10_000)]
             session.execute(insert(EventRow), rows)
         many = look()
     assert many < few + 20, (few, many)

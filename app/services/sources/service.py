@@ -14,15 +14,15 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from app.services.jobs import job_id
 from app.services.sources.filters import Filters
 from app.services.sources.looks import Looks
+from app.stores.ids import new_id
 from app.stores.ports import JobRecord, Tenant
 from app.stores.secrets import Secrets
 from app.stores.sources import DeliveryRecord, HubKind, Importance, OnDelete, SourceRecord
 from app.stores.sql import deliveries, source_models, sources
 from app.stores.sql.database import Reader, Writer
-from modelkin.errors import Conflict, InvalidParameter, SourceNotFound
+from modelkin.errors import Conflict, InvalidParameter
 from modelkin.types import Page
 
 __all__ = ["DEFAULT_POLL", "OpenSource", "SourceIn", "SourceService"]
@@ -108,7 +108,7 @@ class SourceService:
         _refuse_homeless_token(wanted.url, wanted.token)
         now = self._now()
         source = SourceRecord(
-            id=job_id(now),
+            id=new_id(now),
             tenant=tenant,
             kind=wanted.kind,
             space=wanted.space,
@@ -131,7 +131,7 @@ class SourceService:
 
     def get(self, session: Reader, tenant: Tenant, source_id: str) -> SourceRecord:
         """The tenant's source of this id, or :class:`SourceNotFound`."""
-        return sources.get_source(session, tenant, _well_formed(source_id))
+        return sources.get_source(session, tenant, source_id)
 
     def list(
         self, session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
@@ -151,7 +151,7 @@ class SourceService:
             SourceNotFound: there is none of this id.
             InvalidParameter: it cannot be so; says why.
         """
-        before = sources.lock_source(session, tenant, _well_formed(source_id))
+        before = sources.lock_source(session, tenant, source_id)
         _refuse_to_send_elsewhere(before, given)
         changes = dict(given)
         if given.get("url", before.url) is None:
@@ -178,7 +178,7 @@ class SourceService:
 
     def delete(self, session: Writer, tenant: Tenant, source_id: str) -> None:
         """Forget a source, and what it delivered; its models stay. :class:`SourceNotFound`."""
-        source = sources.lock_source(session, tenant, _well_formed(source_id))
+        source = sources.lock_source(session, tenant, source_id)
         sources.delete_source(session, source.id)
 
     def poll(self, session: Writer, tenant: Tenant, source_id: str) -> JobRecord:
@@ -287,10 +287,3 @@ def _refuse_to_send_elsewhere(source: SourceRecord, given: Mapping[str, Any]) ->
 def _origin(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return parts.scheme.lower(), parts.netloc.lower()
-
-
-def _well_formed(source_id: str) -> str:
-    """The id, if it can be one: databases do not take every text."""
-    if not (len(source_id) == 36 and source_id.isascii() and source_id.isprintable()):
-        raise SourceNotFound("there is no such source")
-    return source_id

@@ -18,10 +18,11 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from app.services.jobs import SERVICE, Finish, JobService, Progress, job_id
+from app.services.jobs import SERVICE, Finish, JobService, Progress
 from app.services.subscriptions.keyring import signing
 from app.services.subscriptions.sending import Outcome, Sender
 from app.services.subscriptions.underway import UnderWay
+from app.stores.ids import new_id
 from app.stores.ports import JobRecord
 from app.stores.secrets import Secrets
 from app.stores.sql import events, sent, subscriptions
@@ -62,7 +63,7 @@ def new_delivery(subscription: Subscription, event_id: str, kind: str, body: byt
     """A delivery that is due at once."""
     now = datetime.now(UTC)
     return Delivery(
-        id=job_id(now),
+        id=new_id(now),
         tenant_id=subscription.tenant_id,
         subscription_id=subscription.id,
         event_id=event_id,

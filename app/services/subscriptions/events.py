@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
-from app.services.jobs import JobService, job_id
+from app.services.jobs import JobService
 from app.stores.clusterings import ClusteringRecord
+from app.stores.ids import new_id
 from app.stores.ports import ModelRecord, SpaceRecord, Tenant
 from app.stores.sql import events, subscriptions
 from app.stores.sql.database import Writer
@@ -143,7 +144,7 @@ def _event(
 ) -> events.Event:
     now = datetime.now(UTC)
     return events.Event(
-        id=job_id(now),
+        id=new_id(now),
         tenant_id=space.tenant_id,
         type=kind,
         space_id=space.id,

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from app.services.jobs import JobService, job_id
+from app.services.jobs import JobService
 from app.services.subscriptions.deliveries import TAKEN, new_delivery, wake
 from app.services.subscriptions.events import NEIGHBORS_CHANGED
 from app.services.subscriptions.keyring import outgoing
+from app.stores.ids import new_id
 from app.stores.ports import Tenant
 from app.stores.secrets import Secrets
 from app.stores.sql import sent, subscriptions
@@ -82,7 +83,7 @@ class SubscriptionService:
         now = self._now()
         subscription = _checked(
             Subscription(
-                id=job_id(now),
+                id=new_id(now),
                 tenant_id=tenant.id,
                 url=wanted.url,
                 events=wanted.events,
@@ -195,7 +196,7 @@ class SubscriptionService:
             "data": {"subscription": subscription.id},
         }
         body = json.dumps(told, separators=(",", ":")).encode()
-        delivery = new_delivery(subscription, job_id(now), PING, body)
+        delivery = new_delivery(subscription, new_id(now), PING, body)
         sent.insert_deliveries(session, [delivery])
         wake(session, self._jobs)
         return _shown(delivery, subscription)

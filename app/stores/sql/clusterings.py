@@ -7,7 +7,6 @@ at all, and names its models, since these may be deleted.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import undefer
 
 from app.stores.clusterings import ClusteringContent, ClusteringRecord
+from app.stores.ids import is_id
 from app.stores.ports import SpaceRecord
 from app.stores.sql.clustering_tables import ClusteringRow, ClusteringSeriesRow
 from app.stores.sql.cursor import decode_cursor, encode_cursor
@@ -40,7 +40,6 @@ __all__ = [
     "take_numbers",
 ]
 
-_ID = re.compile(r"[0-9A-Za-z-]{1,36}")
 _NAMES_AT_ONCE = 500  # below every backend's limit of bound parameters
 _ROWS_AT_ONCE = 2000
 _LEVEL = 6
@@ -158,7 +157,7 @@ def get_clustering(session: Reader, space: SpaceRecord, clustering_id: str) -> C
     query = select(ClusteringRow).where(
         ClusteringRow.space_id == space.id, ClusteringRow.id == clustering_id
     )
-    row = session.scalar(query) if _ID.fullmatch(clustering_id) else None
+    row = session.scalar(query) if is_id(clustering_id) else None
     if row is None:
         raise ClusteringNotFound(f"there is no clustering {clustering_id!r} of {space.name!r}")
     return _record(row)

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
+from app.stores.ids import is_id
 from app.stores.ports import JobRecord, JobState, SpaceRecord, Tenant
 from app.stores.sql.cursor import decode_cursor, encode_cursor
 from app.stores.sql.database import Reader, Writer
@@ -168,5 +169,7 @@ def _row(session: Reader, tenant: Tenant, job_id: str, *, lock: bool = False) ->
 
 
 def _find(session: Reader, tenant: Tenant, job_id: str, *, lock: bool = False) -> JobRow | None:
+    if not is_id(job_id):
+        return None
     query = select(JobRow).where(JobRow.id == job_id, JobRow.tenant_id == tenant.id)
     return session.scalar(query.with_for_update() if lock else query)

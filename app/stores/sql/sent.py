@@ -25,6 +25,7 @@ from sqlalchemy import (
     update,
 )
 
+from app.stores.ids import is_id
 from app.stores.ports import Tenant
 from app.stores.sql.cursor import decode_cursor, encode_cursor
 from app.stores.sql.database import Reader, Writer
@@ -115,7 +116,8 @@ def get_delivery(
         SentRow.subscription_id == subscription_id,
         SentRow.tenant_id == tenant.id,
     )
-    row = session.scalar(query.execution_options(populate_existing=True))
+    query = query.execution_options(populate_existing=True)
+    row = session.scalar(query) if is_id(delivery_id) else None
     if row is None:
         raise DeliveryNotFound("there is no such delivery of this subscription")
     return _delivery(row)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from sqlalchemy import CursorResult, delete, func, select, update
 
+from app.stores.ids import is_id
 from app.stores.ports import Tenant
 from app.stores.sources import SourceRecord
 from app.stores.sql.cursor import decode_cursor, encode_cursor
@@ -50,6 +51,8 @@ def insert_source(session: Writer, source: SourceRecord) -> None:
 
 def find_source(session: Reader, source_id: str) -> SourceRecord | None:
     """The source of this id, whosever it is, or None."""
+    if not is_id(source_id):
+        return None
     query = _query().where(SourceRow.id == source_id)
     found = session.execute(query.execution_options(populate_existing=True)).one_or_none()
     return None if found is None else _record(*found)
@@ -65,7 +68,8 @@ def get_source(session: Reader, tenant: Tenant, source_id: str) -> SourceRecord:
 
 def lock_source(session: Writer, tenant: Tenant, source_id: str) -> SourceRecord:
     """The same, locked until the change ends."""
-    session.execute(select(SourceRow.id).where(SourceRow.id == source_id).with_for_update())
+    if is_id(source_id):
+        session.execute(select(SourceRow.id).where(SourceRow.id == source_id).with_for_update())
     return get_source(session, tenant, source_id)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, or_, select, update
 
+from app.stores.ids import is_id
 from app.stores.ports import Tenant
 from app.stores.sql.cursor import decode_cursor, encode_cursor
 from app.stores.sql.database import Reader, Writer
@@ -96,7 +97,11 @@ def get_subscription(
     query = select(SubscriptionRow).where(
         SubscriptionRow.id == subscription_id, SubscriptionRow.tenant_id == tenant.id
     )
-    row = session.scalar(query.with_for_update() if lock else query)
+    row = (
+        session.scalar(query.with_for_update() if lock else query)
+        if is_id(subscription_id)
+        else None
+    )
     if row is None:
         raise SubscriptionNotFound("there is no such subscription")
     return _record(row)
