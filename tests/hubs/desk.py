@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -74,7 +74,7 @@ class Desk:
         opened: Hubs = handler.__self__._hubs
         return opened
 
-    def opened(self, source: SourceRecord) -> Hub:
+    def opened(self, source: SourceRecord) -> AbstractContextManager[Hub]:
         """The hub of a source."""
         with self.database.reading() as session:
             known = self.resources.sources.open(session, self.resources.tenant, source.id)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
@@ -101,20 +100,6 @@ class HuggingFace:
         except (HubGone, HubRefused):
             return False
         return True
-
-    def close(self) -> None:
-        self._transfer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _pages(self, author: str | None, filters: Filters, pages: Iterator[int]) -> Iterator[Any]:
         """The items of a listing, page by page (RFC 8288 links), as long as there are ``pages``."""

@@ -13,8 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
@@ -104,20 +103,6 @@ class MLflow:
 
     def knows_us(self) -> bool:
         return True
-
-    def close(self) -> None:
-        self._transfer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _url(self, revision: HubRevision, file: HubFile) -> str:
         """Where a file is, by way of the server."""

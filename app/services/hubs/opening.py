@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 
 from app.services.egress.clients import Egress
 from app.services.hubs import huggingface, mlflow
@@ -13,6 +14,12 @@ from app.services.hubs.transfer import Limits, Refusal, Transfer
 from modelkin.errors import InvalidParameter
 
 __all__ = ["Hubs"]
+
+_WAYS: Mapping[str, tuple[Callable[[str], str], Refusal]] = {
+    "huggingface": ("Bearer {}".format, huggingface.refusal),
+    "mlflow": (mlflow.authorization, mlflow.refusal),
+}
+"""What a token is sent as, and what a refusal means."""
 
 
 class Hubs:
@@ -27,8 +34,9 @@ class Hubs:
         self._egress = egress
         self.limits = limits
 
-    def hub_of(self, source: HubSource, heard: Callable[[], None] = lambda: None) -> Hub:
-        """The hub of a source; close it.
+    @contextmanager
+    def hub_of(self, source: HubSource, heard: Callable[[], None] = lambda: None) -> Iterator[Hub]:
+        """The hub of a source, for as long as the block runs.
 
         Args:
             heard: called before every request; what it raises ends all.
@@ -43,21 +51,15 @@ class Hubs:
                 "hub's address for its models to be read",
                 field="url",
             )
-        token = source.token
-        if source.kind == "huggingface":
-            bearer = None if token is None else f"Bearer {token}"
-            transfer = self._transfer(source.url, bearer, huggingface.refusal, heard)
-            return HuggingFace(transfer)
-        header = None if token is None else mlflow.authorization(token)
-        return MLflow(self._transfer(source.url, header, mlflow.refusal, heard))
+        with closing(self._transfer(source.url, source, heard)) as transfer:
+            yield HuggingFace(transfer) if source.kind == "huggingface" else MLflow(transfer)
 
-    def _transfer(
-        self, url: str, authorization: str | None, refusal: Refusal, heard: Callable[[], None]
-    ) -> Transfer:
+    def _transfer(self, url: str, source: HubSource, heard: Callable[[], None]) -> Transfer:
+        authorization, refusal = _WAYS[source.kind]
         return Transfer(
             url,
             self._egress,
-            authorization=authorization,
+            authorization=None if source.token is None else authorization(source.token),
             limits=self.limits,
             refusal=refusal,
             heard=heard,

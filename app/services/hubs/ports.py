@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol
 
 from app.services.jobs import Later
 from modelkin.errors import ModelkinError, NotFound
@@ -197,15 +196,3 @@ class Hub(Protocol):
         """Whether the hub would show a model to this source if there were one: it takes the token,
         or tells what is missing from what is kept from us.
         """
-
-    def close(self) -> None:
-        """Let connections go."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...

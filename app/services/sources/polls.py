@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -87,7 +88,7 @@ class PollService:
         jobs: JobService,
         looks: Looks,
         opened: SourceService,
-        hub_of: Callable[[OpenSource], Hub],
+        hub_of: Callable[[OpenSource], AbstractContextManager[Hub]],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
