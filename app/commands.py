@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import ValidationError
 
-from app.resources import open_buckets, open_library, open_redis
+from app.opening import open_buckets, open_library, open_redis
 from app.services.bands import Bands
 from app.services.keys import SCOPES, KeyService, generate
 from app.services.stop_lists import DEFAULT_SHARE, Progress, StopListService

@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy import select
 
 import modelkin
-from app.resources import open_library
+from app.opening import open_library
 from app.services.stop_lists import StopListService
 from app.settings import Settings
 from app.stores.buckets.sql import SqlBuckets

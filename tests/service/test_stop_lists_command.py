@@ -154,7 +154,7 @@ def test_dropping_by_a_share_makes_no_sense(capsys: pytest.CaptureFixture[str]) 
 
 MAKER = """
 import sys, time
-from app.resources import open_library
+from app.opening import open_library
 from app.services.stop_lists import StopListService
 from app.settings import Settings
 from app.stores.sql.database import Database
