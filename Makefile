@@ -23,8 +23,8 @@ test: lint
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(VENV)/.dev
-	$(BIN)/python -m tests.service.freshness
-	$(BIN)/python -m tests.hubs.large
+	$(BIN)/python -m tests.soak.freshness
+	$(BIN)/python -m tests.soak.large_checkpoint
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

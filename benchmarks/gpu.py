@@ -21,7 +21,7 @@ from benchmarks import report
 from benchmarks.harness import Race
 from benchmarks.report import Findings, Row, Table, at_least, at_most, duration
 from modelkin import select_support
-from modelkin.core.schemes import SCHEMES
+from modelkin.core.sketching.schemes import SCHEMES
 from modelkin.torch import select_signature
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.compiled import compiled
-from modelkin.core.overlap import jaccard_of
+from modelkin.core.similarity.overlap import jaccard_of
 
 __all__ = [
     "BACKGROUNDS",

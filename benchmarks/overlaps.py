@@ -17,7 +17,7 @@ from benchmarks.report import Findings, Row, Table, at_least, duration, range_of
 from modelkin import Support
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport, matrix, shared_packed
-from modelkin.core.pairs import estimated_matrix
+from modelkin.core.sketching.signature_matrix import estimated_matrix
 
 LIBRARIES = ("numpy", "numba", "pyroaring", "scipy")
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.kin import H
-from modelkin.core.signature import jaccard_estimates
+from modelkin.core.sketching.signature import jaccard_estimates
 
 __all__ = [
     "BITS",

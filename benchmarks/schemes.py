@@ -20,9 +20,9 @@ from benchmarks.harness import Contender, Race, fastest_read, race, use_kernels
 from benchmarks.peers import installed
 from benchmarks.report import Findings, Row, Table, at_least, at_most, duration
 from modelkin import Support
-from modelkin.core.banding import Banding, collision_probability
 from modelkin.core.kernels import fast
-from modelkin.core.schemes import permutations
+from modelkin.core.sketching.banding import Banding, collision_probability
+from modelkin.core.sketching.schemes import permutations
 
 LIBRARIES = ("numpy", "numba", "rensa")
 

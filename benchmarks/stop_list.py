@@ -18,16 +18,16 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from app.stores.buckets.sql import SqlBuckets
-from app.stores.buckets.steps import in_steps
-from app.stores.sql.database import Database
-from app.stores.sql.migrate import migrate
+from app.index.buckets.batching import in_steps
+from app.index.buckets.sql import SqlBuckets
+from app.infra.db.database import Database
+from app.infra.db.migrations import migrate
 from benchmarks.harness import Contender, Race, race
 from benchmarks.report import Findings, Row, Table, duration, range_of
 from modelkin import Banding, Support, select_support
-from modelkin.core.banding import band_keys, without
-from modelkin.core.common import common_indices
 from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.similarity.common_indices import common_indices
+from modelkin.core.sketching.banding import band_keys, without
 
 LIBRARIES = ("numpy", "numba", "sqlalchemy", "torch", "scikit-learn")
 

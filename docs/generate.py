@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from app.bootstrap import open_resources
 from app.main import create_app
-from app.resources import open_resources
 from app.settings import Settings
 
 DOCS = Path(__file__).parent

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from alembic import context
 
+from app.infra.db.database import Database
+from app.infra.db.tables.all_tables import Base
 from app.settings import Settings
-from app.stores.sql.database import Database
-from app.stores.sql.every_table import Base
 
 
 def run() -> None:

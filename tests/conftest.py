@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-_LONG = ("tests/workers/", "tests/service/test_processes.py", "tests/demo/", "tests/packaging/")
+_LONG = ("tests/workers/", "tests/app/server/test_processes.py", "tests/demo/", "tests/packaging/")
 """What takes long for a file: begun last, it would leave all processes but one with nothing."""
 
 

@@ -9,12 +9,12 @@ import sys
 
 from pydantic import ValidationError
 
-from app.descriptors import raise_limit
-from app.logs import configure
-from app.resources import open_resources
+from app.bootstrap import open_resources
+from app.infra.fd_limits import raise_limit
+from app.observability.logging import configure
 from app.settings import Settings, mistakes
 from modelkin.errors import ModelkinError
-from workers.run import Worker
+from workers.worker import Worker
 
 _LOOK = 0.2
 """Seconds between looks for a signal."""

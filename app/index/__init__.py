@@ -1,1 +1,1 @@
-"""The in-process signature index: derived from the database, rebuilt at will."""
+"""The in-process signature index and the LSH buckets, both derived from the database."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from app.index.sketches import SketchFile
-from modelkin.core.sketch import Sketch
+from app.index.sketch_files import SketchFile
+from modelkin.core.sketching.sketch import Sketch
 
 __all__ = [
     "Chosen",

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from app.index.space_index import Feed, Snapshot, SpaceIndex
-from modelkin.types import SignatureSpec
+from modelkin.types.spaces import SignatureSpec
 
 __all__ = ["IndexRegistry"]
 

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from app.index.rows import BYTES, OrderedRows, RowsById
-from modelkin.core.candidates import best
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.signature import value_dtype
-from modelkin.types import SignatureSpec
+from modelkin.core.similarity.top_k import best
+from modelkin.core.sketching.signature import value_dtype
+from modelkin.types.spaces import SignatureSpec
 
 __all__ = ["Candidates", "Changed", "Feed", "Snapshot", "SpaceIndex", "bytes_of"]
 

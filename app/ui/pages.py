@@ -10,12 +10,12 @@ from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
-from app.api.auth import Handle, ReadingTenant
-from app.api.deps import Cursor, Reading
-from app.api.paths import MODEL
-from app.services.donors.ask import Ask
+from app.auth.dependencies import Handle, ReadingTenant
+from app.infra.http.dependencies import Cursor, Reading
+from app.infra.http.routing import MODEL
+from app.kinship.donors.request import Ask
+from modelkin._validation import check_model_name, check_space_name, quote_model
 from modelkin.errors import InvalidInput, NotFound
-from modelkin.names import check_model_name, check_space_name, quote_model
 
 __all__ = ["router"]
 

@@ -10,22 +10,13 @@ from typing import TYPE_CHECKING
 
 from modelkin._version import __version__
 from modelkin.client import AsyncClient, Client, ModelkinVersionWarning
-from modelkin.clusters import (
-    Assignment,
-    Cluster,
-    Clustering,
-    ClusteringInfo,
-    ClusteringPolicy,
-    ClusterQuality,
-    Vote,
-)
-from modelkin.core.banding import Banding
 from modelkin.core.layout import Layout, TensorSpec
-from modelkin.core.overlap import similarity
-from modelkin.core.selection import Selection, SmallSupportWarning, UnstableSupportWarning
-from modelkin.core.signature import Signature
-from modelkin.core.sketch import Sketch
-from modelkin.core.stability import stability
+from modelkin.core.selection.selection import Selection, SmallSupportWarning, UnstableSupportWarning
+from modelkin.core.selection.stability import stability
+from modelkin.core.similarity.overlap import similarity
+from modelkin.core.sketching.banding import Banding
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
 from modelkin.errors import (
     ApiError,
@@ -36,8 +27,19 @@ from modelkin.errors import (
     MissingExtra,
     ModelkinError,
 )
-from modelkin.jobs import JobInfo, JobProgress
-from modelkin.kinship import (
+from modelkin.selection import select, select_support
+from modelkin.types.clusterings import (
+    Assignment,
+    Cluster,
+    Clustering,
+    ClusteringInfo,
+    ClusteringPolicy,
+    ClusterQuality,
+    Vote,
+)
+from modelkin.types.hubs import Source, SourceDelivery
+from modelkin.types.jobs import JobInfo, JobProgress
+from modelkin.types.kinship import (
     Donor,
     DonorReason,
     Donors,
@@ -49,11 +51,8 @@ from modelkin.kinship import (
     LineageLink,
     Usual,
 )
-from modelkin.revisions import Revision, Revisions
-from modelkin.selection import select, select_support
-from modelkin.sources import Source, SourceDelivery
-from modelkin.subscriptions import Delivery, DeliveryAttempt, Subscription
-from modelkin.types import (
+from modelkin.types.revisions import Revision, Revisions
+from modelkin.types.spaces import (
     UNCHANGED,
     BulkItem,
     BulkResult,
@@ -70,6 +69,7 @@ from modelkin.types import (
     SupportSizePolicy,
     TensorOverlap,
 )
+from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 
 if TYPE_CHECKING:
     from torch.nn import Module

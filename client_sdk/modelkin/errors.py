@@ -48,8 +48,8 @@
     ├── ConnectionFailed                   the client found no service at its address
     └── ApiError                           the service answered with a problem document
 
-The domain and the services raise these; only ``app.api.errors`` knows which HTTP status each
-becomes. This module never imports anything of modelkin.
+The domain and the services raise these; only ``app.infra.http.problems`` knows which HTTP status
+each becomes. This module never imports anything of modelkin.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Arrays, and tensors in this machine's memory, go through numpy's or numba's kernels without a copy.
 A tensor on a CUDA device is read there by ``modelkin.torch.selection``, and only the K indices
-cross over. The rules of a selection are ``modelkin.core.selection``'s, so the answers are the same.
+cross over. The rules are those of ``modelkin.core.selection.selection``, so the answers are the
+same.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from modelkin.core import selection
-from modelkin.core.entries import Entries, entries_of
+from modelkin.core.selection import selection
+from modelkin.core.selection.entries import Entries, entries_of
 
 __all__ = ["select", "select_support"]
 

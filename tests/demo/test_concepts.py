@@ -9,12 +9,12 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from app.services.clustering.asked import ALGORITHMS, Asked
-from app.services.clustering.grouping import group
-from app.services.clustering.snapshot import Snapshot
+from app.clustering.pipeline import group
+from app.clustering.request import ALGORITHMS, Asked
+from app.clustering.snapshot import Snapshot
 from demo import data, training
 from modelkin import Support, select_support
-from modelkin.core.clustering import agreement
+from modelkin.core.clustering.clustering import agreement
 from modelkin.core.packed import PackedSupport
 from modelkin.torch import fisher_importance
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import modelkin.errors
-from app.api.errors import _STATUS
+from app.infra.http.problems import _STATUS
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 UNANSWERED = {

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.docs.pages import blocks, run_python
-from tests.service.running import Server
+from tests.support.server_process import Server
 
 README = Path(__file__).parents[2] / "README.md"
 

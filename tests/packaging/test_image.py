@@ -17,9 +17,9 @@ import httpx
 import pytest
 import yaml
 
-from app.services.keys import generate
+from app.auth.service import generate
 from app.settings import Settings
-from tests.postgres import postgres
+from tests.support.postgres import postgres
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")

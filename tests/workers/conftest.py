@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres import Postgres
-from tests.service.backends import Backend
-from tests.service.conftest import backend, postgres
-from tests.workers.shop import Process, Shop
+from tests.app.conftest import backend, postgres
+from tests.support.backends import Backend
+from tests.support.postgres import Postgres
+from tests.support.worker_harness import Process, Shop
 
 __all__ = ["Shops", "backend", "postgres"]
 

@@ -14,9 +14,9 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.postgres import Postgres, postgres_server
-from tests.service.backends import SQLITE, PostgresBackend
-from tests.workers.shop import LEASE, Shop
+from tests.support.backends import SQLITE, PostgresBackend
+from tests.support.postgres import Postgres, postgres_server
+from tests.support.worker_harness import LEASE, Shop
 
 
 def test_kill_9_of_workers_at_any_moment(shop: Shop) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 import modelkin
 from modelkin.errors import JobCancelled, JobFailed
-from tests.service.kin import Space, assert_problem, ok
+from tests.support.http_space import Space, assert_problem, ok
+from tests.support.worker_harness import Shop
 from tests.workers.conftest import Shops
-from tests.workers.shop import Shop
 
 
 @pytest.fixture(scope="session")

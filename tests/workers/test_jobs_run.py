@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from modelkin.errors import JobFinished, JobNotFound
-from tests.workers.shop import Shop
+from tests.support.worker_harness import Shop
 
 
 def test_a_job_succeeds_with_its_effect(busy: Shop) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 from modelkin.checkpoints.dtypes import decode
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
 from modelkin.checkpoints.header import bad_checkpoint, shown
-from modelkin.core.rule import SelectionRule
-from modelkin.core.streaming import (
+from modelkin.core.selection.rule import SelectionRule
+from modelkin.core.selection.streaming import (
     Chunks,
     Floats,
     LocatedSelection,

@@ -21,10 +21,10 @@ from modelkin.cli.inputs import (
 )
 from modelkin.cli.output import Answer, counted, fields_of, pairs, table
 from modelkin.client import Client
-from modelkin.core.signature import Signature
+from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
-from modelkin.kinship import Donor
-from modelkin.types import ModelInfo, Neighbor, SpaceInfo
+from modelkin.types.kinship import Donor
+from modelkin.types.spaces import ModelInfo, Neighbor, SpaceInfo
 
 __all__ = ["donors", "inspect", "neighbors", "overlap", "push", "support"]
 

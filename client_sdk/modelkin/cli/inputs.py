@@ -10,8 +10,8 @@ from modelkin import checkpoints
 from modelkin.checkpoints import Checkpoint
 from modelkin.cli.output import one_line
 from modelkin.cli.progress import Bar
-from modelkin.core.rule import SelectionRule
-from modelkin.core.signature import Signature
+from modelkin.core.selection.rule import SelectionRule
+from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 

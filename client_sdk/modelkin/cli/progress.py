@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from modelkin.core.streaming import Floats
-from modelkin.terminal import Line, is_terminal
+from modelkin._progress_bar import Line, is_terminal
+from modelkin.core.selection.streaming import Floats
 
 __all__ = ["Bar"]
 

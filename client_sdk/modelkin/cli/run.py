@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from modelkin.cli.arguments import parse
 from modelkin.cli.output import one_line
-from modelkin.core.warned import SmallSupportWarning
+from modelkin.core.selection.warnings import SmallSupportWarning
 from modelkin.errors import ModelkinError
 
 __all__ = ["main"]

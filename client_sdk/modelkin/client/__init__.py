@@ -4,9 +4,9 @@
 ``async_`` send. It never computes supports, signatures or overlaps: that is ``modelkin.core``'s.
 """
 
-from modelkin.client._listings import AsyncListing, Listing
-from modelkin.client._versions import ModelkinVersionWarning
-from modelkin.client.async_ import AsyncClient
-from modelkin.client.sync import Client
+from modelkin.client._async.client import AsyncClient
+from modelkin.client._sync.client import Client
+from modelkin.client._sync.listing import AsyncListing, Listing
+from modelkin.client._transport.version_check import ModelkinVersionWarning
 
 __all__ = ["AsyncClient", "AsyncListing", "Client", "Listing", "ModelkinVersionWarning"]

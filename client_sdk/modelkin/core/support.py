@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core import gaps
+from modelkin.core.codecs import gaps
 from modelkin.errors import InvalidParameter, InvalidSupport
 
 if TYPE_CHECKING:
-    from modelkin.core.signature import Signature
-    from modelkin.core.sketch import Sketch
+    from modelkin.core.sketching.signature import Signature
+    from modelkin.core.sketching.sketch import Sketch
 
 __all__ = ["MAX_PARAMETERS", "IndexArray", "Support", "index_dtype"]
 
@@ -126,13 +126,13 @@ class Support:
 
     def signature(self, num_perm: int = 256, seed: int = 1, scheme: str | None = None) -> Signature:
         """The MinHash signature, see :meth:`Signature.of`."""
-        from modelkin.core.signature import Signature
+        from modelkin.core.sketching.signature import Signature
 
         return Signature.of(self, num_perm=num_perm, seed=seed, scheme=scheme)
 
     def sketch(self, size: int = 1 << 16, seed: int = 1) -> Sketch:
         """What a sample of coordinates shows of it, see :meth:`Sketch.of`."""
-        from modelkin.core.sketch import Sketch
+        from modelkin.core.sketching.sketch import Sketch
 
         return Sketch.of(self, size=size, seed=seed)
 

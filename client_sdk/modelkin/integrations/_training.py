@@ -16,13 +16,14 @@ from typing import Any, Final
 
 from torch import nn
 
-from modelkin.client import Client, _sizes
-from modelkin.core.rule import SelectionRule
+from modelkin._validation import check_model_name, check_space_name, check_tags
+from modelkin.client import Client
+from modelkin.client._protocol import sizes
+from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, ModelkinError
-from modelkin.integrations._pusher import Pusher, check_patience
-from modelkin.integrations._space import SpaceDesk
+from modelkin.integrations._background_uploader import Pusher, check_patience
+from modelkin.integrations._space_session import SpaceDesk
 from modelkin.integrations._tracker import State, check_kind, check_whole, tracker_of
-from modelkin.names import check_model_name, check_space_name, check_tags
 from modelkin.torch import layout_of
 
 __all__ = ["PATIENCE", "Plan", "SupportRun"]
@@ -168,10 +169,10 @@ class SupportRun:
         importance = self._tracker.importance()
         # Selected here, not in the background, so that what waits for a slow service is K indices
         # in this machine's memory and no vector of M on the device.
-        chosen = _sizes.chosen_by_coverage(importance, plan.coverage, plan.k_max)
+        chosen = sizes.chosen_by_coverage(importance, plan.coverage, plan.k_max)
         self._desk.asked.wait(self._for_first_word)
         self._for_first_word = 0.0
-        support = _sizes.resized(importance, chosen, self._desk.k)
+        support = sizes.resized(importance, chosen, self._desk.k)
         name = plan.name_at(step)
         numbers = {key: value for key, value in said.items() if _is_number(value)}
         attributes = {**numbers, "step": step, "importance": plan.importance}

@@ -19,12 +19,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.client import Client, _sizes
-from modelkin.core.linkage import SEPARATION
-from modelkin.core.rule import SelectionRule
+from modelkin.client import Client
+from modelkin.client._protocol import sizes
+from modelkin.core.clustering.linkage import SEPARATION
+from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, MissingExtra, ModelkinError
-from modelkin.integrations._offers import Bounds, Offer
-from modelkin.integrations._rounds import RoundClusters, Rounds, RoundStore
+from modelkin.integrations._federation import RoundClusters, Rounds, RoundStore
+from modelkin.integrations._messages import Bounds, Offer
 
 try:
     from flwr.app import (
@@ -160,11 +161,11 @@ class SupportMod:
         if self._beta is not None:
             importance = _averaged(importance, self._beta, ctxt.state)
         # What no support can be made of is refused here, and so never enters the average.
-        chosen = _sizes.chosen_by_coverage(importance, self._coverage, self._k_max)
+        chosen = sizes.chosen_by_coverage(importance, self._coverage, self._k_max)
         if self._beta is not None:
             ctxt.state[RECORD] = ArrayRecord({"importance": Array(importance)})
         asked = k if type(k) is int and 1 <= k <= chosen.num_parameters else None
-        support = _sizes.resized(importance, chosen, asked)
+        support = sizes.resized(importance, chosen, asked)
         if self._send == "support":
             return Offer(support, chosen.k)
         return Offer(support.signature(self._num_perm, self._seed), chosen.k)

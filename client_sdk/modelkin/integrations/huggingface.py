@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from modelkin._validation import check_tags
 from modelkin.client import Client
 from modelkin.errors import InvalidCheckpoint, MissingExtra
-from modelkin.names import check_tags
 
 try:
     from accelerate.utils import extract_model_from_parallel

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from modelkin._validation import check_tags
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter, MissingExtra
-from modelkin.names import check_tags
 
 try:
     import lightning.pytorch as pl

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from modelkin.core.kernels.reference_minhash import EMPTY, GOLDEN, fss_key, fss_rounds
-from modelkin.core.schemes import SCHEMES, ValueArray, permutations, value_dtype
+from modelkin.core.sketching.schemes import SCHEMES, ValueArray, permutations, value_dtype
 
 __all__ = ["CELLS", "FEW", "Minima", "minima"]
 

@@ -1,8 +1,8 @@
 """``DeviceEntries``: an importance read on the device where it lies, in plain torch operations.
 
-Every answer is that of ``modelkin.core.entries.HostEntries``, bit for bit: the same histograms of
-float bits, the same indices. What crosses to this machine is histograms of 65,536 cells and the K
-indices. Nothing here decides how much is selected: that is ``modelkin.core.decision``'s.
+Every answer is that of ``modelkin.core.selection.entries.HostEntries``, bit for bit: same
+histograms of float bits, same indices. What crosses to this machine is histograms of 65,536 cells
+and the K indices. How much is selected is decided in ``modelkin.core.selection.decision``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modelkin.core import radix
-from modelkin.core.entries import refusal
+from modelkin.core.selection import radix
+from modelkin.core.selection.entries import refusal
 from modelkin.core.support import IndexArray, index_dtype
 from modelkin.errors import InvalidImportance
 

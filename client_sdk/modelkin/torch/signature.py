@@ -1,8 +1,8 @@
 """Signatures made on the device where an importance or indices lie, in plain torch operations.
 
 Of a selection only the signature crosses to this machine: h values. They are those of
-``modelkin.core.signature.Signature.of``, bit for bit. Nothing here knows how a signature is
-compared or sent.
+``modelkin.core.sketching.signature.Signature.of``, bit for bit. Nothing here knows how a signature
+is compared or sent.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modelkin.core.decision import Request, decide
-from modelkin.core.schemes import check_permutations
-from modelkin.core.signature import Signature
+from modelkin.core.selection.decision import Request, decide
+from modelkin.core.sketching.schemes import check_permutations
+from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import check_num_parameters
 from modelkin.errors import InvalidSupport
 from modelkin.torch.minima import minima

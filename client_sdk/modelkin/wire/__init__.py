@@ -7,9 +7,20 @@ size is allocated. It never speaks HTTP and never imports torch.
 
 from __future__ import annotations
 
-from modelkin.wire.delta import DELTA, decode_delta, encode_delta
-from modelkin.wire.foreign import decode_raw, decode_roaring, encode_raw, encode_roaring
-from modelkin.wire.frames import MAX_WINDOW
+from modelkin.core.codecs.delta import DELTA, decode_delta, encode_delta
+from modelkin.core.codecs.frames import MAX_WINDOW
+from modelkin.core.codecs.roaring import decode_raw, decode_roaring, encode_raw, encode_roaring
+from modelkin.core.codecs.signature import decode_signature, encode_signature
+from modelkin.core.codecs.sketch import SKETCH, decode_sketch, encode_sketch
+from modelkin.core.codecs.support import decode_support, encode_support
+from modelkin.wire.json import (
+    delta_from_json,
+    delta_to_json,
+    signature_from_json,
+    signature_to_json,
+    support_from_json,
+    support_to_json,
+)
 from modelkin.wire.media import (
     DELTA_TYPES,
     JSON,
@@ -28,17 +39,6 @@ from modelkin.wire.media import (
     load_signature,
     load_support,
 )
-from modelkin.wire.shapes import (
-    delta_from_json,
-    delta_to_json,
-    signature_from_json,
-    signature_to_json,
-    support_from_json,
-    support_to_json,
-)
-from modelkin.wire.signature import decode_signature, encode_signature
-from modelkin.wire.sketch import SKETCH, decode_sketch, encode_sketch
-from modelkin.wire.support import decode_support, encode_support
 
 __all__ = [
     "DELTA",

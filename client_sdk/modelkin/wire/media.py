@@ -5,20 +5,22 @@ Service and client share it; the HTTP of neither is here.
 
 from __future__ import annotations
 
-from modelkin.core.delta import Delta
-from modelkin.core.signature import Signature
-from modelkin.core.support import Support, index_dtype
-from modelkin.errors import InvalidSignature, InvalidSupport, UnsupportedMediaType
-from modelkin.wire.checks import Payload, check_k
-from modelkin.wire.delta import DELTA, declared_added, decode_delta
-from modelkin.wire.foreign import (
+from modelkin.core.codecs.checks import Payload, check_k
+from modelkin.core.codecs.delta import DELTA, declared_added, decode_delta
+from modelkin.core.codecs.roaring import (
     count_roaring,
     decode_raw,
     decode_roaring,
     encode_raw,
     encode_roaring,
 )
-from modelkin.wire.shapes import (
+from modelkin.core.codecs.signature import decode_signature, encode_signature
+from modelkin.core.codecs.support import declared_k, decode_support, encode_support
+from modelkin.core.delta import Delta
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.support import Support, index_dtype
+from modelkin.errors import InvalidSignature, InvalidSupport, UnsupportedMediaType
+from modelkin.wire.json import (
     delta_from_json,
     dump_json,
     parse_json,
@@ -27,8 +29,6 @@ from modelkin.wire.shapes import (
     support_from_json,
     support_to_json,
 )
-from modelkin.wire.signature import decode_signature, encode_signature
-from modelkin.wire.support import declared_k, decode_support, encode_support
 
 __all__ = [
     "DELTA_TYPES",

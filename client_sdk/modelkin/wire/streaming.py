@@ -16,11 +16,11 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core import gaps
+from modelkin.core.codecs import gaps
+from modelkin.core.codecs.frames import compressor
+from modelkin.core.codecs.support import pack_header
 from modelkin.core.support import IndexArray
 from modelkin.errors import InvalidSupport
-from modelkin.wire.frames import compressor
-from modelkin.wire.support import pack_header
 
 __all__ = ["StreamedSupport", "stream_support"]
 

@@ -65,7 +65,7 @@ def warm() -> None:
 
 
 def gap_encode(indices: Indices, low_bytes: int) -> Bytes:
-    """The gap stream, see ``modelkin.core.gaps``.
+    """The gap stream, see ``modelkin.core.codecs.gaps``.
 
     Args:
         indices: ascending, distinct, shape ``(k,)``.

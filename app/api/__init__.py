@@ -1,1 +1,0 @@
-"""The HTTP edge: routes, bodies, media types and status codes. It decides nothing about models."""

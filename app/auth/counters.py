@@ -1,0 +1,213 @@
+"""How often somebody did something within the last minute: the counters of rate limits.
+
+They count by whole seconds, so that no sixty of these hold more than the limit, wherever they
+begin, and so that it is known to the second when there is room again. In Redis, where all processes
+see them and its own clock counts; or in this process. Who it is stands behind a name that tells
+nothing. This module decides nothing about who is counted, and refuses nobody.
+
+The library ``limits`` is not used. Its Redis storages open connections of their own, have to be
+told whether they talk to a cluster, know no breaker that would spare every request its own wait,
+and take two round trips to count and to tell what is left. Its memory storage starts a thread every
+10 ms under load, which walks over all callers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.infra.storage.redis import RedisServer, Script
+
+__all__ = ["WINDOW", "Counters", "MemoryCounters", "Quota", "RedisCounters", "Standing", "Taken"]
+
+WINDOW = 60
+"""Seconds that are counted together, where nobody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """So many of something within a window of seconds.
+
+    Attributes:
+        name: of lower-case letters.
+        limit: at least 1.
+    """
+
+    name: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is left of a quota.
+
+    Attributes:
+        remaining: how many more there may be now.
+        reset: whole seconds, 1 to the window's, after which there may be more than that.
+    """
+
+    quota: Quota
+    remaining: int
+    reset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What came of taking from some quotas at once: from all of them, or from none."""
+
+    admitted: bool
+    standings: tuple[Standing, ...]
+
+
+class Counters(Protocol):
+    """The counters of everybody."""
+
+    def take(self, who: str, quotas: Sequence[Quota], cost: int = 1) -> Taken:
+        """Take ``cost`` from each of ``who``'s quotas, if each has something left.
+
+        What is refused is not counted. A cost of 0 only looks.
+
+        Raises:
+            BackendUnavailable: the counters cannot be reached now.
+        """
+
+
+class MemoryCounters:
+    """Counters of this process alone.
+
+    Args:
+        window: seconds that are counted together.
+        callers: how many are remembered; of more, those who were not seen for longest are not.
+        clock: seconds, never going back.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int = WINDOW,
+        callers: int = 50_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._window = window
+        self._callers = callers
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counted: OrderedDict[tuple[str, str], _Seconds] = OrderedDict()
+
+    def take(self, who: str, quotas: Sequence[Quota], cost: int = 1) -> Taken:
+        with self._lock:
+            now = int(self._clock())
+            counted = [self._of(who, quota, now) for quota in quotas]
+            used = [seconds.total() for seconds in counted]
+            admitted = all(n < quota.limit for n, quota in zip(used, quotas, strict=True))
+            standings = []
+            for quota, seconds, n in zip(quotas, counted, used, strict=True):
+                if admitted:
+                    seconds.add(cost)
+                    n += cost
+                standings.append(Standing(quota, max(0, quota.limit - n), seconds.reset()))
+            while len(self._counted) > self._callers:
+                self._counted.popitem(last=False)
+        return Taken(admitted, tuple(standings))
+
+    def _of(self, who: str, quota: Quota, now: int) -> _Seconds:
+        seconds = self._counted.setdefault((who, quota.name), _Seconds(now, self._window))
+        self._counted.move_to_end((who, quota.name))
+        seconds.forward(now)
+        return seconds
+
+
+class _Seconds:
+    """How many there were in each of the last seconds, in a ring."""
+
+    __slots__ = ("_counts", "_now")
+
+    def __init__(self, now: int, window: int) -> None:
+        self._now = now
+        self._counts = array("L", [0]) * window
+
+    def forward(self, now: int) -> None:
+        window = len(self._counts)
+        for second in range(max(self._now + 1, now - window + 1), now + 1):
+            self._counts[second % window] = 0
+        self._now = now
+
+    def add(self, count: int) -> None:
+        self._counts[self._now % len(self._counts)] += count
+
+    def total(self) -> int:
+        return sum(self._counts)
+
+    def reset(self) -> int:
+        """Seconds until the oldest of them is no longer counted."""
+        window = len(self._counts)
+        for age in range(window - 1, -1, -1):
+            if self._counts[(self._now - age) % window]:
+                return window - age
+        return window
+
+
+# KEYS[1]: HASH of "quota:second" -> how many. ARGV: window, cost; then name and limit of each
+# quota. Answers whether it was admitted; then of each quota how many there were, and when the
+# oldest of them is forgotten. A clock that was put back would leave seconds that never pass.
+_TAKE = Script("""
+local window, cost = tonumber(ARGV[1]), tonumber(ARGV[2])
+local now = tonumber(redis.call('TIME')[1])
+local used, oldest = {}, {}
+local kept = redis.call('HGETALL', KEYS[1])
+for i = 1, #kept, 2 do
+  local name, second = string.match(kept[i], '^(%a+):(%d+)$')
+  second = tonumber(second)
+  if second == nil or second <= now - window or second > now then
+    redis.call('HDEL', KEYS[1], kept[i])
+  else
+    used[name] = (used[name] or 0) + tonumber(kept[i + 1])
+    oldest[name] = math.min(oldest[name] or second, second)
+  end
+end
+local admitted = 1
+for i = 3, #ARGV, 2 do
+  if (used[ARGV[i]] or 0) >= tonumber(ARGV[i + 1]) then admitted = 0 end
+end
+local answer = {admitted}
+for i = 3, #ARGV, 2 do
+  local name = ARGV[i]
+  if admitted == 1 and cost > 0 then
+    redis.call('HINCRBY', KEYS[1], name .. ':' .. now, cost)
+    used[name] = (used[name] or 0) + cost
+  end
+  answer[#answer + 1] = used[name] or 0
+  answer[#answer + 1] = (oldest[name] or now) + window - now
+end
+if admitted == 1 and cost > 0 then redis.call('EXPIRE', KEYS[1], window) end
+return answer
+""")
+
+
+class RedisCounters:
+    """Counters in a Redis or a Redis Cluster: one key a caller, gone a window after its last call.
+
+    Args:
+        server: whose close is left to whoever opened it.
+        window: seconds that are counted together.
+    """
+
+    def __init__(self, server: RedisServer, *, window: int = WINDOW) -> None:
+        self._server = server
+        self._window = window
+
+    def take(self, who: str, quotas: Sequence[Quota], cost: int = 1) -> Taken:
+        arguments: list[int | str | bytes] = [self._window, cost]
+        for quota in quotas:
+            arguments += (quota.name, quota.limit)
+        admitted, *told = self._server.run(_TAKE, f"modelkin:rate:{who}", arguments)
+        standings = tuple(
+            Standing(quota, max(0, quota.limit - int(used)), int(reset))
+            for quota, used, reset in zip(quotas, told[::2], told[1::2], strict=True)
+        )
+        return Taken(bool(admitted), standings)

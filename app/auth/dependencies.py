@@ -1,0 +1,107 @@
+"""Who is asking: the key in a request, and the tenant and scopes that it opens.
+
+Bearer is for programs; Basic, with the key as password, is for the explorer in a browser. Where
+keys are not asked for, everybody is the default tenant.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.concurrency import run_in_threadpool
+from fastapi.security import HTTPBearer, SecurityScopes
+
+from app.auth.service import SCOPES
+from app.bootstrap import Resources
+from app.index.buckets.protocol import Tenant
+from modelkin.errors import Forbidden, Unauthorized
+
+__all__ = [
+    "AUTHENTICATED",
+    "Handle",
+    "MetricsTenant",
+    "ReadingTenant",
+    "WritingTenant",
+    "identify",
+]
+
+# Only for the OpenAPI document: what is sent is read below, where Basic is understood too.
+_declared = HTTPBearer(auto_error=False, description="an API key, `mk_...`")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A tenant, and what it may do."""
+
+    tenant: Tenant
+    scopes: frozenset[str]
+
+
+async def _resources(request: Request) -> Resources:
+    resources: Resources = request.app.state.resources
+    return resources
+
+
+Handle = Annotated[Resources, Depends(_resources)]
+
+
+def identify(request: Request) -> Identity:
+    """The holder of the request's key, looked up once a request.
+
+    In a short transaction of its own, so that a slow body holds no connection.
+
+    Raises:
+        Unauthorized: a key is asked for, and there is none, or it opens nothing.
+    """
+    resources: Resources = request.app.state.resources
+    if not resources.settings.keys_required:
+        return Identity(resources.tenant, frozenset(SCOPES))
+    if not hasattr(request.state, "identity"):
+        key = _presented(request.headers.get("authorization", ""))
+        with resources.database.reading() as session:
+            record = resources.keys.check(session, key)
+        request.state.identity = Identity(record.tenant, record.scopes)
+    identity: Identity = request.state.identity
+    return identity
+
+
+async def _identity(request: Request, _: Annotated[object, Depends(_declared)]) -> Identity:
+    resources: Resources = request.app.state.resources
+    if resources.settings.keys_required and not hasattr(request.state, "identity"):
+        return await run_in_threadpool(identify, request)
+    return identify(request)  # nothing to be looked up, and no thread to wait for
+
+
+async def _tenant(
+    needed: SecurityScopes, identity: Annotated[Identity, Depends(_identity)]
+) -> Tenant:
+    missing = set(needed.scopes) - identity.scopes
+    if missing:
+        raise Forbidden(f"this key lacks the scope {', '.join(sorted(missing))}")
+    return identity.tenant
+
+
+AUTHENTICATED = [Depends(_identity)]
+"""Dependencies of a router that answers nobody without a key, before it looks at anything else."""
+
+ReadingTenant = Annotated[Tenant, Security(_tenant, scopes=["read"])]
+WritingTenant = Annotated[Tenant, Security(_tenant, scopes=["write"])]
+MetricsTenant = Annotated[Tenant, Security(_tenant, scopes=["metrics"])]
+
+
+def _presented(header: str) -> str:
+    kind, _, value = header.strip().partition(" ")
+    if not value:
+        raise Unauthorized("this needs a key: send Authorization: Bearer mk_...")
+    if kind.lower() == "bearer":
+        return value.strip()
+    if kind.lower() == "basic":
+        try:
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+        except (ValueError, binascii.Error):
+            raise Unauthorized("the Authorization header is no valid Basic") from None
+    raise Unauthorized("send Authorization: Bearer mk_..., no other kind is understood")

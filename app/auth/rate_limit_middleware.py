@@ -1,0 +1,102 @@
+"""Rate limits at the edge: who has asked too often is refused before anything is read or done.
+
+Pure ASGI, around everything but the log. What is left is told in the fields ``RateLimit`` and
+``RateLimit-Policy`` (draft-ietf-httpapi-ratelimit-headers-11). Probes and the pages about the
+service itself cost nothing and are not counted; neither are ``/metrics``, but a key is not guessed
+there either. Deliveries of hubs show no key: they are counted by the address that they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.auth.counters import WINDOW, Standing
+from app.auth.dependencies import identify
+from app.auth.rate_limits import RateLimits, TooOften
+from app.hubs.endpoints.incoming import HOOKS
+from app.infra.http.problems import answer
+from modelkin.errors import ModelkinError, Unauthorized
+
+__all__ = ["Limited"]
+
+_OPEN = frozenset(
+    {"/livez", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"}
+)
+"""What nobody needs a key for."""
+_UNCOUNTED = "/metrics"
+_READ = frozenset({"GET", "HEAD", "OPTIONS"})
+_QUESTIONS = ("/neighbors", "/donors", "/similarity", "/assign")
+"""How the paths end on which a POST asks about what is in its body and stores nothing."""
+
+
+class Limited:
+    """Lets requests through to ``app`` as far as the limits allow.
+
+    Args:
+        rates: the limits.
+        keys_required: whether tenants are told apart by keys; if not, addresses are counted.
+    """
+
+    def __init__(self, app: ASGIApp, rates: RateLimits, *, keys_required: bool) -> None:
+        self._app = app
+        self._rates = rates
+        self._keys_required = keys_required
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in _OPEN:
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        app = self._app
+        standings: Sequence[Standing] = ()
+        try:
+            standings = await run_in_threadpool(self._admit, request)
+        except TooOften as error:
+            standings, app = error.standings, answer(request, error)
+        except ModelkinError as error:
+            app = answer(request, error)
+
+        async def send_told(message: Message) -> None:
+            if message["type"] == "http.response.start" and standings:
+                headers = MutableHeaders(scope=message)
+                headers["RateLimit-Policy"] = _policies(standings)
+                headers["RateLimit"] = _left(standings)
+            await send(message)
+
+        await app(scope, receive, send_told)
+
+    def _admit(self, request: Request) -> Sequence[Standing]:
+        """Count the request; what is left to whoever made it."""
+        address = request.client.host if request.client else ""
+        counted = request.scope["path"] != _UNCOUNTED
+        if not self._keys_required or request.scope["path"].startswith(HOOKS):
+            return self._rates.count_address(address, writes=_writes(request)) if counted else ()
+        credentials = request.headers.get("authorization", "")
+        self._rates.check_tries(address, credentials)
+        try:
+            tenant = identify(request).tenant
+        except Unauthorized:
+            self._rates.note_bad(address, credentials)
+            return ()  # the route says so, if there is one
+        self._rates.note_good(credentials)
+        return self._rates.count_tenant(tenant, writes=_writes(request)) if counted else ()
+
+
+def _writes(request: Request) -> bool:
+    if request.method in _READ:
+        return False
+    return request.method != "POST" or not request.scope["path"].endswith(_QUESTIONS)
+
+
+def _policies(standings: Sequence[Standing]) -> str:
+    quotas = (standing.quota for standing in standings)
+    return ", ".join(f'"{quota.name}";q={quota.limit};w={WINDOW}' for quota in quotas)
+
+
+def _left(standings: Sequence[Standing]) -> str:
+    return ", ".join(f'"{s.quota.name}";r={s.remaining};t={s.reset}' for s in standings)

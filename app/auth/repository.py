@@ -1,0 +1,95 @@
+"""Every query about API keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
+
+from app.index.buckets.protocol import KeyRecord, Tenant
+from app.infra.db.database import Reader, Writer
+from app.infra.db.tables.base import KeyRow, TenantRow
+
+__all__ = ["any_key", "find_key", "insert_key", "list_keys", "revoke_key"]
+
+
+def find_key(session: Reader, sha256: bytes) -> KeyRecord | None:
+    """The key with this hash, whatever has become of it, or None."""
+    found = _records(session, KeyRow.sha256 == sha256)
+    return found[0] if found else None
+
+
+def list_keys(session: Reader) -> list[KeyRecord]:
+    """All keys, oldest first."""
+    return _records(session)
+
+
+def any_key(session: Reader, now: datetime) -> bool:
+    """Whether there is a key that still opens anything."""
+    usable = select(KeyRow.id).where(
+        KeyRow.revoked_at.is_(None), (KeyRow.expires_at.is_(None)) | (KeyRow.expires_at > now)
+    )
+    return session.scalar(usable.limit(1)) is not None
+
+
+def insert_key(
+    session: Writer,
+    tenant: Tenant,
+    *,
+    prefix: str,
+    sha256: bytes,
+    label: str,
+    scopes: Iterable[str],
+    created_at: datetime,
+    expires_at: datetime | None,
+) -> None:
+    """Store a new key; the same one once more, from another process too, changes nothing."""
+    try:
+        with session.begin_nested():
+            session.add(
+                KeyRow(
+                    tenant_id=tenant.id,
+                    prefix=prefix,
+                    sha256=sha256,
+                    label=label,
+                    scopes=sorted(scopes),
+                    created_at=created_at,
+                    expires_at=expires_at,
+                )
+            )
+    except IntegrityError:
+        if find_key(session, sha256) is None:
+            raise  # not the same key: one whose first characters are taken
+
+
+def revoke_key(session: Writer, prefix: str, now: datetime) -> bool:
+    """Revoke the key with this prefix; False if there is none, or it was revoked before."""
+    done = session.execute(
+        update(KeyRow)
+        .where(KeyRow.prefix == prefix, KeyRow.revoked_at.is_(None))
+        .values(revoked_at=now)
+        .returning(KeyRow.id)
+    )
+    return done.first() is not None
+
+
+def _records(session: Reader, *conditions: object) -> list[KeyRecord]:
+    query = select(KeyRow, TenantRow).join(TenantRow, TenantRow.id == KeyRow.tenant_id)
+    for condition in conditions:
+        query = query.where(condition)  # type: ignore[arg-type]
+    return [
+        KeyRecord(
+            id=key.id,
+            tenant=Tenant(id=tenant.id, name=tenant.name),
+            prefix=key.prefix,
+            sha256=key.sha256,
+            label=key.label,
+            scopes=frozenset(key.scopes),
+            created_at=key.created_at,
+            expires_at=key.expires_at,
+            revoked_at=key.revoked_at,
+        )
+        for key, tenant in session.execute(query.order_by(KeyRow.id))
+    ]

@@ -1,0 +1,1 @@
+"""HTTP endpoints of models, supports, signatures, sketches, batches and revisions."""

@@ -1,0 +1,170 @@
+"""The lines of a batch: how a body is cut into them, and each of them read strictly.
+
+A line that is none becomes a refusal with its reason; it never ends the batch. Storing is the
+service's business.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from app.catalog.batches import BYTES_AT_ONCE, Entry, Refused
+from app.catalog.endpoints.payloads import max_indices
+from app.infra.http.bodies import parse_strictly
+from app.infra.http.memory_budget import Hold
+from app.infra.http.problems import fields_of
+from app.infra.http.schemas import BatchLineIn
+from app.settings import Settings
+from modelkin import wire
+from modelkin._validation import check_model_name, check_tags
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.support import Support, index_dtype
+from modelkin.errors import (
+    InvalidParameter,
+    InvalidSignature,
+    InvalidSupport,
+    ModelkinError,
+    PayloadTooLarge,
+    UnsupportedMediaType,
+)
+
+__all__ = ["ENCODED", "MAX_LINES", "LineReader", "cut"]
+
+MAX_LINES: Final = 10_000
+
+ENCODED: Final = (wire.SUPPORT, wire.ROARING, wire.RAW)
+"""The media types of a support in base64; indices as JSON would be text within text."""
+
+_SUPPORT_BYTES: Final = 16 << 20
+"""Bytes of indices of one line: more in a line of a megabyte is hardly anyone's model."""
+_MEMORY: Final = BYTES_AT_ONCE + 3 * _SUPPORT_BYTES
+"""What waits to be stored, and a support while it is decoded and packed."""
+
+
+def cut(body: bytearray) -> Iterator[memoryview]:
+    """The lines, without a copy, once it is known that there are not too many.
+
+    Raises:
+        InvalidParameter: there is none.
+        PayloadTooLarge: there are more than ``MAX_LINES``.
+    """
+    if not body:
+        raise InvalidParameter("the batch is empty: send a line for each model")
+    count = body.count(b"\n") + (not body.endswith(b"\n"))
+    if count > MAX_LINES:
+        raise PayloadTooLarge(f"a batch has {MAX_LINES} lines at most, this has {count}: split it")
+    return _lines(body)
+
+
+def _lines(body: bytearray) -> Iterator[memoryview]:
+    view = memoryview(body)
+    start = 0
+    while start < len(body):
+        end = body.find(b"\n", start)
+        end = len(body) if end < 0 else end
+        yield view[start:end]
+        start = end + 1
+
+
+class LineReader:
+    """Reads lines into entries; together they decode to no more than a single body may.
+
+    Args:
+        settings: for the limits.
+        num_parameters: M of the space.
+        hold: what memory for supports is taken from, once, at the first of them.
+    """
+
+    def __init__(self, settings: Settings, num_parameters: int, hold: Hold) -> None:
+        self._longest = settings.max_json_bytes
+        self._num_parameters = num_parameters
+        self._room = max_indices(settings, num_parameters)
+        self._most = _SUPPORT_BYTES // index_dtype(num_parameters).itemsize
+        self._hold: Hold | None = hold
+
+    def read(self, line: memoryview) -> Entry | Refused:
+        """The entry of a line, or why it is none."""
+        model: str | None = None
+        try:
+            document = self._parse(line)
+            model = check_model_name(document.get("model"))
+            fields = _validated(document)
+            tags = None if fields.tags is None else check_tags(fields.tags)
+            content = self._content(fields)
+            return Entry(model, content, tags, fields.attributes, self._sketch(fields))
+        except ModelkinError as error:
+            return Refused(model, error)
+
+    def _parse(self, line: memoryview) -> dict[str, Any]:
+        if len(line) > self._longest:
+            raise PayloadTooLarge(
+                f"a line may have {self._longest} bytes at most, this has {len(line)}: "
+                f"send a large support by itself, to PUT .../supports"
+            )
+        try:
+            document = parse_strictly(bytes(line))
+        except ValueError as error:
+            raise InvalidParameter(f"the line is no valid JSON: {error}") from None
+        if not isinstance(document, dict):
+            raise InvalidParameter("the line is no JSON object")
+        return document
+
+    def _content(self, fields: BatchLineIn) -> Support | Signature:
+        if (fields.signature is None) == (fields.support is None):
+            raise InvalidParameter("a line has a signature or a support, and not both")
+        if fields.signature is not None:
+            if fields.media_type is not None:
+                raise InvalidParameter(
+                    "media_type is that of a support: a signature is JSON here", field="media_type"
+                )
+            return wire.signature_from_json(fields.signature, self._num_parameters)
+        return self._support(fields.support or "", fields.media_type or wire.SUPPORT)
+
+    def _sketch(self, fields: BatchLineIn) -> Sketch | None:
+        if fields.sketch is None:
+            return None
+        if fields.signature is None:
+            raise InvalidParameter(
+                "a sketch goes with a signature: of a support it is made here", field="sketch"
+            )
+        data = _decoded(fields.sketch, "sketch", InvalidSignature)
+        return wire.decode_sketch(data, num_parameters=self._num_parameters)
+
+    def _support(self, text: str, media_type: str) -> Support:
+        if media_type not in ENCODED:
+            raise UnsupportedMediaType(f"media_type must be one of {', '.join(ENCODED)}")
+        data = _decoded(text, "support", InvalidSupport)
+        if self._hold is not None:
+            self._hold.take(_MEMORY)
+            self._hold = None
+        most = min(self._most, self._room)
+        try:
+            support = wire.load_support(data, media_type, self._num_parameters, most)
+        except PayloadTooLarge as error:
+            what = "by itself, to PUT .../supports" if most == self._most else "in another batch"
+            raise PayloadTooLarge(f"{error}: send it {what}") from None
+        self._room -= support.k
+        return support
+
+
+def _decoded(text: str, field: str, error: type[InvalidSupport | InvalidSignature]) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error) as reason:
+        raise error(f"{field} is no base64 (RFC 4648, section 4): {reason}", field=field) from None
+
+
+def _validated(document: dict[str, Any]) -> BatchLineIn:
+    try:
+        return BatchLineIn.model_validate(document)
+    except ValidationError as error:
+        first = fields_of(error.errors())[0]
+        raise InvalidParameter(
+            f"{first['field']}: {first['message']}", field=first["field"]
+        ) from None

@@ -1,0 +1,150 @@
+"""/v1/spaces/{space}/batch: many models in one request, a line each, and a line of answer for each.
+
+Everything is read before anything is answered, for the stack cannot stream both ways at once; so a
+batch has an end. How a line is read is ``lines``'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic_core import to_json
+
+from app.auth.dependencies import AUTHENTICATED
+from app.catalog.batches import Result
+from app.catalog.endpoints.batch_lines import ENCODED, MAX_LINES, LineReader, cut
+from app.catalog.endpoints.payloads import SIGNATURE_SCHEMA
+from app.catalog.puts import Stored
+from app.infra.http.bodies import media_type_of, read_body
+from app.infra.http.dependencies import Handle, Reading, WritableSpace
+from app.infra.http.memory_budget import Budgets, Hold
+from app.infra.http.problems import described
+from app.settings import Settings
+from modelkin import wire
+from modelkin.errors import UnsupportedMediaType
+
+__all__ = ["JSONL", "router"]
+
+JSONL: Final = "application/jsonl"
+
+_EXAMPLE_IN = (
+    '{"model":"org/a","signature":{"scheme":"affine32","num_perm":4,"seed":1,'
+    '"support_size":3,"values":[17,4,99,5]},"tags":["round-3"]}\n'
+    '{"model":"org/b","support":"AwAAABEAAAAABAAA","media_type":"application/octet-stream",'
+    '"attributes":{"site":7}}\n'
+    '{"model":"org/c"}\n'
+)
+_EXAMPLE_OUT = (
+    '{"model":"org/a","status":"created"}\n'
+    '{"model":"org/b","status":"created"}\n'
+    '{"model":"org/c","status":"failed","error":{"code":"invalid_parameter",'
+    '"detail":"a line has a signature or a support, and not both"}}\n'
+)
+_LINE_IN = {
+    "type": "object",
+    "required": ["model"],
+    "additionalProperties": False,
+    "properties": {
+        "model": {"type": "string"},
+        "signature": SIGNATURE_SCHEMA,
+        "sketch": {
+            "type": "string",
+            "contentEncoding": "base64",
+            "contentMediaType": wire.SKETCH,
+            "description": "beside a signature",
+        },
+        "support": {"type": "string", "contentEncoding": "base64"},
+        "media_type": {"type": "string", "enum": list(ENCODED), "default": wire.SUPPORT},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "attributes": {"type": "object"},
+    },
+    "oneOf": [{"required": ["signature"]}, {"required": ["support"]}],
+    "description": f"one line of at most {MAX_LINES:,}",
+}
+_LINE_OUT = {
+    "type": "object",
+    "required": ["model", "status"],
+    "properties": {
+        "model": {"type": ["string", "null"]},
+        "status": {"type": "string", "enum": ["created", "replaced", "unchanged", "failed"]},
+        "error": {
+            "type": "object",
+            "required": ["code", "detail"],
+            "properties": {
+                "code": {"type": "string"},
+                "detail": {"type": "string"},
+                "errors": {"type": "array", "items": {"type": "object"}},
+            },
+        },
+    },
+    "description": "what became of the line of the same number",
+}
+
+router = APIRouter(prefix="/v1/spaces/{space}", tags=["models"], dependencies=AUTHENTICATED)
+
+
+class _Body:
+    """The body of a batch, and the memory that its supports may take."""
+
+    def __init__(self, data: bytearray, hold: Hold) -> None:
+        self.data = data
+        self.hold = hold
+
+
+async def _read(request: Request) -> AsyncIterator[_Body]:
+    media_type = media_type_of(request)
+    if media_type != JSONL:
+        given = f"not {media_type}" if media_type else "and none was sent"
+        raise UnsupportedMediaType(f"Content-Type must be {JSONL}, {given}")
+    settings: Settings = request.app.state.settings
+    budgets: Budgets = request.app.state.budgets
+    with budgets.holding() as (bodies, decoded):
+        yield _Body(await read_body(request, settings, media_type, bodies), decoded)
+
+
+@router.post(
+    "/batch",
+    operation_id="put_batch",
+    response_class=Response,
+    responses={
+        200: {
+            "content": {JSONL: {"schema": _LINE_OUT, "example": _EXAMPLE_OUT}},
+            "description": "A line for each line, in their order",
+        }
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {JSONL: {"schema": _LINE_IN, "example": _EXAMPLE_IN}},
+        }
+    },
+)
+def put_batch(
+    resources: Handle,
+    body: Annotated[_Body, Depends(_read)],  # before a connection is taken, as in supports
+    space: WritableSpace,
+    reading: Reading,
+) -> Response:
+    """Store many models: each line as its own PUT would, and a bad one never spoils the others.
+
+    A line holds a model's `signature`, as its JSON, with its `sketch` in base64 where it has one,
+    or its `support`, in base64; `tags` and `attributes` replace those of the model where they are
+    given. `status` is `created`; `replaced`, where anything about the model changed; `unchanged`;
+    or `failed`, and then `error` says why. Once this answers, all that did not fail is durable. Of
+    several lines of one model the last stands. An error of the batch as a whole may have stored
+    some lines: send it again.
+    """
+    lines = cut(body.data)
+    reading.rollback()  # the space is known: no connection is held while lines are read
+    reader = LineReader(resources.settings, space.num_parameters, body.hold)
+    results = resources.batch.put(reading, space, (reader.read(line) for line in lines))
+    return Response(b"".join(map(_answer, results)), media_type=JSONL)
+
+
+def _answer(result: Result) -> bytes:
+    model, outcome = result
+    if isinstance(outcome, Stored):
+        return to_json({"model": model, "status": outcome.status}) + b"\n"
+    return to_json({"model": model, "status": "failed", "error": described(outcome)}) + b"\n"

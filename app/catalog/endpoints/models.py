@@ -1,0 +1,101 @@
+"""/v1/spaces/{space}/models: what is known of models besides their supports."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Response
+
+from app.auth.dependencies import AUTHENTICATED
+from app.infra.http.bodies import JsonRoute
+from app.infra.http.dependencies import (
+    Cursor,
+    Handle,
+    IfMatch,
+    KnownSpace,
+    Limit,
+    ModelName,
+    Reading,
+    TagFilter,
+    WritableSpace,
+    Writing,
+)
+from app.infra.http.routing import MODEL
+from app.infra.http.schemas import ModelOut, ModelPage, ModelUpdate, etag
+from modelkin._validation import check_model_name, check_tags
+from modelkin.types.spaces import UNCHANGED
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/spaces/{space}/models",
+    tags=["models"],
+    route_class=JsonRoute,
+    dependencies=AUTHENTICATED,
+)
+
+
+@router.get("", operation_id="list_models")
+def list_models(
+    resources: Handle,
+    space: KnownSpace,
+    session: Reading,
+    tags: TagFilter,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> ModelPage:
+    """The models by name; with `tag` those that carry every tag asked for."""
+    page = resources.library.models(session, space, limit=limit, cursor=cursor, tags=tags)
+    items = [ModelOut.of(space, model) for model in page.items]
+    return ModelPage(items=items, next_cursor=page.next_cursor)
+
+
+@router.get(MODEL, operation_id="get_model")
+def show(
+    resources: Handle, space: KnownSpace, name: ModelName, session: Reading, response: Response
+) -> ModelOut:
+    """One model."""
+    model = resources.library.model(session, space, name)
+    response.headers.update(etag(model))
+    return ModelOut.of(space, model)
+
+
+@router.patch(MODEL, operation_id="update_model")
+def update(
+    resources: Handle,
+    space: WritableSpace,
+    name: ModelName,
+    session: Writing,
+    body: Annotated[ModelUpdate, Body()],
+    response: Response,
+    if_match: IfMatch = None,
+) -> ModelOut:
+    """Replace tags, attributes, source or base_model; `null` clears the last two."""
+    given = body.model_fields_set
+    base_model = body.base_model
+    if base_model is not None:
+        base_model = check_model_name(base_model, field="base_model")
+    model = resources.ingest.update(
+        session,
+        space,
+        name,
+        tags=None if body.tags is None else check_tags(body.tags),
+        attributes=body.attributes,
+        source=body.source if "source" in given else UNCHANGED,
+        base_model=base_model if "base_model" in given else UNCHANGED,
+        if_match=if_match,
+    )
+    response.headers.update(etag(model))
+    return ModelOut.of(space, model)
+
+
+@router.delete(MODEL, operation_id="delete_model", status_code=204)
+def delete(
+    resources: Handle,
+    space: WritableSpace,
+    name: ModelName,
+    session: Writing,
+    if_match: IfMatch = None,
+) -> None:
+    """Delete a model, its support and its signature."""
+    resources.ingest.delete(session, space, name, if_match=if_match)

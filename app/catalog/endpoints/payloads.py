@@ -1,0 +1,185 @@
+"""Supports and signatures in requests and answers: which types, how read, how documented."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from app.infra.http.bodies import media_type_of, read_body
+from app.infra.http.memory_budget import Budgets, Hold
+from app.settings import Settings
+from modelkin import wire
+from modelkin.core.delta import Delta
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.support import Support, index_dtype
+from modelkin.errors import UnsupportedMediaType
+
+__all__ = [
+    "ANY_BODY",
+    "DELTA_BODY",
+    "SIGNATURE_BODY",
+    "SKETCH_BODY",
+    "SUPPORT_BODY",
+    "SIGNATURE_CONTENT",
+    "SIGNATURE_SCHEMA",
+    "SKETCH_CONTENT",
+    "SUPPORT_CONTENT",
+    "AnyPayload",
+    "DeltaPayload",
+    "Payload",
+    "SignaturePayload",
+    "SketchPayload",
+    "SupportPayload",
+    "max_indices",
+]
+
+_COPIES = 3
+"""Of the indices, while a request works on them: as decoded, as packed, and one in between."""
+
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_SUPPORT_JSON = {
+    "schema": {
+        "type": "object",
+        "required": ["indices"],
+        "properties": {"indices": {"type": "array", "items": {"type": "integer", "minimum": 0}}},
+    },
+    "example": {"indices": [3, 17, 1024]},
+}
+SIGNATURE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["scheme", "num_perm", "seed", "support_size", "values"],
+    "properties": {
+        "scheme": {"type": "string", "enum": ["affine32", "affine64", "fss32"]},
+        "num_perm": {"type": "integer", "minimum": 1},
+        "seed": {"type": "integer", "minimum": 0},
+        "support_size": {"type": "integer", "minimum": 1},
+        "values": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+    },
+}
+_SIGNATURE_JSON = {
+    "schema": SIGNATURE_SCHEMA,
+    "example": {
+        "scheme": "affine32",
+        "num_perm": 4,
+        "seed": 1,
+        "support_size": 3,
+        "values": [17, 4, 99, 5],
+    },
+}
+SUPPORT_CONTENT: dict[str, Any] = {
+    wire.SUPPORT: _BINARY,
+    wire.ROARING: _BINARY,
+    wire.RAW: _BINARY,
+    wire.JSON: _SUPPORT_JSON,
+}
+SKETCH_CONTENT: dict[str, Any] = {wire.SKETCH: _BINARY}
+SIGNATURE_CONTENT: dict[str, Any] = {wire.SIGNATURE: _BINARY, wire.JSON: _SIGNATURE_JSON}
+_DELTA_JSON = {
+    "schema": {
+        "type": "object",
+        "required": ["added", "removed"],
+        "properties": {
+            "added": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+            "removed": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+            "digest": {"type": "string", "description": "of the result, which is held against it"},
+        },
+    },
+    "example": {"added": [5, 2048], "removed": [17]},
+}
+DELTA_CONTENT: dict[str, Any] = {wire.DELTA: _BINARY, wire.JSON: _DELTA_JSON}
+_EITHER_JSON = {
+    "schema": {"oneOf": [_SUPPORT_JSON["schema"], _SIGNATURE_JSON["schema"]]},
+    "example": _SUPPORT_JSON["example"],
+}
+
+SUPPORT_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SUPPORT_CONTENT}}
+DELTA_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": DELTA_CONTENT}}
+SKETCH_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SKETCH_CONTENT}}
+SIGNATURE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SIGNATURE_CONTENT}}
+ANY_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {**SUPPORT_CONTENT, **SIGNATURE_CONTENT, wire.JSON: _EITHER_JSON},
+    }
+}
+
+
+class Payload:
+    """The body of a request, read but not decoded: that waits for the space, and a thread."""
+
+    def __init__(self, data: bytearray, media_type: str, settings: Settings, hold: Hold) -> None:
+        self._data = data
+        self._media_type = media_type
+        self._settings = settings
+        self._hold = hold
+
+    def support(self, num_parameters: int) -> Support:
+        """The support; :class:`InvalidSupport` says what is wrong with it."""
+        max_k = self._room_for(num_parameters)
+        return wire.load_support(self._data, self._media_type, num_parameters, max_k)
+
+    def signature(self, num_parameters: int) -> Signature:
+        """The signature; :class:`InvalidSignature` says what is wrong with it."""
+        return wire.load_signature(self._data, self._media_type, num_parameters)
+
+    def sketch(self, num_parameters: int) -> Sketch:
+        """The sketch; :class:`InvalidSignature` says what is wrong with it."""
+        return wire.decode_sketch(self._data, num_parameters=num_parameters)
+
+    def make_room_for_delta(self, num_parameters: int, k: int) -> None:
+        """Wait for memory for a support of K indices, for what changes in it and for the result."""
+        most = max_indices(self._settings, num_parameters)
+        added = min(most, wire.count_added(self._data, self._media_type))
+        self._hold.take(_COPIES * 2 * (k + added) * index_dtype(num_parameters).itemsize)
+
+    def delta(self, before: Support) -> Delta:
+        """What changes ``before``; :class:`InvalidSupport` says what is wrong with it."""
+        most = max_indices(self._settings, before.num_parameters)
+        return wire.load_delta(self._data, self._media_type, before, most)
+
+    def either(self, num_parameters: int) -> Support | Signature:
+        """Whichever of the two it is."""
+        max_k = self._room_for(num_parameters)
+        return wire.load_either(self._data, self._media_type, num_parameters, max_k)
+
+    def _room_for(self, num_parameters: int) -> int:
+        """The most indices it may decode to, once there is memory for those that it says it has."""
+        most = max_indices(self._settings, num_parameters)
+        count = min(most, wire.count_indices(self._data, self._media_type, num_parameters))
+        self._hold.take(_COPIES * count * index_dtype(num_parameters).itemsize)
+        return most
+
+
+def max_indices(settings: Settings, num_parameters: int) -> int:
+    """The most indices that a request may decode to."""
+    return settings.max_body_bytes // index_dtype(num_parameters).itemsize
+
+
+class _Reader:
+    """Reads the body of a request whose media type is one of ``types``."""
+
+    def __init__(self, *types: str) -> None:
+        self._types = tuple(dict.fromkeys(types))
+
+    async def __call__(self, request: Request) -> AsyncIterator[Payload]:
+        media_type = media_type_of(request)
+        if media_type not in self._types:
+            given = f"not {media_type}" if media_type else "and none was sent"
+            raise UnsupportedMediaType(
+                f"Content-Type must be one of {', '.join(self._types)}, {given}"
+            )
+        settings: Settings = request.app.state.settings
+        budgets: Budgets = request.app.state.budgets
+        with budgets.holding() as (bodies, decoded):
+            body = await read_body(request, settings, media_type, bodies)
+            yield Payload(body, media_type, settings, decoded)
+
+
+SupportPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT))]
+DeltaPayload = Annotated[Payload, Depends(_Reader(*DELTA_CONTENT))]
+SketchPayload = Annotated[Payload, Depends(_Reader(*SKETCH_CONTENT))]
+SignaturePayload = Annotated[Payload, Depends(_Reader(*SIGNATURE_CONTENT))]
+AnyPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT, *SIGNATURE_CONTENT))]

@@ -1,0 +1,106 @@
+"""/v1/spaces/{space}/revisions/{model}: what a model has been, and how far it has drifted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from app.auth.dependencies import AUTHENTICATED
+from app.catalog.revisions import Listed
+from app.index.buckets.protocol import RevisionRecord, SelfOverlap, SpaceRecord
+from app.infra.http.dependencies import Cursor, Handle, KnownSpace, Limit, ModelName, Reading
+from app.infra.http.routing import MODEL
+from modelkin.core.similarity.overlap import similarity_from_jaccard, standard_error
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/spaces/{space}/revisions", tags=["models"], dependencies=AUTHENTICATED
+)
+
+Estimate = Literal["exact", "signature"]
+
+
+class RevisionOut(BaseModel):
+    revision: int
+    kind: Literal["support", "signature"]
+    digest: str | None = Field(description="of the support; null where there was only a signature")
+    support_size: int = Field(description="K")
+    created_at: datetime
+    kept: bool = Field(description="its support can be read: `GET .../supports/{model}?revision=`")
+    self_overlap_previous: float | None = Field(
+        description="J with the revision before; null of the first that is known"
+    )
+    similarity_previous: float | None = Field(description="the same as S")
+    estimate_previous: Estimate | None = Field(
+        description="`signature` where one of the two had no support"
+    )
+    standard_error_previous: float | None = Field(description="of S; 0 where it is exact")
+    self_overlap_first: float = Field(description="J with revision `first_revision`")
+    similarity_first: float
+    estimate_first: Estimate
+    standard_error_first: float
+
+    @classmethod
+    def of(cls, space: SpaceRecord, revision: RevisionRecord) -> RevisionOut:
+        return cls(
+            revision=revision.revision,
+            kind=revision.kind,
+            digest=revision.digest,
+            support_size=revision.support_size,
+            created_at=revision.created_at,
+            kept=revision.blob_key is not None,
+            **_told(space, "previous", revision.previous),
+            **_told(space, "first", revision.first),
+        )
+
+
+class RevisionPage(BaseModel):
+    model: str
+    first_revision: int = Field(
+        description="the first that is known: 1, but of models older than their history"
+    )
+    items: list[RevisionOut]
+    next_cursor: str | None
+
+    @classmethod
+    def of(cls, space: SpaceRecord, listed: Listed) -> RevisionPage:
+        return cls(
+            model=listed.model.name,
+            first_revision=listed.first,
+            items=[RevisionOut.of(space, revision) for revision in listed.page.items],
+            next_cursor=listed.page.next_cursor,
+        )
+
+
+@router.get(MODEL, operation_id="list_revisions")
+def list_revisions(
+    resources: Handle,
+    space: KnownSpace,
+    name: ModelName,
+    session: Reading,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> RevisionPage:
+    """The revisions of a model, the newest first, each held against the one before and the first.
+
+    Numbers and digests stay for as long as the model; of supports the newest few and the first.
+    """
+    listed = resources.revisions.list(session, space, name, limit=limit, cursor=cursor)
+    return RevisionPage.of(space, listed)
+
+
+def _told(space: SpaceRecord, what: str, overlap: SelfOverlap | None) -> dict[str, Any]:
+    """What is said of a self-overlap, by the names of the fields."""
+    if overlap is None:
+        told: tuple[Any, ...] = (None, None, None, None)
+    elif overlap.exact:
+        told = (overlap.jaccard, similarity_from_jaccard(overlap.jaccard), "exact", 0.0)
+    else:
+        error = standard_error(overlap.jaccard, space.signature.num_perm)
+        told = (overlap.jaccard, similarity_from_jaccard(overlap.jaccard), "signature", error)
+    fields = ("self_overlap", "similarity", "estimate", "standard_error")
+    return {f"{field}_{what}": value for field, value in zip(fields, told, strict=True)}

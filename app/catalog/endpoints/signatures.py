@@ -1,0 +1,79 @@
+"""/v1/spaces/{space}/signatures/{model}: a signature alone, without the indices it was made of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
+
+from app.auth.dependencies import AUTHENTICATED
+from app.catalog.endpoints.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, SignaturePayload
+from app.catalog.puts import Put
+from app.infra.http.dependencies import (
+    Handle,
+    IfMatch,
+    KnownSpace,
+    ModelName,
+    NewTags,
+    Reading,
+    WritableSpace,
+    Writing,
+)
+from app.infra.http.negotiation import choose
+from app.infra.http.routing import MODEL
+from app.infra.http.schemas import ModelOut, etag
+from modelkin import wire
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/spaces/{space}/signatures", tags=["models"], dependencies=AUTHENTICATED
+)
+
+
+@router.put(
+    MODEL,
+    operation_id="put_signature",
+    status_code=201,
+    responses={200: {"model": ModelOut, "description": "Replaced, or the same content again"}},
+    openapi_extra=SIGNATURE_BODY,
+)
+def put(
+    resources: Handle,
+    payload: SignaturePayload,
+    name: ModelName,
+    tags: NewTags,
+    space: WritableSpace,
+    session: Writing,
+    response: Response,
+    if_match: IfMatch = None,
+) -> ModelOut:
+    """Store a signature alone, never the indices. 409 where the model has a support."""
+    signature = payload.signature(space.num_parameters)
+    stored = resources.ingest.put(
+        session, space, Put(name, signature, tags=tags, if_match=if_match)
+    )
+    response.status_code = 201 if stored.status == "created" else 200
+    response.headers.update(etag(stored.model))
+    return ModelOut.of(space, stored.model)
+
+
+@router.get(
+    MODEL,
+    operation_id="get_signature",
+    response_class=Response,
+    responses={200: {"content": SIGNATURE_CONTENT, "description": "The signature"}},
+)
+def get(
+    resources: Handle,
+    name: ModelName,
+    space: KnownSpace,
+    session: Reading,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The signature of any model: the one it sent, or the one computed here from its support."""
+    media_type = choose(accept, wire.SIGNATURE_TYPES)
+    model = resources.library.model(session, space, name)
+    signature = resources.library.signature(session, space, model)
+    body = wire.dump_signature(signature, media_type)
+    return Response(body, media_type=media_type, headers={**etag(model), "Vary": "Accept"})

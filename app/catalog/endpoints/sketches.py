@@ -1,0 +1,77 @@
+"""/v1/spaces/{space}/sketches/{model}: what a sample of coordinates shows of a support."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
+
+from app.auth.dependencies import AUTHENTICATED
+from app.catalog.endpoints.payloads import SKETCH_BODY, SKETCH_CONTENT, SketchPayload
+from app.infra.http.dependencies import (
+    Handle,
+    IfMatch,
+    KnownSpace,
+    ModelName,
+    Reading,
+    WritableSpace,
+    Writing,
+)
+from app.infra.http.negotiation import choose
+from app.infra.http.routing import MODEL
+from app.infra.http.schemas import ModelOut, etag
+from modelkin import wire
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/spaces/{space}/sketches", tags=["models"], dependencies=AUTHENTICATED
+)
+
+
+@router.put(
+    MODEL,
+    operation_id="put_sketch",
+    status_code=201,
+    responses={200: {"model": ModelOut, "description": "Replaced, or the same sketch again"}},
+    openapi_extra=SKETCH_BODY,
+)
+def put(
+    resources: Handle,
+    payload: SketchPayload,
+    name: ModelName,
+    space: WritableSpace,
+    session: Writing,
+    response: Response,
+    if_match: IfMatch = None,
+) -> ModelOut:
+    """Store the sketch of a model that sent a signature alone, for sharper estimates of it.
+
+    It is of 65,536 coordinates with seed 1, as `support.sketch()` makes it, and goes when another
+    signature is stored. 404 where there is no model yet, 409 where it has a support.
+    """
+    sketch = payload.sketch(space.num_parameters)
+    stored = resources.sketches.put(session, space, name, sketch, if_match=if_match)
+    response.status_code = 201 if stored.status == "created" else 200
+    response.headers.update(etag(stored.model))
+    return ModelOut.of(space, stored.model)
+
+
+@router.get(
+    MODEL,
+    operation_id="get_sketch",
+    response_class=Response,
+    responses={200: {"content": SKETCH_CONTENT, "description": "The sketch"}},
+)
+def get(
+    resources: Handle,
+    name: ModelName,
+    space: KnownSpace,
+    session: Reading,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The sketch of a model: the one it sent, or the one made here of its support."""
+    media_type = choose(accept, (wire.SKETCH,))
+    model, sketch = resources.sketches.get(session, space, name)
+    headers = {**etag(model), "Vary": "Accept"}
+    return Response(sketch.to_bytes(), media_type=media_type, headers=headers)

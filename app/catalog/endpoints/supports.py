@@ -1,0 +1,130 @@
+"""/v1/spaces/{space}/supports/{model}: storing a support, changing it and getting it back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Response
+
+from app.auth.dependencies import AUTHENTICATED
+from app.catalog.endpoints.payloads import (
+    DELTA_BODY,
+    SUPPORT_BODY,
+    SUPPORT_CONTENT,
+    DeltaPayload,
+    SupportPayload,
+)
+from app.catalog.puts import Put, etag_of
+from app.infra.http.dependencies import (
+    Handle,
+    IfMatch,
+    KnownSpace,
+    ModelName,
+    NewTags,
+    Reading,
+    RequiredMatch,
+    WritableSpace,
+    Writing,
+)
+from app.infra.http.negotiation import choose
+from app.infra.http.routing import MODEL
+from app.infra.http.schemas import ModelOut, etag
+from modelkin import wire
+
+__all__ = ["router"]
+
+_MAX_REVISION = 2**63 - 1
+
+router = APIRouter(
+    prefix="/v1/spaces/{space}/supports", tags=["models"], dependencies=AUTHENTICATED
+)
+
+
+@router.put(
+    MODEL,
+    operation_id="put_support",
+    status_code=201,
+    responses={200: {"model": ModelOut, "description": "Replaced, or the same content again"}},
+    openapi_extra=SUPPORT_BODY,
+)
+def put(
+    resources: Handle,
+    payload: SupportPayload,  # read before a connection is taken: a slow upload holds none
+    name: ModelName,
+    tags: NewTags,
+    space: WritableSpace,
+    reading: Reading,
+    writing: Writing,
+    response: Response,
+    if_match: IfMatch = None,
+) -> ModelOut:
+    """Store a support, whole, with its tags. Once this answers, it is durable.
+
+    The same content again changes nothing. A model that had only a signature becomes a full one.
+    """
+    reading.rollback()  # nothing is held while the body is decoded
+    support = payload.support(space.num_parameters)
+    prepared = resources.ingest.prepare(reading, space, name, support)
+    stored = resources.ingest.put(writing, space, Put(name, prepared, tags=tags, if_match=if_match))
+    response.status_code = 201 if stored.status == "created" else 200
+    response.headers.update(etag(stored.model))
+    return ModelOut.of(space, stored.model)
+
+
+@router.patch(MODEL, operation_id="patch_support", openapi_extra=DELTA_BODY)
+def patch(
+    resources: Handle,
+    if_match: RequiredMatch,
+    payload: DeltaPayload,
+    name: ModelName,
+    tags: NewTags,
+    space: WritableSpace,
+    reading: Reading,
+    writing: Writing,
+    response: Response,
+) -> ModelOut:
+    """Change a support by the indices that it gains and loses, against the `ETag` of a revision.
+
+    The result stands as if it had been sent whole: a revision of its own, or nothing where the
+    delta is empty. An index to add that is there, or to remove that is not, is a 422.
+    """
+    model = resources.patches.subject(reading, space, name, if_match)
+    reading.rollback()  # nothing is held while the body is decoded
+    payload.make_room_for_delta(space.num_parameters, model.support_size)
+    support = resources.patches.apply(space, model, payload.delta)
+    prepared = resources.ingest.prepare(reading, space, name, support)
+    put = Put(name, prepared, tags=tags, if_match=etag_of(model))
+    stored = resources.ingest.put(writing, space, put)
+    response.headers.update(etag(stored.model))
+    return ModelOut.of(space, stored.model)
+
+
+@router.get(
+    MODEL,
+    operation_id="get_support",
+    response_class=Response,
+    responses={200: {"content": SUPPORT_CONTENT, "description": "The support"}},
+)
+def get(
+    resources: Handle,
+    name: ModelName,
+    space: KnownSpace,
+    session: Reading,
+    accept: Annotated[str | None, Header()] = None,
+    revision: Annotated[
+        int | None, Query(ge=1, le=_MAX_REVISION, description="as of this revision of the model")
+    ] = None,
+) -> Response:
+    """The support, in the format that `Accept` asks for; the native one by default.
+
+    Of a `revision` too, while its support is kept: `GET .../revisions/{model}` says which are.
+    """
+    media_type = choose(accept, wire.SUPPORT_TYPES)
+    if revision is not None:
+        support = resources.revisions.support(session, space, name, revision)
+        body = wire.dump_support(support, media_type)
+        return Response(body, media_type=media_type, headers={"Vary": "Accept"})
+    model = resources.library.model(session, space, name)
+    support = resources.library.support(space, model)
+    body = wire.dump_support(support, media_type)
+    return Response(body, media_type=media_type, headers={**etag(model), "Vary": "Accept"})

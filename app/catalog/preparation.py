@@ -1,0 +1,159 @@
+"""What a model is made of: a support prepared before the lock, and what it becomes under it.
+
+Owns the blobs of what is being put: whatever becomes of the transaction, none is left that no row
+names. It never writes a row, but for the new place of a blob that is mended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from app.catalog.puts import (
+    PreparedSupport,
+    Put,
+    bytes_of,
+    check_match,
+    require_size,
+    signature_content,
+)
+from app.catalog.repositories import models, revisions
+from app.catalog.revision_recorder import History
+from app.catalog.sketches import require_fitting
+from app.index.banding import Bands
+from app.index.buckets.protocol import BlobStore, ModelRecord, SpaceRecord
+from app.infra.db.database import Reader, Writer
+from modelkin.core.packed import PackedSupport
+from modelkin.core.support import Support
+from modelkin.errors import SpaceMismatch, Unavailable
+
+__all__ = ["Contents"]
+
+
+class Contents:
+    """Makes contents of what is put.
+
+    Args:
+        blobs: where supports are kept.
+        bands: the stop-lists of the spaces that have one.
+        history: of the models.
+    """
+
+    def __init__(self, blobs: BlobStore, bands: Bands, history: History) -> None:
+        self._blobs = blobs
+        self._bands = bands
+        self._history = history
+
+    def prepare(
+        self, session: Reader, space: SpaceRecord, name: str, support: Support
+    ) -> PreparedSupport:
+        """Do everything about ``support`` that needs no lock.
+
+        Raises:
+            SpaceMismatch: it is of another number of parameters, or larger than the space allows.
+            StorageFull, Unavailable: it could not be written.
+        """
+        if support.num_parameters != space.num_parameters:
+            raise SpaceMismatch(
+                f"the support is of {support.num_parameters} parameters, "
+                f"space {space.name!r} of {space.num_parameters}"
+            )
+        require_size(space, support.k)
+        spec = space.signature
+        signature = bytes_of(support.signature(spec.num_perm, spec.seed, spec.scheme))
+        form = PackedSupport.pack(support)
+        packed = form.to_bytes()
+        band_values = self._bands.prepare(session, space, support)
+        current = models.find_model(session, space, name)
+        same = current is not None and current.digest == support.digest
+        past = None if current is None or same else self._history.look(session, current)
+        session.rollback()  # ends the read: the connection goes back while the disk is busy
+        drift = None if past is None else self._history.measure(space, past, form, signature)
+        held = current.blob_key if current is not None and same else None
+        intact = held is not None and self._holds(held, packed)
+        return PreparedSupport(
+            support=support,
+            signature=signature,
+            packed=packed,
+            blob_key=None if intact else self._blobs.put(str(space.id), packed),
+            damaged=None if intact else held,
+            band_values=band_values,
+            drift=drift,
+        )
+
+    def of(
+        self,
+        session: Writer,
+        space: SpaceRecord,
+        put: Put,
+        current: ModelRecord | None,
+        signatures: dict[int, bytes],
+    ) -> models.Content | None:
+        """What the model is to be from now on; None where it is that already.
+
+        Args:
+            session: holds the space's lock.
+            space: where.
+            put: what is to stand.
+            current: the model as it is, or None.
+            signatures: stored values by the ids of their models.
+
+        Raises:
+            PreconditionFailed, SpaceMismatch, SupportExists: the put is not to be.
+        """
+        check_match(current, put.if_match, put.name)
+        if isinstance(put.content, PreparedSupport):
+            return self._support(session, space, put.content, current)
+        content = signature_content(space, put.name, put.content, current, signatures)
+        if put.sketch is None:
+            return content
+        require_fitting(space, put.content.support_size, put.sketch)
+        return None if content is None else replace(content, sketch=put.sketch.to_bytes())
+
+    def discard(self, put: Put) -> None:
+        """Delete what was prepared for a put that is not to be."""
+        if isinstance(put.content, PreparedSupport) and put.content.blob_key is not None:
+            self._blobs.delete(put.content.blob_key)
+
+    def delete_unless_committed(self, session: Writer, put: Put) -> None:
+        """Let what was prepared go with a transaction that fails."""
+        session.after_rollback(partial(self.discard, put))
+
+    def _support(
+        self,
+        session: Writer,
+        space: SpaceRecord,
+        prepared: PreparedSupport,
+        current: ModelRecord | None,
+    ) -> models.Content | None:
+        blob_key = prepared.blob_key
+        if current is not None and current.digest == prepared.support.digest:
+            if blob_key is not None:
+                unneeded = blob_key
+                if current.blob_key is not None and current.blob_key == prepared.damaged:
+                    unneeded = current.blob_key
+                    models.move_blob(session, current, blob_key)
+                    revisions.move_blob(session, current, blob_key)
+                session.after_commit(partial(self._blobs.delete, unneeded))
+            return None
+        if blob_key is None:  # the model changed between prepare and here, so its blob is not ours
+            blob_key = self._blobs.put(str(space.id), prepared.packed)
+            session.after_rollback(partial(self._blobs.delete, blob_key))
+        return models.Content(
+            kind="support",
+            support_size=prepared.support.k,
+            digest=prepared.support.digest,
+            blob_key=blob_key,
+            signature=prepared.signature,
+            band_values=self._bands.settle(session, space, prepared.support, prepared.band_values),
+        )
+
+    def _holds(self, blob_key: str, packed: bytes) -> bool:
+        """Whether the blob is there and is ``packed``: a disk may lose what it was given."""
+        try:
+            found = np.frombuffer(self._blobs.open(blob_key), np.uint8)
+            return np.array_equal(found, np.frombuffer(packed, np.uint8))
+        except (KeyError, Unavailable):
+            return False

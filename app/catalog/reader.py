@@ -1,0 +1,223 @@
+"""Reading what is kept: models, signatures, and supports in the form that overlaps fast.
+
+A support may be replaced between the row and its blob; what a reader then sees is the newer one or,
+if the model is gone, nothing. It is never a mixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from app.catalog.puts import require_same_space
+from app.catalog.repositories import models
+from app.catalog.repositories.candidates import Candidate
+from app.catalog.repositories.sketches import sketches_by_id
+from app.catalog.support_cache import OpenedSupports
+from app.index.buckets.protocol import BlobStore, ModelRecord, SpaceRecord
+from app.infra.db.database import Database, Reader
+from modelkin import wire
+from modelkin.core.packed import PackedSupport
+from modelkin.core.sketching.signature import Signature, value_dtype
+from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.support import Support
+from modelkin.errors import (
+    InvalidSupport,
+    ModelNotFound,
+    SpaceMismatch,
+    SupportMissing,
+    Unavailable,
+)
+from modelkin.types.spaces import Page
+
+__all__ = ["Library", "Subject"]
+
+_ATTEMPTS = 5
+
+Known: TypeAlias = ModelRecord | Candidate
+"""A model as far as its support can be found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whose neighbours are sought: a stored model, or a support or signature that is not stored.
+
+    Attributes:
+        model: the stored model, or None.
+        values: its signature's values, shape ``(num_perm,)``.
+        packed: its support, or None if it has only a signature.
+        sketch: what a model of a signature alone sent beside it, if it did.
+    """
+
+    model: ModelRecord | None
+    values: npt.NDArray[np.unsignedinteger]
+    packed: PackedSupport | None
+    sketch: Sketch | None = None
+
+
+class Library:
+    """The use cases that read models.
+
+    Args:
+        database: the truth.
+        blobs: where supports are kept.
+        opened: those of them that stay open; none by default.
+    """
+
+    def __init__(
+        self, database: Database, blobs: BlobStore, opened: OpenedSupports | None = None
+    ) -> None:
+        self._database = database
+        self._blobs = blobs
+        self._opened = OpenedSupports(0, 0) if opened is None else opened
+
+    def model(self, session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
+        """The model of this name, or :class:`ModelNotFound`."""
+        return models.get_model(session, space, name)
+
+    def models(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        *,
+        limit: int,
+        cursor: str | None,
+        tags: Sequence[str],
+    ) -> Page[ModelRecord]:
+        """The models by name; with ``tags`` those that carry all of them."""
+        return models.list_models(session, space, limit=limit, cursor=cursor, tags=tags)
+
+    def packed(self, space: SpaceRecord, model: Known) -> PackedSupport | None:
+        """The model's support, mapped; None if it has only a signature, or was deleted."""
+        found = self.found(space, model)
+        return None if found is None else found[1]
+
+    def found(self, space: SpaceRecord, model: Known) -> tuple[Known, PackedSupport] | None:
+        """The model's support, mapped, and the model whose it is: a newer one if it was replaced.
+
+        Returns:
+            None if it has only a signature, or was deleted.
+
+        Raises:
+            Unavailable: the file is not what was stored, or cannot be read now.
+        """
+        for _ in range(_ATTEMPTS):
+            if model.blob_key is None:
+                return None
+            packed = self._opened.get(model.blob_key)
+            if packed is not None:
+                return model, packed
+            try:
+                return model, self._open(space, model, model.blob_key)
+            except KeyError:
+                current = self._current(space, model)
+                if current is None:
+                    return None
+                if current.blob_key == model.blob_key:
+                    raise _damaged(model, "missing from the blob folder") from None
+                model = current
+        raise Unavailable(f"model {model.name!r} is being replaced faster than it can be read")
+
+    def _open(self, space: SpaceRecord, model: Known, blob_key: str) -> PackedSupport:
+        data = self._blobs.open(blob_key)
+        try:
+            packed = PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
+        except InvalidSupport as error:
+            raise _damaged(model) from error
+        self._opened.keep(blob_key, packed)
+        return packed
+
+    def _current(self, space: SpaceRecord, model: Known) -> ModelRecord | None:
+        """The model as it is now: the caller's snapshot may have been overtaken."""
+        with self._database.reading() as session:
+            return models.find_model(session, space, model.name)
+
+    def require_packed(self, space: SpaceRecord, model: ModelRecord) -> PackedSupport:
+        """The model's support, mapped.
+
+        Raises:
+            SupportMissing: it sent only a signature.
+            ModelNotFound: it was deleted meanwhile.
+        """
+        packed = self.packed(space, model)
+        if packed is not None:
+            return packed
+        if model.kind == "signature":
+            raise SupportMissing(
+                f"model {model.name!r} sent only a signature, and this needs its support: "
+                f"ask for neighbors, donors or similarity, which answer estimates"
+            )
+        raise ModelNotFound(f"there is no model {model.name!r} in space {space.name!r}")
+
+    def support(self, space: SpaceRecord, model: ModelRecord) -> Support:
+        """The model's support, whole and held against its digest.
+
+        Raises:
+            SupportMissing, ModelNotFound: as :meth:`require_packed`.
+            Unavailable: the file is not what was stored; nothing wrong is ever answered.
+        """
+        try:
+            support = self.require_packed(space, model).unpack()
+        except InvalidSupport as error:
+            raise _damaged(model) from error
+        if support.digest != model.digest:
+            current = self._current(space, model)
+            if current is None or current.digest != support.digest:
+                raise _damaged(model)
+        return support
+
+    def values(
+        self, session: Reader, space: SpaceRecord, ids: Iterable[int]
+    ) -> dict[int, npt.NDArray[np.unsignedinteger]]:
+        """The signatures' values, ``(num_perm,)`` each, under the ids of models that exist."""
+        dtype = value_dtype(space.signature.scheme).newbyteorder("<")
+        found = models.signatures_by_id(session, ids)
+        return {model_id: np.frombuffer(values, dtype) for model_id, values in found.items()}
+
+    def signature(self, session: Reader, space: SpaceRecord, model: ModelRecord) -> Signature:
+        """The signature the model sent, or the one that was computed here from its support."""
+        return Signature.from_values(
+            self.values(session, space, [model.id])[model.id],
+            num_parameters=space.num_parameters,
+            support_size=model.support_size,
+            scheme=space.signature.scheme,
+            seed=space.signature.seed,
+        )
+
+    def sent_sketch(self, session: Reader, model: ModelRecord) -> Sketch | None:
+        """What a model sent beside its signature; None where that is nothing."""
+        if model.kind == "support" or not model.content_id:
+            return None
+        sent = sketches_by_id(session, [model.id])
+        return wire.decode_sketch(sent[model.id]) if sent else None
+
+    def stored_subject(self, session: Reader, space: SpaceRecord, name: str) -> Subject:
+        """A stored model, to be asked about; :class:`ModelNotFound` if there is none."""
+        model = models.get_model(session, space, name)
+        values = self.values(session, space, [model.id])[model.id]
+        sketch = self.sent_sketch(session, model)
+        return Subject(model, values, self.packed(space, model), sketch)
+
+    def given_subject(self, space: SpaceRecord, thing: Support | Signature) -> Subject:
+        """What is not stored, to be asked about; :class:`SpaceMismatch` if of another space."""
+        if isinstance(thing, Signature):
+            require_same_space(space, thing)
+            return Subject(None, thing.values, None)
+        if thing.num_parameters != space.num_parameters:
+            raise SpaceMismatch(
+                f"the support is of {thing.num_parameters} parameters, "
+                f"space {space.name!r} of {space.num_parameters}"
+            )
+        spec = space.signature
+        signature = thing.signature(spec.num_perm, spec.seed, spec.scheme)
+        return Subject(None, signature.values, PackedSupport.pack(thing))
+
+
+def _damaged(model: Known, how: str = "damaged") -> Unavailable:
+    return Unavailable(
+        f"the stored support of {model.name!r} is {how}: restore its file, or send it again"
+    )

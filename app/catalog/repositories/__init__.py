@@ -1,0 +1,1 @@
+"""Queries over models, revisions, sketches and search candidates."""

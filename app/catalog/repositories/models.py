@@ -1,0 +1,336 @@
+"""Every query about models: their rows, tags and signatures, and what changed since a version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import Select, delete, insert, select, update
+
+from app.catalog.repositories.sketches import drawn_content_id, insert_sketches, replace_sketches
+from app.index.buckets.protocol import Kind, ModelRecord, SpaceRecord
+from app.infra.db.database import Reader, Writer
+from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.tables.base import ModelRow, RemovalRow, SignatureRow, TagRow
+from modelkin.errors import ModelNotFound
+from modelkin.types.spaces import Page
+
+__all__ = [
+    "Content",
+    "NewModel",
+    "blob_keys",
+    "delete_model",
+    "find_model",
+    "find_models",
+    "get_model",
+    "get_models",
+    "ids_with_tags",
+    "insert_models",
+    "list_models",
+    "models_by_id",
+    "move_blob",
+    "signatures_by_id",
+    "tagged",
+    "update_contents",
+    "update_metadata",
+]
+
+T = TypeVar("T")
+_IDS_AT_ONCE = 500  # below every backend's limit of bound parameters
+
+
+@dataclass(frozen=True, slots=True)
+class NewModel:
+    """What a model begins with."""
+
+    name: str
+    content: Content
+    tags: Sequence[str] = ()
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a model is, not what is said of it: its support or signature, and what follows."""
+
+    kind: Kind
+    support_size: int
+    digest: str | None
+    blob_key: str | None
+    signature: bytes
+    band_values: bytes | None = None
+    """In a space with a stop-list; None for an unbanded model."""
+    sketch: bytes | None = None
+    """What its client sent beside a signature, in the native format."""
+
+    def new_id(self) -> int:
+        """What marks this content from now on; 0 where nobody has a sketch of it."""
+        if self.kind == "signature" and self.sketch is None:
+            return 0
+        return drawn_content_id()
+
+
+def find_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord | None:
+    """The model of this name, or None."""
+    found = _records(session, select(ModelRow).where(_in(space), ModelRow.name == name))
+    return found[0] if found else None
+
+
+def get_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
+    """The model of this name, or :class:`ModelNotFound`."""
+    model = find_model(session, space, name)
+    if model is None:
+        raise ModelNotFound(f"there is no model {name!r} in space {space.name!r}")
+    return model
+
+
+def find_models(
+    session: Reader, space: SpaceRecord, names: Iterable[str]
+) -> dict[str, ModelRecord]:
+    """Those of the models that there are, under their names."""
+    found: dict[str, ModelRecord] = {}
+    for some in _batches(dict.fromkeys(names)):
+        query = select(ModelRow).where(_in(space), ModelRow.name.in_(some))
+        found.update((record.name, record) for record in _records(session, query))
+    return found
+
+
+def get_models(session: Reader, space: SpaceRecord, names: Sequence[str]) -> list[ModelRecord]:
+    """The models of these names, in order; :class:`ModelNotFound` names the first missing."""
+    found = find_models(session, space, names)
+    missing = [name for name in names if name not in found]
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise ModelNotFound(f"there is no model {missing[0]!r} in space {space.name!r}{more}")
+    return [found[name] for name in names]
+
+
+def models_by_id(session: Reader, ids: Iterable[int]) -> dict[int, ModelRecord]:
+    """Those of the models that still exist, under their ids."""
+    found: dict[int, ModelRecord] = {}
+    for some in _batches(ids):
+        records = _records(session, select(ModelRow).where(ModelRow.id.in_(some)))
+        found.update((record.id, record) for record in records)
+    return found
+
+
+def signatures_by_id(session: Reader, ids: Iterable[int]) -> dict[int, bytes]:
+    """The signatures' little-endian values, under the ids of their models."""
+    found: dict[int, bytes] = {}
+    for some in _batches(ids):
+        query = select(SignatureRow.model_id, SignatureRow.values).where(
+            SignatureRow.model_id.in_(some)
+        )
+        found.update((row.model_id, row.values) for row in session.execute(query))
+    return found
+
+
+def list_models(
+    session: Reader,
+    space: SpaceRecord,
+    *,
+    limit: int,
+    cursor: str | None,
+    tags: Sequence[str],
+) -> Page[ModelRecord]:
+    """The space's models by name; with ``tags`` those that carry all of them."""
+    query = select(ModelRow).where(_in(space), *tagged(tags))
+    if cursor is not None:
+        query = query.where(ModelRow.name > decode_cursor(cursor))
+    records = _records(session, query.order_by(ModelRow.name).limit(limit + 1))
+    more = encode_cursor(records[limit - 1].name) if len(records) > limit else None
+    return Page(tuple(records[:limit]), more)
+
+
+def ids_with_tags(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[int]:
+    """The ids of the models that carry all of ``tags``."""
+    return list(session.scalars(select(ModelRow.id).where(_in(space), *tagged(tags))))
+
+
+def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
+    """Those of ``keys`` under which a model keeps its support."""
+    found: set[str] = set()
+    for some in _batches(keys):
+        query = select(ModelRow.blob_key).where(ModelRow.blob_key.in_(some))
+        found.update(key for key in session.scalars(query) if key is not None)
+    return found
+
+
+def insert_models(
+    session: Writer, space: SpaceRecord, new: Sequence[NewModel], *, version: int
+) -> list[ModelRecord]:
+    """New models, in order, in as few statements as one of them takes.
+
+    The caller holds the space's lock, and has seen that their names are free and distinct.
+    ``version`` is the first one's, and each following model has the next.
+    """
+    now = datetime.now(UTC)
+    rows = [
+        ModelRow(
+            tenant_id=space.tenant_id,
+            space_id=space.id,
+            name=model.name,
+            kind=model.content.kind,
+            support_size=model.content.support_size,
+            digest=model.content.digest,
+            blob_key=model.content.blob_key,
+            revision=1,
+            version=version + position,
+            attributes=model.attributes,
+            created_at=now,
+            updated_at=now,
+            content_id=model.content.new_id(),
+        )
+        for position, model in enumerate(new)
+    ]
+    session.add_all(rows)
+    session.flush()
+    made = list(zip(rows, new, strict=True))
+    session.execute(
+        insert(SignatureRow),
+        [{"model_id": row.id, "values": model.content.signature} for row, model in made],
+    )
+    insert_sketches(session, {row.id: model.content.sketch for row, model in made})
+    tags = [{"model_id": row.id, "tag": tag} for row, model in made for tag in model.tags]
+    if tags:
+        session.execute(insert(TagRow), tags)
+    return [_record(row, tuple(model.tags)) for row, model in made]
+
+
+def update_contents(
+    session: Writer, changes: Sequence[tuple[ModelRecord, Content, int]]
+) -> list[ModelRecord]:
+    """Replace what models are, each at a version: their next revisions, in few statements.
+
+    The caller holds the space's lock, so that the records are the models as they stand.
+    """
+    now = datetime.now(UTC)
+    changed = [
+        replace(
+            model,
+            kind=content.kind,
+            support_size=content.support_size,
+            digest=content.digest,
+            blob_key=content.blob_key,
+            revision=model.revision + 1,
+            version=version,
+            updated_at=now,
+            content_id=content.new_id(),
+        )
+        for model, content, version in changes
+    ]
+    columns = (
+        *("id", "kind", "support_size", "digest", "blob_key"),
+        *("revision", "version", "content_id"),
+    )
+    session.execute(
+        update(ModelRow),
+        [{"updated_at": now, **{c: getattr(model, c) for c in columns}} for model in changed],
+    )
+    session.execute(
+        update(SignatureRow),
+        [{"model_id": model.id, "values": content.signature} for model, content, _ in changes],
+    )
+    replace_sketches(session, {model.id: content.sketch for model, content, _ in changes})
+    session.expire_all()
+    return changed
+
+
+def move_blob(session: Writer, model: ModelRecord, blob_key: str) -> None:
+    """The same support in another blob: nothing that is said or asked of the model changes."""
+    _update(session, model, blob_key=blob_key)
+
+
+def update_metadata(
+    session: Writer,
+    model: ModelRecord,
+    *,
+    version: int,
+    tags: Sequence[str] | None = None,
+    **columns: Any,
+) -> None:
+    """Replace what is said of the model: ``tags`` where given, and any of the columns."""
+    _update(session, model, version=version, updated_at=datetime.now(UTC), **columns)
+    if tags is not None:
+        _set_tags(session, model.id, tags)
+
+
+def delete_model(session: Writer, model: ModelRecord, *, version: int) -> None:
+    """Remove the model and leave word of it for the indexes that know it."""
+    session.execute(delete(ModelRow).where(ModelRow.id == model.id))
+    session.execute(
+        insert(RemovalRow).values(space_id=model.space_id, version=version, model_id=model.id)
+    )
+
+
+def _update(session: Writer, model: ModelRecord, **columns: Any) -> None:
+    session.execute(
+        update(ModelRow)
+        .where(ModelRow.id == model.id)
+        .values(**columns)
+        .execution_options(synchronize_session=False)
+    )
+    session.expire_all()
+
+
+def _set_tags(session: Writer, model_id: int, tags: Sequence[str]) -> None:
+    session.execute(delete(TagRow).where(TagRow.model_id == model_id))
+    if tags:
+        session.execute(insert(TagRow), [{"model_id": model_id, "tag": tag} for tag in tags])
+
+
+def _in(space: SpaceRecord) -> Any:
+    return ModelRow.space_id == space.id
+
+
+def tagged(tags: Sequence[str]) -> list[Any]:
+    """Conditions that together ask for every one of ``tags``."""
+    return [
+        ModelRow.id.in_(select(TagRow.model_id).where(TagRow.tag == tag))
+        for tag in dict.fromkeys(tags)
+    ]
+
+
+def _records(session: Reader, query: Select[ModelRow]) -> list[ModelRecord]:
+    rows = session.scalars(query).all()
+    tags: dict[int, list[str]] = {}
+    for some in _batches(row.id for row in rows):
+        wanted = select(TagRow.model_id, TagRow.tag).where(TagRow.model_id.in_(some))
+        for model_id, tag in session.execute(wanted.order_by(TagRow.tag)):
+            tags.setdefault(model_id, []).append(tag)
+    return [_record(row, tuple(tags.get(row.id, ()))) for row in rows]
+
+
+def _record(row: ModelRow, tags: tuple[str, ...]) -> ModelRecord:
+    kind: Kind = "support" if row.kind == "support" else "signature"
+    return ModelRecord(
+        id=row.id,
+        space_id=row.space_id,
+        name=row.name,
+        kind=kind,
+        support_size=row.support_size,
+        digest=row.digest,
+        blob_key=row.blob_key,
+        revision=row.revision,
+        version=row.version,
+        attributes=row.attributes,
+        source=row.source,
+        base_model=row.base_model,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        content_id=row.content_id,
+        tags=tags,
+    )
+
+
+def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+    batch: list[T] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == _IDS_AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

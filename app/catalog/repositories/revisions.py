@@ -1,0 +1,330 @@
+"""Every query about revisions: the contents that models had before, and how near one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Row, bindparam, delete, insert, select, update
+
+from app.catalog.repositories import models
+from app.index.buckets.protocol import ModelRecord, RevisionRecord, SelfOverlap
+from app.infra.db.database import Reader, Writer
+from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.tables.base import RevisionRow
+from modelkin.errors import InvalidParameter
+from modelkin.types.spaces import Page
+
+__all__ = [
+    "First",
+    "NewRevision",
+    "Past",
+    "blob_keys",
+    "blob_keys_of",
+    "drop_blobs",
+    "drop_rows",
+    "find_revision",
+    "first_revision",
+    "insert_revisions",
+    "kept_revisions",
+    "list_revisions",
+    "move_blob",
+    "pasts",
+    "supports_before",
+]
+
+_AT_ONCE = 500  # below every backend's limit of bound parameters
+_ROWS = RevisionRow.metadata.tables[RevisionRow.__tablename__]
+# Of the table and not of the class: an update in the middle of every change has to be quick.
+_DROP = (
+    update(_ROWS)
+    .where(_ROWS.c.model_id == bindparam("of_model"), _ROWS.c.revision == bindparam("number"))
+    .values(blob_key=None)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first revision that is known of a model: later ones are held against it."""
+
+    revision: int
+    support_size: int
+    blob_key: str | None
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a model has been until now, as far as its next revision depends on it.
+
+    Attributes:
+        model: as it is.
+        signature: its little-endian values; None where nobody was going to need them.
+        first: None where the present content is the first that is known.
+        kept: number and blob of the revisions that are, and whose supports are kept.
+    """
+
+    model: ModelRecord
+    signature: bytes | None
+    first: First | None
+    kept: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRevision:
+    """What a model becomes.
+
+    Attributes:
+        model: as it is under the lock.
+        past: what it has been until now.
+        content: what it is from now on.
+        previous: how near that is to the content before.
+        first: to the first that is known.
+    """
+
+    model: ModelRecord
+    past: Past
+    content: models.Content
+    previous: SelfOverlap
+    first: SelfOverlap
+
+
+def pasts(session: Reader, present: Sequence[ModelRecord], *, signatures: bool) -> dict[int, Past]:
+    """What these models have been, under their ids.
+
+    Args:
+        session: of any kind.
+        present: the models as they are.
+        signatures: of all of them; else only of those whose present content is the first.
+    """
+    ids = [model.id for model in present]
+    firsts: dict[int, First] = {}
+    kept: dict[int, list[tuple[int, str]]] = {}
+    for row in _telling(session, ids):
+        if row.minhash is not None:
+            firsts[row.model_id] = First(row.revision, row.support_size, row.blob_key, row.minhash)
+        if row.blob_key is not None:
+            kept.setdefault(row.model_id, []).append((row.revision, row.blob_key))
+    wanted = ids if signatures else [model_id for model_id in ids if model_id not in firsts]
+    values = models.signatures_by_id(session, wanted)
+    return {
+        model.id: Past(
+            model,
+            values.get(model.id),
+            firsts.get(model.id),
+            tuple(kept.get(model.id, ())),
+        )
+        for model in present
+    }
+
+
+def insert_revisions(session: Writer, new: Sequence[NewRevision]) -> None:
+    """Next revisions of distinct models, and the present ones of those that have no row yet.
+
+    The caller holds the space's lock, and the models still have the contents of their pasts.
+    """
+    now = datetime.now(UTC)
+    rows = []
+    for revision in new:
+        model = revision.model
+        if revision.past.first is None:
+            rows.append(_row_of_present(model) | {"minhash": revision.past.signature})
+        rows.append(
+            _row(model.id, model.revision + 1, revision.content, now)
+            | {
+                "previous_overlap": revision.previous.jaccard,
+                "previous_exact": revision.previous.exact,
+                "first_overlap": revision.first.jaccard,
+                "first_exact": revision.first.exact,
+            }
+        )
+    session.execute(insert(_ROWS), rows)
+
+
+def drop_blobs(session: Writer, dropped: Iterable[tuple[int, int]]) -> None:
+    """The supports of some revisions, by model and number, are kept no more."""
+    session.execute(_DROP, [{"of_model": of, "number": number} for of, number in dropped])
+
+
+def drop_rows(session: Writer, model_id: int, until: int) -> None:
+    """Forget the revisions of a model up to one, but for the first."""
+    session.execute(
+        delete(RevisionRow)
+        .where(
+            RevisionRow.model_id == model_id,
+            RevisionRow.revision <= until,
+            RevisionRow.minhash.is_(None),
+        )
+        .execution_options(synchronize_session=False)
+    )
+
+
+def move_blob(session: Writer, model: ModelRecord, blob_key: str) -> None:
+    """The present support of a model is in another blob."""
+    session.execute(
+        update(RevisionRow)
+        .where(RevisionRow.model_id == model.id, RevisionRow.revision == model.revision)
+        .values(blob_key=blob_key)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def list_revisions(
+    session: Reader, model: ModelRecord, *, limit: int, cursor: str | None
+) -> Page[RevisionRecord]:
+    """What is known of the model's revisions, the newest first."""
+    query = select(RevisionRow).where(RevisionRow.model_id == model.id)
+    if cursor is not None:
+        query = query.where(RevisionRow.revision < _number(cursor))
+    newest_first = query.order_by(RevisionRow.revision.desc()).limit(limit + 1)
+    records = [_record(row) for row in session.scalars(newest_first)]
+    if not records and cursor is None:
+        return Page((_record(RevisionRow(**_row_of_present(model))),), None)
+    more = encode_cursor(str(records[limit - 1].revision)) if len(records) > limit else None
+    return Page(tuple(records[:limit]), more)
+
+
+def find_revision(session: Reader, model: ModelRecord, number: int) -> RevisionRecord | None:
+    """One revision, or None where nothing is known of it."""
+    row = session.get(RevisionRow, (model.id, number))
+    if row is not None:
+        return _record(row)
+    return _record(RevisionRow(**_row_of_present(model))) if number == model.revision else None
+
+
+def first_revision(session: Reader, model: ModelRecord) -> int:
+    """The number of the first revision that is known."""
+    query = select(RevisionRow.revision).where(
+        RevisionRow.model_id == model.id, RevisionRow.minhash.is_not(None)
+    )
+    found = session.scalar(query)
+    return model.revision if found is None else found
+
+
+def kept_revisions(session: Reader, model: ModelRecord) -> list[int]:
+    """The numbers of the revisions whose supports are kept, ascending."""
+    query = select(RevisionRow.revision).where(
+        RevisionRow.model_id == model.id, RevisionRow.blob_key.is_not(None)
+    )
+    present = [model.revision] if model.blob_key is not None else []
+    return sorted({*session.scalars(query), *present})
+
+
+def supports_before(session: Reader, firsts: Mapping[int, int]) -> dict[int, tuple[int, str]]:
+    """Size and blob of the last support that is kept from before a revision of each model, under
+    the ids of those that have one.
+    """
+    found: dict[int, tuple[int, str]] = {}
+    ids = list(firsts)
+    for start in range(0, len(ids), _AT_ONCE):
+        query = (
+            select(
+                RevisionRow.model_id,
+                RevisionRow.revision,
+                RevisionRow.support_size,
+                RevisionRow.blob_key,
+            )
+            .where(
+                RevisionRow.model_id.in_(ids[start : start + _AT_ONCE]),
+                RevisionRow.blob_key.is_not(None),
+            )
+            .order_by(RevisionRow.revision)
+        )
+        for model_id, revision, size, key in session.execute(query):
+            if key is not None and revision < firsts[model_id]:
+                found[model_id] = size, key
+    return found
+
+
+def blob_keys_of(session: Reader, model: ModelRecord) -> set[str]:
+    """Where the supports of the model are, the present one and those before."""
+    query = select(RevisionRow.blob_key).where(RevisionRow.model_id == model.id)
+    return {key for key in (*session.scalars(query), model.blob_key) if key is not None}
+
+
+def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
+    """Those of ``keys`` under which the support of a revision is kept."""
+    wanted = list(keys)
+    found: set[str | None] = set()
+    for at in range(0, len(wanted), _AT_ONCE):
+        some = wanted[at : at + _AT_ONCE]
+        found.update(
+            session.scalars(select(RevisionRow.blob_key).where(RevisionRow.blob_key.in_(some)))
+        )
+    return {key for key in found if key is not None}
+
+
+def _telling(
+    session: Reader, ids: Sequence[int]
+) -> Iterable[Row[int, int, int, str | None, bytes | None]]:
+    """The rows that tell the first revision of a model, or where a support is."""
+    columns = (
+        RevisionRow.model_id,
+        RevisionRow.revision,
+        RevisionRow.support_size,
+        RevisionRow.blob_key,
+        RevisionRow.minhash,
+    )
+    for at in range(0, len(ids), _AT_ONCE):
+        yield from session.execute(
+            select(*columns).where(
+                RevisionRow.model_id.in_(ids[at : at + _AT_ONCE]),
+                RevisionRow.minhash.is_not(None) | RevisionRow.blob_key.is_not(None),
+            )
+        )
+
+
+def _row(
+    model_id: int, number: int, content: ModelRecord | models.Content, began: datetime
+) -> dict[str, Any]:
+    return {
+        "model_id": model_id,
+        "revision": number,
+        "kind": content.kind,
+        "support_size": content.support_size,
+        "digest": content.digest,
+        "blob_key": content.blob_key,
+        "minhash": None,
+        "previous_overlap": None,
+        "previous_exact": None,
+        "first_overlap": 1.0,
+        "first_exact": True,
+        "created_at": began,
+    }
+
+
+def _row_of_present(model: ModelRecord) -> dict[str, Any]:
+    """The row of a model whose present content is the first that is known."""
+    return _row(model.id, model.revision, model, _began(model))
+
+
+def _began(model: ModelRecord) -> datetime:
+    """When the present content came; of later ones than the first no better time is known."""
+    return model.created_at if model.revision == 1 else model.updated_at
+
+
+def _record(row: RevisionRow) -> RevisionRecord:
+    previous = None
+    if row.previous_overlap is not None:
+        previous = SelfOverlap(row.previous_overlap, bool(row.previous_exact))
+    return RevisionRecord(
+        revision=row.revision,
+        kind="support" if row.kind == "support" else "signature",
+        support_size=row.support_size,
+        digest=row.digest,
+        blob_key=row.blob_key,
+        previous=previous,
+        first=SelfOverlap(row.first_overlap, row.first_exact),
+        created_at=row.created_at,
+    )
+
+
+def _number(cursor: str) -> int:
+    text = decode_cursor(cursor)
+    if not text.isdecimal() or len(text) > 18:
+        raise InvalidParameter(
+            "this cursor was not given out by this listing: start again without one", field="cursor"
+        )
+    return int(text)

@@ -1,0 +1,153 @@
+"""Sketches: those that clients send beside a signature, and those that are made here of supports.
+
+A client that keeps its indices to itself may send what a sample of coordinates shows of them; it
+is stored as the truth, and goes when the signature changes. Of a support the service makes the
+sketch, in the cache of this machine, once the support is durable. Nothing here ranks models.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from app.catalog.puts import PreparedSupport, Put, Stored, check_match
+from app.catalog.reader import Library
+from app.catalog.repositories import models
+from app.catalog.repositories.sketches import change_sketch, sketches_by_id
+from app.index.buckets.protocol import ModelRecord, SpaceRecord
+from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFiles
+from app.infra.db.database import Reader, Writer
+from app.spaces import repository as spaces
+from modelkin.core.packed import PackedSupport
+from modelkin.core.sketching.sketch import Sketch
+from modelkin.errors import InvalidSignature, SketchMissing, SpaceMismatch, SupportExists
+
+__all__ = ["SketchService", "keep_after", "replaced", "require_fitting"]
+
+
+class SketchService:
+    """The use cases of sketches.
+
+    Args:
+        library: reads supports.
+        files: the cache of this machine.
+    """
+
+    def __init__(self, library: Library, files: SketchFiles) -> None:
+        self._library = library
+        self._files = files
+
+    def put(
+        self,
+        session: Writer,
+        space: SpaceRecord,
+        name: str,
+        sketch: Sketch,
+        *,
+        if_match: str | None = None,
+    ) -> Stored:
+        """Store the sketch of a model that sent a signature; the same one again changes nothing.
+
+        Raises:
+            ModelNotFound: there is no model to store it with.
+            PreconditionFailed: the model is not the one of ``if_match``.
+            SupportExists: the model has a support, of which the service makes the sketch.
+            SpaceMismatch: its M or its sample is not the space's.
+            InvalidSignature: it is of another K than the signature.
+        """
+        space = spaces.lock_space(session, space)
+        current = models.get_model(session, space, name)
+        check_match(current, if_match, name)
+        if current.kind == "support":
+            raise SupportExists(
+                f"model {name!r} has a support, and its sketch is made from that: read it here, or "
+                f"delete the model first"
+            )
+        require_fitting(space, current.support_size, sketch)
+        status = "replaced" if current.content_id else "created"
+        changed = replaced(session, space, current, sketch)
+        if changed is None:
+            return Stored(current, "unchanged")
+        session.after_commit(partial(_keep, self._files, space, changed, sketch))
+        return Stored(changed, "replaced" if status == "replaced" else "created")
+
+    def get(self, session: Reader, space: SpaceRecord, name: str) -> tuple[ModelRecord, Sketch]:
+        """A model and its sketch: the one it sent, or the one that its support has.
+
+        Raises:
+            ModelNotFound: there is no such model.
+            SketchMissing: it sent a signature alone.
+            Unavailable: its support cannot be read.
+        """
+        model = models.get_model(session, space, name)
+        if model.kind == "support":
+            packed = self._library.require_packed(space, model)
+            return model, Sketch.of_packed(packed, SAMPLE_SIZE, SAMPLE_SEED)
+        sketch = self._library.sent_sketch(session, model)
+        if sketch is None:
+            raise SketchMissing(
+                f"model {name!r} sent only a signature: its owner may send support.sketch() as well"
+            )
+        return model, sketch
+
+
+def require_fitting(space: SpaceRecord, support_size: int, sketch: Sketch) -> None:
+    """Refuse a sketch that compares with no other here, or is not the signature's.
+
+    Raises:
+        SpaceMismatch: its M or its sample is not the space's.
+        InvalidSignature: it is of another K than the signature.
+    """
+    for what, theirs, ours in (
+        ("num_parameters", sketch.num_parameters, space.num_parameters),
+        ("size", sketch.size, SAMPLE_SIZE),
+        ("seed", sketch.seed, SAMPLE_SEED),
+    ):
+        if theirs != ours:
+            raise SpaceMismatch(
+                f"the sketch's {what} is {theirs}, that of space {space.name!r} is {ours}; "
+                f"support.sketch() makes one that fits"
+            )
+    if sketch.support_size != support_size:
+        raise InvalidSignature(
+            f"the sketch is of a support of {sketch.support_size} indices, the signature of one of "
+            f"{support_size}: send the signature of this support first",
+            field="support_size",
+        )
+
+
+def replaced(
+    session: Writer, space: SpaceRecord, model: ModelRecord, sketch: Sketch
+) -> ModelRecord | None:
+    """The model with this sketch; None where it has it already.
+
+    Args:
+        session: holds the space's lock.
+        space: where.
+        model: of a signature alone, as it is now.
+        sketch: that fits.
+    """
+    data = sketch.to_bytes()
+    if model.content_id and sketches_by_id(session, [model.id]).get(model.id) == data:
+        return None
+    return change_sketch(session, model, data, version=spaces.advance(session, space))
+
+
+def keep_after(
+    session: Writer, files: SketchFiles, space: SpaceRecord, put: Put, stored: Stored
+) -> None:
+    """Keep the sketch of what was put, once it is durable."""
+    if stored.status == "unchanged":
+        return
+    if isinstance(put.content, PreparedSupport):
+        session.after_commit(partial(_keep_packed, files, space, stored.model, put.content.packed))
+    elif put.sketch is not None:
+        session.after_commit(partial(_keep, files, space, stored.model, put.sketch))
+
+
+def _keep(files: SketchFiles, space: SpaceRecord, model: ModelRecord, sketch: Sketch) -> None:
+    files.of(space.id, space.num_parameters).write(model.id, model.content_id, sketch)
+
+
+def _keep_packed(files: SketchFiles, space: SpaceRecord, model: ModelRecord, data: bytes) -> None:
+    packed = PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
+    files.of(space.id, space.num_parameters).write_packed(model.id, model.content_id, packed)

@@ -1,0 +1,279 @@
+"""Ingest: a support or a signature becomes a model, or the next revision of one, whole and durable.
+
+What takes time is done in ``prepare`` before the write transaction begins; ``put`` then only
+records it. One model or many: the rules are the same, and stand in ``put_each``. What a model is
+made of, and the blobs that takes, is ``contents``'s business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from app.catalog.preparation import Contents
+from app.catalog.puts import PreparedSupport, Put, Stored, check_match
+from app.catalog.repositories import models
+from app.catalog.revision_recorder import Change, History
+from app.catalog.sketches import keep_after, replaced
+from app.index import stop_list_repository
+from app.index.banding import Bands
+from app.index.buckets.protocol import BlobStore, ModelRecord, SpaceRecord
+from app.index.sketch_files import SketchFiles
+from app.infra.db.database import Reader, Writer
+from app.spaces import repository as spaces
+from app.webhooks.outbox import Outbox
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.support import Support
+from modelkin.errors import ModelkinError
+from modelkin.types.spaces import UNCHANGED, Unchanged
+
+__all__ = ["IngestService"]
+
+
+class IngestService:
+    """The use cases that change models."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        bands: Bands,
+        history: History,
+        sketches: SketchFiles,
+        outbox: Outbox | None = None,
+    ) -> None:
+        self._contents = Contents(blobs, bands, history)
+        self._history = history
+        self._sketches = sketches
+        self._outbox = outbox
+
+    def prepare(
+        self, session: Reader, space: SpaceRecord, name: str, support: Support
+    ) -> PreparedSupport:
+        """Do everything about ``support`` that needs no lock.
+
+        Raises:
+            SpaceMismatch: it is of another number of parameters.
+            StorageFull, Unavailable: it could not be written.
+        """
+        return self._contents.prepare(session, space, name, support)
+
+    def put(self, session: Writer, space: SpaceRecord, put: Put) -> Stored:
+        """Record one model.
+
+        The same content again changes nothing, but mends a damaged file. A model that had only a
+        signature becomes a full one with its support.
+
+        Raises:
+            SpaceMismatch: a signature whose scheme, number of values, seed or M is not the space's.
+            SupportExists: a signature for a model that has a support.
+            PreconditionFailed: the model is not the one of ``if_match``.
+        """
+        [stored] = self.put_each(session, space, [put])
+        if isinstance(stored, ModelkinError):
+            raise stored
+        return stored
+
+    def put_each(
+        self, session: Writer, space: SpaceRecord, puts: Sequence[Put]
+    ) -> list[Stored | ModelkinError]:
+        """Record models of distinct names, in order; what :meth:`put` raises stands in its place.
+
+        A refused one leaves the others as they are; new ones take as many statements as a single
+        one does.
+        """
+        for put in puts:
+            self._contents.delete_unless_committed(session, put)
+        space = spaces.lock_space(session, space)
+        known = models.find_models(session, space, [put.name for put in puts])
+        signatures = _signatures(session, known, puts)
+        results: list[Stored | ModelkinError | None] = [None] * len(puts)
+        new: dict[int, models.NewModel] = {}
+        changed: dict[int, tuple[ModelRecord, models.Content]] = {}
+        for place, put in enumerate(puts):
+            current = known.get(put.name)
+            try:
+                content = self._contents.of(session, space, put, current, signatures)
+            except ModelkinError as error:
+                self.discard(put)
+                results[place] = error
+                continue
+            if current is None:
+                assert content is not None
+                new[place] = models.NewModel(
+                    put.name, content, put.tags or (), put.attributes or {}
+                )
+            elif content is None:
+                results[place] = _same_content(session, space, put, current)
+            else:
+                changed[place] = current, content
+        self._history.add(
+            session,
+            space,
+            [Change(*change, puts[place].drift) for place, change in changed.items()],
+        )
+        for place, model in zip(
+            changed, self._change(session, space, changed.values()), strict=True
+        ):
+            described = _describe(session, space, puts[place], model, model.version)
+            results[place] = Stored(described.model, "replaced")
+        for place, model in zip(new, _insert(session, space, list(new.values())), strict=True):
+            results[place] = Stored(model, "created")
+        for put, result in zip(puts, results, strict=True):
+            if isinstance(result, Stored):
+                keep_after(session, self._sketches, space, put, result)
+        if self._outbox is not None:
+            stored = (results[place] for place in sorted({*changed, *new}))
+            told = [result.model for result in stored if isinstance(result, Stored)]
+            self._outbox.stored(session, space, told)
+        return [result for result in results if result is not None]
+
+    def discard(self, put: Put) -> None:
+        """Delete what was prepared for a put that is not to be."""
+        self._contents.discard(put)
+
+    def update(
+        self,
+        session: Writer,
+        space: SpaceRecord,
+        name: str,
+        *,
+        tags: Sequence[str] | None,
+        attributes: dict[str, Any] | None,
+        source: str | Unchanged | None,
+        base_model: str | Unchanged | None,
+        if_match: str | None,
+    ) -> ModelRecord:
+        """Replace what is said of a model; what is None or UNCHANGED stays."""
+        space = spaces.lock_space(session, space)
+        current = models.get_model(session, space, name)
+        check_match(current, if_match, name)
+        columns = {
+            column: value
+            for column, value in (
+                ("attributes", UNCHANGED if attributes is None else attributes),
+                ("source", source),
+                ("base_model", base_model),
+            )
+            if value is not UNCHANGED and value != getattr(current, column)
+        }
+        new_tags = None if tags is None or tuple(tags) == current.tags else tags
+        if not columns and new_tags is None:
+            return current
+        version = spaces.advance(session, space)
+        models.update_metadata(session, current, version=version, tags=new_tags, **columns)
+        updated = models.get_model(session, space, name)
+        if self._outbox is not None and "base_model" in columns:
+            self._outbox.declared(session, space, updated)
+        return updated
+
+    def delete(
+        self, session: Writer, space: SpaceRecord, name: str, *, if_match: str | None
+    ) -> None:
+        """Remove a model, its support and its signature."""
+        space = spaces.lock_space(session, space)
+        current = models.get_model(session, space, name)
+        check_match(current, if_match, name)
+        version = spaces.advance(session, space, **{f"{current.kind}s": -1})
+        self._history.forget(session, current)
+        models.delete_model(session, current, version=version)
+
+    def rename(self, session: Writer, space: SpaceRecord, name: str, new: str) -> None:
+        """Give a model another name that no model of the space has; its revisions stay with it."""
+        space = spaces.lock_space(session, space)
+        current = models.get_model(session, space, name)
+        models.update_metadata(session, current, version=spaces.advance(session, space), name=new)
+
+    def _change(
+        self,
+        session: Writer,
+        space: SpaceRecord,
+        changes: Collection[tuple[ModelRecord, models.Content]],
+    ) -> list[ModelRecord]:
+        if not changes:
+            return []
+        moved = Counter(content.kind for _, content in changes)
+        moved.subtract(model.kind for model, _ in changes)
+        first = (
+            1
+            - len(changes)
+            + spaces.advance(
+                session,
+                space,
+                by=len(changes),
+                supports=moved["support"],
+                signatures=moved["signature"],
+            )
+        )
+        changed = models.update_contents(
+            session, [(*change, first + place) for place, change in enumerate(changes)]
+        )
+        _put_band_values(session, space, changed, [content for _, content in changes])
+        return changed
+
+
+def _signatures(
+    session: Writer, known: dict[str, ModelRecord], puts: Sequence[Put]
+) -> dict[int, bytes]:
+    """The signatures that the puts' own are compared with, under the ids of their models."""
+    compared = [
+        known[put.name].id
+        for put in puts
+        if isinstance(put.content, Signature) and put.name in known
+    ]
+    return models.signatures_by_id(session, compared)
+
+
+def _insert(
+    session: Writer, space: SpaceRecord, new: Sequence[models.NewModel]
+) -> list[ModelRecord]:
+    if not new:
+        return []
+    supports = sum(model.content.kind == "support" for model in new)
+    version = spaces.advance(
+        session, space, by=len(new), supports=supports, signatures=len(new) - supports
+    )
+    inserted = models.insert_models(session, space, new, version=version - len(new) + 1)
+    _put_band_values(session, space, inserted, [model.content for model in new])
+    return inserted
+
+
+def _put_band_values(
+    session: Writer,
+    space: SpaceRecord,
+    stored: Sequence[ModelRecord],
+    contents: Sequence[models.Content],
+) -> None:
+    if space.stop_list is not None:
+        values = {m.id: c.band_values for m, c in zip(stored, contents, strict=True)}
+        stop_list_repository.put_band_values(session, space, space.stop_list.version, values)
+
+
+def _same_content(session: Writer, space: SpaceRecord, put: Put, current: ModelRecord) -> Stored:
+    """A model whose support or signature stays; what else is said of it may be new."""
+    changed = None
+    if put.sketch is not None:
+        changed = replaced(session, space, current, put.sketch)
+    if changed is None:
+        return _describe(session, space, put, current, None)
+    described = _describe(session, space, put, changed, changed.version)
+    return Stored(described.model, "replaced")
+
+
+def _describe(
+    session: Writer, space: SpaceRecord, put: Put, current: ModelRecord, version: int | None
+) -> Stored:
+    """Replace what is said of a model, where the put says something else.
+
+    ``version`` is the one of this change where its content changed too.
+    """
+    tags = None if put.tags is None or tuple(put.tags) == current.tags else put.tags
+    columns = {}
+    if put.attributes is not None and put.attributes != current.attributes:
+        columns["attributes"] = put.attributes
+    if tags is None and not columns:
+        return Stored(current, "unchanged")
+    if version is None:
+        version = spaces.advance(session, space)
+    models.update_metadata(session, current, version=version, tags=tags, **columns)
+    return Stored(models.get_model(session, space, current.name), "replaced")

@@ -1,0 +1,274 @@
+"""What an operator does besides serving: ``python -m app keys ...``, ``rebuild-buckets``,
+``stop-lists`` and ``renew-secrets``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from pydantic import ValidationError
+
+from app.auth.service import SCOPES, KeyService, generate
+from app.index.banding import Bands
+from app.index.buckets.protocol import SpaceRecord, StopList
+from app.infra.db import secret_rotation as stored
+from app.infra.db.database import Database
+from app.infra.db.migrations import migrate
+from app.infra.storage.encryption import Secrets
+from app.maintenance.stop_lists import DEFAULT_SHARE, Progress, StopListService
+from app.settings import Settings, mistakes
+from app.spaces.repository import all_spaces
+from app.stores import open_buckets, open_library, open_redis
+from modelkin._progress_bar import Line, is_terminal
+from modelkin.errors import (
+    Conflict,
+    InvalidParameter,
+    ModelkinError,
+    SpaceNotFound,
+    SupportMissing,
+)
+
+__all__ = ["keys", "rebuild_buckets", "renew_secrets", "stop_lists"]
+
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+def keys(arguments: list[str]) -> int:
+    """``keys create|list|revoke|generate``; 0 done, 1 it could not be, 2 wrong settings."""
+    return _carried_out(_parser().parse_args(arguments))
+
+
+def rebuild_buckets(arguments: list[str]) -> int:
+    """``rebuild-buckets [--space NAME]``; 0 done, 1 it could not be, 2 wrong settings."""
+    parser = argparse.ArgumentParser(
+        prog="python -m app rebuild-buckets",
+        description="Build the LSH buckets anew from the database, while services go on.",
+    )
+    parser.add_argument("--space", help="only the spaces of this name (default: all)")
+    parser.set_defaults(run=_rebuild_buckets)
+    return _carried_out(parser.parse_args(arguments))
+
+
+def stop_lists(arguments: list[str]) -> int:
+    """``stop-lists [--space NAME] [--share S | --drop]``; 0 done, 1 it could not be, 2 wrong
+    settings.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m app stop-lists",
+        description="Find the indices that most models of a space hold, and leave them out of its "
+        "LSH buckets, while services go on.",
+    )
+    parser.add_argument("--space", help="only the spaces of this name (default: all)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--share",
+        type=float,
+        default=DEFAULT_SHARE,
+        help="of the supports, how many must hold an index that is left out (0.5)",
+    )
+    what.add_argument("--drop", action="store_true", help="go back to buckets of all indices")
+    parser.set_defaults(run=_drop_stop_lists if "--drop" in arguments else _make_stop_lists)
+    return _carried_out(parser.parse_args(arguments))
+
+
+def renew_secrets(arguments: list[str]) -> int:
+    """``renew-secrets``; 0 done, 1 it could not be, 2 wrong settings."""
+    parser = argparse.ArgumentParser(
+        prog="python -m app renew-secrets",
+        description="Encrypt all stored secrets anew with the first key of MODELKIN_SECRET_KEY, "
+        "so that the others are needed no more; services go on.",
+    )
+    parser.set_defaults(run=_renew_secrets)
+    return _carried_out(parser.parse_args(arguments))
+
+
+def _carried_out(options: argparse.Namespace) -> int:
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except ValidationError as error:
+        for line in mistakes(error):
+            print(f"modelkin: {line}", file=sys.stderr)
+        return 2
+    except ModelkinError as error:
+        print(f"modelkin: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m app keys", description="API keys.")
+    commands = parser.add_subparsers(required=True, metavar="create|list|revoke|generate")
+    create = commands.add_parser("create", help="store a new key and print it, this once")
+    create.add_argument("--tenant", default="default", help="whose data it opens (default)")
+    create.add_argument("--label", default="", help="what it is for, for the list")
+    create.add_argument(
+        "--scope",
+        action="append",
+        choices=SCOPES,
+        help="what it may do; repeat for several (default: read and write)",
+    )
+    create.add_argument("--valid-for", help="how long it opens anything: 12h, 90d, 52w")
+    create.set_defaults(run=_create)
+    listed = commands.add_parser("list", help="list the keys by their first characters")
+    listed.set_defaults(run=_list)
+    revoke = commands.add_parser("revoke", help="make a key open nothing from now on")
+    revoke.add_argument("prefix", help="the first characters of the key, as listed")
+    revoke.set_defaults(run=_revoke)
+    new = commands.add_parser("generate", help="print a new key without storing it")
+    new.set_defaults(run=_generate)
+    return parser
+
+
+def _create(options: argparse.Namespace) -> int:
+    with _open() as database, database.writing() as session:
+        key = KeyService().create(
+            session,
+            options.tenant,
+            label=options.label,
+            scopes=options.scope or ("read", "write"),
+            valid_for=_duration(options.valid_for),
+        )
+    print(key)
+    print("Keep it: it is not stored, and not shown again.", file=sys.stderr)
+    return 0
+
+
+def _list(_: argparse.Namespace) -> int:
+    with _open() as database, database.reading() as session:
+        records = KeyService().list(session)
+    now = datetime.now(UTC)
+    print(f"{'KEY':12} {'TENANT':16} {'STATE':8} {'SCOPES':20} {'CREATED':10} LABEL")
+    for key in records:
+        expired = key.expires_at is not None and key.expires_at <= now
+        state = "revoked" if key.revoked_at else "expired" if expired else "good"
+        scopes = ",".join(sorted(key.scopes))
+        print(
+            f"{key.prefix:12} {key.tenant.name:16} {state:8} {scopes:20} "
+            f"{key.created_at:%Y-%m-%d} {key.label}"
+        )
+    return 0
+
+
+def _revoke(options: argparse.Namespace) -> int:
+    with _open() as database, database.writing() as session:
+        revoked = KeyService().revoke(session, options.prefix)
+    if not revoked:
+        print(f"modelkin: no good key begins with {options.prefix}", file=sys.stderr)
+    return 0 if revoked else 1
+
+
+def _generate(_: argparse.Namespace) -> int:
+    print(generate())
+    return 0
+
+
+def _rebuild_buckets(options: argparse.Namespace) -> int:
+    settings = Settings()
+    with _open(settings) as database:
+        chosen = _chosen(database, options.space)
+        with (
+            open_redis(settings) as server,
+            open_buckets(settings, database, Bands(), server) as buckets,
+        ):
+            for space in chosen:
+                buckets.rebuild(space)
+                print(f"{space.name}: {space.models} models, {space.banding}")
+    return 0
+
+
+def _make_stop_lists(options: argparse.Namespace) -> int:
+    settings = Settings()
+    refused = 0
+    with _open(settings) as database:
+        service = StopListService(database, open_library(settings, database))
+        for space in _chosen(database, options.space):
+            try:
+                with _drawn(space.name) as progress:
+                    made = service.make(space, share=options.share, progress=progress)
+            except SupportMissing as error:
+                if options.space is not None:
+                    raise
+                print(f"{space.name}: {error}")
+            except (Conflict, SpaceNotFound) as error:  # somebody else sees to this one
+                refused = 1
+                print(f"modelkin: {error}", file=sys.stderr)
+            else:
+                print(f"{space.name}: {_told(made, options.share)}")
+    return refused
+
+
+def _drop_stop_lists(options: argparse.Namespace) -> int:
+    settings = Settings()
+    with _open(settings) as database:
+        service = StopListService(database, open_library(settings, database))
+        for space in _chosen(database, options.space):
+            dropped = service.drop(space)
+            told = "no stop-list" if dropped is None else f"stop-list {dropped.version} dropped"
+            print(f"{space.name}: {told}")
+    return 0
+
+
+def _told(made: StopList | None, share: float) -> str:
+    if made is None:
+        return f"no index is in {share:.0%} of the supports, hence no stop-list"
+    recall = {s: made.recall_at(s) for s in (0.3, 0.5, 0.7, 0.9)}
+    found = ", ".join(f"{'?' if r is None else f'{r:.2f}'} at S = {s}" for s, r in recall.items())
+    return (
+        f"stop-list {made.version}, {made.size} indices in {share:.0%} or more of {made.models} "
+        f"supports; buckets find {found}"
+    )
+
+
+@contextmanager
+def _drawn(space: str) -> Iterator[Progress | None]:
+    """A line that grows, where somebody sees it."""
+    if not is_terminal():
+        yield None
+        return
+    line = Line()
+    try:
+        yield lambda done, total, stage: line.draw(f"{space}: {stage}", done / max(total, 1))
+    finally:
+        line.wipe()
+
+
+def _chosen(database: Database, name: str | None) -> Sequence[SpaceRecord]:
+    with database.reading() as session:
+        chosen = all_spaces(session, name)
+    if not chosen and name is not None:
+        raise SpaceNotFound(f"there is no space {name!r}")
+    return chosen
+
+
+def _renew_secrets(_: argparse.Namespace) -> int:
+    settings = Settings()
+    secrets = Secrets(settings.secret_keys, settings.secret_key_file)
+    with _open() as database, database.writing() as session:
+        renewed = stored.renew_secrets(session, secrets.renew)
+    print(f"{renewed} secrets are encrypted with the first key")
+    return 0
+
+
+@contextmanager
+def _open(settings: Settings | None = None) -> Iterator[Database]:
+    settings = settings or Settings()
+    database = Database(settings.database_url, timeout=settings.database_timeout)
+    try:
+        migrate(database)
+        yield database
+    finally:
+        database.close()
+
+
+def _duration(text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"([1-9]\d{0,4})([hdw])", text)
+    if found is None:
+        raise InvalidParameter(f"--valid-for is 12h, 90d or 52w, not {text!r}")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})

@@ -1,0 +1,1 @@
+"""Clustering algorithms, a module each: they alone import the extra ``clustering``."""

@@ -1,0 +1,63 @@
+"""HDBSCAN (Campello, Moulavi and Sander 2013), by scikit-learn: clusters where models lie densely.
+
+What lies nowhere densely is in no cluster. How many models make a cluster is given, or several
+sizes are tried and the best kept, where models in no cluster count against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from app.clustering.algorithms.partition_selector import Judge
+from app.jobs.service import Progress
+from modelkin.errors import MissingExtra
+
+__all__ = ["cluster"]
+
+Floats = npt.NDArray[np.float64]
+
+STAGE: Final = "hdbscan"
+_SIZES = (2, 3, 5, 8, 13, 21, 34, 55, 89)
+_SHARE = 4
+"""The largest size that is tried is this part of all models."""
+
+
+def cluster(
+    distances: Floats, options: Mapping[str, Any], judge: Judge, progress: Progress
+) -> None:
+    """Let the judge consider what it finds.
+
+    Args:
+        distances: of all pairs, ``(n, n)``, n from 3 on.
+        options: ``min_cluster_size``, ``min_samples``.
+    """
+    n = len(distances)
+    if "min_cluster_size" in options:
+        size = options["min_cluster_size"]
+        progress(0, 1, STAGE)
+        judge.consider(_labels(distances, size, options.get("min_samples", size)))
+        return
+    sizes = [size for size in _SIZES if size <= max(_SIZES[1], n // _SHARE)]
+    for done, size in enumerate(sizes):
+        progress(done, len(sizes), STAGE)
+        # Many neighbours to be dense by keep noise out, one finds the most that is there.
+        for samples in {options.get("min_samples", size), options.get("min_samples", 1)}:
+            labels = _labels(distances, size, samples)
+            chosen = {} if "min_samples" in options else {"min_samples": samples}
+            judge.consider(labels, min_cluster_size=size, **chosen)
+
+
+def _labels(distances: Floats, size: int, samples: int) -> npt.NDArray[np.int64]:
+    try:
+        from sklearn.cluster import HDBSCAN
+    except ImportError:
+        raise MissingExtra("scikit-learn", "clustering", of=".") from None
+    found = HDBSCAN(
+        min_cluster_size=size, min_samples=samples, metric="precomputed", copy=True
+    ).fit(distances)
+    labels: npt.NDArray[np.int64] = np.asarray(found.labels_, np.int64)
+    return labels

@@ -1,0 +1,111 @@
+"""How near the models of a snapshot are: the matrix of all pairs, or the nearest of each.
+
+Up to some thousand models all pairs are compared, exactly where both have a support. Beyond, every
+model is compared with every other by signatures, block by block, and only the nearest are kept;
+these are compared again exactly where that is cheap. It groups nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from app.clustering.snapshot import Snapshot
+from app.jobs.service import Progress
+from modelkin.core.packed import PackedSupport, matrix, shared_packed
+from modelkin.core.similarity.distances import Distances, MatrixDistances, SignatureDistances
+from modelkin.core.similarity.nearest import Nearest, nearest
+from modelkin.core.similarity.overlap import similarity_of
+
+__all__ = ["Compared", "Kind", "all_pairs", "nearest_only"]
+
+Floats = npt.NDArray[np.float64]
+Kind = Literal["exact", "mixed", "signature"]
+
+STAGE: Final = "comparing"
+_SPARE = 2
+"""How many times as many candidates as neighbours are compared exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The distances of n models.
+
+    Attributes:
+        distances: of all pairs.
+        kind: how the similarities came about that clusters are made from: ``mixed`` is exact for
+            pairs of which both have a support, beyond some thousand models for near ones alone.
+        error: the standard error of an estimated distance; None where all are exact.
+        matrix: S of all pairs, ``(n, n)``; None where only the nearest were kept.
+        near: the nearest of each; None where there is a matrix.
+    """
+
+    distances: Distances
+    kind: Kind
+    error: Callable[[float], float] | None
+    matrix: Floats | None
+    near: Nearest | None
+
+
+def all_pairs(snapshot: Snapshot, progress: Progress) -> Compared:
+    """Every model with every other."""
+    progress(0, 0, STAGE)
+    estimated = SignatureDistances(snapshot.values)
+    rows = [row for row, support in enumerate(snapshot.supports) if support is not None]
+    exact = _exact(snapshot, progress) if rows else None
+    if exact is not None and len(rows) == len(snapshot):
+        return Compared(MatrixDistances(exact), "exact", None, exact, None)
+    similarity = 1.0 - estimated.block(np.arange(len(snapshot)))
+    if exact is not None:
+        similarity[np.ix_(rows, rows)] = exact
+    kind: Kind = "signature" if exact is None else "mixed"
+    return Compared(MatrixDistances(similarity), kind, estimated.error, similarity, None)
+
+
+def _exact(snapshot: Snapshot, progress: Progress) -> Floats:
+    """S of all pairs of the models that have a support, in their order."""
+    supports = [support for support in snapshot.supports if support is not None]
+    return matrix(supports, report=lambda done, total: progress(done, total, STAGE))
+
+
+def nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> Compared:
+    """The k nearest of each; the distances of all pairs stay estimates.
+
+    Args:
+        k: below the number of models.
+    """
+    progress(0, len(snapshot), STAGE)
+    estimated = SignatureDistances(snapshot.values)
+    supports = sum(support is not None for support in snapshot.supports)
+    candidates = min(len(snapshot) - 1, _SPARE * k) if supports else k
+    near = nearest(estimated, candidates, lambda done, total: progress(done, total, STAGE))
+    if supports:
+        near = _refined(near, snapshot, progress)
+    kind: Kind = "mixed" if supports > 1 else "signature"
+    return Compared(estimated, kind, estimated.error, None, near.best(k))
+
+
+def _refined(near: Nearest, snapshot: Snapshot, progress: Progress) -> Nearest:
+    """The same pairs, compared exactly where both have a support."""
+    far = near.distances.copy()
+    known: dict[tuple[int, int], float] = {}
+    for row, others in enumerate(near.rows.tolist()):
+        own = snapshot.supports[row]
+        for at, other in enumerate(others):
+            support = snapshot.supports[other]
+            if own is not None and support is not None:
+                pair = (row, other) if row < other else (other, row)
+                if pair not in known:
+                    known[pair] = _distance(own, support)
+                far[row, at] = known[pair]
+        if row % 100 == 0:
+            progress(row, len(snapshot), f"{STAGE} exactly")
+    return Nearest(near.rows, far)
+
+
+def _distance(a: PackedSupport, b: PackedSupport) -> float:
+    return 1.0 - similarity_of(shared_packed(a, b), a.k, b.k)

@@ -1,0 +1,158 @@
+"""/v1/spaces/{space}/clusterings: groups of kin, made by jobs; and the policy that renews them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path, Response
+
+from app.auth.dependencies import AUTHENTICATED, WritingTenant
+from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
+from app.clustering.schemas import (
+    AssignmentOut,
+    ClusteringIn,
+    ClusteringOut,
+    ClusteringPage,
+    ClusteringPolicyIn,
+    ClusteringPolicyOut,
+    ClusteringSummary,
+)
+from app.clustering.service import LATEST
+from app.infra.http.bodies import JsonRoute
+from app.infra.http.dependencies import (
+    Cursor,
+    Handle,
+    KnownSpace,
+    Limit,
+    Reading,
+    TagFilter,
+    WritableSpace,
+    Writing,
+)
+from app.jobs.endpoints import accepted
+from app.jobs.schemas import JobOut
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/spaces/{space}",
+    tags=["clusterings"],
+    route_class=JsonRoute,
+    dependencies=AUTHENTICATED,
+)
+_binary = APIRouter()
+"""Routes whose body is not JSON."""
+
+ClusteringId = Annotated[
+    str, Path(description="the id of the clustering, or `latest`", max_length=100)
+]
+
+
+@router.post("/clusterings", operation_id="create_clustering", status_code=202)
+def create(
+    resources: Handle,
+    tenant: WritingTenant,
+    space: WritableSpace,
+    session: Writing,
+    body: Annotated[ClusteringIn, Body()],
+    response: Response,
+) -> JobOut:
+    """Have the models grouped by kinship, as they are when the job begins.
+
+    Every algorithm chooses the number of clusters by itself; parameters may say otherwise. The
+    clustering has the id of the job. The same again, before the first has ended and anything has
+    changed, is answered with the first.
+    """
+    job = resources.clusterings.create(session, tenant, space, body.asked(body.algorithm))
+    return accepted(response, job)
+
+
+@router.get("/clusterings", operation_id="list_clusterings")
+def list_clusterings(
+    resources: Handle,
+    space: KnownSpace,
+    session: Reading,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> ClusteringPage:
+    """The clusterings, newest first, without who is in which cluster. The last 100 are kept."""
+    page = resources.clusterings.list(session, space, limit=limit, cursor=cursor)
+    items = [ClusteringSummary.of(space, clustering) for clustering in page.items]
+    return ClusteringPage(items=items, next_cursor=page.next_cursor)
+
+
+@router.get("/clusterings/latest", operation_id="get_latest_clustering")
+def latest(
+    resources: Handle, space: KnownSpace, session: Reading, tags: TagFilter
+) -> ClusteringOut:
+    """The newest clustering of all models; with `tag`, of those that carry these tags."""
+    clustering = resources.clusterings.get(session, space, LATEST, tags)
+    held = resources.clusterings.content(session, clustering)
+    return ClusteringOut.with_content(space, clustering, held)
+
+
+@router.get("/clusterings/{clustering}", operation_id="get_clustering")
+def show(
+    resources: Handle, space: KnownSpace, session: Reading, clustering: ClusteringId
+) -> ClusteringOut:
+    """One clustering: the cluster of each model, and the members and exemplar of each cluster."""
+    found = resources.clusterings.get(session, space, clustering)
+    return ClusteringOut.with_content(space, found, resources.clusterings.content(session, found))
+
+
+@router.delete("/clusterings/{clustering}", operation_id="delete_clustering", status_code=204)
+def delete(
+    resources: Handle, space: WritableSpace, session: Writing, clustering: ClusteringId
+) -> None:
+    """Delete a clustering. Models stay as they are, and its ids of clusters are not used again."""
+    resources.clusterings.delete(session, space, clustering)
+
+
+@_binary.post(
+    "/clusterings/{clustering}/assign", operation_id="assign_cluster", openapi_extra=ANY_BODY
+)
+def assign(
+    resources: Handle,
+    payload: AnyPayload,
+    space: KnownSpace,
+    session: Reading,
+    clustering: ClusteringId,
+) -> AssignmentOut:
+    """The cluster that the support or signature in the body would be in; nothing is stored.
+
+    The 10 nearest clustered models vote, each by how much more similar it is than the 11th.
+    """
+    found = resources.clusterings.get(session, space, clustering)
+    subject = resources.library.given_subject(space, payload.either(space.num_parameters))
+    placed = resources.clusterings.assign(session, space, found, subject)
+    return AssignmentOut.model_validate(placed)
+
+
+@router.put("/clustering-policy", operation_id="put_clustering_policy")
+def put_policy(
+    resources: Handle,
+    space: WritableSpace,
+    session: Writing,
+    body: Annotated[ClusteringPolicyIn, Body()],
+) -> ClusteringPolicyOut:
+    """Have the space clustered anew after so many changes or so long, once it has come to rest.
+
+    What is in the space already counts as changes. The same policy again changes nothing.
+    """
+    policy = resources.policies.put(session, space, body.wanted())
+    return ClusteringPolicyOut.of(space, policy)
+
+
+@router.get("/clustering-policy", operation_id="get_clustering_policy")
+def show_policy(resources: Handle, space: KnownSpace, session: Reading) -> ClusteringPolicyOut:
+    """The policy, and what has changed since it last had the space clustered."""
+    return ClusteringPolicyOut.of(space, resources.policies.get(session, space))
+
+
+@router.delete("/clustering-policy", operation_id="delete_clustering_policy", status_code=204)
+def delete_policy(resources: Handle, space: WritableSpace, session: Writing) -> None:
+    """Have the space clustered by request alone."""
+    resources.policies.delete(session, space)
+
+
+router.include_router(_binary)

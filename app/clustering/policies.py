@@ -1,0 +1,238 @@
+"""Policies: after how many changes, or how long, a space is clustered anew.
+
+The workers look at every policy now and then. What is due waits until the space has been calm for a
+while, but not for ever; then a job is enqueued, like one that somebody asked for. It is done once
+the clustering is recorded; what an outage kept from that is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from app.clustering import policy_repository
+from app.clustering.records import ClusteringPolicy
+from app.clustering.request import Asked
+from app.clustering.service import KIND as CLUSTERING
+from app.index.buckets.protocol import JobRecord, SpaceRecord, Tenant
+from app.infra.db.database import Database, Reader, Writer
+from app.jobs.repository import find_job, find_kept
+from app.jobs.service import JobService, Progress
+from app.spaces import repository as spaces
+from modelkin.errors import ClusteringNotFound, InvalidParameter
+
+__all__ = ["KIND", "PolicyService", "noticed"]
+
+KIND: Final = "clustering_policies"
+"""The kind of the jobs that look at all policies: of older versions of the workers."""
+EVERY: Final = timedelta(seconds=30)
+_LONGEST = 10
+"""Times the debouncing that a clustering waits at most while a space never comes to rest."""
+_OUTAGES: Final = frozenset({"unavailable", "storage_full", "backend_unavailable", "worker_lost"})
+"""The errors of jobs that may succeed when they are asked for again, though nothing has changed."""
+_PAUSE, _LONGEST_PAUSE = timedelta(minutes=5), timedelta(days=1)
+"""How long after such a failure that is; after each further one twice as long as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyIn:
+    """What a policy is to be.
+
+    Attributes:
+        asked: the clustering.
+        after_changes: changes of the space after which it is made; None for no such number.
+        every_seconds: seconds after which it is, if anything changed; None for never.
+        debounce_seconds: seconds without a change before it is.
+    """
+
+    asked: Asked
+    after_changes: int | None
+    every_seconds: int | None
+    debounce_seconds: int
+
+
+class PolicyService:
+    """The use cases of policies.
+
+    Args:
+        database: the truth.
+        jobs: where clusterings are enqueued; the look at policies is registered here.
+        now: the time.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        jobs: JobService,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._now = now
+        jobs.register(KIND, self._tick)
+        jobs.look_every(EVERY, KIND, self.renew)
+
+    def get(self, session: Reader, space: SpaceRecord) -> ClusteringPolicy:
+        """The policy of a space, or :class:`ClusteringNotFound`."""
+        policy = policy_repository.find_policy(session, space)
+        if policy is None:
+            raise ClusteringNotFound(f"space {space.name!r} has no clustering policy")
+        return policy
+
+    def put(self, session: Writer, space: SpaceRecord, wanted: PolicyIn) -> ClusteringPolicy:
+        """Set the policy. Another one than before begins anew: what is there counts as changes.
+
+        Raises:
+            InvalidParameter: its clustering makes no sense, or nothing says when it is made.
+        """
+        wanted.asked.check()
+        if wanted.after_changes is None and wanted.every_seconds is None:
+            raise InvalidParameter(
+                "a policy says when: give after_changes, every_seconds or both",
+                field="after_changes",
+            )
+        space = spaces.lock_space(session, space)
+        now = self._now()
+        current = policy_repository.find_policy(session, space)
+        policy = ClusteringPolicy(
+            space_id=space.id,
+            asked=wanted.asked.to_json(),
+            after_changes=wanted.after_changes,
+            every_seconds=wanted.every_seconds,
+            debounce_seconds=wanted.debounce_seconds,
+            created_at=now if current is None else current.created_at,
+            updated_at=now,
+            done_version=0,
+            done_at=None,
+            seen_version=space.version,
+            seen_at=now,
+            due_since=None,
+        )
+        if current is not None and _terms(current) == _terms(policy):
+            return current
+        policy_repository.put_policy(session, policy)
+        return policy
+
+    def delete(self, session: Writer, space: SpaceRecord) -> None:
+        """Let a space stay as it is clustered; :class:`ClusteringNotFound` if it has no policy."""
+        if not policy_repository.delete_policy(session, space):
+            raise ClusteringNotFound(f"space {space.name!r} has no clustering policy")
+
+    def renew(self) -> list[JobRecord]:
+        """Look at the policies of spaces that have changed; the jobs that were enqueued."""
+        with self._database.reading() as session:
+            space_ids = policy_repository.restless_spaces(session)
+        enqueued = []
+        for space_id in space_ids:
+            with self._database.writing() as session:
+                job = self._renew(session, space_id)
+            if job is not None:
+                enqueued.append(job)
+        return enqueued
+
+    def _tick(self, job: JobRecord, progress: Progress) -> dict[str, Any]:
+        del job
+        progress(0, 0, "looking at policies")
+        return {"enqueued": len(self.renew())}
+
+    def _renew(self, session: Writer, space_id: int) -> JobRecord | None:
+        """Note what has changed, and enqueue a clustering where one is due."""
+        found = policy_repository.lock_policy(session, space_id)
+        if found is None:
+            return None
+        policy, space, tenant = found
+        now = self._now()
+        changed_at = min(policy_repository.last_change(session, space) or now, now)
+        tried = find_job(session, tenant, policy.tried_job) if policy.tried_job else None
+        seen, due = noticed(policy, space, changed_at, now, tried)
+        job = self._enqueue(session, tenant, space, seen) if due else None
+        if job is not None:
+            seen = replace(
+                seen,
+                due_since=None,
+                tried_job=job.id,
+                tried_version=space.version,
+                failures=policy.failures + 1 if _is_outage(tried) else 0,
+            )
+        if seen != policy:
+            policy_repository.put_policy(session, seen)
+        return job
+
+    def _enqueue(
+        self, session: Writer, tenant: Tenant, space: SpaceRecord, policy: ClusteringPolicy
+    ) -> JobRecord | None:
+        """The new job; None while the last one under this policy is unfinished."""
+        key = f"policy of {space.id}"
+        if find_kept(session, tenant, CLUSTERING, key) is not None:
+            return None
+        return self._jobs.enqueue(
+            session, tenant, CLUSTERING, policy.asked, space=space, dedup_key=key
+        )
+
+
+def noticed(
+    policy: ClusteringPolicy,
+    space: SpaceRecord,
+    changed_at: datetime,
+    now: datetime,
+    tried: JobRecord | None = None,
+) -> tuple[ClusteringPolicy, bool]:
+    """The policy with what is seen of its space at a moment, and whether to cluster it then.
+
+    Args:
+        changed_at: when the space came to its version, as far as that is known; else ``now``.
+        tried: the last job that the policy asked for, while it is known.
+    """
+    seen = policy
+    if space.version != policy.seen_version:
+        seen = replace(policy, seen_version=space.version, seen_at=changed_at)
+    if space.models == 0 or not _is_due(seen, space, now, tried):
+        return replace(seen, due_since=None), False
+    seen = replace(seen, due_since=seen.due_since or now)
+    assert seen.due_since is not None
+    calm = timedelta(seconds=policy.debounce_seconds)
+    rested = now - seen.seen_at >= calm
+    return seen, rested or now - seen.due_since >= _LONGEST * calm
+
+
+def _is_due(
+    policy: ClusteringPolicy, space: SpaceRecord, now: datetime, tried: JobRecord | None
+) -> bool:
+    version, at = policy.done_version, policy.done_at
+    if tried is not None and _is_outage(tried):
+        if now - (tried.finished_at or now) < _pause(policy.failures):
+            return False
+    elif tried is not None:
+        # Under way, done, or failed for a reason that stays until something changes.
+        version = max(version, policy.tried_version)
+        at = max(at or tried.created_at, tried.created_at)
+    pending = space.version - version
+    if policy.after_changes is not None and pending >= policy.after_changes:
+        return True
+    if policy.every_seconds is None or pending == 0:
+        return False
+    period = timedelta(seconds=policy.every_seconds)
+    return at is None or now - at >= period
+
+
+def _is_outage(tried: JobRecord | None) -> bool:
+    if tried is None or tried.state != "failed":
+        return False
+    return (tried.error or {}).get("code") in _OUTAGES
+
+
+def _pause(failures: int) -> timedelta:
+    """How long after an outage the same is asked for again, which it was so often before."""
+    doubled: int = 2 ** min(failures, 10)
+    return min(_PAUSE * doubled, _LONGEST_PAUSE)
+
+
+def _terms(policy: ClusteringPolicy) -> tuple[object, ...]:
+    return (
+        policy.asked,
+        policy.after_changes,
+        policy.every_seconds,
+        policy.debounce_seconds,
+    )

@@ -1,0 +1,243 @@
+"""Every query about clusterings: the models they are made of, and what became of these.
+
+Which model is in which cluster is kept as one compressed text, since it is read as a whole or not
+at all, and names its models, since these may be deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import zstandard
+from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy.orm import undefer
+
+from app.clustering.records import ClusteringContent, ClusteringRecord
+from app.index.buckets.protocol import SpaceRecord
+from app.infra.db.database import Reader, Writer
+from app.infra.db.ids import is_id
+from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.tables.base import ModelRow, SignatureRow, TagRow
+from app.infra.db.tables.clusterings import ClusteringRow, ClusteringSeriesRow
+from modelkin.errors import ClusteringNotFound, InvalidParameter, ModelNotFound
+from modelkin.types.spaces import Page
+
+__all__ = [
+    "Member",
+    "Series",
+    "content",
+    "count_members",
+    "delete_clustering",
+    "find_latest",
+    "get_clustering",
+    "insert_clustering",
+    "list_clusterings",
+    "members",
+    "prune",
+    "take_numbers",
+]
+
+_NAMES_AT_ONCE = 500  # below every backend's limit of bound parameters
+_ROWS_AT_ONCE = 2000
+_LEVEL = 6
+_COLUMNS = tuple(ClusteringRecord.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What of a model is clustered; ``values`` are its signature's, little-endian."""
+
+    name: str
+    blob_key: str | None
+    support_size: int
+    values: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What a new clustering of a space may use: its number, and the first free id of a cluster."""
+
+    number: int
+    next_cluster: int
+
+
+# --- the models that are clustered ----------------------------------------------------------------
+
+
+def count_members(
+    session: Reader, space: SpaceRecord, tags: Sequence[str], names: Sequence[str] | None
+) -> int:
+    """How many models of the space are as asked."""
+    if names is not None:
+        return sum(1 for _ in _names(session, space, tags, names))
+    query = select(func.count()).select_from(ModelRow).where(*_chosen(space, tags))
+    return session.execute(query).scalar_one()
+
+
+def members(
+    session: Reader,
+    space: SpaceRecord,
+    tags: Sequence[str],
+    names: Sequence[str] | None,
+    *,
+    most: int,
+) -> Iterator[Member]:
+    """The models of the space that are as asked, by name, ``most`` of them at most.
+
+    Args:
+        tags: they carry all of these.
+        names: they are among these; None for all.
+
+    Raises:
+        ModelNotFound: one of the names is no model's.
+    """
+    query = (
+        select(ModelRow.name, ModelRow.blob_key, ModelRow.support_size, SignatureRow.values)
+        .join(SignatureRow, SignatureRow.model_id == ModelRow.id)
+        .where(*_chosen(space, tags))
+        .order_by(ModelRow.name)
+        .limit(most)
+        .execution_options(yield_per=_ROWS_AT_ONCE)
+    )
+    if names is None:
+        for row in session.execute(query):
+            yield Member(*row)
+        return
+    found = sorted(_names(session, space, tags, names))
+    for at in range(0, len(found), _NAMES_AT_ONCE):
+        some = query.where(ModelRow.name.in_(found[at : at + _NAMES_AT_ONCE]))
+        for row in session.execute(some):
+            yield Member(*row)
+
+
+def _names(
+    session: Reader, space: SpaceRecord, tags: Sequence[str], names: Sequence[str]
+) -> Iterator[str]:
+    """Those of the names whose models carry all tags; :class:`ModelNotFound` for one without."""
+    for at in range(0, len(names), _NAMES_AT_ONCE):
+        some = list(names[at : at + _NAMES_AT_ONCE])
+        here = ModelRow.space_id == space.id, ModelRow.name.in_(some)
+        known = set(session.scalars(select(ModelRow.name).where(*here)))
+        missing = [name for name in some if name not in known]
+        if missing:
+            more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+            raise ModelNotFound(f"there is no model {missing[0]!r} in space {space.name!r}{more}")
+        chosen = select(ModelRow.name).where(*_chosen(space, tags), ModelRow.name.in_(some))
+        yield from session.scalars(chosen)
+
+
+def _chosen(space: SpaceRecord, tags: Sequence[str]) -> list[ColumnElement[bool]]:
+    tagged = [
+        ModelRow.id.in_(select(TagRow.model_id).where(TagRow.tag == tag))
+        for tag in dict.fromkeys(tags)
+    ]
+    return [ModelRow.space_id == space.id, *tagged]
+
+
+# --- clusterings ----------------------------------------------------------------------------------
+
+
+def find_latest(session: Reader, space: SpaceRecord, scope: str = "") -> ClusteringRecord | None:
+    """The newest clustering of a scope, or None."""
+    query = (
+        select(ClusteringRow)
+        .where(ClusteringRow.space_id == space.id, ClusteringRow.scope == scope)
+        .order_by(ClusteringRow.number.desc())
+        .limit(1)
+    )
+    row = session.scalar(query)
+    return None if row is None else _record(row)
+
+
+def get_clustering(session: Reader, space: SpaceRecord, clustering_id: str) -> ClusteringRecord:
+    """The space's clustering of this id, or :class:`ClusteringNotFound`."""
+    query = select(ClusteringRow).where(
+        ClusteringRow.space_id == space.id, ClusteringRow.id == clustering_id
+    )
+    row = session.scalar(query) if is_id(clustering_id) else None
+    if row is None:
+        raise ClusteringNotFound(f"there is no clustering {clustering_id!r} of {space.name!r}")
+    return _record(row)
+
+
+def list_clusterings(
+    session: Reader, space: SpaceRecord, *, limit: int, cursor: str | None
+) -> Page[ClusteringRecord]:
+    """The space's clusterings, newest first."""
+    query = select(ClusteringRow).where(ClusteringRow.space_id == space.id)
+    if cursor is not None:
+        query = query.where(ClusteringRow.number < _number(cursor))
+    rows = session.scalars(query.order_by(ClusteringRow.number.desc()).limit(limit + 1)).all()
+    more = encode_cursor(str(rows[limit - 1].number)) if len(rows) > limit else None
+    return Page(tuple(_record(row) for row in rows[:limit]), more)
+
+
+def content(session: Reader, clustering: ClusteringRecord) -> ClusteringContent:
+    """Which model is in which of its clusters; :class:`ClusteringNotFound` if it was deleted."""
+    query = select(ClusteringRow).where(ClusteringRow.id == clustering.id)
+    row = session.scalar(query.options(undefer(ClusteringRow.content)))
+    if row is None:
+        raise ClusteringNotFound(f"there is no clustering {clustering.id!r} any more")
+    fields = json.loads(zstandard.ZstdDecompressor().decompress(row.content))
+    return ClusteringContent(**{name: tuple(values) for name, values in fields.items()})
+
+
+def take_numbers(session: Writer, space: SpaceRecord, clusters: int) -> Series:
+    """The next number, and the first of so many ids of clusters that nobody has used or will.
+
+    The caller holds the space's lock.
+    """
+    row = session.get(ClusteringSeriesRow, space.id)
+    if row is None:
+        row = ClusteringSeriesRow(space_id=space.id, number=0, next_cluster=0)
+        session.add(row)
+    taken = Series(row.number + 1, row.next_cluster)
+    row.number, row.next_cluster = taken.number, taken.next_cluster + clusters
+    session.flush()
+    return taken
+
+
+def insert_clustering(
+    session: Writer, clustering: ClusteringRecord, held: ClusteringContent
+) -> None:
+    """A new clustering. The caller holds the space's lock."""
+    text = json.dumps(asdict(held), ensure_ascii=False, separators=(",", ":"))
+    packed = zstandard.ZstdCompressor(level=_LEVEL).compress(text.encode())
+    columns: dict[str, Any] = {name: getattr(clustering, name) for name in _COLUMNS}
+    session.add(ClusteringRow(**columns, content=packed))
+    session.flush()
+
+
+def prune(session: Writer, space: SpaceRecord, kept: int) -> None:
+    """Delete all clusterings but the newest ``kept``, and the newest one of all models."""
+    here = ClusteringRow.space_id == space.id
+    numbers = select(ClusteringRow.number).where(here).order_by(ClusteringRow.number.desc())
+    last = session.scalar(numbers.offset(kept).limit(1))
+    if last is not None:
+        whole = session.scalar(numbers.where(ClusteringRow.scope == "").limit(1))
+        session.execute(
+            delete(ClusteringRow)
+            .where(here, ClusteringRow.number <= last, ClusteringRow.number != (whole or 0))
+            .execution_options(synchronize_session=False)
+        )
+
+
+def delete_clustering(session: Writer, clustering: ClusteringRecord) -> None:
+    """Forget one clustering; its ids of clusters stay used."""
+    session.execute(delete(ClusteringRow).where(ClusteringRow.id == clustering.id))
+
+
+def _number(cursor: str) -> int:
+    text = decode_cursor(cursor)
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise InvalidParameter(
+            "this cursor was not given out by this listing: start again without one", field="cursor"
+        )
+    return int(text)
+
+
+def _record(row: ClusteringRow) -> ClusteringRecord:
+    return ClusteringRecord(**{name: getattr(row, name) for name in _COLUMNS})

@@ -1,0 +1,292 @@
+"""The JSON of clusterings: what is taken, strictly, and what is answered."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.clustering.policies import PolicyIn
+from app.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
+from app.clustering.request import WHOLE_MATRIX, Asked
+from app.index.buckets.protocol import SpaceRecord
+from modelkin._validation import check_model_name, check_tags
+
+__all__ = [
+    "AssignmentOut",
+    "ClusteringIn",
+    "ClusteringOut",
+    "ClusteringPage",
+    "ClusteringPolicyIn",
+    "ClusteringPolicyOut",
+    "ClusteringSummary",
+]
+
+Algorithm = Literal["affinity_propagation", "leiden", "agglomerative", "hdbscan"]
+
+_CHOICES = {"algorithm", "seed", "similarity", "tags", "models"}
+"""The fields of a request that belong to no algorithm."""
+_YEAR = 366 * 24 * 3600
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class _Out(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class ClusteringParameters(_In):
+    """What may be said about how models are grouped; nothing of it has to be."""
+
+    preference: float | None = Field(
+        None,
+        ge=-1e6,
+        le=1,
+        description="of affinity_propagation: how similar a model is to itself; lower makes fewer "
+        "clusters. Chosen by the silhouette where it is left out",
+    )
+    damping: float | None = Field(
+        None, ge=0.5, lt=1, description="of affinity_propagation; .9 by default"
+    )
+    n_clusters: int | None = Field(
+        None, ge=1, le=WHOLE_MATRIX, description="of agglomerative; chosen by the silhouette"
+    )
+    distance_threshold: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="of agglomerative, in place of n_clusters: clusters this far apart (1 - S) or "
+        "farther stay apart",
+    )
+    linkage: Literal["average", "complete", "single"] | None = Field(
+        None, description="of agglomerative; average by default"
+    )
+    resolution: float | None = Field(
+        None,
+        gt=0,
+        le=1000,
+        description="of leiden: higher makes more clusters; chosen by the silhouette",
+    )
+    neighbors: int | None = Field(
+        None, ge=1, le=100, description="of leiden: nearest neighbours in the graph; 15 by default"
+    )
+    min_cluster_size: int | None = Field(
+        None, ge=2, le=WHOLE_MATRIX, description="of hdbscan; chosen by the silhouette"
+    )
+    min_samples: int | None = Field(
+        None,
+        ge=1,
+        le=WHOLE_MATRIX,
+        description="of hdbscan: more leaves more models in no cluster; chosen where left out",
+    )
+    seed: int = Field(0, ge=0, lt=2**31, description="the same seed gives the same clusters")
+    similarity: Literal["auto", "exact", "signature"] = Field(
+        "auto",
+        description="what is compared: supports (exact), signatures, or supports as far as that "
+        "takes no longer than minutes",
+    )
+    tags: list[str] = Field(
+        default_factory=list, max_length=100, description="only models that carry all of these"
+    )
+    models: list[str] | None = Field(
+        None, min_length=1, max_length=1000, description="only these models; all by default"
+    )
+
+    def asked(self, algorithm: str | None) -> Asked:
+        """The request; names are checked."""
+        given = self.model_dump(exclude_none=True)
+        models = None
+        if self.models is not None:
+            names = (check_model_name(n, field=f"models[{i}]") for i, n in enumerate(self.models))
+            models = tuple(dict.fromkeys(names))
+        return Asked(
+            algorithm=algorithm,
+            options={name: value for name, value in given.items() if name not in _CHOICES},
+            seed=self.seed,
+            similarity=self.similarity,
+            tags=check_tags(self.tags, field="tags"),
+            models=models,
+        )
+
+
+class ClusteringIn(ClusteringParameters):
+    """A clustering to make."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"algorithm": "agglomerative", "n_clusters": 2}]}
+    )
+
+    algorithm: Algorithm | None = Field(
+        None,
+        description="by default affinity_propagation up to 2,000 models, leiden beyond",
+    )
+
+
+class QualityOut(_Out):
+    silhouette: float | None = Field(
+        description="-1 to 1, of the distance 1 - S; null for fewer than two clusters"
+    )
+    davies_bouldin: float | None = Field(description="lower is better; it decided nothing")
+    calinski_harabasz: float | None
+    models: int = Field(description="how many it was measured on, against all")
+
+
+class ClusteringSummary(_Out):
+    """A clustering, besides which model is in which cluster."""
+
+    id: str = Field(description="that of the job that made it")
+    space: str
+    number: int = Field(description="1 for the first of its space")
+    algorithm: Algorithm
+    parameters: dict[str, Any] = Field(description="as they were given")
+    chosen: dict[str, Any] = Field(description="parameters that the algorithm chose by itself")
+    version: int = Field(description="of the space that was clustered")
+    similarity: Literal["exact", "mixed", "signature"] = Field(
+        description="how similarities came about; mixed: exact for pairs of which both have a "
+        "support, beyond 2,000 models for the nearest alone"
+    )
+    models: int = Field(description="how many were clustered")
+    num_clusters: int
+    noise: int = Field(description="models in no cluster")
+    quality: QualityOut
+    previous: str | None = Field(description="the clustering whose ids of clusters go on here")
+    agreement: float | None = Field(
+        description="the adjusted Rand index to the previous one, over the models of both"
+    )
+    seconds: float = Field(description="that it took")
+    created_at: datetime
+
+    @classmethod
+    def of(cls, space: SpaceRecord, clustering: ClusteringRecord) -> ClusteringSummary:
+        return cls.model_validate(_summary(space, clustering))
+
+
+class ClusteringPage(_Out):
+    items: list[ClusteringSummary]
+    next_cursor: str | None
+
+
+class ClusterOut(_Out):
+    cluster: int = Field(description="its id, which lasts from one clustering to the next")
+    size: int
+    exemplar: str = Field(description="the member that is most similar to all of them")
+    members: list[str] = Field(description="by name")
+
+
+class ClusteringOut(ClusteringSummary):
+    """A clustering."""
+
+    labels: dict[str, int] = Field(description="the cluster of each model; -1 for none")
+    clusters: list[ClusterOut] = Field(description="the largest first")
+
+    @classmethod
+    def with_content(
+        cls, space: SpaceRecord, clustering: ClusteringRecord, held: ClusteringContent
+    ) -> ClusteringOut:
+        members: dict[int, list[str]] = {cluster: [] for cluster in held.clusters}
+        for model, label in zip(held.models, held.labels, strict=True):
+            if label in members:
+                members[label].append(model)
+        return cls(
+            **_summary(space, clustering),
+            labels=dict(zip(held.models, held.labels, strict=True)),
+            clusters=[
+                ClusterOut(
+                    cluster=cluster,
+                    size=len(members[cluster]),
+                    exemplar=exemplar,
+                    members=members[cluster],
+                )
+                for cluster, exemplar in zip(held.clusters, held.exemplars, strict=True)
+            ],
+        )
+
+
+class VoteOut(_Out):
+    model: str
+    similarity: float
+    estimate: Literal["exact", "sketch", "signature"]
+    standard_error: float = Field(description="of the similarity; 0 where it is exact")
+    cluster: int
+
+
+class AssignmentOut(_Out):
+    clustering: str
+    cluster: int = Field(description="-1 where the nearest are in none, or nobody is near")
+    exemplar: str | None
+    share: float = Field(description="of the votes that went to it")
+    similarity: float = Field(description="to the nearest model of the cluster")
+    votes: list[VoteOut] = Field(description="of the nearest clustered models, the nearest first")
+
+
+class ClusteringPolicyIn(_In):
+    """When a space is clustered anew, and how."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "algorithm": "agglomerative",
+                    "parameters": {"seed": 1},
+                    "after_changes": 100,
+                    "every_seconds": 86400,
+                    "debounce_seconds": 60,
+                }
+            ]
+        }
+    )
+
+    algorithm: Algorithm | None = None
+    parameters: ClusteringParameters = Field(default_factory=ClusteringParameters.model_construct)
+    after_changes: int | None = Field(
+        None, ge=1, le=2**40, description="changes of the space after which it is clustered"
+    )
+    every_seconds: int | None = Field(
+        None, ge=1, le=_YEAR, description="how long after the last time, if anything changed"
+    )
+    debounce_seconds: int = Field(
+        30,
+        ge=0,
+        le=_YEAR,
+        description="how long nothing may have changed before it is; ten times as long at most",
+    )
+
+    def wanted(self) -> PolicyIn:
+        return PolicyIn(
+            asked=self.parameters.asked(self.algorithm),
+            after_changes=self.after_changes,
+            every_seconds=self.every_seconds,
+            debounce_seconds=self.debounce_seconds,
+        )
+
+
+class ClusteringPolicyOut(_Out):
+    algorithm: Algorithm | None
+    parameters: dict[str, Any]
+    after_changes: int | None
+    every_seconds: int | None
+    debounce_seconds: int
+    pending_changes: int = Field(description="that the last clustering of its kind has not seen")
+    last_at: datetime | None = Field(description="when that one, which is done, was asked for")
+
+    @classmethod
+    def of(cls, space: SpaceRecord, policy: ClusteringPolicy) -> ClusteringPolicyOut:
+        asked = dict(policy.asked)
+        return cls(
+            algorithm=asked.pop("algorithm", None),
+            parameters=asked,
+            after_changes=policy.after_changes,
+            every_seconds=policy.every_seconds,
+            debounce_seconds=policy.debounce_seconds,
+            pending_changes=max(0, space.version - policy.done_version),
+            last_at=policy.done_at,
+        )
+
+
+def _summary(space: SpaceRecord, clustering: ClusteringRecord) -> dict[str, Any]:
+    told = {name: getattr(clustering, name) for name in ClusteringRecord.__dataclass_fields__}
+    told |= {"space": space.name, "num_clusters": told.pop("clusters")}
+    return {name: told[name] for name in ClusteringSummary.model_fields}

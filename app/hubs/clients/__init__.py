@@ -1,0 +1,1 @@
+"""Clients of model hubs, behind the contract in ``protocol``."""

@@ -1,0 +1,113 @@
+"""A file of a hub on its way to the disk: counted and digested as it comes, and never unpacked.
+
+No declaration of its size is believed, and none of its digest. Nothing here asks for anything.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Final
+
+import httpx
+
+from app.hubs.clients.protocol import HubFile, HubUnavailable, HubUntrue, Received
+from modelkin.errors import PayloadTooLarge, StorageFull, Unavailable
+
+__all__ = ["Download", "writing"]
+
+_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Download:
+    """A file as far as it has come, over one or more answers.
+
+    Args:
+        file: as it was declared.
+        most: bytes of it.
+        host: whose it is.
+        received: see :meth:`app.hubs.clients.protocol.Hub.download`.
+        require_time: called again and again; what it raises ends the download.
+    """
+
+    def __init__(
+        self,
+        file: HubFile,
+        most: int,
+        host: str,
+        received: Received | None,
+        require_time: Callable[[], None],
+    ) -> None:
+        self.size = 0
+        self._file = file
+        self._most = most
+        self._host = host
+        self._require_time = require_time
+        self._received = received
+        self._sha256 = hashlib.sha256()
+        self._declared = file.size
+
+    def take(self, response: httpx.Response, target: BinaryIO) -> None:
+        """Append what an answer holds; begin anew where it is the whole file once more."""
+        if response.status_code != 206:
+            self.size, self._sha256 = 0, hashlib.sha256()
+            target.seek(0)
+            target.truncate()
+        elif not self._continues(response):
+            raise HubUntrue(f"{self._host} sends another part of {self._file.path} than asked for")
+        coming = response.headers.get("Content-Length", "")
+        if self._declared is None and coming.isdecimal():
+            self._declared = self.size + int(coming)
+        elif coming.isdecimal():
+            self._require_no_more(self.size + int(coming))
+        for piece in response.iter_raw():
+            self._require_no_more(self.size + len(piece))
+            target.write(piece)
+            self._sha256.update(piece)
+            self.size += len(piece)
+            self._require_time()
+            if self._received is not None:
+                self._received(self.size)
+        target.flush()
+        if self._declared is not None and self.size < self._declared:
+            raise HubUnavailable(
+                f"{self._host} declares {self._declared} bytes of {self._file.path} and sends "
+                f"{self.size}"
+            )
+
+    def finish(self) -> int:
+        """The size, if these are the bytes that were declared."""
+        if self._file.sha256 not in {None, self._sha256.hexdigest()}:
+            raise HubUntrue(
+                f"{self._host} declares {self._file.path} with the SHA-256 {self._file.sha256}, "
+                f"what it sends has {self._sha256.hexdigest()}"
+            )
+        return self.size
+
+    def _continues(self, response: httpx.Response) -> bool:
+        part: str = response.headers.get("Content-Range", "")
+        return part.startswith(f"bytes {self.size}-")
+
+    def _require_no_more(self, size: int) -> None:
+        if self._declared is not None and size > self._declared:
+            raise HubUntrue(
+                f"{self._host} declares {self._declared} bytes of {self._file.path} and sends "
+                f"{size} or more"
+            )
+        if size > self._most:
+            raise PayloadTooLarge(
+                f"{self._file.path} has {size} bytes or more, and a checkpoint at most "
+                f"{self._most} (MODELKIN_MAX_CHECKPOINT_BYTES)"
+            )
+
+
+@contextmanager
+def writing(file: HubFile) -> Iterator[None]:
+    """What the disk does not take of a file is an error of ours: it may do so later."""
+    try:
+        yield
+    except OSError as error:
+        kind = StorageFull if error.errno in _NO_ROOM else Unavailable
+        raise kind(f"{file.path!a} could not be written: {error.strerror}") from error

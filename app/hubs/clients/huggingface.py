@@ -1,0 +1,224 @@
+"""The Hugging Face Hub, or whoever speaks its API: models are repositories, revisions are commits.
+
+The few requests that are needed are those that ``huggingface_hub`` sends. That package is not used
+itself: its HTTP layer is one for the whole process, and cannot be given a guarded client.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+
+from app.hubs.clients.http import Transfer, bounded, text_of
+from app.hubs.clients.protocol import (
+    HubFile,
+    HubGone,
+    HubModel,
+    HubRefused,
+    HubRevision,
+    HubUntrue,
+    Received,
+)
+from app.hubs.filters import Filters
+from modelkin._validation import quote_model
+from modelkin.errors import InvalidName, ModelkinError
+
+__all__ = ["PUBLIC", "HuggingFace", "refusal"]
+
+PUBLIC: Final = "https://huggingface.co"
+_PAGE: Final = 100
+_MOST_PAGES: Final = 1000
+"""Of one listing, of all its owners together."""
+_TAG: Final = re.compile(r"base_model:(?:\w+:)?(.+)")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class HuggingFace:
+    """The :class:`app.hubs.clients.protocol.Hub` of a Hugging Face hub."""
+
+    def __init__(self, transfer: Transfer) -> None:
+        self._transfer = transfer
+
+    def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:
+        followed = Filters.of(filters)
+        pages = iter(range(_MOST_PAGES))
+        authors = followed.named_owners or (None,)
+        items = (item for author in authors for item in self._pages(author, followed, pages))
+        for item in bounded(items, self._transfer.host):
+            if isinstance(item, dict) and (name := text_of(item.get("id"))) is not None:
+                yield HubModel(name, text_of(item.get("sha")), _tags(item))
+
+    def look_up(self, name: str, revision: str | None = None) -> HubRevision:
+        path, blobs = f"/api/models/{_quoted(name)}", {"blobs": "true"}
+        if revision is not None:
+            path += f"/revision/{quote(revision, safe='')}"
+        try:
+            found, _, _ = self._transfer.json(path, blobs)
+        except HubGone:
+            if revision is not None:
+                raise
+            # Mirrors may know no more than what downloads of whole repositories ask for.
+            found, _, _ = self._transfer.json(f"{path}/revision/main", blobs)
+        if not isinstance(found, dict):
+            raise HubUntrue(f"{self._transfer.host} answered no description of {name}")
+        current, sha = text_of(found.get("id")) or name, text_of(found.get("sha"), 200)
+        if sha is None:
+            raise HubUntrue(f"{self._transfer.host} tells no commit of {name}")
+        if found.get("disabled") is True:
+            raise HubRefused(f"{name} is disabled on {self._transfer.host}")
+        return HubRevision(
+            name=current,
+            revision=sha,
+            tags=_tags(found),
+            base_model=_base_model(found),
+            private=found.get("private") is True,
+            attributes=_attributes(found),
+            files=tuple(_files(found.get("siblings"))),
+            address=f"{self._transfer.base}/{current}/tree/{sha}",
+        )
+
+    def download(
+        self, revision: HubRevision, file: HubFile, into: Path, received: Received | None = None
+    ) -> int:
+        return self._transfer.download(_url(revision, file), file, into, received)
+
+    def beginning(
+        self, revision: HubRevision, file: HubFile, size: int
+    ) -> tuple[bytes, int | None]:
+        return self._transfer.beginning(_url(revision, file), size)
+
+    def knows_us(self) -> bool:
+        if not self._transfer.authorized:
+            return False
+        try:
+            self._transfer.json("/api/whoami-v2")
+        except (HubGone, HubRefused):
+            return False
+        return True
+
+    def _pages(self, author: str | None, filters: Filters, pages: Iterator[int]) -> Iterator[Any]:
+        """The items of a listing, page by page (RFC 8288 links), as long as there are ``pages``."""
+        asked: dict[str, Any] = {
+            "full": "true",
+            "limit": _PAGE,
+            "sort": "lastModified",
+            "direction": -1,
+        }
+        if author is not None:
+            asked["author"] = author
+        if filters.tags:
+            asked["filter"] = list(filters.tags)
+        params: dict[str, Any] | None = asked
+        url = "/api/models"
+        for _ in pages:
+            items, headers, address = self._transfer.json(url, params)
+            if not isinstance(items, list):
+                raise HubUntrue(f"{self._transfer.host} answered no list of models")
+            yield from items
+            further = self._transfer.next_page(headers, address)
+            if further is None or not items:
+                return
+            url, params = further, None
+        raise HubRefused(
+            f"{self._transfer.host} lists more than {_MOST_PAGES} pages of models: name the "
+            f"repositories or their owners in the source's filters"
+        )
+
+
+def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
+    """What a status of 400 to 499 means: the Hub says it in a header, and often hides what there is
+    behind a 401.
+    """
+    del body
+    code = response.headers.get("X-Error-Code")
+    message = text_of(response.headers.get("X-Error-Message"), 300)
+    said = f" ({message})" if message else ""
+    host, path = response.url.host, response.url.path
+    if code == "GatedRepo":
+        return HubRefused(
+            f"{host} gates {path}: accept its terms there, and give the source a token of that "
+            f"account{said}"
+        )
+    if response.status_code == 401 and "invalid credentials" in (message or "").lower():
+        return HubRefused(f"{host} takes the source's token for no good one{said}")
+    if code == "RepoNotFound" or response.status_code == 404:
+        return HubGone(
+            f"{host} knows no {path}, or does not show it to this source's token{said}",
+            told=code == "RepoNotFound",
+        )
+    if response.status_code == 401:
+        return HubRefused(
+            f"{host} wants another token for {path}: it is private, gated or not there{said}"
+        )
+    if response.status_code == 403:
+        return HubRefused(f"{host} does not let this source's token see {path}{said}")
+    if response.status_code == 410:
+        return HubGone(f"{host} says that {path} is gone{said}")
+    return None
+
+
+def _url(revision: HubRevision, file: HubFile) -> str:
+    path = "/".join(quote(part, safe="") for part in file.path.split("/"))
+    return f"/{_quoted(revision.name)}/resolve/{quote(revision.revision, safe='')}/{path}"
+
+
+def _quoted(name: str) -> str:
+    try:
+        return quote_model(name)
+    except InvalidName as error:
+        raise HubGone(f"no repository can be called that: {error}") from None
+
+
+def _tags(found: Mapping[str, Any]) -> tuple[str, ...]:
+    tags = found.get("tags")
+    return tuple(filter(None, map(text_of, tags))) if isinstance(tags, list) else ()
+
+
+def _base_model(found: Mapping[str, Any]) -> str | None:
+    """The one base that the card declares; merges of several have none to be compared with."""
+    card = found.get("cardData")
+    declared = card.get("base_model") if isinstance(card, dict) else None
+    if isinstance(declared, list) and len(declared) == 1:
+        declared = declared[0]
+    if isinstance(declared, str):
+        return text_of(declared.strip(), 200)
+    tagged = {match[1] for tag in _tags(found) if (match := _TAG.fullmatch(tag))}
+    return tagged.pop() if declared is None and len(tagged) == 1 else None
+
+
+def _attributes(found: Mapping[str, Any]) -> dict[str, Any]:
+    told = {
+        name: text_of(found.get(field), 200)
+        for name, field in (
+            ("library", "library_name"),
+            ("pipeline", "pipeline_tag"),
+            ("last_modified", "lastModified"),
+        )
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _files(siblings: Any) -> Iterable[HubFile]:
+    for sibling in siblings if isinstance(siblings, list) else ():
+        path = text_of(sibling.get("rfilename")) if isinstance(sibling, dict) else None
+        if path is not None:
+            yield HubFile(path, _size(sibling), _sha256(sibling.get("lfs")))
+
+
+def _size(sibling: Mapping[str, Any]) -> int | None:
+    lfs = sibling.get("lfs")
+    for size in (lfs.get("size") if isinstance(lfs, dict) else None, sibling.get("size")):
+        if type(size) is int and size >= 0:
+            return size
+    return None
+
+
+def _sha256(lfs: Any) -> str | None:
+    """Of a file in LFS; of others the Hub declares another digest."""
+    digest = lfs.get("sha256", lfs.get("oid")) if isinstance(lfs, dict) else None
+    return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None

@@ -1,0 +1,301 @@
+"""An MLflow model registry over its REST API: revisions are versions of registered models.
+
+The files of a version are listed and read through the server, which serves most stores of artifacts
+itself. What it only knows the address of, such as a bucket that clients are to open by themselves,
+is asked for by way of the version, so that no credentials of stores are ever needed here. The
+``mlflow`` package is not used.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+import httpx
+
+from app.hubs.clients.http import Transfer, bounded, text_of
+from app.hubs.clients.protocol import (
+    HubFile,
+    HubGone,
+    HubModel,
+    HubRefused,
+    HubRevision,
+    HubUntrue,
+    Received,
+)
+from modelkin.errors import ModelkinError
+
+__all__ = ["MLflow", "authorization", "refusal"]
+
+_API: Final = "/api/2.0/mlflow"
+_MODEL: Final = "/registered-models/get"
+_ARTIFACTS: Final = "/api/2.0/mlflow-artifacts/artifacts"
+_PAGE: Final = 100
+_MOST_PAGES: Final = 1000
+_DEEPEST, _MOST_FILES = 4, 10_000
+_LOGGED = re.compile(r"models:/(m-[0-9a-f]+)/?")
+_OWN_TAGS: Final = "mlflow."
+"""What tags begin with that MLflow sets itself."""
+
+
+class MLflow:
+    """The :class:`app.hubs.clients.protocol.Hub` of an MLflow server."""
+
+    def __init__(self, transfer: Transfer) -> None:
+        self._transfer = transfer
+
+    def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:  # noqa: ARG002 (no use)
+        for model in bounded(self._models(), self._transfer.host):
+            if isinstance(model, dict) and (name := text_of(model.get("name"))) is not None:
+                version = _newest(model)
+                yield HubModel(name, _number(version), _tags(model, version or {}))
+
+    def _models(self) -> Iterator[Any]:
+        """The registered models, page by page."""
+        token = None
+        for _ in range(_MOST_PAGES):
+            params = {"max_results": _PAGE} | ({"page_token": token} if token else {})
+            found = self._ask("/registered-models/search", params)
+            yield from _list(found, "registered_models")
+            token = text_of(found.get("next_page_token"))
+            if token is None:
+                return
+        raise HubRefused(f"{self._transfer.host} lists more than {_MOST_PAGES} pages of models")
+
+    def look_up(self, name: str, revision: str | None = None) -> HubRevision:
+        model = _dict(self._ask(_MODEL, {"name": name}), "registered_model")
+        number = _number(_newest(model)) if revision is None else self._number(name, revision)
+        if number is None:
+            raise HubGone(f"{name} has no version that is ready on {self._transfer.host}")
+        asked = {"name": name, "version": number}
+        version = _dict(self._ask("/model-versions/get", asked), "model_version")
+        if version.get("status", "READY") != "READY":
+            raise HubGone(
+                f"version {number} of {name} is not ready on {self._transfer.host}: "
+                f"{text_of(version.get('status'), 100)}"
+            )
+        place = self._place(name, number, version)
+        return HubRevision(
+            name=text_of(model.get("name")) or name,
+            revision=number,
+            tags=_tags(model, version),
+            base_model=_tagged(version).get("base_model") or _tagged(model).get("base_model"),
+            private=self._transfer.authorized,
+            attributes=_attributes(version),
+            files=tuple(self._files(place)),
+            address=f"{self._transfer.base}/#/models/{quote(name, safe='')}/versions/{number}",
+        )
+
+    def download(
+        self, revision: HubRevision, file: HubFile, into: Path, received: Received | None = None
+    ) -> int:
+        return self._transfer.download(self._url(revision, file), file, into, received)
+
+    def beginning(
+        self, revision: HubRevision, file: HubFile, size: int
+    ) -> tuple[bytes, int | None]:
+        return self._transfer.beginning(self._url(revision, file), size)
+
+    def knows_us(self) -> bool:
+        return True
+
+    def _url(self, revision: HubRevision, file: HubFile) -> str:
+        """Where a file is, by way of the server."""
+        version = {"name": revision.name, "version": revision.revision}
+        found = _dict(self._ask("/model-versions/get", version), "model_version")
+        place = self._place(revision.name, revision.revision, found)
+        if place.served is not None:
+            return f"{_ARTIFACTS}/{_quoted(f'{place.served}/{file.path}')}"
+        return f"/model-versions/get-artifact?{httpx.QueryParams({**version, 'path': file.path})}"
+
+    def _ask(self, path: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        found, _, _ = self._transfer.json(_API + path, params)
+        if not isinstance(found, dict):
+            raise HubUntrue(f"{self._transfer.host} answered no object to {_API}{path}")
+        return found
+
+    def _number(self, name: str, revision: str) -> str | None:
+        """The number of a version that is named by it, or by an alias."""
+        if revision.isdecimal():
+            return revision
+        asked = {"name": name, "alias": revision}
+        return _number(_dict(self._ask("/registered-models/alias", asked), "model_version"))
+
+    def _place(self, name: str, number: str, version: Mapping[str, Any]) -> _Place:
+        asked = {"name": name, "version": number}
+        uri = text_of(self._ask("/model-versions/get-download-uri", asked).get("artifact_uri"))
+        if uri is None:
+            raise HubUntrue(f"{self._transfer.host} tells no place of version {number} of {name}")
+        source = text_of(version.get("source")) or ""
+        logged = _LOGGED.fullmatch(source)
+        return _Place(
+            uri=uri,
+            served=self._served(uri),
+            model_id=logged[1] if logged else None,
+            run_id=text_of(version.get("run_id"), 200),
+        )
+
+    def _served(self, uri: str) -> str | None:
+        """The path of artifacts that this server serves; None where they are elsewhere."""
+        try:
+            parts = urlsplit(uri)
+        except ValueError:
+            raise HubUntrue(f"{self._transfer.host} tells a place that is none: {uri!a}") from None
+        if parts.netloc not in {"", self._transfer.host}:
+            return None
+        if parts.scheme == "mlflow-artifacts":
+            return unquote(parts.path).strip("/")
+        if parts.scheme in {"http", "https"} and _ARTIFACTS in parts.path:
+            return unquote(parts.path.partition(_ARTIFACTS)[2]).strip("/")
+        return None
+
+    def _files(self, place: _Place) -> Iterator[HubFile]:
+        """All files below a place, folder by folder, their paths as of the place."""
+        folders, seen = [("", 0)], 0
+        while folders:
+            folder, depth = folders.pop()
+            for path, is_folder, size in self._entries(place, folder):
+                seen += 1
+                if seen > _MOST_FILES:
+                    raise HubRefused(f"{place.uri} holds more than {_MOST_FILES} files")
+                if not is_folder:
+                    yield HubFile(path, size)
+                elif depth < _DEEPEST:
+                    folders.append((path, depth + 1))
+
+    def _entries(self, place: _Place, folder: str) -> Iterator[tuple[str, bool, int | None]]:
+        """What is in a folder: paths as of the place, whether each is a folder, sizes."""
+        root, found = self._listing(place, folder)
+        for entry in _list(found, "files"):
+            path = text_of(entry.get("path")) if isinstance(entry, dict) else None
+            if path is None:
+                continue
+            if place.served is not None:
+                path = f"{folder}/{path}".lstrip("/")
+            elif root:
+                path = path.removeprefix(f"{root}/")
+            yield path, entry.get("is_dir") is True, _size(entry.get("file_size"))
+
+    def _listing(self, place: _Place, folder: str) -> tuple[str, Mapping[str, Any]]:
+        """What answers for a place, and where that begins: at its root, or at its run's."""
+        if place.served is not None:
+            path = f"{place.served}/{folder}".rstrip("/")
+            found, _, _ = self._transfer.json(_ARTIFACTS, {"path": path})
+            return "", found if isinstance(found, dict) else {}
+        if place.model_id is not None:
+            asked = {"artifact_directory_path": folder} if folder else {}
+            return "", self._ask(f"/logged-models/{place.model_id}/artifacts/directories", asked)
+        if place.run_id is not None:
+            run = {"run_id": place.run_id}
+            root = text_of(self._ask("/artifacts/list", run).get("root_uri")) or ""
+            if root and place.uri.startswith(f"{root}/"):
+                inside = place.uri.removeprefix(f"{root}/").strip("/")
+                path = f"{inside}/{folder}".rstrip("/")
+                return inside, self._ask("/artifacts/list", {**run, "path": path})
+        raise HubRefused(
+            f"the files are at {urlsplit(place.uri).scheme}:, which this server neither serves nor "
+            f"lists: start it with --serve-artifacts, or register versions of logged models or runs"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the files of a version are.
+
+    Attributes:
+        uri: as the server tells it.
+        served: the path under which the server serves them; None where it does not.
+        model_id: of the logged model that they are; ``run_id`` of the run that made them.
+    """
+
+    uri: str
+    served: str | None
+    model_id: str | None
+    run_id: str | None
+
+
+def authorization(token: str) -> str:
+    """The header for a token: ``user:password``, or one that stands for itself."""
+    if ":" in token:
+        return f"Basic {base64.b64encode(token.encode()).decode()}"
+    return f"Bearer {token}"
+
+
+def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
+    """What a status of 400 to 499 means."""
+    host, path = response.url.host, response.url.path
+    if response.status_code in {404, 410}:
+        asked = response.url.params.get("name")
+        what = f"registered model {asked!r}, or not this version of it" if asked else path
+        told = path.endswith(_MODEL) and b"RESOURCE_DOES_NOT_EXIST" in body
+        return HubGone(f"{host} knows no {what}", told=told)
+    if response.status_code in {401, 403}:
+        return HubRefused(
+            f"{host} answers {response.status_code}: the source's token does not let us see {path}"
+        )
+    return None
+
+
+def _quoted(path: str) -> str:
+    return "/".join(quote(part, safe="") for part in path.split("/") if part)
+
+
+def _list(found: Mapping[str, Any], name: str) -> list[Any]:
+    value = found.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _dict(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = found.get(name)
+    if not isinstance(value, dict):
+        raise HubUntrue(f"the registry answered without a {name}")
+    return value
+
+
+def _newest(model: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The version of the highest number that is ready: every stage tells its newest."""
+    ready = [
+        version
+        for version in _list(model, "latest_versions")
+        if isinstance(version, dict)
+        and version.get("status", "READY") == "READY"
+        and _number(version) is not None
+    ]
+    return max(ready, key=lambda version: int(version["version"]), default=None)
+
+
+def _number(version: Mapping[str, Any] | None) -> str | None:
+    number = str(version.get("version", "")) if version is not None else ""
+    return number if number.isascii() and number.isdecimal() and len(number) < 20 else None
+
+
+def _tagged(item: Mapping[str, Any]) -> dict[str, str]:
+    tags = [tag for tag in _list(item, "tags") if isinstance(tag, dict)]
+    pairs = [(text_of(tag.get("key"), 200), text_of(tag.get("value"), 200)) for tag in tags]
+    return {key: value for key, value in pairs if key is not None and value is not None}
+
+
+def _tags(model: Mapping[str, Any], version: Mapping[str, Any]) -> tuple[str, ...]:
+    """``key:value`` of model and version, where the version's come first; its aliases."""
+    merged = _tagged(model) | _tagged(version)
+    tags = [f"{key}:{value}" for key, value in merged.items() if not key.startswith(_OWN_TAGS)]
+    number = _number(version)
+    aliases = [alias for alias in _list(model, "aliases") if isinstance(alias, dict)]
+    here = [text_of(alias.get("alias"), 100) for alias in aliases if alias.get("version") == number]
+    return (*tags, *(f"alias:{alias}" for alias in here if alias is not None))
+
+
+def _attributes(version: Mapping[str, Any]) -> dict[str, Any]:
+    run = text_of(version.get("run_id"), 200)
+    return {} if run is None else {"run": run}
+
+
+def _size(value: Any) -> int | None:
+    """Numbers of 64 bits are texts in JSON that protobuf writes."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None

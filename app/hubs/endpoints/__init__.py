@@ -1,0 +1,1 @@
+"""HTTP endpoints of sources and of webhooks from hubs."""

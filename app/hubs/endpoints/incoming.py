@@ -1,0 +1,66 @@
+"""/v1/hooks: where hubs deliver. No API key: the secret of the source vouches for a delivery."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from app.auth.dependencies import Handle
+from app.hubs.endpoints.schemas import ReceiptOut
+from app.infra.http.bodies import read_body
+from app.infra.http.dependencies import Turn
+from modelkin import wire
+
+__all__ = ["HOOKS", "router"]
+
+HOOKS = "/v1/hooks/"
+"""How the paths begin that nobody needs a key for."""
+
+router = APIRouter(prefix=HOOKS.rstrip("/"), tags=["sources"])
+
+_EXAMPLE = {
+    "event": {"action": "update", "scope": "repo.content"},
+    "repo": {"type": "model", "name": "org/model", "headSha": "1b2f6f1c…", "tags": ["kin"]},
+    "updatedRefs": [{"ref": "refs/heads/main", "oldSha": "9f0a…", "newSha": "1b2f6f1c…"}],
+    "webhook": {"id": "6390e855e30d9209411de93b", "version": 3},
+}
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "as the hub sends it; the signature of some is over its very bytes",
+        "content": {wire.JSON: {"schema": {"type": "object"}, "example": _EXAMPLE}},
+    }
+}
+
+
+async def _body(request: Request) -> bytes:
+    return bytes(await read_body(request, request.app.state.settings, wire.JSON))
+
+
+@router.post(
+    "/{source}",
+    operation_id="receive_delivery",
+    status_code=202,
+    responses={200: {"model": ReceiptOut, "description": "It came before, and nothing is new"}},
+    openapi_extra=_BODY,
+)
+def receive(
+    request: Request,
+    resources: Handle,
+    body: Annotated[bytes, Depends(_body)],
+    turn: Turn,
+    source: Annotated[str, Path(description="the id of the source")],
+    response: Response,
+) -> ReceiptOut:
+    """Take a delivery in: answered as soon as it is recorded, and its job enqueued, durably.
+
+    `X-Webhook-Secret` (and `Webhook-Id`) of Hugging Face, or `X-MLflow-Signature`,
+    `X-MLflow-Delivery-Id` and `X-MLflow-Timestamp` of MLflow. A delivery that came before is
+    answered 200; one that the secret does not vouch for, and one to no source, 401.
+    """
+    del turn
+    receipt = resources.hooks.receive(source, request.headers, body)
+    if receipt.duplicate:
+        response.status_code = 200
+    return ReceiptOut.of(receipt)

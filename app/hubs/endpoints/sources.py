@@ -1,0 +1,133 @@
+"""/v1/sources: the hubs whose models are followed, and what they delivered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends, Path, Request, Response
+
+from app.auth.dependencies import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
+from app.hubs.endpoints.schemas import (
+    DeliveryOut,
+    DeliveryPage,
+    SourceChanges,
+    SourceNew,
+    SourceOut,
+    SourcePage,
+)
+from app.infra.http.bodies import JsonRoute
+from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.url_checks import require_reachable
+from app.jobs.endpoints import accepted
+from app.jobs.schemas import JobOut
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/sources", tags=["sources"], route_class=JsonRoute, dependencies=AUTHENTICATED
+)
+
+SourceId = Annotated[str, Path(description="the id of the source")]
+
+
+async def _new(request: Request, _: WritingTenant, body: Annotated[SourceNew, Body()]) -> SourceNew:
+    await require_reachable(request, body.url)
+    return body
+
+
+async def _changes(
+    request: Request, _: WritingTenant, body: Annotated[SourceChanges, Body()]
+) -> SourceChanges:
+    await require_reachable(request, body.url)
+    return body
+
+
+# Before `session` among the parameters of an endpoint: nothing is held while a host is looked up.
+New = Annotated[SourceNew, Depends(_new)]
+Changes = Annotated[SourceChanges, Depends(_changes)]
+
+
+@router.post("", operation_id="create_source", status_code=201)
+def create(
+    resources: Handle,
+    tenant: WritingTenant,
+    body: New,
+    session: Writing,
+    response: Response,
+) -> SourceOut:
+    """Follow the models of a hub: what is delivered to the source's `hook`, and what is found
+    there by looking through it every so often.
+    """
+    source = resources.sources.create(session, tenant, body.wanted())
+    response.headers["Location"] = f"/v1/sources/{source.id}"
+    return SourceOut.of(source)
+
+
+@router.get("", operation_id="list_sources")
+def list_sources(
+    resources: Handle,
+    tenant: ReadingTenant,
+    session: Reading,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> SourcePage:
+    """The sources, newest first."""
+    page = resources.sources.list(session, tenant, limit=limit, cursor=cursor)
+    items = [SourceOut.of(source) for source in page.items]
+    return SourcePage(items=items, next_cursor=page.next_cursor)
+
+
+@router.get("/{source}", operation_id="get_source")
+def show(resources: Handle, tenant: ReadingTenant, session: Reading, source: SourceId) -> SourceOut:
+    """One source: how it is set, and when what last came or went wrong."""
+    return SourceOut.of(resources.sources.get(session, tenant, source))
+
+
+@router.patch("/{source}", operation_id="update_source")
+def update(
+    resources: Handle,
+    tenant: WritingTenant,
+    body: Changes,
+    session: Writing,
+    source: SourceId,
+) -> SourceOut:
+    """Change some of a source. Another `secret` counts from the next delivery on; a `url` on
+    another host needs a `token` given anew, and none lets the token go.
+    """
+    return SourceOut.of(resources.sources.update(session, tenant, source, body.wanted()))
+
+
+@router.delete("/{source}", operation_id="delete_source", status_code=204)
+def delete(resources: Handle, tenant: WritingTenant, session: Writing, source: SourceId) -> None:
+    """Follow a hub no more. The models that came from it stay."""
+    resources.sources.delete(session, tenant, source)
+
+
+@router.get("/{source}/deliveries", operation_id="list_source_deliveries")
+def list_deliveries(
+    resources: Handle,
+    tenant: ReadingTenant,
+    session: Reading,
+    source: SourceId,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> DeliveryPage:
+    """What the hub delivered, newest first, and what became of it."""
+    found = resources.sources.get(session, tenant, source)
+    page = resources.sources.deliveries(session, found, limit=limit, cursor=cursor)
+    items = [DeliveryOut.of(delivery) for delivery in page.items]
+    return DeliveryPage(items=items, next_cursor=page.next_cursor)
+
+
+@router.post("/{source}/poll", operation_id="poll_source", status_code=202)
+def poll(
+    resources: Handle,
+    tenant: WritingTenant,
+    session: Writing,
+    source: SourceId,
+    response: Response,
+) -> JobOut:
+    """Look through the hub now. While that waits, it is the answer, and no second one is made. A
+    source without a url, or of all models of the public hub, is a 409.
+    """
+    return accepted(response, resources.sources.poll(session, tenant, source))

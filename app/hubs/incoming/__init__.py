@@ -1,0 +1,1 @@
+"""Webhooks from hubs: verified, recorded once, turned into sync jobs."""

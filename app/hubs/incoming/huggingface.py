@@ -1,0 +1,92 @@
+"""Deliveries of a Hugging Face hub: a shared secret in a header, and payloads of version 3.
+
+https://huggingface.co/docs/hub/webhooks. Payloads grow: what is not known is passed over, and a
+scope that is narrower than those known counts as the broader one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from app.hubs.incoming.events import Forged, Told, part, text
+
+__all__ = ["delivery_id", "read", "verify"]
+
+HEADER: Final = "x-webhook-secret"
+ID: Final = "webhook-id"
+_BLANKS: Final = " \t"
+_MAIN: Final = "refs/heads/main"
+_LONGEST = 200
+
+
+def verify(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> None:
+    """Raise :class:`Forged` unless whoever sent this knows the secret."""
+    del body, now
+    given = headers.get(HEADER)
+    if given is None:
+        raise Forged("it has no X-Webhook-Secret: is a secret set in the webhook's settings?")
+    # HTTP drops the blanks at a value's ends. Of equal length, so that the time tells nothing of
+    # the secret's.
+    known = hashlib.sha256(secret.strip(_BLANKS).encode()).digest()
+    sent = hashlib.sha256(given.strip(_BLANKS).encode("latin-1")).digest()
+    if not hmac.compare_digest(known, sent):
+        raise Forged("its X-Webhook-Secret is not that of the source")
+
+
+def delivery_id(headers: Mapping[str, str], body: bytes, document: Any) -> str:
+    """The hub's id of a delivery; a digest of the body where it sent none.
+
+    The id of the webhook itself, which all its deliveries have, is none.
+    """
+    given = headers.get(ID, "")
+    if given and given.isprintable() and given != text(document, "webhook", "id"):
+        if len(given) <= _LONGEST:
+            return given
+        return "sha256:" + hashlib.sha256(given.encode("latin-1")).hexdigest()
+    return "sha256:" + hashlib.sha256(body).hexdigest()
+
+
+def read(document: Any) -> Told:
+    """What a delivery tells."""
+    action = text(document, "event", "action") or "?"
+    scope = text(document, "event", "scope") or "?"
+    event = f"{scope}.{action}"[:_LONGEST]
+    name = text(document, "repo", "name")
+    if name is None:
+        return Told(event, ignored="it names no repository")
+    if (kind := text(document, "repo", "type")) != "model":
+        return Told(event, name, ignored=f"{name} is a {kind or 'repository'}, not a model")
+    if scope.partition(".")[0] != "repo":
+        return Told(event, name, ignored=f"{scope} says nothing of a model's files")
+    told = Told(event, name, revision=text(document, "repo", "headSha"), tags=_tags(document))
+    if action == "delete" and scope == "repo":
+        return Told(event, name, gone=True)
+    moved_to = text(document, "movedTo", "name")
+    if action == "move" and moved_to is not None and moved_to != name:
+        return Told(event, moved_to, moved_from=name, revision=told.revision, tags=told.tags)
+    if reason := _beside_main(document):
+        return Told(event, name, revision=told.revision, tags=told.tags, ignored=reason)
+    return told
+
+
+def _beside_main(document: Any) -> str | None:
+    """Why a change of refs is none of the model: it was on other branches, or in pull requests."""
+    updated = part(document, "updatedRefs")
+    if not isinstance(updated, list) or not updated:
+        return None
+    refs = [text(entry, "ref") for entry in updated]
+    if None in refs or _MAIN in refs:
+        return None
+    shown = ", ".join(str(ref) for ref in refs[:3])
+    return f"main did not change, but {shown}"
+
+
+def _tags(document: Any) -> tuple[str, ...] | None:
+    tags = part(document, "repo", "tags")
+    if not isinstance(tags, list):
+        return None
+    return tuple(tag for tag in tags if isinstance(tag, str))

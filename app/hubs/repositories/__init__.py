@@ -1,0 +1,1 @@
+"""Queries over sources, the models of sources, and hub deliveries."""

@@ -1,0 +1,166 @@
+"""Every query about sources, besides what they delivered and what was seen there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from sqlalchemy import CursorResult, delete, func, select, update
+
+from app.hubs.records import SourceRecord
+from app.index.buckets.protocol import Tenant
+from app.infra.db.database import Reader, Writer
+from app.infra.db.ids import is_id
+from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.tables.base import TenantRow
+from app.infra.db.tables.hubs import SourceRow
+from modelkin.errors import SourceNotFound
+from modelkin.types.spaces import Page
+
+__all__ = [
+    "any_due",
+    "count_sources",
+    "delete_source",
+    "due_sources",
+    "find_source",
+    "get_source",
+    "insert_source",
+    "list_sources",
+    "lock_source",
+    "note_delivery",
+    "note_error",
+    "note_poll",
+    "note_refusal",
+    "put_off_poll",
+    "secrets_of",
+    "update_source",
+]
+
+_COLUMNS = tuple(name for name in SourceRecord.__dataclass_fields__ if name != "tenant")
+_LONGEST = 2000
+"""Characters of an error that are kept."""
+
+
+def insert_source(session: Writer, source: SourceRecord) -> None:
+    """A new source."""
+    values = {name: getattr(source, name) for name in _COLUMNS}
+    session.add(SourceRow(tenant_id=source.tenant.id, **values))
+    session.flush()
+
+
+def find_source(session: Reader, source_id: str) -> SourceRecord | None:
+    """The source of this id, whosever it is, or None."""
+    if not is_id(source_id):
+        return None
+    query = _query().where(SourceRow.id == source_id)
+    found = session.execute(query.execution_options(populate_existing=True)).one_or_none()
+    return None if found is None else _record(*found)
+
+
+def get_source(session: Reader, tenant: Tenant, source_id: str) -> SourceRecord:
+    """The tenant's source of this id, or :class:`SourceNotFound`."""
+    source = find_source(session, source_id)
+    if source is None or source.tenant.id != tenant.id:
+        raise SourceNotFound("there is no such source")
+    return source
+
+
+def lock_source(session: Writer, tenant: Tenant, source_id: str) -> SourceRecord:
+    """The same, locked until the change ends."""
+    if is_id(source_id):
+        session.execute(select(SourceRow.id).where(SourceRow.id == source_id).with_for_update())
+    return get_source(session, tenant, source_id)
+
+
+def list_sources(
+    session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
+) -> Page[SourceRecord]:
+    """The tenant's sources, newest first."""
+    query = _query().where(SourceRow.tenant_id == tenant.id)
+    if cursor is not None:
+        query = query.where(SourceRow.id < decode_cursor(cursor))
+    found = session.execute(query.order_by(SourceRow.id.desc()).limit(limit + 1)).all()
+    more = encode_cursor(found[limit - 1][0].id) if len(found) > limit else None
+    return Page(tuple(_record(*row) for row in found[:limit]), more)
+
+
+def count_sources(session: Reader, tenant: Tenant) -> int:
+    """How many sources a tenant has."""
+    query = select(func.count()).where(SourceRow.tenant_id == tenant.id)
+    return session.execute(query).scalar_one()
+
+
+def update_source(session: Writer, source_id: str, values: Mapping[str, Any]) -> None:
+    """Set some columns of a source."""
+    if values:
+        session.execute(update(SourceRow).where(SourceRow.id == source_id).values(**values))
+
+
+def delete_source(session: Writer, source_id: str) -> None:
+    """Forget a source, its deliveries and what was seen there."""
+    session.execute(delete(SourceRow).where(SourceRow.id == source_id))
+
+
+def secrets_of(session: Reader) -> list[tuple[str, bytes, bytes | None]]:
+    """Every source's id, secret and token, encrypted."""
+    query = select(SourceRow.id, SourceRow.secret, SourceRow.token).order_by(SourceRow.id)
+    return [(row.id, row.secret, row.token) for row in session.execute(query)]
+
+
+# --- what has happened ----------------------------------------------------------------------------
+
+
+def note_delivery(session: Writer, source_id: str, at: datetime) -> bool:
+    """A delivery has come; whether there still is such a source, which is locked from now on."""
+    statement = update(SourceRow).where(SourceRow.id == source_id).values(last_delivery_at=at)
+    return cast("CursorResult[None]", session.execute(statement)).rowcount > 0
+
+
+def note_refusal(session: Writer, source_id: str, at: datetime, detail: str) -> None:
+    """Somebody has sent what nothing vouches for."""
+    refusal = {"at": at.isoformat(), "detail": detail[:_LONGEST]}
+    update_source(session, source_id, {"last_refusal": refusal})
+
+
+def note_error(session: Writer, source_id: str, code: str, detail: str) -> None:
+    """A poll or an ingestion has failed, as a problem document would say."""
+    error = {"at": datetime.now(UTC).isoformat(), "code": code, "detail": detail[:_LONGEST]}
+    update_source(session, source_id, {"last_error": error})
+
+
+def note_poll(session: Writer, source_id: str, at: datetime, found: Mapping[str, Any]) -> None:
+    """A poll has come to its end."""
+    update_source(session, source_id, {"last_poll_at": at, "last_poll": dict(found)})
+
+
+def any_due(session: Reader, now: datetime) -> bool:
+    """Whether a source is to be polled."""
+    return session.scalar(select(SourceRow.id).where(_due(now)).limit(1)) is not None
+
+
+def due_sources(session: Writer, now: datetime, *, limit: int) -> list[SourceRecord]:
+    """Sources that are to be polled, locked, those first that wait longest; none that is locked."""
+    query = _query().where(_due(now)).order_by(SourceRow.next_poll_at).limit(limit)
+    locked = query.with_for_update(skip_locked=True, of=SourceRow)
+    return [_record(*found) for found in session.execute(locked)]
+
+
+def put_off_poll(session: Writer, source: SourceRecord, now: datetime) -> None:
+    """Let a source rest until it is due the next time."""
+    wait = None if source.poll_seconds is None else timedelta(seconds=source.poll_seconds)
+    due = None if wait is None or source.url is None else now + wait
+    update_source(session, source.id, {"next_poll_at": due})
+
+
+def _due(now: datetime) -> Any:
+    return SourceRow.next_poll_at <= now
+
+
+def _query() -> Any:
+    return select(SourceRow, TenantRow).join(TenantRow, TenantRow.id == SourceRow.tenant_id)
+
+
+def _record(row: SourceRow, tenant: TenantRow) -> SourceRecord:
+    values = {name: getattr(row, name) for name in _COLUMNS}
+    return SourceRecord(tenant=Tenant(id=tenant.id, name=tenant.name), **values)

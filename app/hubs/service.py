@@ -1,0 +1,289 @@
+"""Sources: the hubs whose models are followed, and by what their deliveries are vouched for.
+
+Secrets and tokens come in here and are encrypted before anything is stored; they leave only as an
+:class:`OpenSource`, to whoever verifies a delivery or asks the hub. Nothing here asks a hub, or
+resolves its name: whoever brings a URL has seen whether it may be connected to, and every
+connection is checked anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from app.hubs.filters import Filters
+from app.hubs.records import DeliveryRecord, HubKind, Importance, OnDelete, SourceRecord
+from app.hubs.repositories import deliveries, source_models, sources
+from app.hubs.sync_requests import Looks
+from app.index.buckets.protocol import JobRecord, Tenant
+from app.infra.db.database import Reader, Writer
+from app.infra.db.ids import new_id
+from app.infra.storage.encryption import Secrets
+from modelkin.errors import Conflict, InvalidParameter
+from modelkin.types.spaces import Page
+
+__all__ = ["DEFAULT_POLL", "OpenSource", "SourceIn", "SourceService"]
+
+MOST: Final = 1000
+"""Sources of a tenant."""
+DEFAULT_POLL: Final = 3600
+"""Seconds between two polls where nothing else is said."""
+_DECISIVE = ("url", "space", "importance", "base_model", "filters")
+"""What decides which models are followed, and what is made of them."""
+_PUBLIC = frozenset({"huggingface.co", "www.huggingface.co", "hf.co"})
+"""Hubs of more models than anybody wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceIn:
+    """What a source is to be; see :class:`app.hubs.records.SourceRecord`.
+
+    ``polled`` says that ``poll_seconds`` was asked for, and is no default.
+    """
+
+    kind: HubKind
+    space: str
+    secret: str = field(repr=False)
+    url: str | None = None
+    token: str | None = field(default=None, repr=False)
+    importance: Importance | None = None
+    base_model: str | None = None
+    filters: Mapping[str, Any] = field(default_factory=dict)
+    on_delete: OnDelete = "keep"
+    poll_seconds: int | None = DEFAULT_POLL
+    polled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSource:
+    """A source with its token decrypted: for one job, and never stored, shown or logged.
+
+    ``updated_at`` tells what was so at that moment from what somebody has changed since.
+    """
+
+    id: str
+    tenant: Tenant
+    kind: HubKind
+    space: str
+    url: str | None
+    token: str | None = field(repr=False)
+    importance: Importance | None
+    base_model: str | None
+    filters: Filters
+    on_delete: OnDelete
+    updated_at: datetime
+
+
+class SourceService:
+    """The use cases of sources.
+
+    Args:
+        secrets: encrypts what is not to be read in the database.
+        looks: looks through hubs.
+        now: the time.
+    """
+
+    def __init__(
+        self,
+        secrets: Secrets,
+        looks: Looks,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._secrets = secrets
+        self._looks = looks
+        self._now = now
+
+    def create(self, session: Writer, tenant: Tenant, wanted: SourceIn) -> SourceRecord:
+        """A new source. One that is polled is polled soon, for what its hub has already.
+
+        Raises:
+            InvalidParameter: it cannot be; says why.
+            Conflict: there are too many.
+            SecretKeyMissing: there is no key to encrypt its secret with.
+        """
+        filters = _fitting(wanted.kind, wanted.filters)
+        _refuse_homeless_token(wanted.url, wanted.token)
+        now = self._now()
+        source = SourceRecord(
+            id=new_id(now),
+            tenant=tenant,
+            kind=wanted.kind,
+            space=wanted.space,
+            url=wanted.url,
+            secret=self._secrets.encrypt(wanted.secret),
+            token=None if wanted.token is None else self._secrets.encrypt(wanted.token),
+            importance=wanted.importance,
+            base_model=wanted.base_model,
+            filters=filters.to_json(),
+            on_delete=wanted.on_delete,
+            poll_seconds=wanted.poll_seconds,
+            created_at=now,
+            updated_at=now,
+        )
+        source = _polled(source, filters, asked=wanted.polled, now=now)
+        if sources.count_sources(session, tenant) >= MOST:
+            raise Conflict(f"there are {MOST:,} sources already: delete some first")
+        sources.insert_source(session, source)
+        return self._begun(session, source)
+
+    def get(self, session: Reader, tenant: Tenant, source_id: str) -> SourceRecord:
+        """The tenant's source of this id, or :class:`SourceNotFound`."""
+        return sources.get_source(session, tenant, source_id)
+
+    def list(
+        self, session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
+    ) -> Page[SourceRecord]:
+        """The tenant's sources, newest first."""
+        return sources.list_sources(session, tenant, limit=limit, cursor=cursor)
+
+    def update(
+        self, session: Writer, tenant: Tenant, source_id: str, given: Mapping[str, Any]
+    ) -> SourceRecord:
+        """Change what was given, by the names of :class:`SourceIn`; what was not stays.
+
+        Where that may make another thing of its models, the next poll, which is due then, has all
+        of them looked at.
+
+        Raises:
+            SourceNotFound: there is none of this id.
+            InvalidParameter: it cannot be so; says why.
+        """
+        before = sources.lock_source(session, tenant, source_id)
+        _refuse_to_send_elsewhere(before, given)
+        changes = dict(given)
+        if given.get("url", before.url) is None:
+            _refuse_homeless_token(None, given.get("token"))
+            changes["token"] = None
+        for name in ("secret", "token"):
+            if changes.get(name) is not None:
+                changes[name] = self._secrets.encrypt(changes[name])
+        filters = _fitting(before.kind, given.get("filters", before.filters))
+        changes["filters"] = filters.to_json()
+        now = self._now()
+        after = replace(before, **changes, updated_at=now)
+        anew = "token" in given or any(
+            getattr(after, name) != getattr(before, name) for name in _DECISIVE
+        )
+        if anew:
+            source_models.look_again(session, after.id)
+        if anew or after.poll_seconds != before.poll_seconds:
+            asked = given.get("poll_seconds") is not None
+            after = _polled(after, filters, asked=asked, now=now)
+        names = (*changes, "updated_at", "poll_seconds", "next_poll_at")
+        sources.update_source(session, after.id, {name: getattr(after, name) for name in names})
+        return self._begun(session, after)
+
+    def delete(self, session: Writer, tenant: Tenant, source_id: str) -> None:
+        """Forget a source, and what it delivered; its models stay. :class:`SourceNotFound`."""
+        source = sources.lock_source(session, tenant, source_id)
+        sources.delete_source(session, source.id)
+
+    def poll(self, session: Writer, tenant: Tenant, source_id: str) -> JobRecord:
+        """A job that looks through the hub, and begins after this moment.
+
+        Raises:
+            SourceNotFound: there is none of this id.
+            Conflict: it cannot be looked through.
+        """
+        source = self.get(session, tenant, source_id)
+        if why := _why_not_polled(source, Filters.of(source.filters)):
+            raise Conflict(f"this source is not polled: {why}")
+        return self._looks.through_hub(session, tenant, source.id)
+
+    def deliveries(
+        self, session: Reader, source: SourceRecord, *, limit: int, cursor: str | None
+    ) -> Page[DeliveryRecord]:
+        """What a source delivered, newest first, for as long as that is kept."""
+        return deliveries.list_deliveries(session, source.id, limit=limit, cursor=cursor)
+
+    def open(self, session: Reader, tenant: Tenant, source_id: str) -> OpenSource:
+        """A source as a job needs it.
+
+        Raises:
+            SourceNotFound: it was deleted.
+            Unavailable: its token cannot be decrypted.
+        """
+        source = self.get(session, tenant, source_id)
+        return OpenSource(
+            id=source.id,
+            tenant=source.tenant,
+            kind=source.kind,
+            space=source.space,
+            url=source.url,
+            token=None if source.token is None else self._secrets.decrypt(source.token),
+            importance=source.importance,
+            base_model=source.base_model,
+            filters=Filters.of(source.filters),
+            on_delete=source.on_delete,
+            updated_at=source.updated_at,
+        )
+
+    def _begun(self, session: Writer, source: SourceRecord) -> SourceRecord:
+        """The source, its first poll enqueued if it is due: nobody has to wait for a schedule."""
+        now = self._now()
+        if source.next_poll_at is None or source.next_poll_at > now:
+            return source
+        self._looks.through_hub(session, source.tenant, source.id)
+        sources.put_off_poll(session, source, now)
+        return sources.get_source(session, source.tenant, source.id)
+
+
+def _fitting(kind: HubKind, given: Mapping[str, Any]) -> Filters:
+    """Filters that say something about this kind of hub."""
+    filters = Filters.of(given)
+    if kind == "mlflow" and filters.owners:
+        raise InvalidParameter(
+            "the models of an MLflow registry have no owners: use repos", field="filters.owners"
+        )
+    return filters
+
+
+def _polled(source: SourceRecord, filters: Filters, *, asked: bool, now: datetime) -> SourceRecord:
+    """The source with its polls as they can be, the first one due at once.
+
+    Args:
+        asked: they were asked for, so that an error tells where they cannot be.
+    """
+    why = _why_not_polled(source, filters)
+    if why is not None and asked:
+        raise InvalidParameter(f"poll_seconds: {why}", field="poll_seconds")
+    if why is not None or source.poll_seconds is None:
+        return replace(source, poll_seconds=None, next_poll_at=None)
+    return replace(source, next_poll_at=now)
+
+
+def _why_not_polled(source: SourceRecord, filters: Filters) -> str | None:
+    """Why a hub cannot be looked through; None if it can."""
+    if source.url is None:
+        return "without a url there is nothing to poll"
+    if urlsplit(source.url).hostname in _PUBLIC and filters.named_owners is None:
+        return (
+            "a poll lists the models of some owners, not those of the whole public hub: give "
+            'filters such as {"owners": ["org"]} or {"repos": ["org/*"]}'
+        )
+    return None
+
+
+def _refuse_homeless_token(url: str | None, token: str | None) -> None:
+    if token is not None and url is None:
+        raise InvalidParameter("token: it is for the hub at url, and there is none", field="token")
+
+
+def _refuse_to_send_elsewhere(source: SourceRecord, given: Mapping[str, Any]) -> None:
+    """A token is sent where it was given for; whoever may change the url may not learn it so."""
+    url = given.get("url", source.url)
+    if source.token is None or url is None or source.url is None or "token" in given:
+        return
+    if _origin(url) != _origin(source.url):
+        raise InvalidParameter(
+            "token: the one that is stored was given for another host: give one for this, or null",
+            field="token",
+        )
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme.lower(), parts.netloc.lower()

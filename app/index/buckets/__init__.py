@@ -1,0 +1,1 @@
+"""LSH buckets behind one contract, ``protocol.Buckets``: memory, SQL and Redis."""

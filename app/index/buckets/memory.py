@@ -1,0 +1,112 @@
+"""LSH buckets in this process: for tests, and for one that needs no other. Gone when it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from app.index.buckets.batching import CAP, MOST_AT_ONCE, Changes, choose, gather
+from app.index.buckets.protocol import BucketState, Candidates
+
+__all__ = ["MemoryBuckets"]
+
+
+@dataclass(slots=True)
+class _Space:
+    state: BucketState
+    keys_of: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    members: dict[int, set[int]] = field(default_factory=dict)
+
+    def put(self, model_id: int, keys: Iterable[int]) -> None:
+        self.take_out(model_id)
+        self.keys_of[model_id] = tuple(keys)
+        for key in self.keys_of[model_id]:
+            self.members.setdefault(key, set()).add(model_id)
+
+    def take_out(self, model_id: int) -> None:
+        for key in self.keys_of.pop(model_id, ()):
+            bucket = self.members[key]
+            bucket.discard(model_id)
+            if not bucket:
+                del self.members[key]
+
+
+class MemoryBuckets:
+    """The :class:`app.index.buckets.protocol.Buckets` of one process.
+
+    Args:
+        cap: entries beyond which a bucket is never read.
+    """
+
+    at_once = MOST_AT_ONCE
+
+    def __init__(self, *, cap: int = CAP) -> None:
+        self._cap = cap
+        self._lock = threading.Lock()
+        self._spaces: dict[int, _Space] = {}
+
+    def state(self, space_id: int) -> BucketState | None:
+        with self._lock:
+            space = self._spaces.get(space_id)
+            return None if space is None else space.state
+
+    def apply(
+        self,
+        space_id: int,
+        epoch: int,
+        since: int,
+        until: int,
+        upserts: Iterable[tuple[int, npt.NDArray[np.uint64]]],
+        removals: Iterable[int],
+        *,
+        banding_version: int = 0,
+    ) -> bool:
+        changes = gather(upserts, removals)
+        before = BucketState(epoch, since, banding_version)
+        with self._lock:
+            space = self._spaces.get(space_id)
+            if (space.state != before) if space is not None else since != 0:
+                return False
+            space = self._spaces.setdefault(space_id, _Space(before))
+            self._change(space, changes)
+            space.state = BucketState(epoch, until, banding_version)
+        return True
+
+    def candidates(self, space_id: int, keys: npt.NDArray[np.uint64], limit: int) -> Candidates:
+        distinct = np.unique(keys).tolist()
+        with self._lock:
+            space = self._spaces.get(space_id)
+            if space is None:
+                return Candidates(np.empty(0, np.int64), False, None)
+            buckets = [space.members.get(key, set()) for key in distinct]
+            sizes = np.array([len(bucket) for bucket in buckets], np.int64)
+            chosen, truncated = choose(sizes, cap=self._cap, limit=limit)
+            found = set().union(*(buckets[i] for i in chosen))
+            state = space.state
+        return Candidates(np.sort(np.fromiter(found, np.int64)), truncated, state)
+
+    def drop(self, space_id: int) -> None:
+        with self._lock:
+            self._spaces.pop(space_id, None)
+
+    def sweep(self, models: int = 200) -> int:
+        del models  # memory is freed as soon as a space is dropped
+        return 0
+
+    def ping(self) -> None:
+        """This process always answers itself."""
+
+    def close(self) -> None:
+        with self._lock:
+            self._spaces.clear()
+
+    @staticmethod
+    def _change(space: _Space, changes: Changes) -> None:
+        for model_id in changes.removals:
+            space.take_out(model_id)
+        for model_id, keys in changes.upserts.items():
+            space.put(model_id, np.frombuffer(keys, ">u8").tolist())

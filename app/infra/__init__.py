@@ -1,0 +1,1 @@
+"""Infrastructure below the features: database, storage, egress and HTTP helpers."""

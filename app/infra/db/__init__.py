@@ -1,0 +1,1 @@
+"""The relational database: engines, transactions, migrations and the tables."""

@@ -1,0 +1,120 @@
+"""Transactions: ``reading()`` for a snapshot, ``writing()`` for one change, whole or not at all.
+
+Readers and writers are different types, so that a query which writes cannot be handed a reader by
+mistake.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+from sqlalchemy import Engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import Session
+
+from app.infra.db.engines import connect
+from modelkin.errors import StorageFull, Unavailable
+
+__all__ = ["Database", "Reader", "Writer"]
+
+
+class Reader(Session):
+    """One consistent view of the database. Nothing it does is ever committed."""
+
+
+class Writer(Reader):
+    """One change of the database. What must follow its outcome is queued with it."""
+
+    def __init__(self, bind: Engine) -> None:
+        super().__init__(bind, autoflush=True, expire_on_commit=False)
+        self._after_commit: list[Callable[[], None]] = []
+        self._after_rollback: list[Callable[[], None]] = []
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Run ``action`` once the change is durable."""
+        self._after_commit.append(action)
+
+    def after_rollback(self, action: Callable[[], None]) -> None:
+        """Run ``action`` if the change certainly does not come about.
+
+        Where a commit fails half-way nobody knows, and it is not run.
+        """
+        self._after_rollback.append(action)
+
+
+class Database:
+    """A SQLite file or a Postgres database.
+
+    Args:
+        url: an SQLAlchemy URL.
+        timeout: seconds a writer waits for another one to finish.
+        connections: how many there may be at a time.
+
+    Raises:
+        Unavailable: it cannot be opened, or would lose what it acknowledges.
+    """
+
+    def __init__(self, url: str, *, timeout: float, connections: int = 40) -> None:
+        self.url = make_url(url)
+        self._engines = connect(self.url, timeout=timeout, connections=connections)
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """A consistent view, for as long as the block runs."""
+        with _faults(), Reader(self._engines.reading, autoflush=False) as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Writer]:
+        """A change: committed, durably, when the block ends; rolled back when it raises.
+
+        The transaction begins with the first statement. SQLite takes its one write lock there, so
+        do what is slow before it.
+        """
+        with _faults(), Writer(self._engines.writing) as session:
+            try:
+                yield session
+                session.flush()
+            except BaseException:
+                session.rollback()
+                for action in session._after_rollback:
+                    action()
+                raise
+            session.commit()
+        for action in session._after_commit:
+            action()
+
+    def check(self) -> None:
+        """Raise :class:`Unavailable` unless the database answers."""
+        with self.reading() as session:
+            session.execute(text("SELECT 1"))
+
+    def close(self) -> None:
+        """Close every connection; SQLite folds its write-ahead log into the file."""
+        self._engines.writing.dispose()
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """A database that is locked, full or gone becomes :class:`Unavailable`; mistakes stay so."""
+    try:
+        yield
+    except PoolTimeout as error:
+        raise Unavailable("every connection to the database is in use: try again") from error
+    except OperationalError as error:
+        reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
+        if "is full" in reason or "No space left" in reason:
+            raise StorageFull(f"the database has no room left: {reason}") from error
+        raise Unavailable(f"the database cannot serve this now: {reason}") from error
+    except (psycopg.OperationalError, sqlite3.OperationalError) as error:  # the driver used alone
+        reason = str(error).strip().splitlines()[0]
+        raise Unavailable(f"the database cannot serve this now: {reason}") from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise Unavailable("the connection to the database was lost") from error
+        raise

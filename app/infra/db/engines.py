@@ -1,0 +1,121 @@
+"""What differs between SQLite and Postgres: how a connection is set up, and how a write begins.
+
+Everything above this module speaks to one :class:`Engines` and does not know which it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from app.infra.db.timeouts import bound
+from modelkin.errors import Unavailable
+
+__all__ = ["Engines", "connect"]
+
+_SILENCES = 3
+"""Times the timeout that Postgres may be silent: it may wait for a lock so long, and then work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """One pool of connections, begun in two ways.
+
+    Attributes:
+        reading: begins a consistent snapshot.
+        writing: begins a change.
+    """
+
+    reading: Engine
+    writing: Engine
+
+
+def connect(url: URL, *, timeout: float, connections: int) -> Engines:
+    """Open the database at ``url``.
+
+    Args:
+        timeout: seconds to wait for another writer's lock, and for a connection.
+        connections: how many there may be.
+
+    Raises:
+        Unavailable: it cannot be opened, or is set up so that it would lose acknowledged writes.
+    """
+    pool = {"pool_size": connections, "max_overflow": 0, "pool_timeout": timeout}
+    if url.get_backend_name() == "sqlite":
+        return _sqlite(url, timeout, pool)
+    return _postgres(url, timeout, pool)
+
+
+def _sqlite(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
+    folder = Path(str(url.database)).absolute().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"cannot make the data folder {folder}: {error.strerror}") from error
+    engine = create_engine(
+        url,
+        connect_args={"timeout": timeout},
+        **pool,
+    )
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    try:
+        engine.connect().close()
+    except DatabaseError as error:  # no place to write, or a file of something else
+        raise Unavailable(f"cannot open the database {url.database}: {error.orig}") from error
+    return Engines(engine, engine.execution_options(begin="IMMEDIATE"))
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    """WAL, foreign keys, and full syncs: what was acknowledged survives power loss."""
+    connection.isolation_level = None  # BEGIN is ours to say, below
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-4096"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Writers take the lock at once: a deferred one fails where an immediate one waits."""
+    mode = connection.get_execution_options().get("begin", "DEFERRED")
+    connection.exec_driver_sql(f"BEGIN {mode}")
+
+
+def _postgres(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
+    milliseconds = round(timeout * 1000)
+    engine = create_engine(
+        url,
+        connect_args={
+            "connect_timeout": max(1, round(timeout)),
+            "options": f"-c lock_timeout={milliseconds} -c timezone=UTC",
+        },
+        **pool,
+        pool_pre_ping=True,  # a restarted server costs one ping, not one failed request each
+    )
+    bound(engine, _SILENCES * timeout)
+    _refuse_forgetful(engine)
+    snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    return Engines(
+        engine.execution_options(**snapshot),
+        engine.execution_options(isolation_level="READ COMMITTED"),
+    )
+
+
+def _refuse_forgetful(engine: Engine) -> None:
+    """A server without fsync or synchronous commits acknowledges what it may lose."""
+    try:
+        with engine.connect() as connection:
+            for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+                value = connection.scalar(text(f"SHOW {setting}"))
+                if value == "off":
+                    raise Unavailable(
+                        f"the Postgres server has {setting} = off and would lose acknowledged "
+                        f"writes in a crash: set it to on"
+                    )
+    except OperationalError as error:
+        reason = str(error.orig).strip().splitlines()[0]
+        raise Unavailable(f"cannot connect to {engine.url}: {reason}") from error

@@ -1,0 +1,74 @@
+"""Bring the database to this version of the service, or say that it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import ProgrammingError
+
+from app.infra.db.database import Database
+from app.infra.db.timeouts import without_bound
+from modelkin.errors import Unavailable
+
+__all__ = ["migrate", "require_current"]
+
+_SCRIPTS = Path(__file__).resolve().parents[3] / "migrations"
+
+
+def migrate(database: Database) -> None:
+    """Run every migration the database has not seen, in one transaction, all or none.
+
+    Raises:
+        Unavailable: a newer version of the service has written this database, or it cannot be
+        written.
+    """
+    with database.writing() as session:
+        connection = session.connection()
+        try:
+            with without_bound(connection):
+                _lock(connection)
+                _refuse_newer(MigrationContext.configure(connection).get_current_heads(), database)
+                command.upgrade(_config(connection), "head")
+        except ProgrammingError as error:  # so Postgres calls a table that is in the way
+            reason = str(error.orig).strip().splitlines()[0]
+            raise Unavailable(f"cannot migrate the database at {database.url}: {reason}") from error
+
+
+def require_current(database: Database) -> None:
+    """Raise :class:`Unavailable` unless the database is at this version."""
+    with database.reading() as session:
+        heads = MigrationContext.configure(session.connection()).get_current_heads()
+    _refuse_newer(heads, database)
+    if set(heads) != set(ScriptDirectory(str(_SCRIPTS)).get_heads()):
+        raise Unavailable(
+            f"the database at {database.url} is of an older version: "
+            f"start once without --no-migrate"
+        )
+
+
+def _lock(connection: Connection) -> None:
+    """Of two processes that start at once, one migrates and the other waits for it."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('modelkin migrations'))"))
+    # SQLite's writers queue up at BEGIN IMMEDIATE already.
+
+
+def _refuse_newer(heads: tuple[str, ...], database: Database) -> None:
+    known = {script.revision for script in ScriptDirectory(str(_SCRIPTS)).walk_revisions()}
+    if unknown := set(heads) - known:
+        raise Unavailable(
+            f"the database at {database.url} is of a newer version ({', '.join(sorted(unknown))}): "
+            f"run the version of the service that wrote it"
+        )
+
+
+def _config(connection: object) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_SCRIPTS))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,1 @@
+"""The schema, one module a feature."""

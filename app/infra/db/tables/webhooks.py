@@ -1,0 +1,130 @@
+"""The tables of events: who is told of them, what there is to tell, and what was sent.
+
+They share the metadata, and the naming of constraints, of ``tables``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.infra.db.tables.base import Base, Moment, Name
+
+__all__ = ["EventRow", "SentRow", "SubscriptionRow"]
+
+
+def _where(condition: str) -> dict[str, Any]:
+    """Of an index: only the rows of which this holds are in it."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
+
+class SubscriptionRow(Base):
+    """Who is told of which events. ``secret`` and ``previous_secrets`` are encrypted.
+
+    What follows ``previous_until`` is how its receiver fares. No foreign key to the space: a
+    subscription goes by its name, and is there when it is made again.
+    """
+
+    __tablename__ = "subscriptions"
+    __table_args__ = (Index(None, "tenant_id", "id"),)
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
+    url: Mapped[str] = mapped_column(String(2000))
+    events: Mapped[list[str]] = mapped_column(JSON)
+    space: Mapped[str | None] = mapped_column(Name)
+    model: Mapped[str | None] = mapped_column(Name)
+    tag: Mapped[str | None] = mapped_column(Name)
+    threshold: Mapped[float | None] = mapped_column(Float)
+    description: Mapped[str | None] = mapped_column(String(2000))
+    secret: Mapped[bytes] = mapped_column(LargeBinary)
+    previous_secrets: Mapped[bytes | None] = mapped_column(LargeBinary)
+    previous_until: Mapped[datetime | None] = mapped_column(Moment)
+    enabled: Mapped[bool] = mapped_column(Boolean)
+    disabled_reason: Mapped[str | None] = mapped_column(String(2000))
+    failures: Mapped[int] = mapped_column(Integer)
+    """Attempts that have failed since the last one that did not."""
+    failing_since: Mapped[datetime | None] = mapped_column(Moment)
+    paused_until: Mapped[datetime | None] = mapped_column(Moment)
+    last_success_at: Mapped[datetime | None] = mapped_column(Moment)
+    last_failure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    created_at: Mapped[datetime] = mapped_column(Moment)
+    updated_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class EventRow(Base):
+    """What has happened, written in the transaction of the data it tells of; ``told`` once it is
+    known who hears of it. ``compared`` where the neighbours of a later revision stand for it.
+    ``tags`` are the model's at that time; ``due_at`` is when it is tried again that went wrong.
+    """
+
+    __tablename__ = "events"
+    __table_args__ = (
+        Index(None, "told", "tenant_id", "id"),
+        Index(None, "space_id", "told", "id"),
+        Index(None, "model_id", "told", "id"),
+        Index(None, "created_at"),
+    )
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
+    type: Mapped[str] = mapped_column(String(32))
+    space_id: Mapped[int] = mapped_column(BigInteger)
+    space: Mapped[str] = mapped_column(Name)
+    model: Mapped[str | None] = mapped_column(Name)
+    model_id: Mapped[int | None] = mapped_column(BigInteger)
+    revision: Mapped[int | None] = mapped_column(BigInteger)
+    tags: Mapped[list[str]] = mapped_column(JSON)
+    data: Mapped[dict[str, Any]] = mapped_column(JSON)
+    told: Mapped[bool] = mapped_column(Boolean)
+    compared: Mapped[bool] = mapped_column(Boolean)
+    failures: Mapped[int] = mapped_column(Integer)
+    due_at: Mapped[datetime | None] = mapped_column(Moment)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class SentRow(Base):
+    """One event for one subscription: the body that is sent, and what came of every attempt.
+
+    ``due_at`` is when the next attempt is; while one is made, when others may take it for lost.
+    """
+
+    __tablename__ = "sent_deliveries"
+    __table_args__ = (
+        UniqueConstraint("subscription_id", "event_id", "type"),
+        Index(None, "subscription_id", "id"),
+        Index(None, "subscription_id", "due_at", "id", **_where("due_at IS NOT NULL")),
+        Index(None, "finished_at"),
+        CheckConstraint("state IN ('pending', 'succeeded', 'failed')", name="state"),
+        CheckConstraint("(state = 'pending') = (due_at IS NOT NULL)", name="due"),
+    )
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    tenant_id: Mapped[int] = mapped_column(BigInteger)
+    subscription_id: Mapped[str] = mapped_column(ForeignKey("subscriptions.id", ondelete="CASCADE"))
+    event_id: Mapped[str] = mapped_column(String(36))
+    type: Mapped[str] = mapped_column(String(32))
+    body: Mapped[bytes] = mapped_column(LargeBinary)
+    state: Mapped[str] = mapped_column(String(16))
+    attempts: Mapped[int] = mapped_column(Integer)
+    """Of the present round: a replay begins at 0 again."""
+    log: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    due_at: Mapped[datetime | None] = mapped_column(Moment)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+    finished_at: Mapped[datetime | None] = mapped_column(Moment)

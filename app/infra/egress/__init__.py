@@ -1,0 +1,1 @@
+"""Outgoing HTTP to addresses that clients name: never into a private network."""

@@ -1,0 +1,1 @@
+"""HTTP helpers that all endpoints share: bodies, problems, media types, OpenAPI."""

@@ -1,0 +1,145 @@
+"""Request bodies: read to a limit and a deadline, and JSON taken strictly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from email.message import Message
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
+from starlette.exceptions import HTTPException
+
+from app.auth.dependencies import identify
+from app.infra.http.memory_budget import Hold
+from app.settings import Settings
+from modelkin import wire
+from modelkin.errors import (
+    BodyTimeout,
+    InvalidParameter,
+    ModelkinError,
+    PayloadTooLarge,
+    UnsupportedMediaType,
+)
+from modelkin.wire.json import parse_json
+
+__all__ = ["JsonRoute", "media_type_of", "parse_strictly", "read_body"]
+
+_PACE = 8 << 20
+"""Every so many bytes earn a body another ``body_timeout``."""
+
+
+def media_type_of(request: Request) -> str:
+    """The media type of the body, lower case and without its parameters; empty if none is named."""
+    value = request.headers.get("content-type", "")
+    if not value:
+        return ""
+    message = Message()
+    message["content-type"] = value
+    return message.get_content_type()
+
+
+async def read_body(
+    request: Request, settings: Settings, media_type: str, hold: Hold | None = None
+) -> bytearray:
+    """The whole body.
+
+    Args:
+        hold: what its bytes are taken from before they are read.
+
+    Raises:
+        Unavailable: others hold all memory for bodies.
+        PayloadTooLarge: it is, or says it will be, longer than its media type may be; no more of it
+        is read.
+        BodyTimeout: it comes too slowly.
+    """
+    is_json = media_type == wire.JSON
+    limit = settings.max_json_bytes if is_json else settings.max_body_bytes
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit, is_json)
+    body = bytearray()
+    size = 0
+    taken = 0
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        async with asyncio.timeout_at(began + settings.body_timeout) as deadline:
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise _too_large(limit, is_json)
+                if hold is not None and size > taken:
+                    step = min(max(size - taken, _PACE), limit)
+                    await hold.take_in_turn(step)
+                    taken += step
+                body += chunk
+                deadline.reschedule(began + settings.body_timeout * (1 + size // _PACE))
+    except TimeoutError:
+        raise BodyTimeout(
+            f"the body came too slowly: {size} bytes in {loop.time() - began:.0f} s"
+        ) from None
+    return body
+
+
+def parse_strictly(body: bytes) -> Any:
+    """What a JSON text holds; ValueError says why it is none, or not one to be taken."""
+    document = from_json(body, allow_inf_nan=False)
+    # pydantic's parser, the stricter about surrogates and depth, would take the last of two fields
+    # of one name and ignore the first without a word.
+    parse_json(body, InvalidParameter)
+    return document
+
+
+class JsonRoute(APIRoute):
+    """A route whose body is strict JSON: no NaN, no lone surrogates, no thousand levels."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            await run_in_threadpool(identify, request)  # FastAPI reads the body before it would
+            try:
+                return await handle(_JsonRequest(request.scope, request.receive))
+            except _Refused as refused:
+                raise refused.reason from None
+
+        return strictly
+
+
+class _Refused(HTTPException):
+    """Carries an error through FastAPI, which lets only HTTP exceptions pass from a body."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(400)
+        self.reason = reason
+
+
+class _JsonRequest(Request):
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            try:
+                if media_type_of(self) != wire.JSON:
+                    raise UnsupportedMediaType("this takes Content-Type: application/json")
+                self._body = bytes(await read_body(self, self.app.state.settings, wire.JSON))
+            except ModelkinError as error:
+                raise _Refused(error) from error
+        return self._body
+
+    async def json(self) -> Any:
+        body = await self.body()
+        try:
+            return parse_strictly(body)
+        except ValueError as error:
+            entry = {"type": "json_invalid", "loc": ("body",), "msg": f"no valid JSON: {error}"}
+            raise _Refused(RequestValidationError([entry])) from error
+
+
+def _too_large(limit: int, is_json: bool) -> PayloadTooLarge:
+    hint = "; send supports in a binary format" if is_json else ""
+    kind = "a JSON body" if is_json else "a body"
+    return PayloadTooLarge(f"{kind} may have {limit} bytes at most{hint}")

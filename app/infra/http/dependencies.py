@@ -1,0 +1,158 @@
+"""What endpoints are given: transactions, the space of the path, checked names.
+
+A writer's exit runs when the endpoint has returned and before the answer leaves
+(``scope="function"``): what is acknowledged is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated
+
+from fastapi import Depends, Header, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
+
+from app.auth.dependencies import Handle, ReadingTenant, WritingTenant
+from app.index.buckets.protocol import SpaceRecord
+from app.infra.db.database import Reader, Writer
+from modelkin._validation import check_model_name, check_space_name, check_tags
+from modelkin.errors import PreconditionRequired, Unavailable
+
+__all__ = [
+    "Cursor",
+    "Handle",
+    "ReadingTenant",
+    "WritingTenant",
+    "IfMatch",
+    "K",
+    "KnownSpace",
+    "Limit",
+    "ModelName",
+    "NewTags",
+    "Reading",
+    "RequiredMatch",
+    "TagFilter",
+    "Turn",
+    "WritableSpace",
+    "Writing",
+]
+
+
+async def _turn(request: Request, resources: Handle) -> AsyncIterator[None]:
+    """Waits, without a thread, until this request may hold connections (``app.main.turns``)."""
+    turns: asyncio.Semaphore = request.app.state.turns
+    seconds = resources.settings.database_timeout
+    try:
+        async with asyncio.timeout(seconds):
+            await turns.acquire()
+    except TimeoutError as error:
+        raise Unavailable(
+            f"as many requests as may ask the database have been at it for {seconds:g} seconds"
+        ) from error
+    try:
+        yield
+    finally:
+        turns.release()
+
+
+Turn = Annotated[None, Depends(_turn, scope="function")]
+
+
+async def _reading(resources: Handle, _: Turn) -> AsyncIterator[Reader]:
+    """A view that begins with the first question, which is asked in a thread. It ends in one too,
+    unless whoever asked has ended it: nothing here ever waits for a database in the event loop.
+    """
+    with resources.database.reading() as session:
+        try:
+            yield session
+        finally:
+            if session.in_transaction():
+                await run_in_threadpool(session.rollback)
+
+
+def _writing(resources: Handle, _: Turn) -> Iterator[Writer]:
+    with resources.database.writing() as session:
+        yield session
+
+
+Reading = Annotated[Reader, Depends(_reading, scope="function")]
+Writing = Annotated[Writer, Depends(_writing, scope="function")]
+
+
+SpaceName = Annotated[str, Path(description="the name of the space")]
+
+
+def _space(
+    resources: Handle, tenant: ReadingTenant, session: Reading, space: SpaceName
+) -> SpaceRecord:
+    return resources.spaces.get(session, tenant, check_space_name(space))
+
+
+def _writable_space(
+    resources: Handle, tenant: WritingTenant, session: Reading, space: SpaceName
+) -> SpaceRecord:
+    return resources.spaces.get(session, tenant, check_space_name(space))
+
+
+KnownSpace = Annotated[SpaceRecord, Depends(_space)]
+"""The space of the path, to a key that may read."""
+WritableSpace = Annotated[SpaceRecord, Depends(_writable_space)]
+"""The space of the path, to a key that may write."""
+
+
+async def _model_name(
+    model: Annotated[str, Path(description="the name of the model; it may hold slashes")],
+) -> str:
+    return check_model_name(model)
+
+
+ModelName = Annotated[str, Depends(_model_name)]
+
+
+async def _new_tags(
+    tag: Annotated[
+        list[str] | None,
+        Query(description="the model's tags, in place of those it has; repeat for several"),
+    ] = None,
+) -> tuple[str, ...] | None:
+    return None if tag is None else check_tags([t for t in tag if t], field="tag")
+
+
+NewTags = Annotated[tuple[str, ...] | None, Depends(_new_tags)]
+
+
+async def _tag_filter(
+    tag: Annotated[
+        list[str] | None,
+        Query(description="only models that carry this tag; repeat to ask for several at once"),
+    ] = None,
+) -> tuple[str, ...]:
+    return () if tag is None else check_tags(tag, field="tag")
+
+
+TagFilter = Annotated[tuple[str, ...], Depends(_tag_filter)]
+
+K = Annotated[int, Query(ge=1, le=1000, description="how many")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="how many on a page")]
+Cursor = Annotated[str | None, Query(description="the `next_cursor` of the page before")]
+
+
+async def _required_match(
+    if_match: Annotated[
+        str | None,
+        Header(description="the model's `ETag` that this changes, else 412; 428 without it"),
+    ] = None,
+) -> str:
+    if if_match is None:
+        raise PreconditionRequired(
+            "this changes one revision of the model and no other: send its ETag as If-Match"
+        )
+    return if_match
+
+
+RequiredMatch = Annotated[str, Depends(_required_match)]
+IfMatch = Annotated[
+    str | None,
+    Header(description="change the model only if its `ETag` is this one, else 412"),
+]

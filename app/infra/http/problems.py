@@ -1,0 +1,191 @@
+"""The one place that knows HTTP status codes: every error becomes an RFC 9457 problem document.
+
+Nothing a client sent is echoed here: a body may hold what JSON cannot, and a 422 must never turn
+into a 500.
+"""
+
+from __future__ import annotations
+
+import http
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from modelkin import errors
+
+__all__ = ["PROBLEM", "answer", "described", "fields_of", "install", "not_ready", "problem"]
+
+PROBLEM = "application/problem+json"
+
+# The first class an error is an instance of decides, so subclasses stand before their parents.
+_STATUS: Mapping[type[errors.ModelkinError], int] = {
+    errors.InvalidInput: 422,
+    errors.Unauthorized: 401,
+    errors.Forbidden: 403,
+    errors.RateLimited: 429,
+    errors.NotFound: 404,
+    errors.SpaceMismatch: 409,
+    errors.Conflict: 409,
+    errors.PreconditionFailed: 412,
+    errors.PreconditionRequired: 428,
+    errors.PayloadTooLarge: 413,
+    errors.UnsupportedMediaType: 415,
+    errors.NotAcceptable: 406,
+    errors.BodyTimeout: 408,
+    errors.StorageFull: 507,
+    errors.Unavailable: 503,
+}
+
+_HEADERS: Mapping[int, Mapping[str, str]] = {
+    # Basic is for browsers: its password is the key.
+    401: {"WWW-Authenticate": 'Bearer realm="modelkin", Basic realm="modelkin"'},
+    503: {"Retry-After": "1"},
+    # The rest of such a body is not worth receiving (RFC 9110, sections 15.5.9 and 15.5.14).
+    408: {"Connection": "close"},
+    413: {"Connection": "close"},
+}
+
+_MOST_FIELDS = 100
+"""A body of many mistakes does not get an answer larger than itself."""
+
+log = logging.getLogger(__name__)
+
+
+def problem(
+    request: Request,
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    fields: Sequence[Mapping[str, str]] = (),
+    headers: Mapping[str, str] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> Response:
+    """A problem document as a response.
+
+    Args:
+        more: members that documents of this code have, and no other.
+    """
+    document: dict[str, Any] = {
+        "type": f"urn:modelkin:problem:{code}",
+        "title": http.HTTPStatus(status).phrase,
+        "status": status,
+        "code": code,
+        "detail": _clean(detail),
+        "request_id": request.scope.get("request_id"),
+        **(more or {}),
+    }
+    if fields:
+        document["errors"] = [{k: _clean(v) for k, v in f.items()} for f in fields]
+    return Response(to_json(document), status, headers=headers, media_type=PROBLEM)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of ``app`` with a problem document."""
+    app.add_exception_handler(errors.ModelkinError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+def not_ready(request: Request, detail: str, progress: Mapping[str, Any]) -> Response:
+    """Says that it will serve well soon, and how far it is. No error: nothing went wrong."""
+    return problem(request, 503, "loading", detail, headers=_HEADERS[503], more=progress)
+
+
+def described(error: errors.ModelkinError) -> dict[str, Any]:
+    """What a problem document says of an error, for where one of many things went wrong."""
+    told: dict[str, Any] = {"code": error.code, "detail": _clean(str(error))}
+    if fields := _named(error):
+        told["errors"] = [{k: _clean(v) for k, v in field.items()} for field in fields]
+    return told
+
+
+def fields_of(entries: Sequence[Any]) -> list[dict[str, str]]:
+    """What pydantic found, a field and a message each."""
+    return [
+        {"field": _field(entry["loc"]), "message": entry["msg"].removeprefix("Value error, ")}
+        for entry in entries
+    ]
+
+
+def answer(request: Request, error: errors.ModelkinError) -> Response:
+    """The problem document of an error, where no route raised it."""
+    status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), 500)
+    if status >= 500:
+        log.error("%s: %s", type(error).__name__, error, exc_info=error)
+    return problem(
+        request,
+        status,
+        error.code,
+        str(error),
+        fields=_named(error),
+        headers=_headers(status, error),
+    )
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, errors.ModelkinError)
+    return answer(request, error)
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    entries = error.errors()[:_MOST_FIELDS]
+    # The first part of a place says in which part of the request it is: query, path, body.
+    fields = fields_of([{**entry, "loc": entry["loc"][1:] or entry["loc"]} for entry in entries])
+    detail = "; ".join(f"{f['field']}: {f['message']}" for f in fields[:3])
+    return problem(request, 422, errors.InvalidParameter.code, detail, fields=fields)
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = http.HTTPStatus(error.status_code).name.lower()
+    detail = f"{request.method} {request.url.path}: {error.detail}"
+    if error.status_code == 404:
+        code, detail = "route_not_found", f"nothing answers {request.method} {request.url.path}"
+    return problem(request, error.status_code, code, detail, headers=error.headers)
+
+
+async def _on_disconnect(request: Request, _error: Exception) -> Response:
+    return problem(request, 400, "client_disconnected", "the client left before its body was read")
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    del error  # uvicorn logs it, with its traceback
+    detail = "this is a bug in the service; its log has the details under this request id"
+    headers = {
+        "X-Request-Id": request.scope["request_id"]
+    }  # app.observability.request_log is inside of this
+    return problem(request, 500, "internal_error", detail, headers=headers)
+
+
+def _headers(status: int, error: errors.ModelkinError) -> Mapping[str, str] | None:
+    if isinstance(error, errors.RateLimited):
+        return {"Retry-After": str(error.retry_after)}
+    return _HEADERS.get(status)
+
+
+def _named(error: errors.ModelkinError) -> list[dict[str, str]]:
+    field = getattr(error, "field", None)
+    return [{"field": field, "message": str(error)}] if field else []
+
+
+def _field(location: Sequence[int | str]) -> str:
+    """``("layout", 3, "shape")`` as ``layout[3].shape``."""
+    name = ""
+    for part in location:
+        name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else str(part)
+    return name
+
+
+def _clean(text: str) -> str:
+    """Text that JSON can carry, and of a length a person reads."""
+    return text.encode("utf-8", "backslashreplace").decode()[:2000]

@@ -1,0 +1,1 @@
+"""Stores beside the database: blobs in files, Redis, encrypted secrets."""

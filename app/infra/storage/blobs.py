@@ -1,0 +1,143 @@
+"""Blobs in a folder: each one file, written beside its place, synced, then renamed into it.
+
+A crash leaves at most a file that no row names; ``sweep`` removes those. This module never looks
+into a blob.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from modelkin.errors import StorageFull, Unavailable
+
+__all__ = ["FileBlobs"]
+
+_TEMPORARY = ".part"
+_OURS = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
+"""What a sweep may remove: whatever else lies in the folder is somebody else's."""
+_WORTH_MAPPING = 1 << 16
+_SWEPT_AT_ONCE = 1000
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class FileBlobs:
+    """The :class:`app.index.buckets.protocol.BlobStore` of one machine.
+
+    Args:
+        root: the folder; it is made if it does not exist.
+        realm: whose blobs: the token of one database. Nothing beside it in ``root`` is touched, so
+            that databases which share a folder never take each other's blobs for left over.
+
+    Raises:
+        Unavailable: the folder cannot be made or written.
+    """
+
+    def __init__(self, root: Path, realm: str) -> None:
+        self.root = root
+        self._realm = realm
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            probe = root / f"probe-{secrets.token_hex(8)}{_TEMPORARY}"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise Unavailable(f"cannot write supports under {root}: {error.strerror}") from error
+
+    def put(self, prefix: str, data: bytes) -> str:
+        token = secrets.token_hex(16)
+        key = f"{self._realm}/{prefix}/{token[:2]}/{token}"
+        try:
+            try:
+                self._write(self.root / key, data)
+            except FileNotFoundError:  # the prefix was deleted meanwhile: make its folder again
+                self._write(self.root / key, data)
+        except OSError as error:
+            kind = StorageFull if error.errno in _NO_ROOM else Unavailable
+            raise kind(f"the support could not be written: {error.strerror}") from error
+        return key
+
+    def open(self, key: str) -> memoryview:
+        path = self.root / key
+        try:
+            with open(path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < _WORTH_MAPPING:
+                    return memoryview(file.read())
+                try:
+                    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                except OSError as error:  # a mapping holds a descriptor; without one left, read
+                    if error.errno != errno.EMFILE:
+                        raise
+                    return memoryview(file.read())
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        except OSError as error:
+            raise Unavailable(f"a stored support could not be read: {error.strerror}") from error
+
+    def delete(self, key: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self.root / key)
+
+    def delete_prefix(self, prefix: str) -> None:
+        shutil.rmtree(self.root / self._realm / prefix, ignore_errors=True)
+
+    def sweep(self, wanted: Callable[[Sequence[str]], set[str]], *, older_than: float) -> int:
+        swept = 0
+        old = self._older_than(time.time() - older_than)
+        while keys := list(islice(old, _SWEPT_AT_ONCE)):
+            for key in set(keys) - wanted(keys):
+                self.delete(key)
+                swept += 1
+        return swept
+
+    def _older_than(self, horizon: float) -> Iterator[str]:
+        realm = self.root / self._realm
+        for folder, _, names in os.walk(realm):
+            for name in names:
+                path = Path(folder, name)
+                key = path.relative_to(realm).as_posix()
+                with contextlib.suppress(FileNotFoundError):
+                    if _OURS.fullmatch(key) and path.stat().st_mtime < horizon:
+                        yield f"{self._realm}/{key}"
+
+    def _write(self, path: Path, data: bytes) -> None:
+        self._make_folder(path.parent)
+        temporary = path.with_suffix(_TEMPORARY)
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, path)
+            _sync_folder(path.parent)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def _make_folder(self, folder: Path) -> None:
+        """Make ``folder``, and sync what gained a name: a file lasts no longer than its folder."""
+        missing = []
+        while not folder.exists():
+            missing.append(folder)
+            folder = folder.parent
+        for new in reversed(missing):
+            new.mkdir(exist_ok=True)
+            _sync_folder(new.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,174 @@
+"""A Redis server or a Redis Cluster, and what to do when it is away.
+
+Owns connections, time limits and scripts. It never holds anything that the database does not know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from redis import Redis, RedisCluster
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
+from redis.connection import parse_url
+from redis.exceptions import ConnectionError as NotConnected
+from redis.exceptions import NoScriptError, RedisClusterException, RedisError
+from redis.exceptions import TimeoutError as TooSlow
+from redis.retry import Retry
+
+from app.infra.storage.circuit_breaker import Breaker
+from modelkin.errors import BackendUnavailable
+
+__all__ = ["AnyRedis", "RedisServer", "Script"]
+
+T = TypeVar("T")
+AnyRedis = Redis | RedisCluster
+
+_DEFAULT_PORT = 6379
+
+
+class Script:
+    """A Lua script and the name under which Redis keeps it."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        # Redis names scripts by SHA-1; nothing is kept secret by it.
+        self.sha1 = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+
+class RedisServer:
+    """One Redis, connected to when first needed; which of the two kinds it is, it tells itself.
+
+    Args:
+        url: ``redis://`` or ``rediss://``, with any number of ``HOST:PORT`` separated by commas:
+            of a cluster, those that are tried in turn to find the others.
+        timeout: seconds to connect, and to wait for an answer.
+        pause: seconds to leave it alone once it failed.
+    """
+
+    def __init__(self, url: str, *, timeout: float = 0.5, pause: float = 2.0) -> None:
+        self._urls = _each(url)
+        self._options: dict[str, Any] = {
+            "socket_timeout": timeout,
+            "socket_connect_timeout": timeout,
+            "retry": Retry(NoBackoff(), 0),  # the request path has no time for a second try
+            "protocol": 2,
+        }
+        self._timeout = timeout
+        self._breaker = Breaker(pause)
+        self._lock = threading.Lock()
+        self._client: AnyRedis | None = None
+
+    def call(self, command: Callable[[AnyRedis], T]) -> T:
+        """What ``command`` answers, given the connection.
+
+        Raises:
+            BackendUnavailable: Redis is away, refuses, or failed a moment ago.
+        """
+        if not self._breaker.allows():
+            raise BackendUnavailable("Redis did not answer a moment ago and is left alone for now")
+        try:
+            answer = command(self._connected())
+        except (NotConnected, TooSlow, RedisClusterException, OSError) as error:
+            self._breaker.failed()
+            raise BackendUnavailable(f"Redis cannot be reached: {error}") from error
+        except BackendUnavailable:
+            self._breaker.failed()
+            raise
+        except RedisError as error:
+            self._breaker.succeeded()
+            raise BackendUnavailable(f"Redis refused: {error}") from error
+        self._breaker.succeeded()
+        return answer
+
+    def run(self, script: Script, key: str, arguments: Sequence[bytes | int | str]) -> Any:
+        """What a script answers; it goes to the server that holds ``key``.
+
+        Raises:
+            BackendUnavailable: as :meth:`call`.
+        """
+
+        def command(client: AnyRedis) -> Any:
+            try:
+                return client.evalsha(script.sha1, 1, key, *arguments)
+            except NoScriptError:  # a server that was started since, or another one
+                return client.eval(script.source, 1, key, *arguments)
+
+        return self.call(command)
+
+    def ping(self) -> None:
+        """Raise :class:`BackendUnavailable` unless it answers."""
+        self.call(lambda client: client.ping())
+
+    def close(self) -> None:
+        """Let the connections go; the next call makes new ones."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def _connected(self) -> AnyRedis:
+        client = self._client
+        if client is None:
+            # Behind a server that never answers, all who wait for it would wait one after another.
+            if not self._lock.acquire(timeout=self._timeout):
+                raise BackendUnavailable("Redis has not let us connect yet")
+            try:
+                client = self._client
+                if client is None:
+                    client = self._client = self._connect()
+            finally:
+                self._lock.release()
+        return client
+
+    def _connect(self) -> AnyRedis:
+        """The first of the addresses that answers decides; the last one's failure is raised."""
+        for url in self._urls[:-1]:
+            try:
+                return self._connect_to(url)
+            except (NotConnected, TooSlow, RedisClusterException, OSError):
+                continue
+        return self._connect_to(self._urls[-1])
+
+    def _connect_to(self, url: str) -> AnyRedis:
+        single = Redis.from_url(url, **self._options)
+        try:
+            _refuse_evicting(single)
+            if not single.info("cluster").get("cluster_enabled"):
+                return single
+        except BaseException:
+            single.close()
+            raise
+        single.close()
+        parsed: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+        options = {k: v for k, v in parsed.items() if k not in {"host", "port", "db"}}
+        nodes = [_node(each) for each in self._urls]
+        return RedisCluster(startup_nodes=nodes, **{**options, **self._options})
+
+
+def _refuse_evicting(client: Redis) -> None:
+    """A server that evicts any key would lose buckets, and nobody could tell."""
+    memory = client.info("memory")
+    policy = str(memory.get("maxmemory_policy", "noeviction"))
+    if memory.get("maxmemory") and policy.startswith("allkeys"):
+        raise BackendUnavailable(
+            f"Redis has maxmemory-policy {policy} and would silently lose buckets: "
+            f"set it to noeviction or to a volatile-* policy"
+        )
+
+
+def _each(url: str) -> list[str]:
+    """One URL for every ``HOST:PORT`` of ``url``."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    return [urlunsplit(parts._replace(netloc=user + at + host)) for host in hosts.split(",")]
+
+
+def _node(url: str) -> ClusterNode:
+    parts = urlsplit(url)
+    host, port = parts.hostname or "localhost", parts.port or _DEFAULT_PORT
+    return ClusterNode(host, port)  # type: ignore[no-untyped-call]

@@ -1,0 +1,1 @@
+"""Background jobs: the jobs table as a queue, the service that enqueues, the endpoints."""

@@ -1,0 +1,332 @@
+"""Every query that workers ask: what waits, who carries out what, and which workers live.
+
+Who carries out a job is its ``worker`` and ``attempts`` together: every write about a running job
+names them, and changes nothing once it was taken over, cancelled or ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, func, or_, select, update
+
+from app.index.buckets.protocol import JobRecord, JobState
+from app.infra.db.database import Reader, Writer
+from app.infra.db.tables.base import TenantRow
+from app.infra.db.tables.jobs import JobRow, WorkerRow
+from app.jobs.repository import record
+
+__all__ = [
+    "Offer",
+    "add_worker",
+    "any_unfinished",
+    "beat",
+    "begin",
+    "beats",
+    "finish",
+    "handed",
+    "is_cancelling",
+    "mark_handed",
+    "note_progress",
+    "offer_again",
+    "offers",
+    "prune",
+    "put_back",
+    "remove_workers",
+]
+
+_UNFINISHED = ("queued", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A job's turn: what is handed to the workers, and handed once.
+
+    Attributes:
+        worker: who carries it out; None while it waits.
+        kind: of the job.
+    """
+
+    job_id: str
+    turn: int
+    tenant_id: int
+    worker: str | None
+    kind: str = ""
+
+
+# --- what waits -----------------------------------------------------------------------------------
+
+
+def any_unfinished(session: Reader) -> bool:
+    """Whether there is anything for workers to do, now or later."""
+    query = select(JobRow.id).where(JobRow.state.in_(_UNFINISHED)).limit(1)
+    return session.scalar(query) is not None
+
+
+def offers(
+    session: Reader, now: datetime, *, each: int, apart: Collection[str] = ()
+) -> list[Offer]:
+    """The turns that are due and not handed over, oldest first.
+
+    Args:
+        each: turns of one tenant that are handed over and wait at most, so that a tenant of many
+            jobs fills no queue.
+        apart: the kinds that wait in a queue of their own, and so are counted for themselves.
+    """
+    place = func.row_number().over(
+        partition_by=(JobRow.tenant_id, JobRow.kind.in_(apart)),
+        order_by=(JobRow.handed.desc(), JobRow.id),
+    )
+    waiting = (
+        select(
+            JobRow.id,
+            JobRow.turn,
+            JobRow.tenant_id,
+            JobRow.kind,
+            JobRow.handed,
+            place.label("place"),
+        )
+        .where(JobRow.state == "queued", or_(JobRow.not_before.is_(None), JobRow.not_before <= now))
+        .subquery()
+    )
+    query = (
+        select(waiting.c.id, waiting.c.turn, waiting.c.tenant_id, waiting.c.kind)
+        .where(waiting.c.place <= each, waiting.c.handed.is_(False))
+        .order_by(waiting.c.id)
+    )
+    return [
+        Offer(row.id, row.turn, row.tenant_id, None, row.kind) for row in session.execute(query)
+    ]
+
+
+def mark_handed(session: Writer, handed_over: Iterable[Offer]) -> None:
+    """Note that these turns were handed over."""
+    for offer in handed_over:
+        _change(session, _is(offer.job_id, offer.turn), handed=True)
+
+
+def handed(session: Reader) -> list[Offer]:
+    """The turns that were handed over, of jobs that have not ended."""
+    columns = (JobRow.id, JobRow.turn, JobRow.tenant_id, JobRow.state, JobRow.worker, JobRow.kind)
+    rows = session.execute(select(*columns).where(JobRow.state.in_(_UNFINISHED), JobRow.handed))
+    return [
+        Offer(
+            row.id,
+            row.turn,
+            row.tenant_id,
+            row.worker if row.state == "running" else None,
+            row.kind,
+        )
+        for row in rows
+    ]
+
+
+def offer_again(session: Writer, offer: Offer) -> bool:
+    """Offer a job anew whose turn came to nothing; False where it has ended, or goes on."""
+    carried = JobRow.worker.is_(None) if offer.worker is None else JobRow.worker == offer.worker
+    state = "queued" if offer.worker is None else "running"
+    return _change(
+        session,
+        _is(offer.job_id, offer.turn) & (JobRow.state == state) & carried,
+        state="queued",
+        worker=None,
+        turn=JobRow.turn + 1,
+        handed=False,
+        revision=JobRow.revision + 1,
+    )
+
+
+# --- carrying out ---------------------------------------------------------------------------------
+
+
+def begin(
+    session: Writer, job_id: str, turn: int, worker: str, now: datetime
+) -> tuple[JobRecord, str | None] | None:
+    """Take a job, and who held it before and is dead; None where it is not to be taken.
+
+    It is taken while it waits, or from a worker that nobody knows any more. A worker that asks
+    again, because it never heard the answer, has it already: that is no further attempt.
+    """
+    query = select(JobRow, TenantRow).join(TenantRow, TenantRow.id == JobRow.tenant_id)
+    found = session.execute(
+        query.where(JobRow.id == job_id).with_for_update(of=JobRow)
+    ).one_or_none()
+    if found is None:
+        return None
+    row, tenant = found
+    if row.turn != turn or row.finished_at is not None:
+        return None
+    before = row.worker if row.state == "running" else None
+    if before == worker:
+        return record(row, tenant), None
+    if before is not None and session.get(WorkerRow, before) is not None:
+        return None
+    row.state, row.worker, row.handed = "running", worker, True
+    row.attempts += 1
+    row.revision += 1
+    row.started_at = row.started_at or now
+    session.flush()
+    return record(row, tenant), before
+
+
+def note_progress(session: Writer, job: JobRecord, progress: Mapping[str, Any]) -> bool | None:
+    """Store how far a job is; whether it is being cancelled, None where it is not held any more."""
+    done = session.execute(
+        update(JobRow)
+        .where(_held(job))
+        .values(progress=dict(progress), revision=JobRow.revision + 1)
+        .returning(JobRow.cancelling)
+        .execution_options(synchronize_session=False)
+    )
+    return done.scalar_one_or_none()
+
+
+def is_cancelling(session: Reader, job: JobRecord) -> bool | None:
+    """Whether a job is being cancelled, None where it is not held any more."""
+    return session.scalar(select(JobRow.cancelling).where(_held(job)))
+
+
+def finish(
+    session: Writer,
+    job: JobRecord,
+    state: JobState,
+    now: datetime,
+    *,
+    progress: Mapping[str, Any] | None = None,
+    result: Mapping[str, Any] | None = None,
+    error: Mapping[str, Any] | None = None,
+) -> bool:
+    """End a job; False where it is not held any more, and, for a success, where it is cancelled."""
+    condition = _held(job)
+    if state == "succeeded":
+        condition &= JobRow.cancelling.is_(False)
+    told = {} if progress is None else {"progress": dict(progress)}
+    return _change(
+        session,
+        condition,
+        state=state,
+        result=None if result is None else dict(result),
+        error=None if error is None else dict(error),
+        dedup_key=None,
+        finished_at=now,
+        revision=JobRow.revision + 1,
+        **told,
+    )
+
+
+def put_back(
+    session: Writer,
+    job: JobRecord,
+    *,
+    error: Mapping[str, Any] | None,
+    not_before: datetime | None,
+    counts: bool,
+) -> bool:
+    """Let a job wait for another turn; False where it is not held any more.
+
+    Args:
+        error: why, shown until the job ends.
+        not_before: when its turn is.
+        counts: this attempt is one of those that a job has.
+    """
+    return _change(
+        session,
+        _held(job),
+        state="queued",
+        worker=None,
+        turn=JobRow.turn + 1,
+        handed=False,
+        attempts=job.attempts if counts else job.attempts - 1,
+        error=None if error is None else dict(error),
+        not_before=not_before,
+        revision=JobRow.revision + 1,
+    )
+
+
+def note_error(session: Writer, job: JobRecord, error: Mapping[str, Any]) -> bool:
+    """Show what went wrong before; the job goes on."""
+    return _change(session, _held(job), error=dict(error), revision=JobRow.revision + 1)
+
+
+def prune(session: Writer, before: datetime, *, limit: int) -> int:
+    """Forget jobs that ended before a moment, at most so many; how many."""
+    old = select(JobRow.id).where(JobRow.finished_at < before).limit(limit)
+    gone = session.execute(
+        delete(JobRow)
+        .where(JobRow.id.in_(old.scalar_subquery()))
+        .returning(JobRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    return len(gone.all())
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+
+def add_worker(session: Writer, worker: str, now: datetime) -> None:
+    """Know this worker from now on."""
+    session.add(WorkerRow(id=worker, started_at=now, beat=0))
+
+
+def beat(session: Writer, worker: str) -> bool:
+    """Say that a worker lives; False where nobody knows it any more."""
+    done = session.execute(
+        update(WorkerRow)
+        .where(WorkerRow.id == worker)
+        .values(beat=WorkerRow.beat + 1)
+        .returning(WorkerRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    return done.first() is not None
+
+
+def beats(session: Reader) -> dict[str, int]:
+    """The workers that are known, and how often each has said that it lives."""
+    return {row.id: row.beat for row in session.execute(select(WorkerRow.id, WorkerRow.beat))}
+
+
+def remove_workers(session: Writer, silent: Mapping[str, int]) -> list[str]:
+    """Know these workers no more, unless they have said something since; those that are gone.
+
+    Args:
+        silent: by worker, the last that was heard of it.
+    """
+    gone = []
+    for worker, last in silent.items():
+        found = session.execute(
+            delete(WorkerRow)
+            .where(WorkerRow.id == worker, WorkerRow.beat == last)
+            .returning(WorkerRow.id)
+            .execution_options(synchronize_session=False)
+        )
+        gone += [row.id for row in found]
+    return gone
+
+
+def _is(job_id: str, turn: int) -> ColumnElement[bool]:
+    return (JobRow.id == job_id) & (JobRow.turn == turn)
+
+
+def _held(job: JobRecord) -> ColumnElement[bool]:
+    """That a job is still in the hands of whoever has this record of it."""
+    return (
+        (JobRow.id == job.id)
+        & (JobRow.state == "running")
+        & (JobRow.worker == job.worker)
+        & (JobRow.attempts == job.attempts)
+    )
+
+
+def _change(session: Writer, condition: ColumnElement[bool], **values: Any) -> bool:
+    """Whether there was a row to change."""
+    done = session.execute(
+        update(JobRow)
+        .where(condition)
+        .values(**values)
+        .returning(JobRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    return done.first() is not None

@@ -1,0 +1,175 @@
+"""Every query about jobs that a request asks: storing, showing and cancelling them.
+
+What workers ask is in ``work``. No query here waits for a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
+
+from app.index.buckets.protocol import JobRecord, JobState, SpaceRecord, Tenant
+from app.infra.db.database import Reader, Writer
+from app.infra.db.ids import is_id
+from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.tables.base import TenantRow
+from app.infra.db.tables.jobs import JobRow
+from modelkin.errors import JobNotFound
+from modelkin.types.spaces import Page
+
+__all__ = [
+    "find_job",
+    "find_kept",
+    "get_job",
+    "hasten_job",
+    "insert_job",
+    "jobs_by_id",
+    "list_jobs",
+    "lock_job",
+    "record",
+]
+
+
+def insert_job(
+    session: Writer,
+    tenant: Tenant,
+    job_id: str,
+    kind: str,
+    parameters: Mapping[str, Any],
+    *,
+    space: SpaceRecord | None,
+    dedup_key: str | None,
+    now: datetime,
+    not_before: datetime | None,
+) -> JobRecord | None:
+    """A new job, queued; None if there is one of this id, or an unfinished one of this key."""
+    row = JobRow(
+        id=job_id,
+        tenant_id=tenant.id,
+        space_id=None if space is None else space.id,
+        space=None if space is None else space.name,
+        kind=kind,
+        state="queued",
+        parameters=dict(parameters),
+        dedup_key=dedup_key,
+        turn=1,
+        handed=False,
+        attempts=0,
+        cancelling=False,
+        revision=1,
+        created_at=now,
+        not_before=not_before,
+    )
+    try:
+        with session.begin_nested():
+            session.add(row)
+    except IntegrityError:
+        return None
+    return record(row, tenant)
+
+
+def find_kept(session: Reader, tenant: Tenant, kind: str, dedup_key: str) -> JobRecord | None:
+    """The unfinished job that keeps others of this key from being made."""
+    query = select(JobRow).where(
+        JobRow.tenant_id == tenant.id, JobRow.kind == kind, JobRow.dedup_key == dedup_key
+    )
+    row = session.scalar(query.execution_options(populate_existing=True))
+    return None if row is None else record(row, tenant)
+
+
+def find_job(session: Reader, tenant: Tenant, job_id: str) -> JobRecord | None:
+    """The tenant's job of this id, or None."""
+    row = _find(session, tenant, job_id)
+    return None if row is None else record(row, tenant)
+
+
+def get_job(session: Reader, tenant: Tenant, job_id: str) -> JobRecord:
+    """The tenant's job of this id, or :class:`JobNotFound`."""
+    return record(_row(session, tenant, job_id), tenant)
+
+
+def hasten_job(session: Writer, job: JobRecord) -> None:
+    """Let a job that waits for a later moment begin now."""
+    session.execute(
+        update(JobRow)
+        .where(JobRow.id == job.id, JobRow.state == "queued")
+        .values(not_before=None)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def jobs_by_id(session: Reader, ids: Collection[str]) -> dict[str, JobRecord]:
+    """The jobs of some ids, whosever they are, as far as there are any."""
+    query = select(JobRow, TenantRow).join(TenantRow, TenantRow.id == JobRow.tenant_id)
+    found = session.execute(query.where(JobRow.id.in_(ids)))
+    return {row.id: record(row, tenant) for row, tenant in found}
+
+
+def list_jobs(
+    session: Reader,
+    tenant: Tenant,
+    *,
+    limit: int,
+    cursor: str | None,
+    state: JobState | None,
+    kind: str | None,
+    space: str | None,
+) -> Page[JobRecord]:
+    """The tenant's jobs, newest first; of a state, a kind, a space's name where one is given."""
+    query = select(JobRow).where(JobRow.tenant_id == tenant.id)
+    if cursor is not None:
+        query = query.where(JobRow.id < decode_cursor(cursor))
+    for column, wanted in ((JobRow.state, state), (JobRow.kind, kind), (JobRow.space, space)):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    rows = session.scalars(query.order_by(JobRow.id.desc()).limit(limit + 1)).all()
+    more = encode_cursor(rows[limit - 1].id) if len(rows) > limit else None
+    return Page(tuple(record(row, tenant) for row in rows[:limit]), more)
+
+
+def lock_job(session: Writer, tenant: Tenant, job_id: str) -> JobRow:
+    """The row of the tenant's job, locked until the change ends, or :class:`JobNotFound`."""
+    return _row(session, tenant, job_id, lock=True)
+
+
+def record(row: JobRow, tenant: Tenant | TenantRow) -> JobRecord:
+    """The row as a value."""
+    return JobRecord(
+        id=row.id,
+        tenant=Tenant(id=tenant.id, name=tenant.name),
+        kind=row.kind,
+        space_id=row.space_id,
+        space=row.space,
+        parameters=row.parameters,
+        state=row.state,  # type: ignore[arg-type]  # the table checks it
+        progress=row.progress,
+        result=row.result,
+        error=row.error,
+        attempts=row.attempts,
+        cancelling=row.cancelling,
+        revision=row.revision,
+        created_at=row.created_at,
+        not_before=row.not_before,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        turn=row.turn,
+        worker=row.worker,
+    )
+
+
+def _row(session: Reader, tenant: Tenant, job_id: str, *, lock: bool = False) -> JobRow:
+    row = _find(session, tenant, job_id, lock=lock)
+    if row is None:
+        raise JobNotFound(f"there is no job {job_id!r}")
+    return row
+
+
+def _find(session: Reader, tenant: Tenant, job_id: str, *, lock: bool = False) -> JobRow | None:
+    if not is_id(job_id):
+        return None
+    query = select(JobRow).where(JobRow.id == job_id, JobRow.tenant_id == tenant.id)
+    return session.scalar(query.with_for_update() if lock else query)

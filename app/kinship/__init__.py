@@ -1,0 +1,1 @@
+"""Answers about kin beyond neighbours: donors, graphs and lineages."""

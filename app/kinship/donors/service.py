@@ -1,0 +1,157 @@
+"""The service of donors: a method chooses them, then they are weighed against each other, and each
+is told with its reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from app.catalog.reader import Library, Subject
+from app.catalog.repositories import models
+from app.index.buckets.protocol import SpaceRecord
+from app.index.registry import IndexRegistry
+from app.infra.db.database import Reader
+from app.kinship.donors.coverage import Holdings
+from app.kinship.donors.request import Ask, Choice, Found, Target, check
+from app.kinship.donors.shapley import Game
+from app.kinship.neighborhood import look_around
+from app.search.comparer import Comparer
+from app.search.service import SearchService
+from modelkin.core.kinship import donors as mixing
+from modelkin.core.similarity.background import Background
+from modelkin.types.kinship import Donor, DonorReason, Donors, Usual
+from modelkin.types.spaces import Neighbor
+
+__all__ = ["DonorService"]
+
+
+class DonorService:
+    """The use case that tells from whom a model may learn."""
+
+    def __init__(
+        self,
+        library: Library,
+        comparer: Comparer,
+        search: SearchService,
+        indexes: IndexRegistry,
+    ) -> None:
+        holdings = Holdings(library)
+        self._search = search
+        self._indexes = indexes
+        self._methods: Mapping[str, Callable[[Target, Ask], Found]] = {
+            "similarity": self._nearest,
+            "idf": holdings.idf,
+            "cover": holdings.cover,
+            "knn_shapley": Game(comparer).play,
+        }
+
+    def donors(self, session: Reader, space: SpaceRecord, target: Subject, ask: Ask) -> Donors:
+        """The donors of a target, best first; there may be fewer than asked for.
+
+        The target itself is no donor, nor is a model that shares nothing with it.
+
+        Raises:
+            InvalidParameter: what is asked for does not go together, or nobody carries the label or
+                metric.
+            SupportNeeded: the method needs the support of a target that has only a signature.
+        """
+        check(ask)
+        around = look_around(self._indexes, session, space, target)
+        among = None
+        if ask.tags:
+            among = np.sort(np.array(models.ids_with_tags(session, space, ask.tags), np.int64))
+        found = self._methods[ask.method](Target(session, space, target, around, among), ask)
+        background = around.background()
+        weights = _weights(ask.weighing, found.choices, background)
+        return Donors(
+            items=tuple(
+                _donor(choice, float(weight), background)
+                for choice, weight in zip(found.choices, weights, strict=True)
+            ),
+            target=None if target.model is None else target.model.name,
+            method=ask.method,
+            weights=ask.weighing,
+            usual=Usual(background.mean, background.deviation, background.models),
+            candidates=found.considered,
+            left_out=found.left_out,
+            degraded=not found.whole,
+        )
+
+    def _nearest(self, target: Target, ask: Ask) -> Found:
+        """Section 5 of the paper: the ranking by S."""
+        near = self._search.neighbors(
+            target.session,
+            target.space,
+            target.subject,
+            k=ask.k + len(ask.exclude),
+            min_similarity=ask.min_similarity,
+            tags=ask.tags,
+        )
+        choices = [
+            Choice(item, item.similarity, DonorReason("", item.shared_indices))
+            for item in near
+            if item.similarity > 0 and item.model not in ask.exclude
+        ]
+        return Found(choices[: ask.k], near.candidates, whole=not near.degraded)
+
+
+def _weights(
+    kind: str, choices: Sequence[Choice], background: Background
+) -> npt.NDArray[np.float64]:
+    similarities = [choice.neighbor.similarity for choice in choices]
+    if kind == "zscore":
+        return mixing.zscore_weights(similarities, background.deviation)
+    if kind == "similarity":
+        return mixing.weights(similarities)
+    return mixing.proportional([choice.score for choice in choices])
+
+
+def _donor(choice: Choice, weight: float, background: Background) -> Donor:
+    neighbor = choice.neighbor
+    reason = replace(choice.reason, z_score=background.z_score(neighbor.similarity))
+    return Donor(
+        model=neighbor.model,
+        similarity=neighbor.similarity,
+        weight=weight,
+        estimate=neighbor.estimate,
+        standard_error=neighbor.standard_error,
+        why=replace(reason, sentence=_sentence(neighbor, reason)),
+    )
+
+
+def _sentence(neighbor: Neighbor, reason: DonorReason) -> str:
+    """The reason for people."""
+    if reason.shapley is not None:
+        what = (
+            f"its metric is {reason.worth:g}"
+            if reason.label is None
+            else f"its label is {reason.label!r}"
+            + (", the target's" if reason.worth else ", not the target's")
+        )
+        return f"{what}; its Shapley value among the nearest is {reason.shapley:.4f}"
+    if reason.explained is not None:
+        return (
+            f"explains {reason.explained:.1%} of the target that no donor before it does, "
+            f"{reason.cumulative:.1%} in all"
+        )
+    if reason.rarity is not None:
+        return (
+            f"holds {reason.rarity:.1%} of the target weighed by rarity: what they share is "
+            f"{reason.rarity_gain:.2f} times as rare as the target's indices are on average"
+        )
+    beyond = "" if reason.z_score is None else _beyond(reason.z_score)
+    if neighbor.shared_indices is not None:
+        return f"shares {neighbor.shared_indices:,} indices with the target{beyond}"
+    return (
+        f"shares about {neighbor.similarity:.1%} ± {neighbor.standard_error:.1%} of its indices "
+        f"with the target{beyond}"
+    )
+
+
+def _beyond(z_score: float) -> str:
+    side = "above" if z_score >= 0 else "below"
+    return f", {abs(z_score):.1f} standard deviations {side} the mean of the space"

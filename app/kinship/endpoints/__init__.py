@@ -1,0 +1,1 @@
+"""HTTP endpoints of donors, graphs and lineages."""

@@ -1,0 +1,110 @@
+"""/v1/spaces/{space}/donors: from whom a model could learn, why, and in what proportion."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query
+
+from app.auth.dependencies import AUTHENTICATED
+from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
+from app.infra.http.dependencies import Handle, K, KnownSpace, Reading, TagFilter
+from app.kinship.donors.request import Ask
+from app.kinship.schemas import DonorsOut
+from modelkin._validation import check_model_name
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/spaces/{space}/donors", tags=["kin"], dependencies=AUTHENTICATED)
+
+Attribute = Annotated[str | None, Query(min_length=1, max_length=200)]
+
+
+async def _ask(
+    tags: TagFilter,
+    method: Annotated[
+        Literal["similarity", "idf", "cover", "knn_shapley"],
+        Query(
+            description="similarity ranks by S; idf weighs shared indices by how rare they are in "
+            "the space; cover takes who adds most to what the donors before it hold; knn_shapley "
+            "values the neighbourhood's labels or metrics"
+        ),
+    ] = "similarity",
+    k: K = 10,
+    min_similarity: Annotated[
+        float, Query(ge=0, le=1, allow_inf_nan=False, description="S below which nobody is a donor")
+    ] = 0.0,
+    exclude: Annotated[
+        list[str] | None, Query(description="a model that may not be a donor; repeats")
+    ] = None,
+    weights: Annotated[
+        Literal["zscore", "similarity", "score"] | None,
+        Query(
+            description="zscore: proportional to exp of the z-score of S over the space; "
+            "similarity: to S; score: to what the method ranks by. By default score for cover, "
+            "else zscore"
+        ),
+    ] = None,
+    label: Annotated[
+        Attribute, Query(description="knn_shapley: the attribute that should be the target's")
+    ] = None,
+    target_label: Annotated[
+        str | None,
+        Query(max_length=2000, description="the target's label, in place of its attribute"),
+    ] = None,
+    metric: Annotated[
+        Attribute, Query(description="knn_shapley: the attribute that should be large")
+    ] = None,
+    neighbors: Annotated[
+        int | None,
+        Query(ge=1, le=1000, description="knn_shapley: how many nearest models count; 5"),
+    ] = None,
+) -> Ask:
+    names = [] if exclude is None else exclude
+    return Ask(
+        method=method,
+        k=k,
+        tags=tags,
+        min_similarity=min_similarity,
+        exclude=frozenset(
+            check_model_name(name, field=f"exclude[{place}]") for place, name in enumerate(names)
+        ),
+        weights=weights,
+        label=label,
+        target_label=target_label,
+        metric=metric,
+        neighbors=neighbors,
+    )
+
+
+Asked = Annotated[Ask, Depends(_ask)]
+
+
+@router.get("", operation_id="get_donors")
+def of_stored(
+    resources: Handle,
+    space: KnownSpace,
+    session: Reading,
+    asked: Asked,
+    target: Annotated[str, Query(description="the stored model that is to learn")],
+) -> DonorsOut:
+    """Donors for a stored model, best first, each with its weight and its reasons.
+
+    The target is never a donor of its own, whether it is excluded or not.
+    """
+    name = check_model_name(target, field="target")
+    subject = resources.library.stored_subject(session, space, name)
+    return DonorsOut.of(resources.donors.donors(session, space, subject, asked))
+
+
+@router.post("", operation_id="find_donors", openapi_extra=ANY_BODY)
+def of_given(
+    resources: Handle,
+    payload: AnyPayload,
+    space: KnownSpace,
+    session: Reading,
+    asked: Asked,
+) -> DonorsOut:
+    """Donors for the support or signature in the body, which is not stored."""
+    subject = resources.library.given_subject(space, payload.either(space.num_parameters))
+    return DonorsOut.of(resources.donors.donors(session, space, subject, asked))

@@ -1,0 +1,116 @@
+"""/v1/spaces/{space}/graph: who is near whom, as node-link JSON or as GraphML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+from xml.sax.saxutils import escape, quoteattr
+
+from fastapi import APIRouter, Header, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_json
+
+from app.auth.dependencies import AUTHENTICATED
+from app.infra.http.dependencies import Handle, KnownSpace, Reading, TagFilter
+from app.infra.http.negotiation import choose
+from modelkin import wire
+from modelkin.types.kinship import Graph
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/spaces/{space}/graph", tags=["kin"], dependencies=AUTHENTICATED)
+
+GRAPHML = "application/graphml+xml"
+
+_NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
+_NODE_KEYS = {"kind": "string", "support_size": "long", "tags": "string", "base_model": "string"}
+_EDGE_KEYS = {"similarity": "double", "standard_error": "double", "estimate": "string"}
+
+
+class NodeOut(BaseModel):
+    id: str = Field(description="the name of a model")
+    kind: str
+    support_size: int
+    tags: list[str]
+    base_model: str | None
+
+
+class EdgeOut(BaseModel):
+    source: str
+    target: str
+    similarity: float
+    estimate: str = Field(description="exact or signature")
+    standard_error: float
+
+
+class GraphFactsOut(BaseModel):
+    k: int | None
+    threshold: float | None
+    version: int = Field(description="of the space")
+
+
+class GraphOut(BaseModel):
+    """Node-link data, as `networkx.node_link_graph` takes it."""
+
+    model_config = ConfigDict(title="Graph")
+
+    directed: bool
+    multigraph: bool
+    graph: GraphFactsOut
+    nodes: list[NodeOut]
+    edges: list[EdgeOut]
+
+
+@router.get(
+    "",
+    operation_id="get_graph",
+    response_model=GraphOut,
+    responses={200: {"content": {GRAPHML: {"schema": {"type": "string"}}}}},
+)
+def graph(
+    resources: Handle,
+    space: KnownSpace,
+    session: Reading,
+    tags: TagFilter,
+    k: Annotated[
+        int | None,
+        Query(ge=1, le=1000, description="edges to the k nearest of each; 10 without a threshold"),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        Query(gt=0, le=1, allow_inf_nan=False, description="or between all with this S or more"),
+    ] = None,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """All models and who is near whom; JSON by default, GraphML by `Accept`."""
+    media_type = choose(accept, (wire.JSON, GRAPHML))
+    found = resources.graph.graph(session, space, k=k, threshold=threshold, tags=tags)
+    content = to_json(found.to_node_link()) if media_type == wire.JSON else _graphml(found)
+    return Response(content, media_type=media_type, headers={"Vary": "Accept"})
+
+
+def _graphml(graph: Graph) -> bytes:
+    return "\n".join(_lines(graph)).encode()
+
+
+def _lines(graph: Graph) -> Iterator[str]:
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield f'<graphml xmlns="{_NAMESPACE}">'
+    for kind, keys in (("node", _NODE_KEYS), ("edge", _EDGE_KEYS)):
+        for name, of in keys.items():
+            yield f'<key id="{name}" for="{kind}" attr.name="{name}" attr.type="{of}"/>'
+    yield '<graph edgedefault="undirected">'
+    for node in graph.nodes:
+        data = _data("kind", node.kind) + _data("support_size", node.support_size)
+        data += _data("tags", ",".join(node.tags))
+        if node.base_model is not None:
+            data += _data("base_model", node.base_model)
+        yield f"<node id={quoteattr(node.model)}>{data}</node>"
+    for edge in graph.edges:
+        data = "".join(_data(name, getattr(edge, name)) for name in _EDGE_KEYS)
+        yield f"<edge source={quoteattr(edge.a)} target={quoteattr(edge.b)}>{data}</edge>"
+    yield "</graph></graphml>"
+
+
+def _data(key: str, value: object) -> str:
+    return f'<data key="{key}">{escape(str(value))}</data>'

@@ -1,0 +1,30 @@
+"""/v1/spaces/{space}/lineage: what a model says it was made from, beside what is measured."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from app.auth.dependencies import AUTHENTICATED
+from app.infra.http.dependencies import Handle, KnownSpace, Reading
+from app.kinship.schemas import LineageOut
+from modelkin._validation import check_model_name
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/spaces/{space}/lineage", tags=["kin"], dependencies=AUTHENTICATED)
+
+
+@router.get("", operation_id="get_lineage")
+def lineage(
+    resources: Handle,
+    space: KnownSpace,
+    session: Reading,
+    model: Annotated[str, Query(description="the stored model")],
+) -> LineageOut:
+    """The declared `base_model` beside the nearest models, with a verdict and its evidence.
+
+    Similarity has no direction: it may contradict a declared base, and never proves one.
+    """
+    return LineageOut.of(resources.lineage.lineage(session, space, check_model_name(model)))

@@ -1,0 +1,285 @@
+"""Lineage: what a model declares to be made from, beside what is measured.
+
+The rules are ``core.lineage``'s. Here the models are found that they are asked about: the declared
+bases one after another, the nearest models and how these relate, and the background of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.catalog.reader import Library, Subject
+from app.index.buckets.protocol import SpaceRecord
+from app.index.registry import IndexRegistry
+from app.infra.db.database import Reader
+from app.kinship.lineage_summary import summary_of
+from app.kinship.neighborhood import look_around
+from app.kinship.repository import candidates_by_name, declared_bases
+from app.search.comparer import Comparer
+from app.search.service import SearchService
+from modelkin.core.kinship.lineage import (
+    FEWEST,
+    Judgement,
+    Measured,
+    Rival,
+    judge,
+    limit_of,
+    stands_out,
+)
+from modelkin.core.similarity.background import Background
+from modelkin.types.kinship import Kin, Lineage, LineageLink, Usual
+from modelkin.types.spaces import Neighbor
+
+__all__ = ["LineageService"]
+
+_LOOKED_AT, _TOLD = 25, 10
+"""Nearest models: so many are looked at, since some may be relatives, and so many are told."""
+_LONGEST = 32
+"""Links of a chain of declared bases that are followed."""
+
+
+class LineageService:
+    """The use case that holds a declared base against what is measured."""
+
+    def __init__(
+        self,
+        library: Library,
+        comparer: Comparer,
+        search: SearchService,
+        indexes: IndexRegistry,
+    ) -> None:
+        self._library = library
+        self._comparer = comparer
+        self._search = search
+        self._indexes = indexes
+
+    def lineage(self, session: Reader, space: SpaceRecord, name: str) -> Lineage:
+        """The lineage of a stored model.
+
+        Raises:
+            ModelNotFound: there is no such model.
+        """
+        subject = self._library.stored_subject(session, space, name)
+        assert subject.model is not None
+        declared = subject.model.base_model
+        near = self._search.neighbors(session, space, subject, k=_LOOKED_AT)
+        family = _Family.of(session, space, name, declared, [item.model for item in near])
+        base = None
+        if declared is not None and declared != name and declared in family.bases:
+            base = self._compare(session, space, name, [declared]).get(declared)
+        background, unrelated = self._background(session, space, subject, family)
+        rivals = [item for item in near if family.relation(item.model) in {None, "ancestor"}]
+        to_base: Mapping[str, Neighbor] = {}
+        judgement = None
+        if base is not None and declared is not None:
+            to_base = self._compare(session, space, declared, [item.model for item in rivals])
+            rivals = [item for item in rivals if item.model in to_base]
+            judgement = judge(
+                _measured(base),
+                [Rival(_measured(item), _measured(to_base[item.model])) for item in rivals],
+                background,
+                unrelated=unrelated,
+                runner_up=_runner_up(near, family),
+            )
+        kin = _Evidence(family, background, to_base)
+        verdict = _verdict(name, declared, family, judgement)
+        rival = None
+        if judgement is not None and judgement.rival is not None:
+            rival = kin.of(rivals[judgement.rival])
+        told = Lineage(
+            model=name,
+            verdict=verdict,
+            summary="",
+            declared_base=declared,
+            likely_base=_likely(verdict, judgement, rivals, rival, background),
+            base=None if base is None else kin.of(base),
+            rival=rival,
+            kin=tuple(kin.of(item) for item in near[:_TOLD]),
+            usual=Usual(background.mean, background.deviation, background.models),
+            limit=limit_of(background),
+            chain=tuple(self._links(session, space, family.chain)),
+            cycle=family.cycle,
+        )
+        return summary_of(told, None if judgement is None else judgement.reason)
+
+    def _compare(
+        self, session: Reader, space: SpaceRecord, name: str, others: Sequence[str]
+    ) -> dict[str, Neighbor]:
+        """How similar others are to a stored model, as sharply as can be; those that exist."""
+        if not others:
+            return {}
+        subject = self._library.stored_subject(session, space, name)
+        asked = self._comparer.asked(session, space, subject)
+        candidates = candidates_by_name(session, space, others)
+        found, _ = self._comparer.compare(asked, candidates.values())
+        return {item.model: item for item in found}
+
+    def _background(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        subject: Subject,
+        family: _Family,
+    ) -> tuple[Background, bool]:
+        """Of the models that are no declared relatives, and True; where they are few, of all but
+        the base, and False.
+        """
+        around = look_around(self._indexes, session, space, subject)
+        relatives = [each for each in family.bases if family.relation(each) is not None]
+        known = candidates_by_name(session, space, relatives)
+        background = around.background(robust=True, without=[c.id for c in known.values()])
+        if background.models >= FEWEST:
+            return background, True
+        base = [known[name].id for name in known if name == family.declared]
+        return around.background(robust=True, without=base), False
+
+    def _links(
+        self, session: Reader, space: SpaceRecord, chain: Sequence[tuple[str, str]]
+    ) -> list[LineageLink]:
+        """The declared bases, each with how similar it is to what is made from it."""
+        links = []
+        for model, base in chain:
+            found = (
+                self._compare(session, space, model, [base]).get(base) if model != base else None
+            )
+            links.append(
+                LineageLink(
+                    model=model,
+                    base_model=base,
+                    similarity=None if found is None else found.similarity,
+                    estimate=None if found is None else found.estimate,
+                    standard_error=None if found is None else found.standard_error,
+                )
+            )
+        return links
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """What is declared around a model.
+
+    Attributes:
+        name: the model.
+        declared: its base.
+        bases: what every model that was looked at declares, under its name.
+        chain: the model and its base, the base and its base, and so on.
+        cycle: the chain came back to where it had been.
+    """
+
+    name: str
+    declared: str | None
+    bases: Mapping[str, str | None]
+    chain: tuple[tuple[str, str], ...]
+    cycle: bool
+
+    @classmethod
+    def of(
+        cls,
+        session: Reader,
+        space: SpaceRecord,
+        name: str,
+        declared: str | None,
+        near: Sequence[str],
+    ) -> _Family:
+        """The declared bases of the model and of those near it, as far back as they are known."""
+        bases: dict[str, str | None] = {name: declared}
+        wanted = {*near, *([] if declared is None else [declared])} - bases.keys()
+        for _ in range(_LONGEST):
+            found = declared_bases(session, space, sorted(wanted))
+            bases.update(found)
+            wanted = {base for base in found.values() if base is not None} - bases.keys()
+            if not wanted:
+                break
+        chain, cycle = _chain(name, bases)
+        return cls(name, declared, bases, tuple(chain), cycle)
+
+    def relation(self, other: str) -> str | None:
+        """What another model is to this one by declaration; None where it is nothing."""
+        if other == self.declared:
+            return "base"
+        ancestors = {base for _, base in self.chain}
+        if other in ancestors and other != self.name:
+            return "ancestor"
+        chain, _ = _chain(other, self.bases)
+        back = {base for _, base in chain}
+        if self.name in back:
+            return "derivative"
+        return "sibling" if self.declared is not None and self.declared in back else None
+
+
+def _chain(name: str, bases: Mapping[str, str | None]) -> tuple[list[tuple[str, str]], bool]:
+    """The links from a model back, and whether they come to where they have been."""
+    chain: list[tuple[str, str]] = []
+    seen, at = {name}, name
+    while len(chain) < _LONGEST:
+        base = bases.get(at)
+        if base is None:
+            return chain, False
+        chain.append((at, base))
+        if base in seen:
+            return chain, True
+        seen.add(base)
+        at = base
+    return chain, False
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """Turns what was measured into what is told of it."""
+
+    family: _Family
+    background: Background
+    to_base: Mapping[str, Neighbor]
+
+    def of(self, item: Neighbor) -> Kin:
+        to_base = self.to_base.get(item.model)
+        return Kin(
+            model=item.model,
+            similarity=item.similarity,
+            estimate=item.estimate,
+            standard_error=item.standard_error,
+            z_score=self.background.z_score(item.similarity),
+            stands_out=_stands_out(item, self.background),
+            base_model=self.family.bases.get(item.model),
+            relation=self.family.relation(item.model),
+            to_base=None if to_base is None else to_base.similarity,
+        )
+
+
+def _runner_up(near: Sequence[Neighbor], family: _Family) -> Measured | None:
+    """The nearest model besides the base that is not declared to be made from the model."""
+    others = (item for item in near if family.relation(item.model) not in {"base", "derivative"})
+    return next(map(_measured, others), None)
+
+
+def _measured(item: Neighbor) -> Measured:
+    return Measured(item.similarity, item.standard_error)
+
+
+def _verdict(name: str, declared: str | None, family: _Family, judgement: Judgement | None) -> str:
+    if declared is None:
+        return "undeclared"
+    if family.cycle and family.chain[-1][1] == name:
+        return "cycle"
+    return "unknown_base" if judgement is None else judgement.verdict
+
+
+def _likely(
+    verdict: str,
+    judgement: Judgement | None,
+    rivals: Sequence[Neighbor],
+    rival: Kin | None,
+    background: Background,
+) -> str | None:
+    """Who may be the base, where the declared one is missing, unknown or contradicted."""
+    if verdict in {"consistent", "inconclusive"}:
+        return None
+    if rival is not None and judgement is not None and judgement.reason == "rival":
+        return rival.model
+    return next((item.model for item in rivals if _stands_out(item, background)), None)
+
+
+def _stands_out(item: Neighbor, background: Background) -> bool | None:
+    enough = background.models >= FEWEST
+    return stands_out(_measured(item), background) if enough else None

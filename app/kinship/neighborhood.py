@@ -1,0 +1,100 @@
+"""The space around a subject, as the lowest bytes of all signatures show it.
+
+One pass over the index tells how similar everybody is to the subject, roughly: what is usual in the
+space, and who is worth a closer look. It reads no support and answers nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from app.catalog.reader import Subject
+from app.index import cascade
+from app.index.buckets.protocol import SpaceRecord
+from app.index.change_feed import SpaceFeed
+from app.index.registry import IndexRegistry
+from app.index.space_index import Snapshot
+from app.infra.db.database import Reader
+from modelkin.core.kernels.choice import kernels
+from modelkin.core.similarity.background import Background, similarities_of_matches
+
+__all__ = ["Surroundings", "look_around"]
+
+Ids = npt.NDArray[np.int64]
+
+_SEED = 1
+"""Of the samples of a space: everybody draws the same one."""
+
+
+def look_around(
+    indexes: IndexRegistry, session: Reader, space: SpaceRecord, subject: Subject
+) -> Surroundings:
+    """The space around a subject, as one transaction sees it."""
+    feed = SpaceFeed(session, space.id)
+    snapshot = indexes.at(space.id, space.signature, space.version, feed)
+    own = None if subject.model is None else subject.model.id
+    return Surroundings(snapshot, subject.values, own)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """A subject among the models of its space.
+
+    Attributes:
+        snapshot: the index of the space.
+        values: the subject's signature, shape ``(num_perm,)``.
+        own: the subject's id, if it is one of these models.
+    """
+
+    snapshot: Snapshot
+    values: npt.NDArray[np.unsignedinteger]
+    own: int | None
+
+    def background(self, *, robust: bool = False, without: Collection[int] = ()) -> Background:
+        """What is usual: the similarities of all models but the subject itself.
+
+        Args:
+            robust: by the median, so that some kin among them do not count.
+            without: ids of more models to leave out.
+        """
+        snapshot, num_perm = self.snapshot, self.values.size
+        matches = kernels().match_counts(snapshot.rows, self.values.astype(np.uint8))
+        left_out = [*without, *(() if self.own is None else (self.own,))]
+        counted = snapshot.alive & ~np.isin(snapshot.ids, left_out)
+        models = np.bincount(matches[counted], minlength=num_perm + 1)
+        similarities, errors = similarities_of_matches(np.arange(num_perm + 1), num_perm)
+        make: Callable[..., Background] = Background.robust if robust else Background.of
+        return make(similarities, errors, models)
+
+    def nearest(self, count: int, among: Ids | None = None) -> tuple[Ids, npt.NDArray[np.float64]]:
+        """The ids of the models nearest by their bytes, nearest first, and S as these tell it.
+
+        Args:
+            count: how many, at least 1; fewer come back where there are no more.
+            among: only these models, ascending ids; all by default.
+        """
+        found = self.snapshot.candidates(self.values, count + 1, among=among)
+        order = np.lexsort((found.ids, -found.matches))
+        ids, matches = found.ids[order], found.matches[order]
+        others = np.flatnonzero(ids != (-1 if self.own is None else self.own))[:count]
+        return ids[others], cascade.from_bytes(matches[others], self.values.size)
+
+    def sample(self, count: int) -> Ids:
+        """The ids of ``count`` models that may have a support, the subject left out, in an order
+        drawn at random; the same in every process, whatever else its database holds.
+        """
+        snapshot = self.snapshot
+        eligible = snapshot.alive & (snapshot.contents != 0)
+        if self.own is not None:
+            eligible &= snapshot.ids != self.own
+        ids = snapshot.ids[eligible]
+        taken = np.random.default_rng(_SEED).choice(ids.size, min(count, ids.size), replace=False)
+        # By their rank, which is the space's own: ids tell how much others have stored.
+        ranks = np.unique(taken)
+        ordered: Ids = np.partition(ids, ranks) if ranks.size else ids
+        chosen: Ids = ordered[taken]
+        return chosen

@@ -1,0 +1,130 @@
+"""The JSON of donors and lineages: what is answered, and what each field means."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from modelkin.types.kinship import Donors, Lineage
+
+__all__ = ["DonorsOut", "LineageOut"]
+
+Estimate = Literal["exact", "sketch", "signature"]
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class UsualOut(_Told):
+    similarity: float = Field(
+        description="the mean of S over the other models of the space; in a lineage the median, "
+        "over those that are no declared relatives"
+    )
+    deviation: float = Field(description="the standard deviation of S over models")
+    models: int
+
+
+class DonorReasonOut(_Told):
+    sentence: str
+    shared_indices: int | None
+    z_score: float | None = Field(
+        description="standard deviations that S is above the mean of the space"
+    )
+    rarity: float | None = Field(
+        description="idf: the share of the target that it holds, by how rare each index is"
+    )
+    rarity_gain: float | None = Field(
+        description="idf: how rare what they share is, against the target's average index"
+    )
+    explained: float | None = Field(
+        description="cover: the share of the target that it holds, and no donor before it"
+    )
+    cumulative: float | None = Field(
+        description="cover: the share that it and the donors before it hold"
+    )
+    shapley: float | None = Field(description="knn_shapley: its Shapley value")
+    worth: float | None = Field(
+        description="knn_shapley: 1 where its label is the target's, else 0; or its metric"
+    )
+    label: str | None = Field(description="knn_shapley: its label")
+
+
+class DonorOut(_Told):
+    model: str
+    similarity: float
+    weight: float = Field(description="its share of the mixture; all sum to 1")
+    estimate: Estimate
+    standard_error: float
+    why: DonorReasonOut
+
+
+class DonorsOut(_Told):
+    target: str | None
+    method: str
+    weights: str
+    items: list[DonorOut]
+    usual: UsualOut = Field(description="what z-scores are taken against")
+    candidates: int = Field(description="models that were considered")
+    left_out: int = Field(
+        description="models near enough that could not be: without a support (idf, cover), or "
+        "without the label or metric (knn_shapley)"
+    )
+    degraded: bool = Field(
+        description="a stored support could not be read, or buckets could not be used"
+    )
+
+    @classmethod
+    def of(cls, found: Donors) -> DonorsOut:
+        return cls.model_validate(found)
+
+
+class KinOut(_Told):
+    model: str
+    similarity: float
+    estimate: Estimate
+    standard_error: float
+    z_score: float | None = Field(description="deviations above what is usual")
+    stands_out: bool | None = Field(
+        description="beyond what unrelated models have; null where its error allows either"
+    )
+    base_model: str | None = Field(description="what it declares itself")
+    relation: Literal["base", "ancestor", "derivative", "sibling"] | None = Field(
+        description="what the declared bases make of it"
+    )
+    to_base: float | None = Field(description="its S to the declared base, where that was asked")
+
+
+class LinkOut(_Told):
+    model: str
+    base_model: str
+    similarity: float | None = Field(description="null where the base is not in this space")
+    estimate: Estimate | None
+    standard_error: float | None
+
+
+class LineageOut(_Told):
+    model: str
+    verdict: Literal[
+        "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
+    ]
+    summary: str = Field(description="why, for people")
+    declared_base: str | None
+    likely_base: str | None = Field(
+        description="who is nearest and stands out; S has no direction, so it may as well be made "
+        "from this model"
+    )
+    base: KinOut | None = Field(description="the declared base, measured")
+    rival: KinOut | None = Field(
+        description="who contradicts the declared base, or leaves it in doubt"
+    )
+    kin: list[KinOut] = Field(description="the nearest models")
+    usual: UsualOut
+    limit: float = Field(description="the S from which on a model stands out")
+    chain: list[LinkOut] = Field(description="the declared bases, one after another")
+    cycle: bool = Field(description="the chain comes back to where it has been")
+
+    @classmethod
+    def of(cls, found: Lineage) -> LineageOut:
+        return cls.model_validate(found)

@@ -1,0 +1,1 @@
+"""Maintenance: clean-up, rebuilt buckets, stop-lists and their measured recall."""

@@ -1,0 +1,66 @@
+"""The jobs that keep a space in order: its buckets built anew, its stop-list found again.
+
+This module only carries jobs to the services that do the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.index.buckets.protocol import JobRecord, SpaceRecord
+from app.index.buckets.service import BucketService
+from app.infra.db.database import Database
+from app.jobs.service import JobService, Progress
+from app.maintenance.stop_lists import StopListService
+from app.spaces import repository as spaces
+from modelkin.errors import SpaceNotFound
+
+__all__ = ["REBUILD_BUCKETS", "STOP_LIST", "Upkeep"]
+
+REBUILD_BUCKETS: Final = "rebuild_buckets"
+STOP_LIST: Final = "stop_list"
+
+
+class Upkeep:
+    """The handlers of these kinds.
+
+    Args:
+        database: the truth.
+        buckets: builds them.
+        stop_lists: finds them.
+    """
+
+    def __init__(
+        self, database: Database, buckets: BucketService, stop_lists: StopListService
+    ) -> None:
+        self._database = database
+        self._buckets = buckets
+        self._stop_lists = stop_lists
+
+    def register(self, jobs: JobService) -> None:
+        """Let these kinds be carried out."""
+        jobs.register(REBUILD_BUCKETS, self._rebuild_buckets)
+        jobs.register(STOP_LIST, self._find_stop_list)
+
+    def _rebuild_buckets(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        space = self._space(job)
+        self._buckets.rebuild(space, progress)
+        return {"models": space.models, "bands": space.banding.bands, "rows": space.banding.rows}
+
+    def _find_stop_list(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        share = float(job.parameters["share"])
+        made = self._stop_lists.make(self._space(job), share=share, progress=progress)
+        if made is None:
+            return {"stop_list": None}
+        told = {"version": made.version, "size": made.size, "models": made.models}
+        return {"stop_list": {**told, "share": made.share}}
+
+    def _space(self, job: JobRecord) -> SpaceRecord:
+        """The space that the job is about, as it is now."""
+        assert job.space_id is not None
+        with self._database.reading() as session:
+            space = spaces.find_space_by_id(session, job.space_id)
+        if space is None:
+            raise SpaceNotFound(f"space {job.space!r} was deleted")
+        return space

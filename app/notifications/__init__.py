@@ -1,0 +1,1 @@
+"""Fan-out of events to webhook subscriptions, and the neighbour changes that are events."""

@@ -1,0 +1,1 @@
+"""Logs, metrics, request logging and health endpoints."""

@@ -1,0 +1,80 @@
+"""/metrics: how the service is doing, for Prometheus. Sums over all tenants, so it takes a scope.
+
+Labels hold routes, methods and status codes, never a name that a tenant chose.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from app.auth.dependencies import MetricsTenant
+from app.index.registry import IndexRegistry
+from modelkin._version import __version__
+
+__all__ = ["Metrics", "router"]
+
+router = APIRouter(tags=["health"])
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Metrics:
+    """The metrics of one process."""
+
+    def __init__(self, indexes: IndexRegistry) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.registry.register(_Indexes(indexes))
+        info = ["version", "process"]
+        Gauge("modelkin_info", "Who answers", info, registry=self.registry).labels(
+            __version__, str(os.getpid())
+        ).set(1)
+        self.in_flight = Gauge(
+            "modelkin_requests_in_flight", "Requests being answered", registry=self.registry
+        )
+        self._seconds = Histogram(
+            "modelkin_request_seconds",
+            "Seconds from the first byte of a request to the last of its answer",
+            ["method", "route", "status"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one answer; status 0 is a client that left."""
+        known = method if method in _METHODS else "other"
+        self._seconds.labels(known, route, str(status)).observe(seconds)
+
+
+class _Indexes(Collector):
+    """The in-process indexes, as large as they are at the moment of asking."""
+
+    def __init__(self, indexes: IndexRegistry) -> None:
+        self._indexes = indexes
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        spaces, models, nbytes = self._indexes.totals()
+        yield GaugeMetricFamily("modelkin_index_spaces", "Spaces in the index", spaces)
+        yield GaugeMetricFamily("modelkin_index_models", "Signatures in the index", models)
+        yield GaugeMetricFamily("modelkin_index_bytes", "Memory of the index", nbytes)
+
+
+@router.get("/metrics", operation_id="metrics", response_class=Response)
+def metrics(request: Request, _tenant: MetricsTenant) -> Response:
+    """The metrics in Prometheus' text format; a key needs the scope `metrics`."""
+    registry = request.app.state.metrics.registry
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

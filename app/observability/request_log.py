@@ -1,0 +1,84 @@
+"""Around every request: its id, its line in the log, its place in the metrics.
+
+Pure ASGI, so that nothing it wraps is buffered.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.observability.logging import request_id
+from app.observability.metrics import Metrics
+from modelkin._version import __version__
+
+__all__ = ["Observed"]
+
+_SAFE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+log = logging.getLogger("modelkin.access")
+
+
+class Observed:
+    """Takes a caller's ``X-Request-Id`` where it is harmless, makes one otherwise."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        scope["request_id"] = given if _SAFE.fullmatch(given) else secrets.token_hex(8)
+        token = request_id.set(scope["request_id"])
+        began = time.perf_counter()
+        status = 0  # stays so where the client left before there was an answer
+
+        async def send_signed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = scope["request_id"]
+                headers["Modelkin-Version"] = __version__
+                if getattr(scope["app"].state, "stopping", False):
+                    headers["Connection"] = "close"
+            await send(message)
+
+        try:
+            with self._metrics.in_flight.track_inprogress():
+                await self._app(scope, receive, send_signed)
+        except Exception:
+            status = status or 500  # a bug, answered outside of this middleware
+            raise
+        finally:
+            seconds = time.perf_counter() - began
+            route = getattr(scope.get("route"), "path", "unmatched")
+            self._metrics.answered(scope["method"], route, status, seconds)
+            _log(scope, status, seconds)
+            request_id.reset(token)
+
+
+def _log(scope: Scope, status: int, seconds: float) -> None:
+    path = scope["path"].encode("unicode_escape").decode()
+    milliseconds = round(seconds * 1000, 1)
+    log.info(
+        "%s %s %d %.1f ms",
+        scope["method"],
+        path,
+        status,
+        milliseconds,
+        extra={
+            "method": scope["method"],
+            "path": path,
+            "status": status,
+            "milliseconds": milliseconds,
+        },
+    )

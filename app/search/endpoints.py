@@ -1,0 +1,75 @@
+"""/v1/spaces/{space}/neighbors: who overlaps most with a model, a support or a signature."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from app.auth.dependencies import AUTHENTICATED
+from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
+from app.infra.http.dependencies import Handle, K, KnownSpace, Reading, TagFilter
+from app.infra.http.schemas import NeighborsOut
+from modelkin._validation import check_model_name
+from modelkin.types.spaces import Neighbors
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/spaces/{space}/neighbors", tags=["kin"], dependencies=AUTHENTICATED)
+
+Method = Annotated[
+    Literal["auto", "exact", "scan", "lsh"],
+    Query(
+        description="exact compares every model; scan proposes candidates by their signatures, "
+        "lsh by the buckets they share; auto takes the fastest that misses next to nobody"
+    ),
+]
+MinSimilarity = Annotated[
+    float, Query(ge=0, le=1, allow_inf_nan=False, description="S below which nobody is answered")
+]
+AskedModel = Annotated[str, Query(description="the stored model")]
+
+
+@router.get("", operation_id="get_neighbors", response_model=NeighborsOut)
+def of_stored(
+    resources: Handle,
+    space: KnownSpace,
+    session: Reading,
+    tags: TagFilter,
+    model: AskedModel,
+    k: K = 10,
+    min_similarity: MinSimilarity = 0.0,
+    method: Method = "auto",
+) -> Response:
+    """The neighbours of a stored model, best first, ties by name, the model itself left out."""
+    subject = resources.library.stored_subject(session, space, check_model_name(model))
+    found = resources.search.neighbors(
+        session, space, subject, k=k, min_similarity=min_similarity, method=method, tags=tags
+    )
+    session.rollback()
+    return _answer(found)
+
+
+@router.post("", operation_id="find_neighbors", response_model=NeighborsOut, openapi_extra=ANY_BODY)
+def of_given(
+    resources: Handle,
+    payload: AnyPayload,
+    space: KnownSpace,
+    session: Reading,
+    tags: TagFilter,
+    k: K = 10,
+    min_similarity: MinSimilarity = 0.0,
+    method: Method = "auto",
+) -> Response:
+    """The neighbours of the support or signature in the body, which is not stored."""
+    subject = resources.library.given_subject(space, payload.either(space.num_parameters))
+    found = resources.search.neighbors(
+        session, space, subject, k=k, min_similarity=min_similarity, method=method, tags=tags
+    )
+    session.rollback()
+    return _answer(found)
+
+
+def _answer(found: Neighbors) -> Response:
+    """Made here, in the thread of the request: FastAPI would check it again, in another one."""
+    return Response(NeighborsOut.of(found).model_dump_json(), media_type="application/json")

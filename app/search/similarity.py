@@ -1,0 +1,88 @@
+"""Similarity between stored models: one pair in full, or the matrix of many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from app.catalog.reader import Library
+from app.catalog.repositories import models
+from app.index.buckets.protocol import ModelRecord, SpaceRecord
+from app.infra.db.database import Reader
+from modelkin.core import packed as packing
+from modelkin.core.similarity import overlap
+from modelkin.core.sketching.signature import jaccard_estimates
+from modelkin.errors import InvalidParameter
+from modelkin.types.spaces import Overlap, SimilarityMatrix
+
+__all__ = ["MAX_MODELS", "SimilarityService"]
+
+MAX_MODELS = 1000
+
+
+class SimilarityService:
+    """The use cases that compare models with each other."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    def overlap(self, session: Reader, space: SpaceRecord, a: str, b: str) -> Overlap:
+        """Two models compared exactly, and tensor by tensor where the space has a layout.
+
+        Raises:
+            ModelNotFound: there is no such model.
+            SupportMissing: one of them sent only a signature.
+        """
+        records = models.get_models(session, space, [a, b])
+        tensors = None
+        if space.layout is None:
+            one, other = (self._library.require_packed(space, record) for record in records)
+            shared, sizes = packing.shared_packed(one, other), (one.k, other.k)
+        else:
+            first, second = (self._library.support(space, record) for record in records)
+            shared, sizes = overlap.shared(first, second), (first.k, second.k)
+            tensors = overlap.by_tensor(first, second, space.layout)
+        similarity = overlap.similarity_of(shared, *sizes)
+        return Overlap(a, b, shared, similarity, overlap.jaccard_of(similarity), tensors)
+
+    def matrix(self, session: Reader, space: SpaceRecord, names: Sequence[str]) -> SimilarityMatrix:
+        """All pairs, in the order asked; S is estimated where one of a pair has no support.
+
+        Raises:
+            InvalidParameter: none, more than 1,000 or a repeated name.
+            ModelNotFound: one of them does not exist.
+        """
+        if not 1 <= len(names) <= MAX_MODELS:
+            raise InvalidParameter(
+                f"a matrix takes 1 to {MAX_MODELS} models, not {len(names)}", field="models"
+            )
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if list(names).count(name) > 1)
+            raise InvalidParameter(f"{twice!r} is asked for twice", field="models")
+        records = models.get_models(session, space, names)
+        packed = [self._library.packed(space, record) for record in records]
+        values = np.eye(len(records))
+        full = [row for row, support in enumerate(packed) if support is not None]
+        if full:
+            exact = packing.matrix([support for support in packed if support is not None])
+            values[np.ix_(full, full)] = exact
+        estimated = [row for row, support in enumerate(packed) if support is None]
+        if estimated:
+            self._estimate_rows(session, space, records, estimated, values)
+        return SimilarityMatrix(tuple(names), values, tuple(names[row] for row in estimated))
+
+    def _estimate_rows(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        records: Sequence[ModelRecord],
+        rows: Sequence[int],
+        values: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+    ) -> None:
+        """Fill ``rows``, and the columns of the same models, with estimates from signatures."""
+        signatures = self._library.values(session, space, [record.id for record in records])
+        stacked = np.stack([signatures[record.id] for record in records])
+        for row in rows:
+            jaccard = jaccard_estimates(stacked, stacked[row])
+            values[row, :] = values[:, row] = 2 * jaccard / (1 + jaccard)

@@ -1,0 +1,104 @@
+"""/v1/spaces/{space}/overlap and /similarity: one pair in full, or the matrix of many."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, Body, Header, Query, Response
+from pydantic_core import to_json
+
+from app.auth.dependencies import AUTHENTICATED
+from app.infra.http.bodies import JsonRoute
+from app.infra.http.dependencies import Handle, KnownSpace, Reading
+from app.infra.http.negotiation import choose
+from app.infra.http.schemas import OverlapOut, SimilarityIn, SimilarityOut
+from modelkin import wire
+from modelkin._validation import check_model_name
+from modelkin.types.spaces import SimilarityMatrix
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/spaces/{space}", tags=["kin"], route_class=JsonRoute, dependencies=AUTHENTICATED
+)
+
+CSV = "text/csv"
+NPY = "application/x-npy"
+
+
+@router.get("/overlap", operation_id="get_overlap")
+def overlap(
+    resources: Handle,
+    space: KnownSpace,
+    session: Reading,
+    a: Annotated[str, Query(description="one stored model")],
+    b: Annotated[str, Query(description="another")],
+) -> OverlapOut:
+    """Two models compared exactly, and tensor by tensor where the space has a layout."""
+    found = resources.similarity.overlap(
+        session, space, check_model_name(a, field="a"), check_model_name(b, field="b")
+    )
+    return OverlapOut.of(found)
+
+
+@router.post(
+    "/similarity",
+    operation_id="get_similarity",
+    response_model=SimilarityOut,
+    responses={
+        200: {
+            "content": {
+                CSV: {"schema": {"type": "string"}},
+                NPY: {"schema": {"type": "string", "format": "binary"}},
+            }
+        }
+    },
+)
+def similarity(
+    resources: Handle,
+    space: KnownSpace,
+    session: Reading,
+    body: Annotated[SimilarityIn, Body()],
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The similarities of all pairs, rows in the order asked; JSON, CSV or `.npy` by `Accept`."""
+    media_type = choose(accept, (wire.JSON, CSV, NPY))
+    names = [check_model_name(n, field=f"models[{i}]") for i, n in enumerate(body.models)]
+    matrix = resources.similarity.matrix(session, space, names)
+    render = {wire.JSON: _json, CSV: _csv, NPY: _npy}[media_type]
+    headers = {"Vary": "Accept", "X-Modelkin-Estimated": _rows(matrix)}
+    return Response(render(matrix), media_type=media_type, headers=headers)
+
+
+def _json(matrix: SimilarityMatrix) -> bytes:
+    return to_json(
+        {
+            "models": matrix.models,
+            "similarity": matrix.values.tolist(),
+            "estimated": matrix.estimated,
+        }
+    )
+
+
+def _csv(matrix: SimilarityMatrix) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["model", *matrix.models])
+    for name, row in zip(matrix.models, matrix.values.tolist(), strict=True):
+        writer.writerow([name, *row])
+    return text.getvalue().encode()
+
+
+def _npy(matrix: SimilarityMatrix) -> bytes:
+    file = io.BytesIO()
+    np.save(file, matrix.values, allow_pickle=False)
+    return file.getvalue()
+
+
+def _rows(matrix: SimilarityMatrix) -> str:
+    """The rows, counted from 0, that are estimates: names need not fit into a header."""
+    row_of = {name: row for row, name in enumerate(matrix.models)}
+    return ",".join(str(row_of[name]) for name in matrix.estimated)

@@ -1,0 +1,1 @@
+"""Server processes: uvicorn, its supervisor and the embedded worker."""

@@ -1,0 +1,148 @@
+"""Serving by uvicorn: one process, alone or one of several, and the jobs it carries out beside."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+import uvicorn
+from fastapi import FastAPI
+
+from app.bootstrap import Resources, open_resources
+from app.main import create_app
+from app.observability.logging import configure
+from app.server.supervisor import listen
+from app.settings import Settings
+from modelkin.errors import MissingExtra, ModelkinError
+from workers.worker import Worker
+
+__all__ = ["serve", "serve_all", "serve_one"]
+
+log = logging.getLogger(__name__)
+
+_GRACE = 20
+"""Seconds that requests under way may take once the service is told to stop."""
+
+
+def serve(
+    app: FastAPI,
+    settings: Settings,
+    listening: socket.socket | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> int:
+    """Serve until told to stop. Being told is no failure, but uvicorn raises the signal once more
+    when it has finished, and by default that would end the process as a killed one.
+
+    Args:
+        app: with its stores open.
+        settings: of the service.
+        listening: a socket that listens already; by default one of its own.
+        ready: called once connections are accepted.
+
+    Returns:
+        The exit code: 1 where the port is taken.
+    """
+    for told in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(told, lambda *_: sys.exit(0))
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        access_log=False,  # app.observability.request_log writes one, with request ids
+        log_config=None,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies or "",
+        timeout_graceful_shutdown=_GRACE,
+    )
+    try:
+        _Server(app, config, ready).run(None if listening is None else [listening])
+    except SystemExit as ended:  # uvicorn's own code for a port that is taken is 3
+        return 1 if ended.code else 0
+    return 0
+
+
+def serve_all(
+    resources: Resources,
+    settings: Settings,
+    listening: socket.socket | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> int:
+    """Serve, and carry out jobs if the settings say so, until told to stop; as :func:`serve`.
+
+    Raises:
+        MissingExtra: the settings ask for jobs, and what they need is not installed.
+    """
+    worker = _worker(resources)
+    if worker is None:
+        return _serve_kept(resources, settings, listening, ready)
+    worker.start()
+    try:
+        code = _serve_kept(resources, settings, listening, ready)
+    finally:
+        worker.stop()
+    if worker.abandoned:  # a job that does not hear is taken over as if this were a kill
+        logging.shutdown()
+        os._exit(code)
+    return code
+
+
+def _serve_kept(
+    resources: Resources,
+    settings: Settings,
+    listening: socket.socket | None,
+    ready: Callable[[], None],
+) -> int:
+    with resources.housekeeping.at_work():
+        return serve(create_app(resources), settings, listening, ready)
+
+
+def serve_one(settings: Settings, ready: Callable[[], None]) -> int:
+    """One process of several, as :class:`app.server.supervisor.Serve` wants it."""
+    configure(settings)
+    try:
+        with open_resources(settings, prepared=True) as resources:
+            return serve_all(resources, settings, listen(settings), ready)
+    except ModelkinError as error:
+        log.error("this process cannot start: %s", error)
+        return 1
+
+
+def _worker(resources: Resources) -> Worker | None:
+    if not resources.settings.works:
+        return None
+    try:
+        return Worker(resources)
+    except MissingExtra as error:
+        if resources.settings.jobs == "in-process":
+            raise
+        log.warning("no jobs are carried out here: %s", error)
+        return None
+
+
+class _Server(uvicorn.Server):
+    """Says when it serves, and when it stops.
+
+    Args:
+        app: hears in ``app.state.stopping`` that it is to be left: uvicorn closes the connections
+            that it knows of, and one that it accepts in that moment would go on and on.
+        config: uvicorn's.
+        ready: called once connections are accepted.
+    """
+
+    def __init__(self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._app = app
+        self._ready = ready
+        app.state.stopping = False
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.state.stopping = True
+        await super().shutdown(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()

@@ -1,1 +1,0 @@
-"""The use cases: what a request means, without HTTP. Transactions are given to them."""

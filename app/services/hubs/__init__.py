@@ -1,1 +1,0 @@
-"""Hubs: where models are published, read through one small contract and nothing else."""

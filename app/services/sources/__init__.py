@@ -1,1 +1,0 @@
-"""Sources: the hubs whose models are followed, and when somebody looks at them."""

@@ -1,0 +1,1 @@
+"""Spaces and the support sizes their clients agree on."""

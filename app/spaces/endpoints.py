@@ -1,0 +1,81 @@
+"""/v1/spaces: making, listing, showing and deleting index spaces."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Response
+
+from app.auth.dependencies import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
+from app.infra.http.bodies import JsonRoute
+from app.infra.http.dependencies import Cursor, KnownSpace, Limit, Reading, WritableSpace, Writing
+from app.infra.http.schemas import SpaceIn, SpaceOut, SpacePage
+from app.spaces.service import AskedBanding
+from app.spaces.support_sizes import AskedSize
+from modelkin.core.layout import Layout
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/spaces", tags=["spaces"], route_class=JsonRoute, dependencies=AUTHENTICATED
+)
+
+
+@router.post(
+    "",
+    operation_id="create_space",
+    status_code=201,
+    responses={200: {"model": SpaceOut, "description": "It was there already, just so"}},
+)
+def create(
+    resources: Handle,
+    tenant: WritingTenant,
+    session: Writing,
+    body: Annotated[SpaceIn, Body()],
+    response: Response,
+) -> SpaceOut:
+    """Make an index space. The same body again is a 200, another of the same name a 409."""
+    layout = None
+    if body.layout is not None:
+        layout = Layout.of((tensor.name, tensor.shape) for tensor in body.layout)
+    size, cut = body.support_size, body.banding
+    space, created = resources.spaces.create(
+        session,
+        tenant,
+        body.name,
+        num_parameters=body.num_parameters,
+        layout=layout,
+        scheme=body.signature.scheme,
+        num_perm=body.signature.num_perm,
+        seed=body.signature.seed,
+        banding=None if cut is None else AskedBanding(cut.bands, cut.rows, cut.similarity),
+        support_size=None if size is None else AskedSize(size.policy, size.k, size.fraction),
+    )
+    response.status_code = 201 if created else 200
+    response.headers["Location"] = f"/v1/spaces/{space.name}"
+    return SpaceOut.of(space)
+
+
+@router.get("", operation_id="list_spaces")
+def list_spaces(
+    resources: Handle,
+    tenant: ReadingTenant,
+    session: Reading,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> SpacePage:
+    """The spaces by name."""
+    page = resources.spaces.list(session, tenant, limit=limit, cursor=cursor)
+    return SpacePage(items=[SpaceOut.of(s) for s in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/{space}", operation_id="get_space")
+def show(space: KnownSpace) -> SpaceOut:
+    """One space, with its counts and its version."""
+    return SpaceOut.of(space)
+
+
+@router.delete("/{space}", operation_id="delete_space", status_code=204)
+def delete(resources: Handle, space: WritableSpace, session: Writing) -> None:
+    """Delete the space and every model in it."""
+    resources.spaces.delete(session, space)

@@ -1,0 +1,233 @@
+"""Every query about tenants and spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import Select, delete, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import defer
+
+from app.index.buckets.protocol import SpaceRecord, StopList, Tenant
+from app.infra.db.database import Reader, Writer
+from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.tables.base import SpaceRow, StoreRow, TenantRow
+from app.infra.db.tables.index import StopListRow
+from modelkin.core.layout import Layout
+from modelkin.core.sketching.banding import Banding, default_banding
+from modelkin.errors import SpaceNotFound
+from modelkin.types.spaces import FREE, Page, SignatureSpec, SupportSizePolicy
+
+__all__ = [
+    "advance",
+    "all_spaces",
+    "delete_space",
+    "ensure_tenant",
+    "find_space",
+    "find_space_by_id",
+    "get_space",
+    "insert_space",
+    "list_spaces",
+    "lock_space",
+    "space_ids",
+    "store_token",
+]
+
+
+def store_token(session: Reader) -> str:
+    """The token of this database, made when it was."""
+    return session.scalars(select(StoreRow.token)).one()
+
+
+def ensure_tenant(session: Writer, name: str) -> Tenant:
+    """The tenant of this name, made if there is none."""
+    known = select(TenantRow).where(TenantRow.name == name)
+    row = session.scalar(known)
+    if row is None:
+        try:
+            with session.begin_nested():
+                session.add(TenantRow(name=name))
+        except IntegrityError:  # another process was first, and its row is committed by now
+            pass
+        row = session.scalars(known).one()
+    return Tenant(id=row.id, name=row.name)
+
+
+def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:
+    """The tenant's space of this name, or None."""
+    return _one(session, _spaces().where(SpaceRow.tenant_id == tenant.id, SpaceRow.name == name))
+
+
+def find_space_by_id(session: Reader, space_id: int) -> SpaceRecord | None:
+    """The space of this id, or None if it was deleted."""
+    return _one(session, _spaces().where(SpaceRow.id == space_id))
+
+
+def all_spaces(session: Reader, name: str | None = None) -> Sequence[SpaceRecord]:
+    """The spaces of every tenant, by id; with ``name`` those of this name."""
+    query = _spaces().order_by(SpaceRow.id)
+    if name is not None:
+        query = query.where(SpaceRow.name == name)
+    return [_record(*row) for row in session.execute(query)]
+
+
+def space_ids(session: Reader) -> set[int]:
+    """The ids of the spaces of every tenant."""
+    return set(session.scalars(select(SpaceRow.id)))
+
+
+def get_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
+    """The tenant's space of this name, or :class:`SpaceNotFound`."""
+    space = find_space(session, tenant, name)
+    if space is None:
+        raise SpaceNotFound(f"there is no space {name!r}")
+    return space
+
+
+def list_spaces(
+    session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
+) -> Page[SpaceRecord]:
+    """The tenant's spaces by name."""
+    query = _spaces().where(SpaceRow.tenant_id == tenant.id)
+    if cursor is not None:
+        query = query.where(SpaceRow.name > decode_cursor(cursor))
+    rows = session.execute(query.order_by(SpaceRow.name).limit(limit + 1)).all()
+    records = [_record(*row) for row in rows]
+    more = encode_cursor(records[limit - 1].name) if len(records) > limit else None
+    return Page(tuple(records[:limit]), more)
+
+
+def insert_space(
+    session: Writer,
+    tenant: Tenant,
+    name: str,
+    *,
+    num_parameters: int,
+    layout: Layout | None,
+    signature: SignatureSpec,
+    banding: Banding | None = None,
+    support_size: SupportSizePolicy = FREE,
+) -> SpaceRecord | None:
+    """A new, empty space; None if another writer was first with the name."""
+    banding = default_banding(signature.num_perm) if banding is None else banding
+    row = SpaceRow(
+        tenant_id=tenant.id,
+        name=name,
+        num_parameters=num_parameters,
+        layout=None if layout is None else layout.to_json(),
+        scheme=signature.scheme,
+        num_perm=signature.num_perm,
+        seed=signature.seed,
+        bands=banding.bands,
+        band_rows=banding.rows,
+        size_policy=support_size.policy,
+        fixed_size=support_size.k,
+        version=0,
+        supports=0,
+        signatures=0,
+        created_at=datetime.now(UTC),
+    )
+    try:
+        with session.begin_nested():
+            session.add(row)
+    except IntegrityError:
+        return None
+    return _record(row, None)
+
+
+def delete_space(session: Writer, space: SpaceRecord) -> None:
+    """The space and everything in it; its models, signatures and tags follow by cascade."""
+    session.execute(delete(SpaceRow).where(SpaceRow.id == space.id))
+
+
+def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
+    """The space as it is now, locked until the change ends: changes of one space queue up here.
+
+    Raises:
+        SpaceNotFound: the space was deleted since it was read.
+    """
+    row = session.scalar(
+        select(SpaceRow)
+        .where(SpaceRow.id == space.id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if row is None:
+        raise SpaceNotFound(f"there is no space {space.name!r}")
+    if row.banding_version == 0:
+        return _record(row, None)
+    # Not joined above: what is joined would be of the moment before the lock was free.
+    return _record(row, session.scalar(_stop_lists().where(StopListRow.space_id == row.id)))
+
+
+def advance(
+    session: Writer, space: SpaceRecord, *, by: int = 1, supports: int = 0, signatures: int = 0
+) -> int:
+    """Advance the version and the counts of the locked space; answers the new version.
+
+    Args:
+        by: how many changes there are, each of which has a version of its own.
+        supports: how many more models with a support there are.
+        signatures: how many more that sent only a signature.
+    """
+    return session.execute(
+        update(SpaceRow)
+        .where(SpaceRow.id == space.id)
+        .values(
+            version=SpaceRow.version + by,
+            supports=SpaceRow.supports + supports,
+            signatures=SpaceRow.signatures + signatures,
+        )
+        .returning(SpaceRow.version)
+        .execution_options(synchronize_session=False)
+    ).scalar_one()
+
+
+def _spaces() -> Select[SpaceRow, StopListRow]:
+    """Spaces, each with its stop-list in force or None."""
+    in_force = (StopListRow.space_id == SpaceRow.id) & (
+        StopListRow.version == SpaceRow.banding_version
+    )
+    query = select(SpaceRow, StopListRow).outerjoin(StopListRow, in_force)
+    return query.options(defer(StopListRow.indices))
+
+
+def _stop_lists() -> Select[StopListRow]:
+    return select(StopListRow).options(defer(StopListRow.indices))
+
+
+def _one(session: Reader, query: Select[SpaceRow, StopListRow]) -> SpaceRecord | None:
+    row = session.execute(query).one_or_none()
+    return None if row is None else _record(*row)
+
+
+def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
+    return SpaceRecord(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        name=row.name,
+        num_parameters=row.num_parameters,
+        layout=None if row.layout is None else Layout.from_json(row.layout),
+        signature=SignatureSpec(scheme=row.scheme, num_perm=row.num_perm, seed=row.seed),
+        version=row.version,
+        supports=row.supports,
+        signatures=row.signatures,
+        created_at=row.created_at,
+        bucket_epoch=row.bucket_epoch,
+        banding=Banding(row.bands, row.band_rows),
+        removal_horizon=row.removal_horizon,
+        stop_list=None if stop_list is None else _stop_list(stop_list),
+        support_size=SupportSizePolicy(row.size_policy, row.fixed_size),
+    )
+
+
+def _stop_list(row: StopListRow) -> StopList:
+    return StopList(
+        version=row.version,
+        size=row.size,
+        share=row.share,
+        models=row.models,
+        computed_at=row.computed_at,
+        recall=tuple(row.recall),
+    )

@@ -1,0 +1,239 @@
+"""Index spaces: making, showing and deleting them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from app.index.buckets.protocol import BlobStore, SpaceRecord, Tenant
+from app.index.buckets.service import BucketService
+from app.index.registry import IndexRegistry
+from app.index.sketch_files import SketchFiles
+from app.infra.db.database import Reader, Writer
+from app.spaces import repository
+from app.spaces.support_sizes import AskedSize
+from modelkin._validation import check_space_name
+from modelkin.core.layout import Layout
+from modelkin.core.sketching.banding import Banding, banding_for, default_banding, recall_at
+from modelkin.core.sketching.signature import MAX_NUM_PERM, check_scheme, default_scheme
+from modelkin.core.support import check_num_parameters
+from modelkin.errors import InvalidLayout, InvalidParameter, InvalidSignature, SpaceExists
+from modelkin.types.spaces import FREE, Page, SignatureSpec, SupportSizePolicy
+
+__all__ = ["MAX_DIMENSIONS", "MAX_TENSORS", "MAX_TENSOR_NAME", "AskedBanding", "SpaceService"]
+
+MAX_TENSORS: Final = 100_000
+MAX_TENSOR_NAME: Final = 500
+"""Characters."""
+MAX_DIMENSIONS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBanding:
+    """A banding as a client asks for it: bands and rows, or what they have to find."""
+
+    bands: int | None
+    rows: int | None
+    similarity: float | None
+
+    def resolved(self, num_perm: int) -> Banding:
+        """It, for signatures of h values.
+
+        Raises:
+            InvalidParameter: it cannot be; says why.
+        """
+        if self.similarity is not None:
+            if self.bands is not None or self.rows is not None:
+                raise InvalidParameter(
+                    "say bands and rows, or the similarity they are to find, not both",
+                    field="similarity",
+                )
+            return self._finding(self.similarity, num_perm)
+        if self.bands is None or self.rows is None:
+            missing = "bands" if self.bands is None else "rows"
+            raise InvalidParameter("a banding is both bands and rows", field=missing)
+        cut = Banding(self.bands, self.rows)
+        cut.check(num_perm)
+        return cut
+
+    def _finding(self, similarity: float, num_perm: int) -> Banding:
+        cut = banding_for(similarity, num_perm)
+        if cut is None:
+            most = recall_at(similarity, Banding(num_perm, 1))
+            raise InvalidParameter(
+                f"no banding of {num_perm} minhashes finds 99% of the models at S = {similarity:g}:"
+                f" {num_perm} x 1 finds {most:.1%}; take more minhashes or a larger S",
+                field="similarity",
+            )
+        return cut
+
+
+class SpaceService:
+    """The use cases of spaces."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        indexes: IndexRegistry,
+        buckets: BucketService,
+        sketches: SketchFiles,
+    ) -> None:
+        self._blobs = blobs
+        self._indexes = indexes
+        self._buckets = buckets
+        self._sketches = sketches
+
+    def create(
+        self,
+        session: Writer,
+        tenant: Tenant,
+        name: str,
+        *,
+        num_parameters: int | None,
+        layout: Layout | None,
+        scheme: str | None,
+        num_perm: int,
+        seed: int,
+        banding: AskedBanding | None = None,
+        support_size: AskedSize | None = None,
+    ) -> tuple[SpaceRecord, bool]:
+        """Make a space, or find the one that is already just so; answers it and whether it is new.
+
+        Args:
+            banding: the default for ``num_perm`` where there is none.
+            support_size: what it asks of the sizes of its supports; nothing where there is none.
+
+        Raises:
+            InvalidInput: the name, M, the layout, the signature, the banding or the size cannot be,
+                or do not go together.
+            SpaceExists: the name is taken by a space that differs; says in what.
+        """
+        name = check_space_name(name, field="name")
+        if layout is not None:
+            _require_modest(layout)
+        m = _num_parameters(num_parameters, layout)
+        h = _num_perm(num_perm)
+        spec = SignatureSpec(_scheme(scheme, m, h), h, _seed(seed))
+        cut = _banding(banding, h)
+        size = FREE if support_size is None else support_size.resolved(m)
+        created = repository.insert_space(
+            session,
+            tenant,
+            name,
+            num_parameters=m,
+            layout=layout,
+            signature=spec,
+            banding=cut,
+            support_size=size,
+        )
+        if created is not None:
+            return created, True
+        existing = repository.get_space(session, tenant, name)
+        _require_same(existing, m, layout, spec, cut, size)
+        return existing, False
+
+    def get(self, session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
+        """The space of this name, or :class:`SpaceNotFound`."""
+        return repository.get_space(session, tenant, name)
+
+    def list(
+        self, session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
+    ) -> Page[SpaceRecord]:
+        """The tenant's spaces by name."""
+        return repository.list_spaces(session, tenant, limit=limit, cursor=cursor)
+
+    def delete(self, session: Writer, space: SpaceRecord) -> None:
+        """Delete the space and everything in it."""
+        space = repository.lock_space(session, space)
+        repository.delete_space(session, space)
+        session.after_commit(partial(self._indexes.forget, space.id))
+        session.after_commit(partial(self._buckets.forget, space.id))
+        session.after_commit(partial(self._sketches.forget, space.id))
+        session.after_commit(partial(self._blobs.delete_prefix, str(space.id)))
+
+
+def _require_modest(layout: Layout) -> None:
+    """Whoever asks for a space gets its layout, too."""
+    if len(layout.tensors) > MAX_TENSORS:
+        raise InvalidLayout(
+            f"a layout has at most {MAX_TENSORS} tensors, this one {len(layout.tensors)}",
+            field="layout",
+        )
+    for at, tensor in enumerate(layout.tensors):
+        if len(tensor.name) > MAX_TENSOR_NAME or len(tensor.shape) > MAX_DIMENSIONS:
+            raise InvalidLayout(
+                f"layout[{at}]: a tensor has a name of at most {MAX_TENSOR_NAME} characters and "
+                f"at most {MAX_DIMENSIONS} dimensions",
+                field="layout",
+            )
+
+
+def _num_parameters(num_parameters: int | None, layout: Layout | None) -> int:
+    if num_parameters is None:
+        if layout is None:
+            raise InvalidParameter(
+                "a space needs num_parameters, or a layout to count them", field="num_parameters"
+            )
+        return layout.num_parameters
+    m = check_num_parameters(num_parameters)
+    if layout is not None and layout.num_parameters != m:
+        raise InvalidParameter(
+            f"the layout holds {layout.num_parameters} parameters, num_parameters says {m}",
+            field="num_parameters",
+        )
+    return m
+
+
+def _scheme(scheme: str | None, num_parameters: int, num_perm: int) -> str:
+    if scheme is None:
+        return default_scheme(num_parameters)
+    return check_scheme(scheme, num_parameters, num_perm)
+
+
+def _num_perm(num_perm: int) -> int:
+    if not 1 <= num_perm <= MAX_NUM_PERM:
+        raise InvalidSignature(
+            f"num_perm must be 1 to {MAX_NUM_PERM}, not {num_perm}", field="signature.num_perm"
+        )
+    return num_perm
+
+
+def _seed(seed: int) -> int:
+    if not 0 <= seed < 2**32:
+        raise InvalidSignature(f"seed must be 0 to 2^32 - 1, not {seed}", field="signature.seed")
+    return seed
+
+
+def _banding(banding: AskedBanding | None, num_perm: int) -> Banding:
+    if banding is None:
+        return default_banding(num_perm)
+    try:
+        return banding.resolved(num_perm)
+    except InvalidParameter as error:
+        raise InvalidParameter(str(error), field=f"banding.{error.field}") from None
+
+
+def _require_same(
+    existing: SpaceRecord,
+    m: int,
+    layout: Layout | None,
+    spec: SignatureSpec,
+    banding: Banding,
+    size: SupportSizePolicy,
+) -> None:
+    differences = [
+        what
+        for what, same in (
+            (f"num_parameters is {existing.num_parameters}", existing.num_parameters == m),
+            ("its layout is another", existing.layout == layout),
+            (f"its signature is {existing.signature}", existing.signature == spec),
+            (f"it has {existing.banding}", existing.banding == banding),
+            (f"its support_size is {existing.support_size}", existing.support_size == size),
+        )
+        if not same
+    ]
+    if differences:
+        raise SpaceExists(
+            f"there is already a space {existing.name!r} and it differs: {'; '.join(differences)}"
+        )

@@ -1,0 +1,67 @@
+"""/v1/spaces/{space}/support-size: the K that the clients of a space agree on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Body
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.auth.dependencies import AUTHENTICATED
+from app.infra.http.bodies import JsonRoute
+from app.infra.http.dependencies import Handle, KnownSpace, Reading, WritableSpace, Writing
+from modelkin._validation import check_model_name
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/spaces/{space}/support-size",
+    tags=["spaces"],
+    route_class=JsonRoute,
+    dependencies=AUTHENTICATED,
+)
+
+
+class SizeReportIn(BaseModel):
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        json_schema_extra={"examples": [{"k_star": 812, "client": "org/client-7"}]},
+    )
+
+    k_star: int = Field(ge=1, description="the K* that Algorithm 1 gives this client")
+    client: str | None = Field(
+        None,
+        description="who tells: each counts once, with what it told last; those without a name "
+        "count as one",
+    )
+
+
+class SupportSizeNow(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+    policy: Literal["free", "fixed", "agreed"]
+    k: int | None = Field(
+        description="the K to use; null before the first report, and where it is free (to whoever "
+        "reports to a free space: its own)"
+    )
+    reports: int = Field(description="where it is agreed: clients whose median it is")
+
+
+@router.get("", operation_id="get_support_size")
+def show(resources: Handle, space: KnownSpace, session: Reading) -> SupportSizeNow:
+    """The K to use as of now: fixed, or the median of what clients have reported so far."""
+    return SupportSizeNow.model_validate(resources.support_sizes.current(session, space))
+
+
+@router.post("", operation_id="report_support_size")
+def report(
+    resources: Handle,
+    space: WritableSpace,
+    session: Writing,
+    body: Annotated[SizeReportIn, Body()],
+) -> SupportSizeNow:
+    """Tell a K*; the answer is the K to use. Of an even number of reports the lower median."""
+    client = "" if body.client is None else check_model_name(body.client, field="client")
+    found = resources.support_sizes.report(session, space, k_star=body.k_star, client=client)
+    return SupportSizeNow.model_validate(found)

@@ -1,0 +1,106 @@
+"""The sizes of supports: what a space asks of them, and the K that its clients agree on.
+
+Overlaps compare best where supports are equally large, and what is important ends at another place
+for every client: so each computes its K*, tells it, and all use the median. A support is never cut
+or grown here, since only its client knows which index is more important than which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.index.buckets.protocol import SpaceRecord
+from app.infra.db.database import Reader, Writer
+from app.spaces import repository, support_size_repository
+from modelkin.core.selection.rule import SelectionRule
+from modelkin.errors import InvalidParameter
+from modelkin.types.spaces import FREE, SupportSize, SupportSizePolicy
+
+__all__ = ["POLICIES", "AskedSize", "SupportSizeService"]
+
+POLICIES = ("free", "fixed", "agreed")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedSize:
+    """The policy of a new space, as it is asked for.
+
+    Attributes:
+        policy: one of :data:`POLICIES`.
+        k: K, where it is fixed.
+        fraction: or K as a share of M, rounded as ``select_support`` does.
+    """
+
+    policy: str
+    k: int | None = None
+    fraction: float | None = None
+
+    def resolved(self, num_parameters: int) -> SupportSizePolicy:
+        """The policy with its K for a space of M parameters.
+
+        Raises:
+            InvalidParameter: a policy that there is not, a fixed one without its K, another with
+                one, or a K out of range.
+        """
+        if self.policy not in POLICIES:
+            raise InvalidParameter(
+                f"policy must be one of {', '.join(POLICIES)}, not {self.policy!r}",
+                field="support_size.policy",
+            )
+        given = [n for n in ("k", "fraction") if getattr(self, n) is not None]
+        if self.policy != "fixed":
+            if given:
+                raise InvalidParameter(
+                    f"{given[0]} is for the policy fixed; leave it out where K is {self.policy}",
+                    field=f"support_size.{given[0]}",
+                )
+            return SupportSizePolicy(self.policy) if self.policy != "free" else FREE
+        if len(given) != 1:
+            raise InvalidParameter(
+                "the policy fixed takes either k or fraction", field="support_size.k"
+            )
+        try:
+            rule = SelectionRule.of(num_parameters, k=self.k, fraction=self.fraction)
+        except InvalidParameter as error:
+            raise InvalidParameter(str(error), field=f"support_size.{error.field}") from None
+        return SupportSizePolicy("fixed", rule.k)
+
+
+class SupportSizeService:
+    """The use cases by which the clients of a space come to one K."""
+
+    def current(self, session: Reader, space: SpaceRecord) -> SupportSize:
+        """The K of the space as of now."""
+        policy = space.support_size
+        if policy.policy != "agreed":
+            return SupportSize(policy.policy, policy.k)
+        k, reports = support_size_repository.lower_median(session, space)
+        return SupportSize(policy.policy, k, reports)
+
+    def report(
+        self, session: Writer, space: SpaceRecord, *, k_star: int, client: str
+    ) -> SupportSize:
+        """Take a client's K* and answer the K to use.
+
+        Only where K is agreed is anything kept; where it is free, the answer is the client's own.
+
+        Args:
+            k_star: what Algorithm 1 gave it, 1 to M.
+            client: who tells; a later report of the same one replaces the earlier. Those without a
+                name, ``""``, count as one.
+
+        Raises:
+            InvalidParameter: K* is out of its range.
+        """
+        if not 1 <= k_star <= space.num_parameters:
+            raise InvalidParameter(
+                f"k_star must be 1 to {space.num_parameters}, the parameters of space "
+                f"{space.name!r}, not {k_star}",
+                field="k_star",
+            )
+        if space.support_size.policy == "free":
+            return SupportSize("free", k_star)
+        if space.support_size.policy == "agreed":
+            space = repository.lock_space(session, space)
+            support_size_repository.put_report(session, space, reporter=client, k_star=k_star)
+        return self.current(session, space)

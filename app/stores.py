@@ -1,0 +1,203 @@
+"""Stores, opened: the database up to date, and what a crash left cleared away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+
+from app.auth.service import SCOPES, KeyService
+from app.catalog.reader import Library
+from app.catalog.repositories import revisions
+from app.catalog.repositories.models import blob_keys
+from app.catalog.support_cache import OpenedSupports
+from app.hubs.ingestion.downloads import Downloads
+from app.index.banding import Bands
+from app.index.buckets.protocol import Tenant
+from app.index.buckets.redis import RedisBuckets
+from app.index.buckets.service import BucketService
+from app.index.buckets.sql import SqlBuckets
+from app.index.registry import IndexRegistry
+from app.index.sketch_files import SketchFiles
+from app.infra.db.database import Database, Writer
+from app.infra.db.migrations import migrate, require_current
+from app.infra.fd_limits import quarter
+from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.redis import RedisServer
+from app.settings import Settings
+from app.spaces.repository import all_spaces, ensure_tenant, store_token
+from modelkin.errors import Unavailable
+
+__all__ = [
+    "DEFAULT_TENANT",
+    "Stores",
+    "open_buckets",
+    "open_library",
+    "open_redis",
+    "open_stores",
+    "passing",
+]
+
+DEFAULT_TENANT = "default"
+_ORPHAN_AGE = 3600.0
+"""Seconds after which a blob that no row names is no write under way but what a crash left."""
+
+_BUCKETS_TIMEOUT = 0.5
+"""Seconds that a query waits for the buckets before a scan answers in their place."""
+_BUCKETS_CONNECTIONS = 8
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What one process keeps things in.
+
+    Attributes:
+        token: of the database: names what is kept elsewhere for it.
+        tenant: whose everything is where no keys are asked for.
+    """
+
+    database: Database
+    tenant: Tenant
+    token: str
+    blobs: FileBlobs
+    library: Library
+    indexes: IndexRegistry
+    sketches: SketchFiles
+    downloads: Downloads
+
+
+@contextmanager
+def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
+    """Open them, bring the database up to date, clean up after a crash.
+
+    Args:
+        settings: of the service.
+        prepared: another process of this service has done so just now: only open them.
+
+    Raises:
+        Unavailable: a store cannot be opened; says which and why.
+    """
+    timeout, connections = settings.database_timeout, settings.database_connections
+    with closing(
+        Database(settings.database_url, timeout=timeout, connections=connections)
+    ) as database:
+        if settings.migrate and not prepared:
+            migrate(database)
+        else:
+            require_current(database)
+        with database.writing() as session:
+            tenant = ensure_tenant(session, DEFAULT_TENANT)
+            _require_keys(session, settings)
+            token = store_token(session)
+        blobs = FileBlobs(settings.blob_folder, token)
+        opened = OpenedSupports(_open_supports(settings), settings.open_supports_bytes)
+        downloads = Downloads(settings.checkpoint_folder / token)
+        with closing(SketchFiles(settings.sketch_folder / token)) as sketches:
+            if not prepared:
+                _sweep(database, blobs)
+                _sweep_sketches(database, sketches)
+                downloads.sweep()
+            yield Stores(
+                database,
+                tenant,
+                token,
+                blobs,
+                Library(database, blobs, opened),
+                IndexRegistry(settings.index_memory),
+                sketches,
+                downloads,
+            )
+
+
+def open_library(settings: Settings, database: Database) -> Library:
+    """The supports of a migrated database, to be read.
+
+    Raises:
+        Unavailable: their folder cannot be used.
+    """
+    with database.reading() as session:
+        token = store_token(session)
+    return passing(database, FileBlobs(settings.blob_folder, token))
+
+
+def passing(database: Database, blobs: FileBlobs) -> Library:
+    """For whoever reads each support once: none stays open, and none that is open has to go."""
+    return Library(database, blobs, OpenedSupports(0, 0))
+
+
+@contextmanager
+def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
+    """The Redis of the settings, which is not connected to yet; None where there is none.
+
+    One for all that is kept there: where it is away, a request waits for it once.
+    """
+    if settings.redis_url is None:
+        yield None
+        return
+    with closing(RedisServer(settings.redis_url, timeout=_BUCKETS_TIMEOUT)) as server:
+        yield server
+
+
+@contextmanager
+def open_buckets(
+    settings: Settings, database: Database, bands: Bands, server: RedisServer | None
+) -> Iterator[BucketService]:
+    """The LSH buckets, in Redis where there is one.
+
+    Raises:
+        Unavailable: the database cannot be opened once more, for buckets in it.
+    """
+    with ExitStack() as stack:
+        if server is not None:
+            service = BucketService(database, RedisBuckets(server), bands)
+        else:
+            # Of their own: a query that waits for them must not wait as long as a writer may.
+            own = Database(
+                settings.database_url, timeout=_BUCKETS_TIMEOUT, connections=_BUCKETS_CONNECTIONS
+            )
+            stack.callback(own.close)
+            service = BucketService(database, SqlBuckets(own), bands)
+        stack.callback(service.close)
+        yield service
+
+
+def _require_keys(session: Writer, settings: Settings) -> None:
+    """Store the initial key where there is none; refuse to open to a network without any."""
+    keys = KeyService()
+    if settings.initial_key is not None and not keys.any(session):
+        initial = settings.initial_key.get_secret_value()
+        keys.create(session, DEFAULT_TENANT, key=initial, label="initial key", scopes=SCOPES)
+    if settings.auth == "off" and not settings.on_loopback:
+        raise Unavailable(
+            f"MODELKIN_AUTH=off would open everything to whoever reaches {settings.host}: "
+            f"listen on 127.0.0.1, or leave it at auto"
+        )
+    if not settings.on_loopback and not keys.any(session):
+        raise Unavailable(
+            "there is no key, so nobody could use the service: make one with "
+            "`python -m app keys create`, or set MODELKIN_INITIAL_KEY"
+        )
+
+
+def _sweep(database: Database, blobs: FileBlobs) -> None:
+    with database.reading() as session:
+        swept = blobs.sweep(
+            lambda keys: blob_keys(session, keys) | revisions.blob_keys(session, keys),
+            older_than=_ORPHAN_AGE,
+        )
+    if swept:
+        log.info("removed %d supports that no model names", swept)
+
+
+def _sweep_sketches(database: Database, sketches: SketchFiles) -> None:
+    """Delete those of spaces that another machine deleted, or that went in a crash."""
+    with database.reading() as session:
+        sketches.sweep(space.id for space in all_spaces(session))
+
+
+def _open_supports(settings: Settings) -> int:
+    """How many stay open: a quarter of the descriptors is left to them, whatever was set."""
+    return min(settings.open_supports, quarter())

@@ -1,1 +1,0 @@
-"""The truth, in a relational database: tables, transactions, and every query, each in one place."""

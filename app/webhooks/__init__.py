@@ -1,0 +1,1 @@
+"""Outgoing webhooks: subscriptions, the outbox of events, and deliveries with retries."""

@@ -1,0 +1,191 @@
+"""/v1/subscriptions: who is told of what happens here, and what was sent."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
+
+from app.auth.dependencies import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
+from app.infra.http.bodies import JsonRoute
+from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.url_checks import require_reachable
+from app.webhooks.schemas import (
+    DeliveryOut,
+    DeliveryPage,
+    SubscriptionChange,
+    SubscriptionCreated,
+    SubscriptionNew,
+    SubscriptionOut,
+    SubscriptionPage,
+)
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/subscriptions",
+    tags=["subscriptions"],
+    route_class=JsonRoute,
+    dependencies=AUTHENTICATED,
+)
+
+SubscriptionId = Annotated[str, Path(description="the id of the subscription")]
+DeliveryId = Annotated[str, Path(description="the id of the delivery")]
+Overlap = Annotated[
+    int, Query(ge=0, le=366 * 24 * 3600, description="for how long the secret before signs as well")
+]
+State = Annotated[
+    Literal["pending", "succeeded", "failed"] | None,
+    Query(description="only deliveries in this state"),
+]
+
+
+async def _new(
+    request: Request, _: WritingTenant, body: Annotated[SubscriptionNew, Body()]
+) -> SubscriptionNew:
+    await require_reachable(request, body.url)
+    return body
+
+
+async def _change(
+    request: Request, _: WritingTenant, body: Annotated[SubscriptionChange, Body()]
+) -> SubscriptionChange:
+    await require_reachable(request, body.url)
+    return body
+
+
+# Before `session` among the parameters of an endpoint: nothing is held while a host is looked up.
+New = Annotated[SubscriptionNew, Depends(_new)]
+Changes = Annotated[SubscriptionChange, Depends(_change)]
+
+
+@router.post("", operation_id="create_subscription", status_code=201)
+def create(
+    resources: Handle,
+    tenant: WritingTenant,
+    body: New,
+    session: Writing,
+    response: Response,
+) -> SubscriptionCreated:
+    """Have events sent to a URL, signed by the rules of Standard Webhooks.
+
+    The answer holds the secret that they are signed with, this once.
+    """
+    made, secret = resources.subscriptions.create(session, tenant, body.wanted())
+    response.headers["Location"] = f"/v1/subscriptions/{made.id}"
+    return SubscriptionCreated.with_secret(made, secret)
+
+
+@router.get("", operation_id="list_subscriptions")
+def list_subscriptions(
+    resources: Handle,
+    tenant: ReadingTenant,
+    session: Reading,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> SubscriptionPage:
+    """The subscriptions, newest first."""
+    page = resources.subscriptions.list(session, tenant, limit=limit, cursor=cursor)
+    items = [SubscriptionOut.of(subscription) for subscription in page.items]
+    return SubscriptionPage(items=items, next_cursor=page.next_cursor)
+
+
+@router.get("/{subscription}", operation_id="get_subscription")
+def show(
+    resources: Handle, tenant: ReadingTenant, session: Reading, subscription: SubscriptionId
+) -> SubscriptionOut:
+    """One subscription, and how its receiver fares."""
+    return SubscriptionOut.of(resources.subscriptions.get(session, tenant, subscription))
+
+
+@router.patch("/{subscription}", operation_id="update_subscription")
+def update(
+    resources: Handle,
+    tenant: WritingTenant,
+    body: Changes,
+    session: Writing,
+    subscription: SubscriptionId,
+) -> SubscriptionOut:
+    """Replace what is given. `enabled: true` lets a disabled one go on with what waits."""
+    given = body.given()
+    changed = resources.subscriptions.update(session, tenant, subscription, given)
+    return SubscriptionOut.of(changed)
+
+
+@router.delete("/{subscription}", operation_id="delete_subscription", status_code=204)
+def delete(
+    resources: Handle, tenant: WritingTenant, session: Writing, subscription: SubscriptionId
+) -> None:
+    """Delete a subscription; what was still to be sent to it is not."""
+    resources.subscriptions.delete(session, tenant, subscription)
+
+
+@router.post("/{subscription}/rotate-secret", operation_id="rotate_secret")
+def rotate(
+    resources: Handle,
+    tenant: WritingTenant,
+    session: Writing,
+    subscription: SubscriptionId,
+    overlap_seconds: Overlap = 24 * 3600,
+) -> SubscriptionCreated:
+    """Make a new secret, told this once. The one before signs as well for a day, or as asked."""
+    overlap = timedelta(seconds=overlap_seconds)
+    changed, secret = resources.subscriptions.rotate(session, tenant, subscription, overlap)
+    return SubscriptionCreated.with_secret(changed, secret)
+
+
+@router.post("/{subscription}/ping", operation_id="ping_subscription", status_code=202)
+def ping(
+    resources: Handle, tenant: WritingTenant, session: Writing, subscription: SubscriptionId
+) -> DeliveryOut:
+    """Send an event of type `ping`, like any other; the delivery tells what came of it."""
+    return DeliveryOut.of(resources.subscriptions.ping(session, tenant, subscription))
+
+
+@router.get("/{subscription}/deliveries", operation_id="list_deliveries")
+def list_deliveries(
+    resources: Handle,
+    tenant: ReadingTenant,
+    session: Reading,
+    subscription: SubscriptionId,
+    state: State = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> DeliveryPage:
+    """What was sent and is to be sent, newest first, each with its attempts."""
+    page = resources.subscriptions.deliveries(
+        session, tenant, subscription, limit=limit, cursor=cursor, state=state
+    )
+    items = [DeliveryOut.of(delivery) for delivery in page.items]
+    return DeliveryPage(items=items, next_cursor=page.next_cursor)
+
+
+@router.get("/{subscription}/deliveries/{delivery}", operation_id="get_delivery")
+def show_delivery(
+    resources: Handle,
+    tenant: ReadingTenant,
+    session: Reading,
+    subscription: SubscriptionId,
+    delivery: DeliveryId,
+) -> DeliveryOut:
+    """One delivery."""
+    found = resources.subscriptions.delivery(session, tenant, subscription, delivery)
+    return DeliveryOut.of(found)
+
+
+@router.post(
+    "/{subscription}/deliveries/{delivery}/replay",
+    operation_id="replay_delivery",
+    status_code=202,
+)
+def replay(
+    resources: Handle,
+    tenant: WritingTenant,
+    session: Writing,
+    subscription: SubscriptionId,
+    delivery: DeliveryId,
+) -> DeliveryOut:
+    """Send a delivery once more, with the same `webhook-id` and payload."""
+    again = resources.subscriptions.replay(session, tenant, subscription, delivery)
+    return DeliveryOut.of(again)

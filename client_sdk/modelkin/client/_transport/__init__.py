@@ -1,0 +1,1 @@
+"""How requests travel: configuration, messages, retries, errors, progress."""

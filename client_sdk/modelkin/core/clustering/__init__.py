@@ -1,0 +1,1 @@
+"""Clustering of models: quality, linkage, stable cluster ids."""

@@ -1,0 +1,126 @@
+"""Clusters: which model stands for one, how two clusterings agree, and ids that last.
+
+Labels are 0 to k - 1, or -1 for a model in no cluster, one a model. This module never makes a
+clustering: the algorithms are the service's, which take them from libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.clustering.assignment import best_pairs
+from modelkin.core.clustering.quality import NOISE
+from modelkin.core.similarity.distances import Distances
+
+__all__ = ["NOISE", "agreement", "compact", "exemplars", "lasting_ids"]
+
+Labels = npt.NDArray[np.int64]
+
+_COMPARED = 2000
+"""Members that the exemplar of a large cluster is compared with: a sample tells it well enough."""
+
+
+def compact(labels: npt.NDArray[np.integer]) -> Labels:
+    """The same clusters, numbered 0 to k - 1 by size, the largest first, ties by first member.
+
+    Args:
+        labels: any integers, negative ones for no cluster; shape ``(n,)``.
+    """
+    inside = np.flatnonzero(labels >= 0)
+    _, first, own, sizes = np.unique(
+        labels[inside], return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.lexsort((first, -sizes))
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    found = np.full(labels.size, NOISE, np.int64)
+    found[inside] = rank[own]
+    return found
+
+
+def exemplars(distances: Distances, labels: Labels) -> Labels:
+    """The member of each cluster that is nearest to all its members, ties by row: its medoid.
+
+    Args:
+        distances: of n models.
+        labels: 0 to k - 1, each taken, or -1; shape ``(n,)``.
+
+    Returns:
+        Rows, shape ``(k,)``. Those of clusters beyond 2,000 members are nearest to every so manyth.
+    """
+    order = np.argsort(labels, kind="stable")
+    ends = np.searchsorted(labels[order], np.arange(int(labels.max(initial=NOISE)) + 2))
+    found = []
+    for begin, end in pairwise(ends.tolist()):
+        members = order[begin:end]
+        others = members[:: -(-members.size // _COMPARED)]
+        step = max(1, (1 << 21) // others.size)
+        sums = [
+            distances.block(members[at : at + step], others).sum(axis=1)
+            for at in range(0, members.size, step)
+        ]
+        found.append(int(members[np.concatenate(sums).argmin()]))
+    return np.array(found, np.int64)
+
+
+def agreement(one: Labels, other: Labels) -> float:
+    """The adjusted Rand index of two clusterings of the same models: 1 if they are the same.
+
+    0 is what chance gives; it can be a little below. A model in no cluster counts as one alone.
+
+    Args:
+        one: labels, shape ``(n,)``.
+        other: labels, shape ``(n,)``.
+
+    Source: Hubert and Arabie 1985.
+    """
+    n = one.size
+    first, second = _apart(one), _apart(other)
+    both = np.unique(np.stack([first, second]), axis=1, return_counts=True)[1]
+    together = _pairs(both)
+    in_first, in_second = _pairs(np.bincount(first)), _pairs(np.bincount(second))
+    if in_first == in_second == together:
+        return 1.0
+    expected = in_first * in_second / (n * (n - 1) / 2)
+    return (together - expected) / ((in_first + in_second) / 2 - expected)
+
+
+def lasting_ids(names: Sequence[str], labels: Labels, previous: Mapping[str, int]) -> Labels:
+    """The ids that clusters keep from the previous clustering.
+
+    Clusters old and new are paired one to one so that the models which stay in their pair are as
+    many as can be. A cluster that is in no pair is new, and needs an id that was never used.
+
+    Args:
+        names: of the models, n of them.
+        labels: 0 to k - 1, each taken, or -1; shape ``(n,)``.
+        previous: the old ids by model; -1 for no cluster.
+
+    Returns:
+        The ids of the clusters 0 to k - 1, distinct, or -1 for a new one; shape ``(k,)``.
+    """
+    before = np.array([previous.get(name, NOISE) for name in names], np.int64)
+    stayed = (labels != NOISE) & (before != NOISE)
+    pairs, shared = np.unique(
+        np.stack([labels[stayed], before[stayed]]), axis=1, return_counts=True
+    )
+    ids = np.full(int(labels.max(initial=NOISE)) + 1, NOISE, np.int64)
+    for label, old in best_pairs(pairs[0], pairs[1], shared.astype(np.int64)):
+        ids[label] = old
+    return ids
+
+
+def _apart(labels: Labels) -> Labels:
+    """The labels, 0 and up, with a cluster of its own for every model in none."""
+    alone = np.flatnonzero(labels == NOISE)
+    found = labels.copy()
+    found[alone] = int(labels.max(initial=NOISE)) + 1 + np.arange(alone.size)
+    return np.unique(found, return_inverse=True)[1].astype(np.int64)
+
+
+def _pairs(counts: npt.NDArray[np.integer]) -> int:
+    return sum(count * (count - 1) // 2 for count in counts.tolist())

@@ -1,0 +1,150 @@
+"""Groups of a few hundred models, by average linkage cut where the silhouette is best.
+
+For whoever has no service and no library of clusterings at hand, the server of a federation for
+one: numpy alone, n² memory and time. The service's algorithms, for more models and of more kinds,
+are its own.
+
+Sources: Sokal and Michener 1958 (average linkage); Murtagh 1983 (nearest-neighbour chains); Lance
+and Williams 1967 (the update of distances); Rousseeuw 1987 (silhouette).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.clustering.clustering import compact
+from modelkin.core.clustering.quality import Measured, chance_floor
+from modelkin.core.similarity.distances import MatrixDistances
+from modelkin.core.similarity.overlap import standard_error
+
+__all__ = ["SEPARATION", "average_linkage", "cut", "groups"]
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+
+_CUTS = 48
+"""Numbers of clusters that are tried: all where there are few models, else ever fewer of many."""
+
+
+SEPARATION: Final = 0.1
+"""By how much S within groups is above S between them, at least, that they are told apart."""
+
+
+def groups(
+    similarity: Floats, *, num_perm: int | None = None, separation: float = SEPARATION
+) -> tuple[Labels, float | None]:
+    """The groups that similarities tell; one of all where they tell none.
+
+    A silhouette is relative: models that are nearly the same have a good one for the little that is
+    between them. So groups count only where they are apart in S itself, too.
+
+    Args:
+        similarity: S of all pairs, shape ``(n, n)``, symmetric, n from 1 on.
+        num_perm: h of the signatures that S was estimated from; None where it is exact.
+        separation: what the mean S of pairs within groups is above that of all others, at least.
+
+    Returns:
+        Labels 0 to k - 1, the largest group first, shape ``(n,)``; and the silhouette of the
+        groups, in which models alone in theirs count 0, or None for one group of all.
+    """
+    n = len(similarity)
+    everything = np.zeros(n, np.int64)
+    if n < 3:
+        return everything, None
+    distances = MatrixDistances(np.asarray(similarity, np.float64))
+    merges = average_linkage(distances.matrix())
+    counts = np.unique(np.geomspace(2, n - 1, _CUTS).round().astype(np.int64)).tolist()
+    finest = compact(cut(merges, counts[-1]))
+    measured = Measured.on(distances, finest)
+    best, best_score = everything, chance_floor(n, *_mean_and_error(distances, num_perm))
+    silhouette = None
+    for count in counts:
+        labels = cut(merges, count)
+        coarser = np.empty(counts[-1], np.int64)
+        coarser[finest] = labels
+        merged = measured.merged(coarser)
+        score = merged.silhouette(beside_single=False)
+        if score is not None and score > best_score and _apart(merged) >= separation:
+            best, best_score, silhouette = labels, score, score
+    return compact(best), silhouette
+
+
+def average_linkage(distances: Floats) -> npt.NDArray[np.int64]:
+    """The merges of the two clusters that are nearest on average, the nearest first.
+
+    Args:
+        distances: of all pairs, shape ``(n, n)``, symmetric.
+
+    Returns:
+        A member of the one and of the other cluster of each merge, shape ``(n - 1, 2)``.
+    """
+    n = len(distances)
+    between = np.array(distances, np.float64)
+    np.fill_diagonal(between, np.inf)
+    sizes = np.ones(n)
+    merges, heights = np.empty((n - 1, 2), np.int64), np.empty(n - 1)
+    chain: list[int] = []
+    for step in range(n - 1):
+        if not chain:
+            chain.append(int(np.flatnonzero(sizes)[0]))
+        while True:
+            at = chain[-1]
+            nearest = int(between[at].argmin())
+            # Of equals the one it came from, lest the chain goes round in a circle.
+            if len(chain) > 1 and between[at, chain[-2]] <= between[at, nearest]:
+                break
+            chain.append(nearest)
+        one, other = chain.pop(), chain.pop()
+        merges[step], heights[step] = (one, other), between[one, other]
+        mean = (sizes[one] * between[one] + sizes[other] * between[other]) / (
+            sizes[one] + sizes[other]
+        )
+        between[one], between[:, one] = mean, mean
+        between[other], between[:, other] = np.inf, np.inf
+        between[one, one] = np.inf
+        sizes[one], sizes[other] = sizes[one] + sizes[other], 0
+    # A chain finds the merges of the tree in another order than that of their heights.
+    return merges[np.argsort(heights, kind="stable")]
+
+
+def cut(merges: npt.NDArray[np.int64], count: int) -> Labels:
+    """The labels of so many clusters, in any order: all merges but the last ones are done.
+
+    Args:
+        merges: as of :func:`average_linkage`.
+        count: 1 to n.
+    """
+    n = len(merges) + 1
+    parent = np.arange(n)
+
+    def root(member: int) -> int:
+        while parent[member] != member:
+            parent[member] = parent[parent[member]]
+            member = int(parent[member])
+        return member
+
+    for one, other in merges[: n - count].tolist():
+        parent[root(one)] = root(other)
+    roots = np.array([root(member) for member in range(n)])
+    return np.unique(roots, return_inverse=True)[1].astype(np.int64)
+
+
+def _apart(measured: Measured) -> float:
+    """Mean S within clusters less mean S between them; of all models, none in no cluster."""
+    own = measured.sizes[measured.own]
+    within, between = int((own - 1).sum()), int((measured.total - own).sum())
+    if not within or not between:
+        return 0.0
+    inside = float(measured.to_own.sum())
+    return (float(measured.sums.sum()) - inside) / between - inside / within
+
+
+def _mean_and_error(distances: MatrixDistances, num_perm: int | None) -> tuple[float, float | None]:
+    mean = float(distances.matrix().mean())
+    if num_perm is None:
+        return mean, None
+    similarity = 1.0 - mean
+    return mean, standard_error(similarity / (2.0 - similarity), num_perm)

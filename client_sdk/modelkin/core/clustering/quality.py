@@ -1,0 +1,234 @@
+"""How good a clustering is, told from the distances 1 − S of its models alone.
+
+S is an inner product: there are points on a unit sphere, one a model, whose products are the S of
+all pairs (for supports of one size, their indicator vectors over √K), and 1 − S is half the squared
+Euclidean distance of two of them. So clusters have centroids, the means of their points, and how
+far models and centroids are from each other follows from the distances of the models, without
+points: that is what Davies-Bouldin and Calinski-Harabasz are made of here. The silhouette takes
+1 − S as it is. Where S is estimated, so are these.
+
+Models in no cluster are labelled -1. Nothing here chooses a clustering.
+
+Sources: Rousseeuw 1987 (silhouette); Davies and Bouldin 1979; Calinski and Harabasz 1974; that the
+Sorensen-Dice similarity is positive definite: Gower and Legendre 1986.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.similarity.distances import Distances, blocks
+
+__all__ = ["NOISE", "ClusterQuality", "Measured", "chance_floor", "quality"]
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+Report = Callable[[int, int], None]
+
+NOISE = -1
+"""The label of a model that is in no cluster."""
+
+_FLOOR = 0.05
+"""Unrelated supports, however small, have clusters of no larger silhouette than this; measured."""
+_OF_NOISE = 1.2
+"""And unrelated signatures of no larger one than this many standard errors over mean distance."""
+_SMALL, _TWICE = 20, 2.0
+"""Among fewer models than this, chance does up to twice as much."""
+_SAME = 1e-12
+"""Distances below are rounding: two centroids in one place, or clusters without a spread."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQuality:
+    """Three figures of a clustering; None where it has too few or too many clusters for one.
+
+    Attributes:
+        silhouette: -1 to 1, the mean over all models of how much nearer their own cluster is than
+            the next one; those alone in their cluster, or in none, count 0.
+        davies_bouldin: 0 is best; it favours degenerate single models and decides nothing.
+        calinski_harabasz: the variance between clusters over the variance within; more is better.
+        models: on how many models they were measured: all, or a sample of them.
+    """
+
+    silhouette: float | None
+    davies_bouldin: float | None
+    calinski_harabasz: float | None
+    models: int
+
+
+def quality(
+    distances: Distances, labels: Labels, *, rows: Rows | None = None, report: Report | None = None
+) -> ClusterQuality:
+    """The three figures of one clustering.
+
+    Args:
+        distances: of n models.
+        labels: 0 to k - 1, each taken, or -1 for no cluster; shape ``(n,)``.
+        rows: the models to measure it on, against all; all of them by default.
+        report: told the rows that are done, and all of them.
+    """
+    measured = Measured.on(distances, labels, rows, report)
+    return ClusterQuality(
+        silhouette=measured.silhouette(),
+        davies_bouldin=measured.davies_bouldin(),
+        calinski_harabasz=measured.calinski_harabasz(),
+        models=measured.total,
+    )
+
+
+def chance_floor(models: int, mean: float, error: float | None) -> float:
+    """What the best silhouette of many tried may be where there are no groups.
+
+    Args:
+        models: how many.
+        mean: of their distances.
+        error: the standard error of a distance of that size; None where distances are exact.
+    """
+    factor = _TWICE if models < _SMALL else 1.0
+    if error is None or mean == 0.0:
+        return factor * _FLOOR
+    return factor * max(_FLOOR, _OF_NOISE * error / mean)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Some models of a clustering, and how far they are from each of its clusters.
+
+    Attributes:
+        sums: of the distances of each measured model to all of each cluster, ``(r, k)``.
+        own: the clusters of the measured models, ``(r,)``; those in none are left out.
+        sizes: of all clusters, ``(k,)``.
+        total: how many models were measured, those in no cluster included.
+    """
+
+    sums: Floats
+    own: Labels
+    sizes: npt.NDArray[np.int64]
+    total: int
+
+    @classmethod
+    def on(
+        cls,
+        distances: Distances,
+        labels: Labels,
+        rows: Rows | None = None,
+        report: Report | None = None,
+    ) -> Measured:
+        """Measure some models, or all; arguments as of :func:`quality`."""
+        rows = np.arange(labels.size) if rows is None else rows
+        sizes = np.bincount(labels[labels != NOISE])
+        inside = rows[labels[rows] != NOISE]
+        sums = _sums(distances, labels, inside, sizes, report)
+        return cls(sums, labels[inside], sizes, rows.size)
+
+    def merged(self, groups: Labels) -> Measured:
+        """The same models with their clusters merged, measured without a look at any distance.
+
+        Args:
+            groups: which cluster each of these is a part of, 0 to g - 1, each taken; ``(k,)``.
+        """
+        order = np.argsort(groups, kind="stable")
+        counts = np.bincount(groups)
+        starts = np.cumsum(counts) - counts
+        return Measured(
+            sums=np.add.reduceat(self.sums[:, order], starts, axis=1),
+            own=groups[self.own],
+            sizes=np.add.reduceat(self.sizes[order], starts),
+            total=self.total,
+        )
+
+    def _seen(self) -> Measured:
+        """Without the clusters of which no model was measured."""
+        seen, own = np.unique(self.own, return_inverse=True)
+        return Measured(self.sums[:, seen], own, self.sizes[seen], self.total)
+
+    @property
+    def to_own(self) -> Floats:
+        """The sum of the distances to the models of its own cluster, ``(r,)``."""
+        return self.sums[np.arange(self.own.size), self.own]
+
+    def between(self) -> Floats:
+        """The mean distance from the measured models of each cluster to all of each, ``(k, k)``.
+
+        Every cluster has a model that was measured.
+        """
+        means = self.sums / self.sizes
+        order = np.argsort(self.own, kind="stable")
+        counts = np.bincount(self.own)
+        sums = np.add.reduceat(means[order], np.cumsum(counts) - counts, axis=0)
+        found: Floats = sums / counts[:, None]
+        return found
+
+    def silhouette(self, *, beside_single: bool = True) -> float | None:
+        """See :class:`ClusterQuality`.
+
+        Args:
+            beside_single: models alone in their cluster are a cluster to be beside. Where there are
+                many, the nearest of them is near by chance; without them that costs nothing.
+        """
+        if self.sizes.size < 2:
+            return None
+        kept = self.sizes[self.own] > 1
+        nearest = self.to_own[kept] / (self.sizes[self.own[kept]] - 1)
+        means = self.sums[kept] / self.sizes
+        means[np.arange(len(means)), self.own[kept]] = np.inf
+        several = self.sizes > 1
+        if not beside_single and np.count_nonzero(several) > 1:
+            means = means[:, several]
+        beside: Floats = means.min(axis=1)
+        larger = np.maximum(nearest, beside)
+        scores = np.divide(beside - nearest, larger, out=np.zeros_like(larger), where=larger > 0)
+        return float(scores.sum() / max(1, self.total))
+
+    def davies_bouldin(self) -> float | None:
+        """See :class:`ClusterQuality`."""
+        seen = self._seen()
+        if seen.sizes.size < 2:
+            return None
+        own, between = seen.own, seen.between()
+        within = np.diag(between)
+        from_centroid = seen.to_own / seen.sizes[own] - within[own] / 2
+        scatter = np.bincount(own, np.sqrt(np.maximum(from_centroid, 0.0))) / np.bincount(own)
+        squared = (between + between.T) / 2 - (within[:, None] + within) / 2
+        apart = np.sqrt(np.maximum(squared, 0.0))
+        np.fill_diagonal(apart, 0.0)
+        ratios = np.divide(
+            scatter[:, None] + scatter, apart, out=np.zeros_like(apart), where=apart > _SAME
+        )
+        return float(ratios.max(axis=1).mean())
+
+    def calinski_harabasz(self) -> float | None:
+        """See :class:`ClusterQuality`."""
+        n, k = int(self.sizes.sum()), self.sizes.size
+        if not 2 <= k < n or self.own.size == 0:
+            return None
+        within = n * float(np.mean(self.to_own / self.sizes[self.own])) / 2
+        total = float(self.sums.sum()) / self.own.size / 2
+        if within <= _SAME * n:
+            return None
+        return max(0.0, (total - within) / (k - 1)) / (within / (n - k))
+
+
+def _sums(
+    distances: Distances,
+    labels: Labels,
+    rows: Rows,
+    sizes: npt.NDArray[np.int64],
+    report: Report | None,
+) -> Floats:
+    """The sum of the distances of some models to all models of each cluster, ``(r, k)``."""
+    order = np.argsort(labels, kind="stable")[labels.size - int(sizes.sum()) :]
+    starts = np.cumsum(sizes) - sizes
+    sums = np.empty((rows.size, sizes.size))
+    done = 0
+    for some, block in blocks(distances, rows):
+        sums[done : done + some.size] = np.add.reduceat(block[:, order], starts, axis=1)
+        done += some.size
+        if report is not None:
+            report(done, rows.size)
+    return sums

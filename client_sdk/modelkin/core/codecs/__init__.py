@@ -1,0 +1,1 @@
+"""Binary forms of supports, deltas, signatures and sketches."""

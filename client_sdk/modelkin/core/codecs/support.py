@@ -1,0 +1,117 @@
+"""The native format of a support, ``application/vnd.modelkin.support``.
+
+Owns the header; ``frames`` owns the zstd frame and ``gaps`` the gap stream within.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+from modelkin.core.codecs import gaps
+from modelkin.core.codecs.checks import (
+    CRC_SIZE,
+    VERSION,
+    Payload,
+    check_crc,
+    check_k,
+    check_prefix,
+    check_space,
+    with_crc,
+)
+from modelkin.core.codecs.frames import compressor, read_frame
+from modelkin.core.support import MAX_PARAMETERS, Support
+from modelkin.errors import InvalidSupport
+
+__all__ = ["declared_k", "decode_support", "encode_support", "pack_header"]
+
+_HEADER = struct.Struct("<4sBBHQQ32s")
+_MAGIC = b"MKSP"
+_GAP_STREAM = 1
+
+
+def encode_support(support: Support) -> bytes:
+    """The native format: 56 bytes of header, the gap stream in a zstd frame, a CRC-32 of it all."""
+    m, k = support.num_parameters, support.k
+    stream = gaps.encode(support.indices, m)
+    header = pack_header(m, k, gaps.digest(stream, m, k))
+    return with_crc(header + compressor().compress(stream.data))
+
+
+def pack_header(num_parameters: int, k: int, digest: str) -> bytes:
+    """The 56 bytes of header: M, K and the digest in its text form, as ``gaps.digest`` gives it."""
+    raw = bytes.fromhex(digest.removeprefix("sha256:"))
+    return _HEADER.pack(_MAGIC, VERSION, _GAP_STREAM, 0, num_parameters, k, raw)
+
+
+def decode_support(
+    data: Payload, *, num_parameters: int | None = None, max_k: int | None = None
+) -> Support:
+    """A support from the native format.
+
+    Memory grows with K as the header declares it, and ``max_k`` bounds K. A short payload can
+    honestly declare a huge K (consecutive indices compress to nearly nothing), so leave ``max_k``
+    out only for trusted writers.
+
+    Args:
+        data: the whole payload.
+        num_parameters: the M it has to have; None takes the payload's own.
+        max_k: the most indices to decode; None for no limit.
+
+    Raises:
+        InvalidSupport: not this format, another version, truncated, damaged, or followed by other
+            bytes.
+        SpaceMismatch: of another M.
+        PayloadTooLarge: K is above ``max_k``.
+    """
+    header = _read_header(data)
+    check_space(header.m, num_parameters, "support")
+    check_k(header.k, max_k)
+    content = read_frame(
+        memoryview(data)[_HEADER.size : -CRC_SIZE],
+        _HEADER.size,
+        header.k * (1 + gaps.low_bytes(header.m, header.k)),
+        gaps.max_stream_size(header.m, header.k),
+    )
+    stream = np.frombuffer(content, dtype=np.uint8)
+    indices = gaps.decode(stream, header.m, header.k)
+    digest = gaps.digest(stream, header.m, header.k)
+    if digest != header.digest:
+        raise InvalidSupport(
+            f"the content does not match its digest: bytes 24-55 say {header.digest}, the decoded "
+            f"support has {digest}; its writer is at fault"
+        )
+    return Support(indices, header.m, digest=digest)  # verified: nobody need hash it again
+
+
+def declared_k(data: Payload) -> int:
+    """The K that a header says, believed by nobody yet; 0 of what is too short for one."""
+    return int(_HEADER.unpack_from(data)[5]) if len(data) >= _HEADER.size else 0
+
+
+class _Header(NamedTuple):
+    """M, K, and the digest in its text form."""
+
+    m: int
+    k: int
+    digest: str
+
+
+def _read_header(data: Payload) -> _Header:
+    if len(data) < _HEADER.size + CRC_SIZE:
+        raise InvalidSupport(
+            f"the payload ends after {len(data)} bytes, header and checksum alone take "
+            f"{_HEADER.size + CRC_SIZE}"
+        )
+    magic, version, encoding, flags, m, k, digest = _HEADER.unpack_from(data)
+    check_prefix(magic, _MAGIC, version, InvalidSupport)
+    check_crc(data, InvalidSupport)
+    if encoding != _GAP_STREAM:
+        raise InvalidSupport(f"encoding {encoding} (byte 5) is unknown, version 1 has only 1")
+    if flags:
+        raise InvalidSupport(f"flags (bytes 6-7) must be zero in version 1, not {flags:#06x}")
+    if not 1 <= k <= m <= MAX_PARAMETERS:
+        raise InvalidSupport(f"bytes 8-23 declare M = {m} and K = {k}, not 1 <= K <= M <= 2^63 - 1")
+    return _Header(m, k, f"sha256:{digest.hex()}")

@@ -1,0 +1,1 @@
+"""Donors, lineage and coverage over supports."""

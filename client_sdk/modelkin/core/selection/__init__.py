@@ -1,0 +1,1 @@
+"""Top-K selection of a support from importances."""

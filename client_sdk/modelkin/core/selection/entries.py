@@ -1,0 +1,162 @@
+"""``Entries``: an importance as a selection reads it, wherever it lies.
+
+A selection needs histograms of float bits, and at the end the indices above a threshold; so it can
+run where the importance is, and be the same everywhere. ``HostEntries`` is the importance in this
+machine's memory. Other devices bring their own (``modelkin.torch.selection``): this module never
+imports torch, and knows a tensor by what it can do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.kernels.choice import kernels
+from modelkin.core.selection import radix
+from modelkin.core.support import IndexArray
+from modelkin.errors import InvalidImportance
+
+__all__ = ["Entries", "HostEntries", "entries_of", "refusal"]
+
+Bits = npt.NDArray[np.uint32]
+
+
+@runtime_checkable
+class Entries(Protocol):
+    """An importance of ``size`` entries, float32 or rounded to it; histograms are by its bits."""
+
+    @property
+    def size(self) -> int:
+        """M."""
+        ...
+
+    def part(self, begin: int, end: int) -> Entries:
+        """The entries ``[begin, end)``, without a copy."""
+        ...
+
+    def histogram(self) -> radix.Counts:
+        """How many entries have each upper half of their bits; shape ``(65536,)``."""
+        ...
+
+    def histogram_mass(self) -> tuple[radix.Counts, radix.Counts]:
+        """:meth:`histogram`, and for each upper half the sum of the lower halves."""
+        ...
+
+    def histogram_within(self, upper: int) -> radix.Counts:
+        """How many entries of one upper half have each lower half; shape ``(65536,)``."""
+        ...
+
+    def emit(self, threshold: radix.Threshold) -> IndexArray:
+        """The ascending indices of what the threshold takes, in this machine's memory."""
+        ...
+
+    def refusal(self) -> InvalidImportance:
+        """The error that names the first entry that is NaN, infinite or negative."""
+        ...
+
+
+class HostEntries:
+    """An importance in this machine's memory, read by numba's or numpy's kernels."""
+
+    __slots__ = ("_bits",)
+
+    def __init__(self, bits: Bits) -> None:
+        """Args: bits: contiguous float32 seen as uint32, shape ``(M,)``."""
+        self._bits = bits
+
+    @classmethod
+    def of(cls, importance: Any) -> HostEntries:
+        """A vector of floats: a float32 one where it lies, others as float32.
+
+        Raises:
+            InvalidImportance: it is no vector of floats, or a float64 is negative.
+        """
+        array = _array(importance)
+        if array.ndim != 1 or array.size == 0:
+            raise InvalidImportance(
+                f"an importance is a vector with an entry for each parameter, "
+                f"this has shape {array.shape}",
+                field="importance",
+            )
+        if array.dtype.kind != "f":
+            raise InvalidImportance(
+                f"an importance holds floats, this holds {array.dtype}", field="importance"
+            )
+        if array.dtype.itemsize > 4 and (array < 0).any():
+            raise _refusal_of(array)  # before rounding can make a zero of it
+        with np.errstate(over="ignore"):  # what overflows is refused as infinite
+            return cls(np.ascontiguousarray(array, dtype=np.float32).view(np.uint32))
+
+    @property
+    def size(self) -> int:
+        return int(self._bits.size)
+
+    def part(self, begin: int, end: int) -> HostEntries:
+        return HostEntries(self._bits[begin:end])
+
+    def at(self, indices: IndexArray) -> HostEntries:
+        """The entries at some indices, copied."""
+        return HostEntries(self._bits[indices])
+
+    def histogram(self) -> radix.Counts:
+        counts: radix.Counts = kernels().histogram(self._bits)
+        return counts
+
+    def histogram_mass(self) -> tuple[radix.Counts, radix.Counts]:
+        both: tuple[radix.Counts, radix.Counts] = kernels().histogram_mass(self._bits)
+        return both
+
+    def histogram_within(self, upper: int) -> radix.Counts:
+        counts: radix.Counts = kernels().histogram_within(self._bits, upper)
+        return counts
+
+    def emit(self, threshold: radix.Threshold) -> IndexArray:
+        # Told that all ties are taken, the kernel need not look for the last one.
+        ties = threshold.ties if threshold.partial else self.size
+        indices: IndexArray = kernels().emit(self._bits, threshold.bits, ties, threshold.k)
+        return indices
+
+    def refusal(self) -> InvalidImportance:
+        return _refusal_of(self._bits.view(np.float32))
+
+
+def entries_of(importance: Any) -> Entries:
+    """What is ``Entries`` already as it is, anything else as :meth:`HostEntries.of`."""
+    return importance if isinstance(importance, Entries) else HostEntries.of(importance)
+
+
+def refusal(first: int, value: Any, bad: int, size: int) -> InvalidImportance:
+    """The error for ``bad`` of ``size`` entries, the first of them ``value`` at index ``first``."""
+    return InvalidImportance(
+        f"importance[{first}] = {value}: entries must be finite and not negative, "
+        f"{bad} of {size} are not",
+        field="importance",
+    )
+
+
+def _array(importance: Any) -> npt.NDArray[Any]:
+    if not (hasattr(importance, "detach") and hasattr(importance, "cpu")):
+        return np.asarray(importance)
+    try:
+        tensor = importance.detach().cpu()
+        if tensor.is_floating_point() and tensor.element_size() < 4:
+            tensor = tensor.float()  # exact, and numpy has no bfloat16
+        array: npt.NDArray[Any] = tensor.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise InvalidImportance(
+            f"the importance is no plain tensor: {error}", field="importance"
+        ) from error
+    return array
+
+
+def _refusal_of(array: npt.NDArray[Any]) -> InvalidImportance:
+    first, count = -1, 0
+    for at in range(0, array.size, 1 << 20):
+        block = array[at : at + (1 << 20)]
+        bad = np.flatnonzero(~((block >= 0) & (block < np.inf)))
+        if bad.size and first < 0:
+            first = at + int(bad[0])
+        count += bad.size
+    return refusal(first, array[first], count, array.size)

@@ -1,0 +1,179 @@
+"""``select_support``: from an importance to the indices of its K largest positive entries.
+
+These are the functions that callers see. What is taken is settled by ``decision``, where the
+importance lies by ``entries``; how an importance is made of a model is ``modelkin.torch``'s
+business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from modelkin.core.layout import Layout
+from modelkin.core.selection.decision import Request, decide, nothing_positive, support_of
+from modelkin.core.selection.entries import HostEntries, entries_of
+from modelkin.core.selection.ranking import Ranking
+from modelkin.core.selection.rule import SelectionRule
+from modelkin.core.selection.warnings import SmallSupportWarning, UnstableSupportWarning
+from modelkin.core.support import Support
+from modelkin.errors import SpaceMismatch
+
+__all__ = [
+    "Selection",
+    "SelectionRule",
+    "SmallSupportWarning",
+    "UnstableSupportWarning",
+    "coverage_of",
+    "select",
+    "select_support",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A support, and what is known of how it was chosen.
+
+    Attributes:
+        support: the indices.
+        coverage: the share of the importance's mass that lies on them, the C(K) of Algorithm 1.
+        stability: the rho(K) of Eq. 1 over the resamples; None where none were given.
+        met: whether ``stability`` reaches the target; None where there was no target.
+    """
+
+    support: Support
+    coverage: float
+    stability: float | None = None
+    met: bool | None = None
+
+
+def select_support(
+    importance: Any,
+    *,
+    k: int | None = None,
+    fraction: float | None = None,
+    coverage: float | None = None,
+    k_max: float | None = None,
+    layout: Layout | None = None,
+    budgets: Any = None,
+    stability: float | None = None,
+    resamples: Iterable[Any] | None = None,
+) -> Support:
+    """The K largest positive entries of an importance, ties to the lower index (section 3.2).
+
+    Give one of ``k``, ``fraction``, ``coverage`` and ``budgets``; with none of them,
+    ``coverage=0.8``. The answer is exact and does not depend on the machine or device: masses are
+    summed as integers.
+
+    Args:
+        importance: one-dimensional floats, shape ``(M,)``, finite and not negative: a numpy array
+            or a torch tensor. float32 is read where it lies; half precisions are widened, float64
+            is rounded to float32.
+        k: K itself, 1 to M.
+        fraction: K as a share of M, in (0, 1]: ``floor(fraction * M)``, at least 1, where a float
+            means the decimal that it prints as, so that 0.3 of 10 is 3.
+        coverage: in (0, 1]: the smallest K whose entries sum to this share of all (Algorithm 1); a
+            float means its exact binary value.
+        k_max: the most that ``coverage`` may choose: a share of M as a float in (0, 1] (rounded
+            like ``fraction``), or a count as an int. Default 0.2.
+        layout: of the importance; needed for ``budgets``.
+        budgets: how much each tensor gives, its own largest entries: one share of every tensor as a
+            float (rounded like ``fraction``), or ``{name: share or count}``, where tensors that
+            are not named give nothing. K is the sum.
+        stability: rho_0 in (0, 1], which needs ``resamples``. With ``coverage``, the first of K*,
+            K* + 1 and K* + 2, none above ``k_max``, at which the supports of the resamples overlap
+            by rho_0 on average is taken (Algorithm 1, steps 9 to 14); where none does, K* stays,
+            with an :class:`UnstableSupportWarning`. With any other choice of K, K stays in any
+            case.
+        resamples: two or more importances like the first, each estimated anew, shape ``(M,)``
+            each.
+
+    Returns:
+        K indices out of M. Fewer, with a :class:`SmallSupportWarning`, where fewer entries are
+        positive.
+
+    Raises:
+        InvalidImportance: an entry is NaN, infinite or negative, none is positive, or it is no
+            vector of floats; the same of a resample.
+        InvalidParameter: more than one way to choose K, or an argument out of range.
+        SpaceMismatch: layout or a resample are of another number of parameters.
+    """
+    request = Request(
+        k=k,
+        fraction=fraction,
+        coverage=coverage,
+        k_max=k_max,
+        layout=layout,
+        budgets=budgets,
+        stability=stability,
+        resamples=resamples,
+    )
+    entries = entries_of(importance)
+    return support_of(decide(entries, request).takes, entries.size)
+
+
+def select(
+    importance: Any,
+    *,
+    k: int | None = None,
+    fraction: float | None = None,
+    coverage: float | None = None,
+    k_max: float | None = None,
+    layout: Layout | None = None,
+    budgets: Any = None,
+    stability: float | None = None,
+    resamples: Iterable[Any] | None = None,
+) -> Selection:
+    """:func:`select_support` that also tells coverage and stability.
+
+    Arguments, warnings and errors are those of :func:`select_support`. The coverage costs up to one
+    more read of the importance, where K was not chosen by it.
+
+    Returns:
+        The support with its exact coverage, its stability where resamples are given, and whether
+        that meets the target.
+    """
+    request = Request(
+        k=k,
+        fraction=fraction,
+        coverage=coverage,
+        k_max=k_max,
+        layout=layout,
+        budgets=budgets,
+        stability=stability,
+        resamples=resamples,
+    )
+    entries = entries_of(importance)
+    decision = decide(entries, request)
+    covered = sum(t.ranking.mass_of(t.threshold) for t in decision.takes if t.threshold)
+    return Selection(
+        support=support_of(decision.takes, entries.size),
+        coverage=covered / sum(take.ranking.mass() for take in decision.takes),
+        stability=decision.stability,
+        met=decision.met,
+    )
+
+
+def coverage_of(importance: Any, support: Support) -> float:
+    """The share of an importance's mass that lies on a support, the C(K) of Algorithm 1.
+
+    Args:
+        importance: a numpy array or a tensor on the CPU, shape ``(M,)``, as for
+            :func:`select_support`.
+        support: of the same M.
+
+    Raises:
+        SpaceMismatch: the support is of another number of parameters.
+        InvalidImportance: as for :func:`select_support`.
+    """
+    entries = HostEntries.of(importance)
+    if support.num_parameters != entries.size:
+        raise SpaceMismatch(
+            f"the support is of {support.num_parameters} parameters, the importance of "
+            f"{entries.size}"
+        )
+    total = Ranking(entries).mass()
+    if total == 0:
+        raise nothing_positive(entries.size)
+    return Ranking(entries.at(support.indices)).mass() / total

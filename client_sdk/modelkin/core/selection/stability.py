@@ -1,0 +1,40 @@
+"""Stability: how much of a support stays when the importance is estimated anew.
+
+``stability`` is Eq. 1 of the paper, of any supports. Which K it is asked about, and what follows,
+is ``selection``'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+from math import fsum
+
+from modelkin.core.similarity.overlap import similarity
+from modelkin.core.support import Support
+from modelkin.errors import InvalidParameter
+
+__all__ = ["stability"]
+
+
+def stability(supports: Iterable[Support]) -> float:
+    """The mean pairwise overlap of supports from r resamples of one importance (Eq. 1).
+
+    Args:
+        supports: r of them, at least 2, of the same number of parameters, and of one size where
+            enough entries are positive; for unequal sizes overlap is Sorensen and Dice's, as
+            everywhere.
+
+    Returns:
+        0 to 1; 1 where all are the same.
+
+    Raises:
+        InvalidParameter: fewer than two supports.
+        SpaceMismatch: they are of different numbers of parameters.
+
+    Source: section 3.2, Eq. 1 of the Index-Overlap Similarity paper.
+    """
+    pairs = [similarity(a, b) for a, b in combinations(supports, 2)]
+    if not pairs:
+        raise InvalidParameter("stability needs two supports or more", field="supports")
+    return fsum(pairs) / len(pairs)

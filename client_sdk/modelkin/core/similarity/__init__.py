@@ -1,0 +1,1 @@
+"""Overlap, rankings, background similarity and kNN edges."""

@@ -1,0 +1,102 @@
+"""The distance 1 − S of all pairs of many models, a block at a time: looked up or estimated.
+
+What is computed from distances (quality, exemplars, nearest neighbours) takes them from here, so
+that it works alike on a matrix that is at hand and on more signatures than a matrix could hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.similarity.overlap import standard_error
+from modelkin.core.sketching.schemes import ValueArray
+from modelkin.core.sketching.signature_matrix import match_table
+
+__all__ = ["Distances", "MatrixDistances", "SignatureDistances", "blocks"]
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+
+_AT_ONCE = 1 << 21
+"""Distances in one block: 16 MB, small beside the processor's time for them."""
+
+
+class Distances(Protocol):
+    """1 − S of all pairs of n models."""
+
+    def __len__(self) -> int:
+        """n."""
+
+    def block(self, rows: Rows, columns: Rows | None = None) -> Floats:
+        """The distances of some models to some others, or to all of them.
+
+        Args:
+            rows: shape ``(r,)``.
+            columns: shape ``(c,)``; all by default.
+
+        Returns:
+            Shape ``(r, c)``, each 0 to 1, 0 of a model to itself.
+        """
+
+
+class MatrixDistances:
+    """The distances of a matrix of similarities.
+
+    Args:
+        similarity: S, shape ``(n, n)``, symmetric, 1 on the diagonal.
+    """
+
+    def __init__(self, similarity: Floats) -> None:
+        self._similarity = similarity
+
+    def __len__(self) -> int:
+        return len(self._similarity)
+
+    def block(self, rows: Rows, columns: Rows | None = None) -> Floats:
+        """See :class:`Distances`."""
+        found = self._similarity[rows] if columns is None else self._similarity[rows][:, columns]
+        return np.clip(1.0 - found, 0.0, 1.0)
+
+    def matrix(self) -> Floats:
+        """All of them at once, shape ``(n, n)``."""
+        distances: Floats = np.clip(1.0 - self._similarity, 0.0, 1.0)
+        np.fill_diagonal(distances, 0.0)
+        return distances
+
+
+class SignatureDistances:
+    """Distances estimated from all values of signatures, computed anew whenever they are asked for.
+
+    Args:
+        values: of one scheme, h and seed, shape ``(n, h)``.
+    """
+
+    def __init__(self, values: ValueArray) -> None:
+        self._values = values
+        jaccard = np.arange(values.shape[1] + 1) / values.shape[1]
+        self._of_matches: Floats = 1.0 - 2.0 * jaccard / (1.0 + jaccard)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def block(self, rows: Rows, columns: Rows | None = None) -> Floats:
+        """See :class:`Distances`."""
+        others = self._values if columns is None else self._values[columns]
+        return self._of_matches[match_table(self._values[rows], others)]
+
+    def error(self, distance: float) -> float:
+        """The standard error of an estimated distance."""
+        similarity = 1.0 - distance
+        return standard_error(similarity / (2.0 - similarity), self._values.shape[1])
+
+
+def blocks(distances: Distances, rows: Rows) -> Iterator[tuple[Rows, Floats]]:
+    """Some rows with their distances to all, block by block, so that memory stays bounded."""
+    step = max(1, _AT_ONCE // max(1, len(distances)))
+    for at in range(0, rows.size, step):
+        some = rows[at : at + step]
+        yield some, distances.block(some)

@@ -1,0 +1,133 @@
+"""Pairs of models that are near each other: the edges of a graph of kin.
+
+A pair is two rows, the lower first. What is near is read off distances of any origin; whoever holds
+supports may compare the pairs again, and choose among them by what comes of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.kernels.choice import kernels
+from modelkin.core.packed import PackedSupport, shared_packed
+from modelkin.core.similarity.distances import Distances, blocks
+from modelkin.core.similarity.nearest import nearest
+
+__all__ = ["Pairs", "exact_similarity", "nearest_pairs", "pairs_from"]
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+
+_STACKED = 512 << 20
+"""Bytes of bitmaps that are laid side by side, to be counted many at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Distinct pairs of rows, ascending, and the similarity of each.
+
+    Attributes:
+        ends: shape ``(e, 2)``, the lower row first.
+        similarity: S, shape ``(e,)``.
+    """
+
+    ends: Rows
+    similarity: Floats
+
+    def __len__(self) -> int:
+        return self.similarity.size
+
+    def of(self, kept: npt.NDArray[np.bool_] | Rows) -> Pairs:
+        """Some of them."""
+        return Pairs(self.ends[kept], self.similarity[kept])
+
+    def nearest(self, k: int) -> Pairs:
+        """Those that are among the k most similar of one of their ends, ties to the lower row."""
+        ends = np.concatenate([self.ends, self.ends[:, ::-1]])
+        order = np.lexsort((ends[:, 1], -np.tile(self.similarity, 2), ends[:, 0]))
+        begins = np.searchsorted(ends[order, 0], ends[order, 0])
+        chosen = order[np.arange(order.size) - begins < k] % max(1, len(self))
+        return self.of(np.unique(chosen))
+
+
+def nearest_pairs(distances: Distances, k: int) -> Pairs:
+    """Every model with the k nearest others, each pair once.
+
+    Args:
+        distances: of n models.
+        k: at least 1; all others where there are fewer.
+    """
+    n = len(distances)
+    k = min(k, n - 1)
+    if k < 1:
+        return Pairs(np.empty((0, 2), np.int64), np.empty(0))
+    near = nearest(distances, k)
+    ends = np.sort(np.stack([np.repeat(np.arange(n), k), near.rows.ravel()], axis=1), axis=1)
+    _, first = np.unique(ends[:, 0] * n + ends[:, 1], return_index=True)
+    return Pairs(ends[first], 1.0 - near.distances.ravel()[first])
+
+
+def pairs_from(distances: Distances, least: float, most: int) -> Pairs | None:
+    """All pairs whose similarity is at least ``least``.
+
+    Args:
+        distances: of n models.
+        least: 0 to 1.
+        most: how many pairs there may be.
+
+    Returns:
+        None where there are more.
+    """
+    n, found, similarities, total = len(distances), [], [], 0
+    for some, block in blocks(distances, np.arange(n)):
+        similarity = 1.0 - block
+        near = (similarity >= least) & (np.arange(n) > some[:, None])
+        total += int(np.count_nonzero(near))
+        if total > most:
+            return None
+        at, column = np.nonzero(near)
+        found.append(np.stack([some[at], column], axis=1))
+        similarities.append(similarity[at, column])
+    if not found:
+        return Pairs(np.empty((0, 2), np.int64), np.empty(0))
+    return Pairs(np.concatenate(found), np.concatenate(similarities))
+
+
+def exact_similarity(supports: Mapping[int, PackedSupport], ends: Rows) -> Floats:
+    """S of pairs of supports of one space, exactly.
+
+    Args:
+        supports: by the rows that the ends name, all of one M.
+        ends: shape ``(e, 2)``, ascending.
+
+    Returns:
+        Shape ``(e,)``.
+    """
+    rows = np.unique(ends)
+    involved = [supports[row] for row in rows.tolist()]
+    sizes = np.array([support.k for support in involved], np.int64)
+    a, b = np.searchsorted(rows, ends).T
+    size = sum(support.array.nbytes for support in involved)
+    if size <= _STACKED and all(support.kind == "bitmap" for support in involved):
+        shared = _count_stacked(involved, a, b)
+    else:
+        pairs = zip(a.tolist(), b.tolist(), strict=True)
+        shared = np.array([shared_packed(involved[i], involved[j]) for i, j in pairs], np.int64)
+    similarity: Floats = 2.0 * shared / (sizes[a] + sizes[b])
+    return similarity
+
+
+def _count_stacked(supports: list[PackedSupport], a: Rows, b: Rows) -> Rows:
+    """Shared indices of each pair, all those of one first end at a time."""
+    shared = np.empty(a.size, np.int64)
+    if not supports:
+        return shared
+    words = np.stack([support.array for support in supports])
+    begins = np.flatnonzero(np.diff(a, prepend=-1))
+    for begin, end in zip(begins, [*begins[1:], a.size], strict=True):
+        shared[begin:end] = kernels().and_count_rows(words, words[a[begin]], b[begin:end])
+    return shared

@@ -1,0 +1,61 @@
+"""The nearest neighbours of all of many models among each other: what a graph of kin is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.similarity.distances import Distances, blocks
+
+__all__ = ["Nearest", "nearest"]
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The k nearest others of each of n models, in no promised order.
+
+    Attributes:
+        rows: which they are, int64, shape ``(n, k)``.
+        distances: how far, float64, shape ``(n, k)``.
+    """
+
+    rows: Rows
+    distances: Floats
+
+    def best(self, k: int) -> Nearest:
+        """The k nearest among these, nearest first, ties by row."""
+        order = np.lexsort((self.rows, self.distances), axis=1)[:, :k]
+        return Nearest(
+            np.take_along_axis(self.rows, order, axis=1),
+            np.take_along_axis(self.distances, order, axis=1),
+        )
+
+
+def nearest(distances: Distances, k: int, report: Report | None = None) -> Nearest:
+    """The k nearest others of each model; of equally near ones those of the lower rows.
+
+    Args:
+        distances: of n models.
+        k: 1 to n - 1.
+        report: told the models that are done, and all of them.
+    """
+    n = len(distances)
+    found, far = np.empty((n, k), np.int64), np.empty((n, k))
+    for some, block in blocks(distances, np.arange(n)):
+        block[np.arange(some.size), some] = np.inf
+        last = np.partition(block, k - 1, axis=1)[:, k - 1]
+        for row, others, farthest in zip(some, block, last, strict=True):
+            nearer = np.flatnonzero(others < farthest)
+            ties = np.flatnonzero(others == farthest)[: k - nearer.size]
+            found[row] = np.sort(np.concatenate([nearer, ties]))
+            far[row] = others[found[row]]
+        if report is not None:
+            report(int(some[-1]) + 1, n)
+    return Nearest(found, far)

@@ -1,0 +1,1 @@
+"""MinHash signatures, coordinate sketches and banding."""

@@ -1,0 +1,356 @@
+"""``Signature``: h minima of a support under h permutations, which estimate similarity (MinHash).
+
+``affine32`` and ``affine64`` are datasketch 2.x's, bit for bit: an index goes through MurmurHash3's
+finaliser, then through ``a * x + b`` modulo 2^32 or 2^64 for h pairs of an odd ``a`` and a ``b``.
+Whoever has the indices can check a signature with datasketch, and bring signatures made by it.
+``fss32`` is fast similarity sketching, which reads the indices about once whatever h is.
+
+This module never reads a support back out of a signature, and knows no bytes: those are
+``modelkin.wire``'s.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.kernels.choice import kernels
+from modelkin.core.similarity.overlap import similarity_from_jaccard, standard_error
+from modelkin.core.sketching.schemes import (
+    MAX_NUM_PERM,
+    MAX_SEED,
+    SCHEMES,
+    ValueArray,
+    check_permutations,
+    check_scheme,
+    checked_integer,
+    default_scheme,
+    permutations,
+    value_dtype,
+)
+from modelkin.core.support import Support, check_num_parameters
+from modelkin.errors import InvalidSignature, MissingExtra, SpaceMismatch
+
+if TYPE_CHECKING:
+    import datasketch
+
+__all__ = [
+    "MAX_NUM_PERM",
+    "MAX_SEED",
+    "SCHEMES",
+    "Signature",
+    "ValueArray",
+    "check_permutations",
+    "check_scheme",
+    "default_scheme",
+    "jaccard_error",
+    "jaccard_estimates",
+    "permutations",
+    "value_dtype",
+]
+
+
+def jaccard_estimates(values: ValueArray, query: ValueArray) -> npt.NDArray[np.float64]:
+    """The share of equal values of many signatures and one, which estimates each Jaccard.
+
+    Args:
+        values: shape ``(n, h)``, one signature a row.
+        query: shape ``(h,)``, of the same scheme, h and seed.
+
+    Returns:
+        Shape ``(n,)``.
+    """
+    matches: npt.NDArray[np.int64] = np.count_nonzero(values == query, axis=1)
+    return matches / query.size
+
+
+def jaccard_error(jaccard: float, num_perm: int) -> float:
+    """The standard error ``sqrt(J (1 - J) / h)`` of a Jaccard estimate from h minima.
+
+    That of affine schemes; of ``fss32`` it is an upper bound, near which it is from K = 10 h on.
+    """
+    return math.sqrt(jaccard * (1.0 - jaccard) / num_perm)
+
+
+class Signature:
+    """The MinHash signature of a support of K out of M parameters; immutable.
+
+    Make one with :meth:`of`, ``support.signature()``, :meth:`from_values` or
+    :meth:`from_datasketch`. Two are equal when scheme, seed, M, K and all values are.
+    """
+
+    __slots__ = ("_num_parameters", "_scheme", "_seed", "_support_size", "_values")
+
+    def __init__(
+        self, values: ValueArray, *, scheme: str, seed: int, num_parameters: int, support_size: int
+    ) -> None:
+        """Trusts its caller that all is valid; outside the package use :meth:`from_values`."""
+        view = values.view()
+        view.flags.writeable = False
+        self._values = view
+        self._scheme = scheme
+        self._seed = seed
+        self._num_parameters = num_parameters
+        self._support_size = support_size
+
+    @classmethod
+    def of(
+        cls, support: Support, num_perm: int = 256, seed: int = 1, scheme: str | None = None
+    ) -> Signature:
+        """The signature of a support.
+
+        Args:
+            support: any.
+            num_perm: h, 1 to 4,096; for ``fss32`` a power of two from 2 on.
+            seed: of the permutations, 0 to 2^32 - 1.
+            scheme: ``affine32``, ``affine64`` or ``fss32``; by default :func:`default_scheme` of M.
+
+        Raises:
+            InvalidSignature: an argument out of its range, or a 32-bit scheme where indices need
+                more than 32 bits.
+        """
+        m = support.num_parameters
+        scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
+        values = _minima(support.indices, scheme, h, seed)
+        return cls(values, scheme=scheme, seed=seed, num_parameters=m, support_size=support.k)
+
+    @classmethod
+    def from_values(
+        cls,
+        values: Any,
+        *,
+        num_parameters: int,
+        support_size: int,
+        scheme: str = "affine32",
+        seed: int = 1,
+    ) -> Signature:
+        """A signature from values of any origin, none of them trusted.
+
+        Args:
+            values: 1 to 4,096 integers, a list or a one-dimensional array: below 2^32, or 2^64 for
+                ``affine64``.
+            num_parameters: M.
+            support_size: K, 1 to M.
+            scheme: as in :meth:`of`.
+            seed: as in :meth:`of`.
+
+        Raises:
+            InvalidSignature: any of it does not hold; values cannot be told from random ones, so
+                that they come from a support of this size at all remains the sender's word.
+        """
+        m = check_num_parameters(num_parameters)
+        checked = _as_values(values, value_dtype(check_scheme(scheme, m)))
+        check_scheme(scheme, m, checked.size)
+        return cls(
+            checked,
+            scheme=scheme,
+            seed=checked_integer(seed, "seed", 0, MAX_SEED),
+            num_parameters=m,
+            support_size=checked_integer(support_size, "support_size", 1, m),
+        )
+
+    @property
+    def values(self) -> ValueArray:
+        """The h minima, read-only: uint64 for ``affine64``, else uint32."""
+        return self._values
+
+    @property
+    def scheme(self) -> str:
+        """``affine32``, ``affine64`` or ``fss32``."""
+        return self._scheme
+
+    @property
+    def num_perm(self) -> int:
+        """h, how many permutations."""
+        return int(self._values.size)
+
+    @property
+    def seed(self) -> int:
+        """Of the permutations."""
+        return self._seed
+
+    @property
+    def num_parameters(self) -> int:
+        """M, the size of the index space."""
+        return self._num_parameters
+
+    @property
+    def support_size(self) -> int:
+        """K, the size of the support."""
+        return self._support_size
+
+    def jaccard(self, other: Signature) -> float:
+        """The estimated Jaccard similarity of the two supports: the share of equal values.
+
+        Raises:
+            SpaceMismatch: scheme, h, seed or M differ.
+        """
+        self._check_comparable(other)
+        return int(np.count_nonzero(self._values == other._values)) / self.num_perm
+
+    def jaccard_error(self, other: Signature) -> float:
+        """The standard error of :meth:`jaccard`."""
+        return jaccard_error(self.jaccard(other), self.num_perm)
+
+    def similarity(self, other: Signature) -> float:
+        """The estimated similarity ``S = 2J / (1 + J)`` (Lemma E.1 estimates J, not S)."""
+        return similarity_from_jaccard(self.jaccard(other))
+
+    def standard_error(self, other: Signature) -> float:
+        """The standard error of :meth:`similarity`, 0.026 at S = 0.7 and h = 256."""
+        return standard_error(self.jaccard(other), self.num_perm)
+
+    def merge(self, *others: Signature) -> Signature:
+        """The signature of the union of disjoint shards of one support: the least of each value.
+
+        Raises:
+            SpaceMismatch: scheme, h, seed or M differ.
+            InvalidSignature: together the shards have more indices than there are parameters, so
+                they overlap.
+        """
+        for other in others:
+            self._check_comparable(other)
+        size = self._support_size + sum(other._support_size for other in others)
+        if size > self._num_parameters:
+            raise InvalidSignature(
+                f"the shards have {size} indices together, more than {self._num_parameters} "
+                f"parameters: merge takes disjoint shards",
+                field="support_size",
+            )
+        values = np.minimum.reduce([self._values, *(other._values for other in others)])
+        return Signature(
+            values,
+            scheme=self._scheme,
+            seed=self._seed,
+            num_parameters=self._num_parameters,
+            support_size=size,
+        )
+
+    def to_datasketch(self) -> datasketch.MinHash:
+        """The same signature as a ``datasketch.MinHash`` whose hash function is the identity.
+
+        Raises:
+            InvalidSignature: ``fss32`` is not datasketch's.
+            MissingExtra: datasketch is not installed.
+        """
+        if self._scheme == "fss32":
+            raise InvalidSignature(
+                "datasketch has no fss32: sign the support with scheme='affine32' to take it there",
+                field="scheme",
+            )
+        return _datasketch().MinHash(
+            hashvalues=self._values, seed=self._seed, scheme=self._scheme, hashfunc=operator.index
+        )
+
+    @classmethod
+    def from_datasketch(cls, minhash: Any, *, num_parameters: int, support_size: int) -> Signature:
+        """A signature from a ``datasketch.MinHash`` of the indices under an identity hash.
+
+        Args:
+            minhash: made with ``MinHash(num_perm=h, seed=s, scheme="affine32", hashfunc=lambda i:
+                i)``.
+            num_parameters: M.
+            support_size: K, which a MinHash does not carry.
+
+        Raises:
+            InvalidSignature: its scheme is datasketch 1.x's, or something of it is out of range.
+        """
+        scheme = getattr(minhash, "scheme", "legacy")
+        return cls.from_values(
+            minhash.hashvalues,
+            num_parameters=num_parameters,
+            support_size=support_size,
+            scheme=scheme,
+            seed=minhash.seed,
+        )
+
+    def to_bytes(self) -> bytes:
+        """The binary wire format, ``application/vnd.modelkin.signature``."""
+        from modelkin import wire
+
+        return wire.encode_signature(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Signature:
+        """A signature from the binary wire format, or :class:`InvalidSignature`."""
+        from modelkin import wire
+
+        return wire.decode_signature(data)
+
+    def _key(self) -> tuple[str, int, int, int]:
+        return self._scheme, self.num_perm, self._seed, self._num_parameters
+
+    def _check_comparable(self, other: Signature) -> None:
+        names = ("scheme", "num_perm", "seed", "num_parameters")
+        for name, mine, theirs in zip(names, self._key(), other._key(), strict=True):
+            if mine != theirs:
+                raise SpaceMismatch(
+                    f"signatures of different {name} cannot be compared: {mine} and {theirs}"
+                )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Signature):
+            return NotImplemented
+        same = self._key() == other._key() and self._support_size == other._support_size
+        return same and np.array_equal(self._values, other._values)
+
+    def __hash__(self) -> int:
+        return hash((self._key(), self._support_size, self._values.tobytes()))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Signature {self._scheme} of {self.num_perm} permutations, {self._support_size:,} of "
+            f"{self._num_parameters:,} parameters>"
+        )
+
+
+def _minima(indices: Any, scheme: str, num_perm: int, seed: int) -> ValueArray:
+    """The values of one scheme over indices that fit it."""
+    values: ValueArray
+    if scheme == "fss32":
+        values = kernels().fss32(indices, num_perm, seed)
+    elif scheme == "affine32":
+        values = kernels().minhash32(indices, *permutations(scheme, num_perm, seed))
+    else:
+        values = kernels().minhash64(indices, *permutations(scheme, num_perm, seed))
+    return values
+
+
+def _as_values(values: Any, dtype: np.dtype[Any]) -> ValueArray:
+    """A copy of the values in their dtype; ranges are checked before the cast, which would wrap."""
+    try:
+        size = len(values)
+    except TypeError:
+        raise InvalidSignature(
+            "values must be a list or an array of integers", field="values"
+        ) from None
+    if not 1 <= size <= MAX_NUM_PERM:
+        raise InvalidSignature(
+            f"a signature has 1 to {MAX_NUM_PERM} values, not {size}", field="values"
+        )
+    most = int(np.iinfo(dtype).max)
+    if not isinstance(values, np.ndarray):
+        return np.array(
+            [checked_integer(v, f"values[{j}]", 0, most) for j, v in enumerate(values)], dtype
+        )
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise InvalidSignature(
+            f"values must be one-dimensional integers, not {values.dtype} of shape {values.shape}",
+            field="values",
+        )
+    for extreme in (int(values.min()), int(values.max())):
+        if not 0 <= extreme <= most:
+            raise InvalidSignature(f"values must be 0 to {most}, one is {extreme}", field="values")
+    return values.astype(dtype)
+
+
+def _datasketch() -> Any:
+    try:
+        import datasketch
+    except ImportError:
+        raise MissingExtra("datasketch", "datasketch") from None
+    return datasketch

@@ -1,0 +1,1 @@
+"""Value types that the client returns and the service shares."""

@@ -1,0 +1,326 @@
+"""What the client returns about kin: donors and why, graphs, and lineages.
+
+Frozen values like those of ``modelkin.types.spaces``, named and shaped as the service's JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from modelkin.types.spaces import Ranking, table
+
+__all__ = [
+    "Donor",
+    "DonorReason",
+    "Donors",
+    "Graph",
+    "GraphEdge",
+    "GraphNode",
+    "Kin",
+    "Lineage",
+    "LineageLink",
+    "Usual",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """What is usual in a space, as seen from one model.
+
+    Attributes:
+        similarity: the mean of S over the other models; in a lineage the median over those that are
+            no declared relatives.
+        deviation: the standard deviation of S over models; 0 where there is none.
+        models: how many these are.
+    """
+
+    similarity: float
+    deviation: float
+    models: int
+
+
+_UNSEEN: Final = Usual(0.0, 0.0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class DonorReason:
+    """Why a model is a donor. What the method does not look at is None.
+
+    Attributes:
+        sentence: the same for people.
+        shared_indices: how many indices it shares with the target; None where that is an estimate.
+        z_score: how many standard deviations its S is above the mean of the space; None where the
+            models of the space do not differ.
+        rarity: of ``"idf"``, the share of the target that it holds, each index weighed by how rare
+            it is in the space.
+        rarity_gain: how rare what they share is, against the average index of the target: above 1
+            it is rarer.
+        explained: of ``"cover"``, the share of the target that it holds and no donor before it.
+        cumulative: the share of the target that it and the donors before it hold together.
+        shapley: of ``"knn_shapley"``, its Shapley value.
+        worth: what it is worth to the target by itself: 1 where its label is the target's, else 0;
+            or its metric.
+        label: its label, where labels decide.
+    """
+
+    sentence: str
+    shared_indices: int | None = None
+    z_score: float | None = None
+    rarity: float | None = None
+    rarity_gain: float | None = None
+    explained: float | None = None
+    cumulative: float | None = None
+    shapley: float | None = None
+    worth: float | None = None
+    label: str | None = None
+
+
+_UNTOLD: Final = DonorReason("")
+"""Of a service that gives no reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class Donor:
+    """A model that another may learn from, with its share of the mixture.
+
+    Attributes:
+        similarity: S to the target, 0 to 1.
+        weight: its share; the weights of all donors sum to 1.
+        estimate: as in :class:`modelkin.Neighbor`.
+        standard_error: of ``similarity``; 0 where it is exact.
+        why: what speaks for it.
+    """
+
+    model: str
+    similarity: float
+    weight: float
+    estimate: str
+    standard_error: float
+    why: DonorReason = _UNTOLD
+
+
+@dataclass(frozen=True, slots=True)
+class Donors(Ranking[Donor]):
+    """Ranked donors of a target; their weights sum to 1.
+
+    Attributes:
+        items: the donors; the object itself is a sequence of them too.
+        target: what was asked for; None for a support or signature that is not stored.
+        method: what they were chosen by: ``"similarity"``, ``"idf"``, ``"cover"`` or
+            ``"knn_shapley"``.
+        weights: what the weights are made of: ``"zscore"``, ``"similarity"`` or ``"score"``.
+        usual: the similarity of the whole space to the target, which z-scores are taken against.
+        candidates: how many models were considered.
+        left_out: how many more were near enough, and could not be: without a support, or without
+            the label or metric that was asked for.
+        degraded: the donors were found another way than usual, or a stored support could not be
+            read and its signature stood in.
+    """
+
+    _row: ClassVar[type[Any]] = Donor
+    target: str | None
+    method: str
+    weights: str = "similarity"
+    usual: Usual = _UNSEEN
+    candidates: int = 0
+    left_out: int = 0
+    degraded: bool = False
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with one row a donor; its reasons are columns too.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return table(map(_flat, self.items), _FlatDonor)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A model in a graph.
+
+    Attributes:
+        kind: ``"support"`` or ``"signature"``.
+    """
+
+    model: str
+    kind: str
+    support_size: int
+    tags: tuple[str, ...]
+    base_model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """Two models that are near each other; ``a`` comes before ``b`` by name.
+
+    Attributes:
+        similarity: S, 0 to 1.
+        estimate: ``"exact"`` or ``"signature"``.
+        standard_error: of ``similarity``; 0 where it is exact.
+    """
+
+    a: str
+    b: str
+    similarity: float
+    estimate: str
+    standard_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Which models of a space are near which.
+
+    Attributes:
+        nodes: the models, by name; also those without an edge.
+        edges: pairs, by name, each once.
+        k: how many nearest neighbours of each model make edges; None where a threshold does.
+        threshold: the least S of an edge; None where k decides.
+        version: of the space.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+    k: int | None
+    threshold: float | None
+    version: int
+
+    def to_pandas(self) -> Any:
+        """The edges as a ``pandas.DataFrame``.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return table(self.edges, GraphEdge)
+
+    def to_node_link(self) -> Mapping[str, Any]:
+        """Node-link data, as ``networkx.node_link_graph`` takes it."""
+        return {
+            "directed": False,
+            "multigraph": False,
+            "graph": {"k": self.k, "threshold": self.threshold, "version": self.version},
+            "nodes": [
+                {
+                    "id": node.model,
+                    "kind": node.kind,
+                    "support_size": node.support_size,
+                    "tags": list(node.tags),
+                    "base_model": node.base_model,
+                }
+                for node in self.nodes
+            ],
+            "edges": [
+                {
+                    "source": edge.a,
+                    "target": edge.b,
+                    "similarity": edge.similarity,
+                    "estimate": edge.estimate,
+                    "standard_error": edge.standard_error,
+                }
+                for edge in self.edges
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """A model as evidence for or against a lineage.
+
+    Attributes:
+        similarity: S to the model in question, 0 to 1.
+        estimate: as in :class:`modelkin.Neighbor`.
+        standard_error: of ``similarity``; 0 where it is exact.
+        z_score: how many deviations it is above what is usual; None without a spread.
+        stands_out: whether it is beyond what unrelated models have; None where its error allows
+            either.
+        base_model: what it declares itself.
+        relation: what the declared bases make of it: ``"base"``, ``"ancestor"``, ``"derivative"``
+            (of the model), ``"sibling"`` (of one base) or None.
+        to_base: its S to the declared base, where that is known and it is no relative.
+    """
+
+    model: str
+    similarity: float
+    estimate: str
+    standard_error: float
+    z_score: float | None
+    stands_out: bool | None
+    base_model: str | None
+    relation: str | None
+    to_base: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineageLink:
+    """A step from a model to the base that it declares.
+
+    Attributes:
+        similarity: S of the two; None where the base is not in this space.
+        estimate, standard_error: of it, likewise.
+    """
+
+    model: str
+    base_model: str
+    similarity: float | None
+    estimate: str | None
+    standard_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """A declared base beside what is measured.
+
+    Attributes:
+        verdict: ``"consistent"``, ``"mismatch"``, ``"inconclusive"``, ``"unknown_base"`` (the base
+            is not in this space), ``"undeclared"`` or ``"cycle"`` (the declared bases lead back to
+            the model).
+        summary: why, in a sentence or two.
+        declared_base: what the model declares.
+        likely_base: who is nearest and stands out, where there is reason to ask: S has no
+            direction, so it may as well be made from this model.
+        base: the declared base as evidence; None where it is not in this space.
+        rival: who contradicts the declared base, or leaves it in doubt.
+        kin: the nearest models, nearest first.
+        usual: the similarities of the models that are no declared relatives.
+        limit: the S from which on a model stands out.
+        chain: the declared bases, one after another, until nothing is declared or known.
+        cycle: the chain comes back to a model that it has been to.
+    """
+
+    model: str
+    verdict: str
+    summary: str
+    declared_base: str | None
+    likely_base: str | None
+    base: Kin | None
+    rival: Kin | None
+    kin: tuple[Kin, ...]
+    usual: Usual
+    limit: float
+    chain: tuple[LineageLink, ...]
+    cycle: bool
+
+    def to_pandas(self) -> Any:
+        """The kin as a ``pandas.DataFrame``, nearest first.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return table(self.kin, Kin)
+
+
+_OWN = [field.name for field in dataclasses.fields(Donor) if field.name != "why"]
+_REASONS = [field.name for field in dataclasses.fields(DonorReason)]
+_FlatDonor = dataclasses.make_dataclass("_FlatDonor", [*_OWN, *_REASONS])
+
+
+def _flat(donor: Donor) -> Any:
+    """A donor and its reasons side by side."""
+    own, reasons = (
+        [getattr(value, name) for name in names]
+        for value, names in ((donor, _OWN), (donor.why, _REASONS))
+    )
+    return _FlatDonor(*own, *reasons)

@@ -1,0 +1,81 @@
+"""What a model has been: its revisions as the client returns them, and how near they are.
+
+Frozen values; they never read JSON and never talk to a service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, overload
+
+from modelkin.types.spaces import table
+
+__all__ = ["Revision", "Revisions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A content that a model has or had, and its temporal self-overlap (paper, section 4.3).
+
+    Attributes:
+        revision: its number; 1 is the first content of the model.
+        kind: ``"support"``, or ``"signature"`` where a signature alone was sent.
+        digest: of the support; None for a signature alone.
+        support_size: K.
+        kept: ``get_support(space, model, revision=...)`` still answers it.
+        self_overlap_previous: J with the revision before, 0 to 1; None of the first that is known.
+        similarity_previous: the same as S.
+        estimate_previous: ``"exact"``; or ``"signature"``, where one of the two had no support.
+        standard_error_previous: of the similarity; 0 where it is exact.
+        self_overlap_first: J with the first revision that is known; the others likewise.
+    """
+
+    revision: int
+    kind: str
+    digest: str | None
+    support_size: int
+    created_at: datetime
+    kept: bool
+    self_overlap_previous: float | None
+    similarity_previous: float | None
+    estimate_previous: str | None
+    standard_error_previous: float | None
+    self_overlap_first: float
+    similarity_first: float
+    estimate_first: str
+    standard_error_first: float
+
+
+@dataclass(frozen=True, slots=True)
+class Revisions(Sequence[Revision]):
+    """The revisions of a model, the newest first.
+
+    Attributes:
+        items: the revisions; the object itself is a sequence of them too.
+        model: whose they are.
+        first_revision: the number of the first that is known, which ``self_overlap_first`` is of.
+    """
+
+    items: tuple[Revision, ...]
+    model: str
+    first_revision: int
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> Revision: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Revision, ...]: ...
+    def __getitem__(self, index: int | slice) -> Revision | tuple[Revision, ...]:
+        return self.items[index]
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with one row a revision and its fields as columns.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return table(self.items, Revision)

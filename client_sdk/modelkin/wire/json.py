@@ -1,0 +1,210 @@
+"""The JSON shapes of supports, deltas and signatures, and the strict reading of JSON.
+
+JSON's own types are taken at their word: ``true``, ``1.0`` and ``"1"`` are no integers. Errors
+quote what a stranger sent in ASCII and cut short, so that an answer about it can always be encoded.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from modelkin.core.codecs.checks import Payload, check_k
+from modelkin.core.delta import Delta
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.support import Support
+from modelkin.errors import InvalidInput, InvalidSignature, InvalidSupport
+
+__all__ = [
+    "delta_from_json",
+    "delta_to_json",
+    "dump_json",
+    "parse_json",
+    "signature_from_json",
+    "signature_to_json",
+    "support_from_json",
+    "support_to_json",
+]
+
+
+def support_to_json(support: Support) -> dict[str, Any]:
+    """``{"indices": [...]}``, ready for any JSON writer."""
+    return {"indices": support.indices.tolist()}
+
+
+def support_from_json(obj: Any, num_parameters: int, *, max_k: int | None = None) -> Support:
+    """A support from a parsed ``{"indices": [...]}``.
+
+    Args:
+        obj: what a JSON parser returned; this one field and no other.
+        num_parameters: M, 1 to 2^63 - 1.
+        max_k: the most indices to accept; None for no limit.
+
+    Raises:
+        InvalidSupport: another shape, or indices that make no support.
+        PayloadTooLarge: more than ``max_k`` indices.
+    """
+    fields = _fields(obj, ("indices",), InvalidSupport)
+    indices = _integers(fields, "indices", InvalidSupport)
+    check_k(len(indices), max_k)
+    return Support.from_indices(indices, num_parameters)
+
+
+def delta_to_json(delta: Delta) -> dict[str, Any]:
+    """``{"added": [...], "removed": [...]}``, and the result's ``digest`` where it is known."""
+    fields = {"added": delta.added.tolist(), "removed": delta.removed.tolist()}
+    return fields if delta.digest is None else {**fields, "digest": delta.digest}
+
+
+def delta_from_json(obj: Any, num_parameters: int) -> Delta:
+    """A delta from the parsed object that :func:`delta_to_json` makes.
+
+    Args:
+        obj: what a JSON parser returned; ``added`` and ``removed``, ``digest`` or not, no other.
+        num_parameters: M, 1 to 2^63 - 1.
+
+    Raises:
+        InvalidSupport: another shape, or indices unsorted, repeated or out of range.
+    """
+    told = isinstance(obj, dict) and "digest" in obj
+    names = ("added", "removed", "digest") if told else ("added", "removed")
+    fields = _fields(obj, names, InvalidSupport)
+    digest = fields.get("digest")
+    if digest is not None and not isinstance(digest, str):
+        raise InvalidSupport(f"digest must be a string, not {_shown(digest)}", field="digest")
+    return Delta.of(
+        _integers(fields, "added", InvalidSupport),
+        _integers(fields, "removed", InvalidSupport),
+        num_parameters,
+        digest=digest,
+    )
+
+
+def signature_to_json(signature: Signature) -> dict[str, Any]:
+    """``{"scheme", "num_perm", "seed", "support_size", "values"}``, ready for any JSON writer."""
+    return {
+        "scheme": signature.scheme,
+        "num_perm": signature.num_perm,
+        "seed": signature.seed,
+        "support_size": signature.support_size,
+        "values": signature.values.tolist(),
+    }
+
+
+def signature_from_json(obj: Any, num_parameters: int) -> Signature:
+    """A signature from the parsed object that :func:`signature_to_json` makes.
+
+    Args:
+        obj: what a JSON parser returned; all five fields and no other.
+        num_parameters: M, 1 to 2^63 - 1, which the object does not carry.
+
+    Raises:
+        InvalidSignature: another shape, ``num_perm`` not the number of values, or values that make
+            no signature.
+    """
+    names = ("scheme", "num_perm", "seed", "support_size", "values")
+    fields = _fields(obj, names, InvalidSignature)
+    scheme = fields["scheme"]
+    if not isinstance(scheme, str) or len(scheme) > 40:
+        raise InvalidSignature(f"scheme must be a name, not {_shown(scheme)}", field="scheme")
+    num_perm, seed, support_size = (
+        _integer(fields, name, InvalidSignature) for name in ("num_perm", "seed", "support_size")
+    )
+    values = _integers(fields, "values", InvalidSignature)
+    if num_perm != len(values):
+        raise InvalidSignature(
+            f"num_perm is {_shown(num_perm)}, but there are {len(values)} values", field="num_perm"
+        )
+    return Signature.from_values(
+        values,
+        num_parameters=num_parameters,
+        support_size=support_size,
+        scheme=scheme,
+        seed=seed,
+    )
+
+
+def dump_json(obj: Any) -> bytes:
+    """Compact JSON, ASCII only."""
+    return json.dumps(obj, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def parse_json(data: Payload, error: type[InvalidInput]) -> Any:
+    """What a UTF-8 JSON text (RFC 8259) holds, or ``error``.
+
+    Stricter than ``json.loads``: no NaN, no infinities, no name twice in one object, no encoding
+    but UTF-8.
+    """
+    try:
+        text = str(data, "utf-8")
+        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise error("the JSON is nested too deeply") from None
+    except UnicodeDecodeError as problem:
+        raise error(f"the JSON is not UTF-8: {problem.reason} at byte {problem.start}") from None
+    except ValueError as problem:  # JSONDecodeError, the two hooks, integers of thousands of digits
+        raise error(f"the body is not valid JSON: {problem}") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {_shown(twice)} stands twice in one object")
+    return fields
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _fields(obj: Any, names: tuple[str, ...], error: type[InvalidInput]) -> dict[str, Any]:
+    """The object itself, once it has exactly the fields ``names``."""
+    if not isinstance(obj, dict):
+        raise error(f"expected a JSON object with {', '.join(names)}, not {_shown(obj)}")
+    for name in names:
+        if name not in obj:
+            raise error(f"the field {name!r} is missing", field=name)
+    for name in obj:
+        if name not in names:
+            raise error(f"the field {_shown(name)} is unknown, expected {', '.join(names)}")
+    return obj
+
+
+def _integer(fields: dict[str, Any], name: str, error: type[InvalidInput]) -> int:
+    value = fields[name]
+    if not _is_integer(value):
+        raise error(
+            f"{name} must be an integer of at most 64 bits, not {_shown(value)}", field=name
+        )
+    integer: int = value
+    return integer
+
+
+def _integers(fields: dict[str, Any], name: str, error: type[InvalidInput]) -> list[int]:
+    values = fields[name]
+    if not isinstance(values, list):
+        raise error(f"{name} must be an array of integers, not {_shown(values)}", field=name)
+    for position, value in enumerate(values):
+        if not _is_integer(value):
+            raise error(
+                f"{name}[{position}] must be an integer of at most 64 bits, not {_shown(value)}",
+                field=name,
+            )
+    return values
+
+
+def _is_integer(value: Any) -> bool:
+    """One of 64 bits at most; a bool is an int to ``isinstance``, and is none here."""
+    return type(value) is int and -(2**63) <= value < 2**64
+
+
+def _shown(value: Any) -> str:
+    """A stranger's value as errors may quote it: containers by kind, the rest in short ASCII."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "an array"
+    if type(value) is int and abs(value) >= 10**40:
+        return "an integer of over 40 digits"
+    text = ascii(value[:40] if isinstance(value, str) else value)
+    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -1,0 +1,189 @@
+"""The cache of sketches around a service: shared, lost, damaged, left over, or never there.
+
+It may cost time and sharpness, and never an answer: each is held against brute force.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from app.bootstrap import Resources, open_resources
+from app.index.buckets.protocol import SpaceRecord
+from modelkin import Client, Support
+from tests.app.conftest import Start
+from tests.support.backends import SQLITE, Backend
+from tests.support.http_space import Space, random_support, ranking, related, true_neighbors
+from tests.support.search_space import Stored, ask, brute, make, put, set_up, told
+from tests.support.server_process import Server
+
+M, K = 150_000, 12_000
+RNG = np.random.default_rng(12)
+BASE = random_support(RNG, M, K)
+MODELS = {"base": BASE} | {f"m{i}": related(RNG, BASE, i / 12) for i in range(10)}
+OTHERS = {name: related(RNG, BASE, share) for name, share in (("m3", 0.95), ("m8", 0.02))}
+STORED = [Stored(name, "support", support) for name, support in MODELS.items()]
+
+
+@pytest.fixture
+def resources(backend: Backend, tmp_path: Path) -> Iterator[Resources]:
+    """The services of a folder of the test's own."""
+    with open_resources(set_up(backend, tmp_path)) as opened:
+        yield opened
+
+
+def files(folder: Path) -> list[Path]:
+    """The files of sketches beside a service's supports."""
+    return sorted((folder / "blobs-cache").glob("*/*.sketches"))
+
+
+def assert_scanned(resources: Resources, space: SpaceRecord, models: list[Stored]) -> None:
+    """A scan answers what brute force does."""
+    found = ask(resources, space, "base", k=10, method="scan")
+    assert brute(models[0], models, 10) == told(found)
+    assert not found.degraded
+
+
+def fill(server: Server, space: Space, models: dict[str, Support]) -> None:
+    """Store them all."""
+    with Client(server.url) as client:
+        assert 0 == client.put_many(space.name, models.items()).failed
+
+
+def assert_right(space: Space, models: dict[str, Support]) -> None:
+    """A scan over HTTP answers the true neighbours."""
+    others = {name: support for name, support in models.items() if name != "base"}
+    answer = space.neighbors("base", method="scan")
+    assert true_neighbors(BASE, others) == ranking(answer)
+    assert {"exact"} == {item["estimate"] for item in answer["items"]}
+
+
+def test_processes_share_a_file(start: Start, tmp_path: Path) -> None:
+    """What one ingests the other one finds; replaced and deleted through either, it is not found
+    as it was; and a deleted space takes its file with it.
+    """
+    one, other = start(), start()
+    with (
+        httpx.Client(base_url=one.url, timeout=60, trust_env=False) as first,
+        httpx.Client(base_url=other.url, timeout=60, trust_env=False) as second,
+    ):
+        mine = Space(first, M)
+        theirs = Space(second, M)
+        theirs.name = mine.name
+        fill(one, mine, MODELS)
+        (file,) = files(tmp_path)
+        assert file.stat().st_blocks * 512 >= len(MODELS) * 8192
+        assert_right(theirs, MODELS)
+        fill(one, mine, OTHERS)
+        assert_right(theirs, MODELS | OTHERS)
+        assert 204 == second.delete(theirs.path("models", "m5")).status_code
+        assert_right(mine, {n: s for n, s in (MODELS | OTHERS).items() if n != "m5"})
+        assert 204 == second.delete(f"/v1/spaces/{mine.name}").status_code
+        assert [] == files(tmp_path)
+
+
+def test_damaged_and_deleted_files_cost_no_answer(resources: Resources, tmp_path: Path) -> None:
+    """Noise in the place of sketches, and then no file at all: every answer stays right, and the
+    file comes back.
+    """
+    space = make(resources, M)
+    put(resources, space, STORED)
+    assert_scanned(resources, space, STORED)
+    (file,) = files(tmp_path)
+    with file.open("r+b") as opened:
+        opened.write(os.urandom(file.stat().st_size))
+    assert_scanned(resources, space, STORED)
+    shutil.rmtree(tmp_path / "blobs-cache")
+    assert_scanned(resources, space, STORED)
+    assert_scanned(resources, space, STORED)
+    assert [file.name] == [path.name for path in files(tmp_path)]
+
+
+def test_sketches_of_a_restored_database_are_not_believed(tmp_path: Path) -> None:
+    """A copy of the database comes back, and others take the ids of models that are gone, through
+    another machine: what this one remembers of those is of other contents, and is left alone.
+    """
+    here = set_up(SQLITE, tmp_path)
+    with open_resources(here) as resources:
+        space = make(resources, M)
+        put(resources, space, STORED[:1])
+    shutil.copy(tmp_path / "m.db", tmp_path / "backup.db")
+    with open_resources(here) as resources:
+        put(resources, space, [STORED[2], STORED[3], STORED[10]])
+        assert_scanned(resources, space, [STORED[0], STORED[2], STORED[3], STORED[10]])
+    shutil.copy(tmp_path / "backup.db", tmp_path / "m.db")
+    sent = [
+        Stored(f"n{i}", "sketch", STORED[number].support) for i, number in enumerate((10, 3, 2))
+    ]
+    with open_resources(set_up(SQLITE, tmp_path, cache_folder=tmp_path / "there")) as resources:
+        put(resources, space, sent)
+    with open_resources(here) as resources:
+        for _ in range(2):
+            assert_scanned(resources, space, [STORED[0], *sent])
+
+
+def test_without_a_place_for_sketches_all_goes_on(
+    backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder that cannot be made is one line in the log: what it is, and that queries go on."""
+    (tmp_path / "in-the-way").write_text("")
+    settings = set_up(backend, tmp_path, cache_folder=tmp_path / "in-the-way")
+    with open_resources(settings) as resources:
+        space = make(resources, M)
+        put(resources, space, STORED)
+        for _ in range(3):
+            assert_scanned(resources, space, STORED)
+    lines = [line for line in caplog.messages if "sketches" in line]
+    assert 1 == len(lines), lines
+    assert "queries go on without" in lines[0]
+
+
+def test_spaces_that_others_deleted_leave_no_file(
+    backend: Backend, resources: Resources, tmp_path: Path
+) -> None:
+    """A space that went through another machine has its file here until the next start, or until
+    the house is kept; the file of another database that shares the folder stays.
+    """
+    gone, later, kept = (make(resources, M) for _ in range(3))
+    for space in (gone, later, kept):
+        put(resources, space, STORED[:1])
+    foreign = tmp_path / "blobs-cache" / "0123456789abcdef" / "1.sketches"
+    foreign.parent.mkdir()
+    foreign.touch()
+    elsewhere = set_up(backend, tmp_path, cache_folder=tmp_path / "elsewhere")
+    own = {f"{space.id}.sketches" for space in (gone, later, kept)}
+    for space in (gone, later):
+        with open_resources(elsewhere) as other, other.database.writing() as session:
+            other.spaces.delete(session, space)
+        assert own == {path.name for path in files(tmp_path) if path != foreign}
+        own.remove(f"{space.id}.sketches")
+        if space is gone:
+            with open_resources(set_up(backend, tmp_path)):
+                assert own == {path.name for path in files(tmp_path) if path != foreign}
+        else:
+            resources.housekeeping.round()
+            assert own == {path.name for path in files(tmp_path) if path != foreign}
+    assert foreign.exists()
+
+
+def test_a_damaged_support_only_degrades_a_scan(
+    backend: Backend, resources: Resources, tmp_path: Path
+) -> None:
+    """The others are exact, the damaged one is told by its signature, and the answer says so."""
+    space = make(resources, M)
+    put(resources, space, STORED)
+    before = {path for path in (tmp_path / "blobs").rglob("*") if path.is_file()}
+    twin = Stored("damaged", "support", related(np.random.default_rng(1), BASE, 0.9))
+    put(resources, space, [twin])
+    (blob,) = {path for path in (tmp_path / "blobs").rglob("*") if path.is_file()} - before
+    blob.unlink()
+    found = ask(resources, space, "base", k=11, method="scan")
+    models = [*STORED, Stored("damaged", "signature", twin.support)]
+    assert brute(STORED[0], models, 11) == told(found)
+    assert found.degraded

@@ -1,0 +1,35 @@
+"""Supports that stay open: bounded in number and in bytes, the ones used last."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.catalog.support_cache import OpenedSupports
+from modelkin import Support
+from modelkin.core.packed import PackedSupport
+
+SUPPORTS = {
+    key: PackedSupport.pack(Support.from_indices(range(0, 640 * size, 7), 640 * size))
+    for size, key in enumerate("abcdefgh", start=1)
+}
+USES = st.lists(st.sampled_from("abcdefgh"), max_size=60)
+
+
+@given(uses=USES, most=st.integers(0, 9), most_bytes=st.sampled_from([0, 300, 900, 10**9]))
+def test_it_keeps_what_was_used_last(uses: list[str], most: int, most_bytes: int) -> None:
+    """After any uses it holds what a list in the order of use would, and never more than it may."""
+    opened, expected = OpenedSupports(most, most_bytes), list[str]()
+    for key in uses:
+        found = opened.get(key)
+        assert (SUPPORTS[key] if key in expected else None) is found
+        if found is None:
+            opened.keep(key, SUPPORTS[key])
+        expected = [other for other in expected if other != key] + [key]
+        while len(expected) > most or sum(map(size, expected)) > most_bytes:
+            expected.pop(0)
+        assert (len(expected), sum(map(size, expected))) == (len(opened), opened.nbytes)
+
+
+def size(key: str) -> int:
+    return SUPPORTS[key].array.nbytes

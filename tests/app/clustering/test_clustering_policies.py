@@ -1,0 +1,329 @@
+"""Policies: when a space is clustered anew, by a clock that the test sets."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.clustering import policy_repository as policies_store
+from app.clustering import service
+from app.clustering.policies import KIND, PolicyIn, PolicyService, noticed
+from app.clustering.records import ClusteringPolicy
+from app.clustering.request import Asked
+from app.index.buckets.protocol import JobRecord
+from app.jobs import queue
+from app.jobs.service import JobService
+from tests.support.planted_clusters import named, planted
+from tests.support.service_harness import Place, kin, opened, place, silent
+
+__all__ = ["kin", "opened", "place"]  # fixtures
+
+START = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+class Clock:
+    """A time that passes only when told."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def after(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def policies(kin: Place, clock: Clock) -> PolicyService:
+    """The policies of a place, by the clock of the test."""
+    own = JobService(clock)
+    own.register(service.KIND, lambda job, progress: {})
+    return PolicyService(kin.database, own, clock)
+
+
+def put(kin: Place, policies: PolicyService, **terms: Any) -> ClusteringPolicy:
+    """Set the policy of the space."""
+    whole = {"after_changes": None, "every_seconds": None, "debounce_seconds": 0} | terms
+    wanted = PolicyIn(asked=whole.pop("asked", Asked("agglomerative")), **whole)
+    with kin.database.writing() as session:
+        return policies.put(session, kin.space, wanted)
+
+
+def end_all(kin: Place) -> None:
+    """Carry out what is queued, as a worker would."""
+    with kin.database.reading() as session:
+        page = kin.resources.jobs.list(
+            session, kin.resources.tenant, limit=100, state="queued", space=kin.name
+        )
+    for job in page.items:
+        kin.finish(kin.begin(job))
+        with kin.database.writing() as session:
+            kin.resources.jobs.cancel(session, kin.resources.tenant, job.id)
+
+
+def test_a_space_is_clustered_after_so_many_changes(
+    kin: Place, policies: PolicyService, clock: Clock
+) -> None:
+    """What is there counts; then nothing happens until enough has changed; then it does again."""
+    put(kin, policies, after_changes=3)
+    (job,) = policies.renew()
+    assert (service.KIND, kin.name, "agglomerative") == (
+        job.kind,
+        job.space,
+        job.parameters["algorithm"],
+    )
+    end_all(kin)
+    assert 18 == kin.known()[0].models
+    clock.after(3600)
+    kin.remove("org/m000", "org/m001")
+    assert [] == policies.renew()
+    kin.remove("org/m002")
+    assert 1 == len(policies.renew())
+    assert [] == policies.renew()
+
+
+def test_a_space_is_clustered_after_a_time(
+    kin: Place, policies: PolicyService, clock: Clock
+) -> None:
+    """After the time is over it is, but only if anything has changed."""
+    put(kin, policies, every_seconds=60)
+    assert 1 == len(policies.renew())
+    end_all(kin)
+    clock.after(3600)
+    assert [] == policies.renew()
+    kin.remove("org/m000")
+    assert 1 == len(policies.renew())
+    end_all(kin)
+    kin.remove("org/m001")
+    clock.after(59)
+    assert [] == policies.renew()
+    clock.after(1)
+    assert 1 == len(policies.renew())
+
+
+def test_a_busy_space_is_left_until_it_rests(
+    kin: Place, policies: PolicyService, clock: Clock
+) -> None:
+    """Nothing begins while changes go on, but after ten times the pause it does all the same."""
+    put(kin, policies, after_changes=1, debounce_seconds=10)
+    assert [] == policies.renew()
+    clock.after(10)
+    assert 1 == len(policies.renew())
+    end_all(kin)
+    waited = 0
+    for number in range(17):
+        kin.remove(f"org/m{number:03d}")
+        if policies.renew():
+            break
+        clock.after(7)
+        waited += 7
+    assert 100 <= waited < 120
+
+
+def test_no_second_clustering_waits_behind_the_first(
+    kin: Place, policies: PolicyService, clock: Clock
+) -> None:
+    """While the last one of a policy is unfinished no other is made; once it ends, it is, unless
+    what has changed since was there to be seen by the last one.
+    """
+    put(kin, policies, after_changes=1)
+    (job,) = policies.renew()
+    end = kin.begin(job)
+    kin.remove("org/m000")
+    clock.after(60)
+    assert [] == policies.renew()
+    kin.finish(end)
+    with kin.database.writing() as session:
+        kin.resources.jobs.cancel(session, kin.resources.tenant, job.id)
+    assert 1 == len(policies.renew())
+    kin.remove("org/m001")
+    end_all(kin)
+    assert [] == policies.renew()
+
+
+def test_an_empty_space_is_left_alone(kin: Place, policies: PolicyService) -> None:
+    """Where there is nothing to cluster no job is made that would only fail."""
+    put(kin, policies, after_changes=1)
+    kin.remove(*(f"org/m{i:03d}" for i in range(18)))
+    assert [] == policies.renew()
+
+
+def test_a_policy_goes_with_its_space(kin: Place, policies: PolicyService) -> None:
+    """The policy of a deleted space asks for nothing."""
+    put(kin, policies, after_changes=1)
+    kin.drop()
+    assert [] == policies.renew()
+
+
+def test_another_policy_begins_anew(kin: Place, policies: PolicyService, clock: Clock) -> None:
+    """The same terms change nothing; other ones count all that is there as changes again."""
+    put(kin, policies, after_changes=5)
+    policies.renew()
+    end_all(kin)
+    clock.after(60)
+    kept = put(kin, policies, after_changes=5)
+    assert (kin.space.version, START) == (kept.done_version, kept.done_at)
+    assert [] == policies.renew()
+    changed = put(kin, policies, after_changes=5, asked=Asked("leiden"))
+    assert (0, START) == (changed.done_version, changed.created_at)
+    assert ["leiden"] == [job.parameters["algorithm"] for job in policies.renew()]
+
+
+def test_the_workers_look_at_policies(kin: Place) -> None:
+    """They look again and again, which makes a job where a clustering is due and none where not;
+    what a worker of an older version enqueued still does the same.
+    """
+    jobs = kin.resources.jobs
+    (look,) = [each for each in jobs.looks if each.name == KIND]
+    assert look.every <= timedelta(minutes=1)
+    assert not [each for each in jobs.periodic if each.kind == KIND]
+    put(kin, kin.resources.policies, after_changes=1)
+    (job,) = look.look()
+    assert service.KIND == job.kind
+    assert [] == look.look()
+    kin.finish(kin.begin(job))
+    assert {"enqueued": 0} == jobs.handler(KIND)(kin.ask(), silent)
+
+
+def test_what_nothing_happens_to_is_not_locked(
+    kin: Place, policies: PolicyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a space is clustered as its policy asks, a look reads and writes nothing."""
+    put(kin, policies, after_changes=1)
+    policies.renew()
+    end_all(kin)
+    policies.renew()
+    locked: list[int] = []
+    real = policies_store.lock_policy
+
+    def counting(session: Any, space_id: int) -> Any:
+        locked.append(space_id)
+        return real(session, space_id)
+
+    monkeypatch.setattr(policies_store, "lock_policy", counting)
+    policies.renew()
+    assert kin.id not in locked
+    kin.remove("org/m000")
+    policies.renew()
+    assert kin.id in locked
+
+
+def fail(kin: Place, job: JobRecord, at: datetime, code: str) -> None:
+    """End a job as a worker does that cannot do it."""
+    state: Any = "cancelled" if code == "job_cancelled" else "failed"
+    with kin.database.writing() as session:
+        worker = f"w{job.id}"
+        begun = queue.begin(session, job.id, job.turn, worker, at)
+        assert begun is not None
+        error = {"code": code, "detail": "after 5 attempts"}
+        assert queue.finish(session, begun[0], state, at, error=error)
+
+
+@pytest.mark.parametrize("code", ["unavailable", "storage_full", "worker_lost"])
+def test_what_an_outage_kept_undone_is_asked_for_again(
+    kin: Place, policies: PolicyService, clock: Clock, code: str
+) -> None:
+    """A space at rest is clustered once the store is back: after five minutes, then after twice as
+    long each time; a success ends that.
+    """
+    put(kin, policies, after_changes=5, every_seconds=60)
+    (job,) = policies.renew()
+    for minutes in (5, 10, 20):
+        fail(kin, job, clock(), code)
+        with kin.database.reading() as session:
+            policy = policies.get(session, kin.space)
+        assert (0, None) == (policy.done_version, policy.done_at)
+        clock.after(60 * minutes - 1)
+        assert [] == policies.renew()
+        clock.after(1)
+        (job,) = policies.renew()
+    asked_at = clock()
+    end_all(kin)
+    with kin.database.reading() as session:
+        policy = policies.get(session, kin.space)
+    assert (kin.space.version, asked_at) == (policy.done_version, policy.done_at)
+    clock.after(86_400)
+    assert [] == policies.renew()
+    kin.remove("org/m000")
+    (job,) = policies.renew()
+    fail(kin, job, clock(), code)
+    clock.after(300)
+    assert 1 == len(policies.renew())
+
+
+@pytest.mark.parametrize("code", ["job_cancelled", "invalid_parameter"])
+def test_what_would_fail_again_waits_for_changes(
+    kin: Place, policies: PolicyService, clock: Clock, code: str
+) -> None:
+    """A mistake, or somebody who does not want it, is not asked again until enough has changed."""
+    put(kin, policies, after_changes=2)
+    (job,) = policies.renew()
+    fail(kin, job, clock(), code)
+    clock.after(86_400)
+    kin.remove("org/m000")
+    assert [] == policies.renew()
+    kin.remove("org/m001")
+    assert 1 == len(policies.renew())
+
+
+def test_the_same_clustering_by_hand_counts(kin: Place, policies: PolicyService) -> None:
+    """What somebody has asked for in the policy's own words is done; another one is not it."""
+    put(kin, policies, after_changes=1)
+    kin.cluster(Asked("agglomerative", {"linkage": "average"}))
+    with kin.database.reading() as session:
+        assert policies.get(session, kin.space).done_version == 0
+    kin.cluster(Asked("agglomerative"))
+    with kin.database.reading() as session:
+        assert policies.get(session, kin.space).done_version == kin.space.version
+    assert [] == policies.renew()
+
+
+@pytest.mark.parametrize(("ago", "due"), [(0, False), (9, False), (10, True), (500, True)])
+def test_what_was_changed_long_ago_is_calm(kin: Place, ago: int, due: bool) -> None:
+    """A space that came to rest before anybody looked is clustered at the first look."""
+    policy = ClusteringPolicy(
+        space_id=kin.id,
+        asked={},
+        after_changes=1,
+        every_seconds=None,
+        debounce_seconds=10,
+        created_at=START,
+        updated_at=START,
+        done_version=0,
+        done_at=None,
+        seen_version=3,
+        seen_at=START,
+        due_since=None,
+    )
+    now = START + timedelta(seconds=600)
+    changed_at = now - timedelta(seconds=ago)
+    seen, found = noticed(policy, kin.space, changed_at, now)
+    assert (kin.space.version, changed_at, now, due) == (
+        seen.seen_version,
+        seen.seen_at,
+        seen.due_since,
+        found,
+    )
+    later = now + timedelta(seconds=10)
+    assert (seen, True) == noticed(seen, kin.space, later, later)
+
+
+def test_when_a_space_was_changed_is_known(kin: Place) -> None:
+    """A model that is put tells when; a removal does not."""
+    begin = datetime.now(UTC)
+    kin.put(named(planted((1,), seed=5)[0]))
+    with kin.database.reading() as session:
+        changed = policies_store.last_change(session, kin.space)
+    assert changed is not None
+    assert begin - timedelta(seconds=1) <= changed <= datetime.now(UTC)
+    kin.remove("org/m001")
+    with kin.database.reading() as session:
+        assert policies_store.last_change(session, kin.space) is None

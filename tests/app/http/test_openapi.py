@@ -1,0 +1,228 @@
+"""The OpenAPI document: what is promised to whoever generates a client from it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from modelkin.wire import DELTA
+from tests.support.http_space import JSON, RAW, ROARING, SIGNATURE, SUPPORT, Space, ok
+
+# A name here is a promise: generated clients call their functions so.
+OPERATIONS = {
+    "create_space": ("post", "/v1/spaces"),
+    "list_spaces": ("get", "/v1/spaces"),
+    "get_space": ("get", "/v1/spaces/{space}"),
+    "delete_space": ("delete", "/v1/spaces/{space}"),
+    "put_support": ("put", "/v1/spaces/{space}/supports/{model}"),
+    "get_support": ("get", "/v1/spaces/{space}/supports/{model}"),
+    "patch_support": ("patch", "/v1/spaces/{space}/supports/{model}"),
+    "list_revisions": ("get", "/v1/spaces/{space}/revisions/{model}"),
+    "put_signature": ("put", "/v1/spaces/{space}/signatures/{model}"),
+    "get_signature": ("get", "/v1/spaces/{space}/signatures/{model}"),
+    "put_batch": ("post", "/v1/spaces/{space}/batch"),
+    "list_models": ("get", "/v1/spaces/{space}/models"),
+    "get_model": ("get", "/v1/spaces/{space}/models/{model}"),
+    "update_model": ("patch", "/v1/spaces/{space}/models/{model}"),
+    "delete_model": ("delete", "/v1/spaces/{space}/models/{model}"),
+    "get_neighbors": ("get", "/v1/spaces/{space}/neighbors"),
+    "find_neighbors": ("post", "/v1/spaces/{space}/neighbors"),
+    "get_donors": ("get", "/v1/spaces/{space}/donors"),
+    "find_donors": ("post", "/v1/spaces/{space}/donors"),
+    "get_support_size": ("get", "/v1/spaces/{space}/support-size"),
+    "report_support_size": ("post", "/v1/spaces/{space}/support-size"),
+    "get_graph": ("get", "/v1/spaces/{space}/graph"),
+    "get_lineage": ("get", "/v1/spaces/{space}/lineage"),
+    "get_overlap": ("get", "/v1/spaces/{space}/overlap"),
+    "get_similarity": ("post", "/v1/spaces/{space}/similarity"),
+    "create_clustering": ("post", "/v1/spaces/{space}/clusterings"),
+    "list_clusterings": ("get", "/v1/spaces/{space}/clusterings"),
+    "get_latest_clustering": ("get", "/v1/spaces/{space}/clusterings/latest"),
+    "get_clustering": ("get", "/v1/spaces/{space}/clusterings/{clustering}"),
+    "delete_clustering": ("delete", "/v1/spaces/{space}/clusterings/{clustering}"),
+    "assign_cluster": ("post", "/v1/spaces/{space}/clusterings/{clustering}/assign"),
+    "put_clustering_policy": ("put", "/v1/spaces/{space}/clustering-policy"),
+    "get_clustering_policy": ("get", "/v1/spaces/{space}/clustering-policy"),
+    "delete_clustering_policy": ("delete", "/v1/spaces/{space}/clustering-policy"),
+    "create_source": ("post", "/v1/sources"),
+    "list_sources": ("get", "/v1/sources"),
+    "get_source": ("get", "/v1/sources/{source}"),
+    "update_source": ("patch", "/v1/sources/{source}"),
+    "delete_source": ("delete", "/v1/sources/{source}"),
+    "list_source_deliveries": ("get", "/v1/sources/{source}/deliveries"),
+    "poll_source": ("post", "/v1/sources/{source}/poll"),
+    "receive_delivery": ("post", "/v1/hooks/{source}"),
+    "livez": ("get", "/livez"),
+    "readyz": ("get", "/readyz"),
+}
+SUPPORTS = {SUPPORT, ROARING, RAW, JSON}
+BODIES = {
+    "create_space": {JSON},
+    "update_model": {JSON},
+    "get_similarity": {JSON},
+    "report_support_size": {JSON},
+    "put_support": SUPPORTS,
+    "patch_support": {DELTA, JSON},
+    "put_signature": {SIGNATURE, JSON},
+    "put_batch": {"application/jsonl"},
+    "find_neighbors": {*SUPPORTS, SIGNATURE},
+    "find_donors": {*SUPPORTS, SIGNATURE},
+    "create_clustering": {JSON},
+    "assign_cluster": {*SUPPORTS, SIGNATURE},
+    "put_clustering_policy": {JSON},
+    "create_source": {JSON},
+    "update_source": {JSON},
+    "receive_delivery": {JSON},
+}
+
+
+@pytest.fixture(scope="module")
+def document(http: httpx.Client) -> dict[str, Any]:
+    return ok(http.get("/openapi.json"))
+
+
+def test_errors_are_problems(document: dict[str, Any], operations: dict[str, Any]) -> None:
+    """Every error that is documented is a problem document, and no other kind is left over."""
+    assert "HTTPValidationError" not in str(document)
+    for operation in operations.values():
+        for status, answer in operation["responses"].items():
+            assert (int(status) >= 400) == ("application/problem+json" in answer.get("content", {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "statuses"),
+    [
+        ("create_space", {401, 403, 409, 413, 415, 422, 429, 503}),
+        ("get_model", {401, 403, 404, 422, 429, 503}),
+        ("put_support", {401, 403, 404, 408, 409, 412, 413, 415, 422, 429, 503, 507}),
+        ("patch_support", {401, 403, 404, 408, 409, 412, 413, 415, 422, 428, 429, 503, 507}),
+        ("list_revisions", {401, 403, 404, 422, 429, 503}),
+        ("get_overlap", {401, 403, 404, 409, 422, 429, 503}),
+        ("create_clustering", {401, 403, 404, 413, 415, 422, 429, 503}),
+        ("assign_cluster", {401, 403, 404, 409, 413, 415, 422, 429, 503}),
+        ("get_support", {401, 403, 404, 406, 409, 422, 429, 503}),
+    ],
+)
+def test_which_problems(operations: dict[str, Any], name: str, statuses: set[int]) -> None:
+    """An operation documents exactly the problems that it may answer."""
+    assert statuses == {int(s) for s in operations[name]["responses"] if int(s) >= 400}
+
+
+@pytest.fixture(scope="module")
+def operations(document: dict[str, Any]) -> dict[str, Any]:
+    """The operations by their ids."""
+    return {
+        operation["operationId"]: operation
+        for item in document["paths"].values()
+        for operation in item.values()
+    }
+
+
+def test_the_operations_keep_their_names(document: dict[str, Any]) -> None:
+    """Every promised operation is there, under its id and its path, and no id stands twice."""
+    found = [
+        (operation["operationId"], (method, path))
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+    ]
+    assert OPERATIONS.items() <= dict(found).items()
+    assert len(dict(found)) == len(found)
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    """``$ref`` points at a schema of the document."""
+    references = set(re.findall(r"'\$ref': '#/components/schemas/([^']+)'", repr(document)))
+    assert references
+    assert references <= set(document["components"]["schemas"])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_is_described(operations: dict[str, Any], operation: str) -> None:
+    """Each has a summary, a description, a tag, and a schema for each of its parameters."""
+    told = operations[operation]
+    assert told["summary"]
+    assert told["description"]
+    assert told["tags"]
+    assert all("schema" in parameter for parameter in told.get("parameters", []))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_parameters_of_the_path_are_declared(
+    operations: dict[str, Any], operation: str
+) -> None:
+    """Each name in braces is a parameter, and every parameter of the path is in braces."""
+    declared = operations[operation].get("parameters", [])
+    inside = {parameter["name"] for parameter in declared if parameter["in"] == "path"}
+    assert set(re.findall(r"{(\w+)}", OPERATIONS[operation][1])) == inside
+
+
+@pytest.mark.parametrize("operation", BODIES)
+def test_a_body_lists_its_media_types(operations: dict[str, Any], operation: str) -> None:
+    """A request body names exactly the types that are taken."""
+    assert BODIES[operation] == set(operations[operation]["requestBody"]["content"])
+
+
+def test_operations_without_a_body_declare_none(operations: dict[str, Any]) -> None:
+    """GET and DELETE take no body."""
+    assert not {name for name in OPERATIONS if "requestBody" in operations[name]} - set(BODIES)
+
+
+def example(document: dict[str, Any], operation: dict[str, Any]) -> Any:
+    """The example of an operation's JSON body, its own or that of its schema."""
+    content = operation["requestBody"]["content"][JSON]
+    if "example" in content:
+        return content["example"]
+    reference = content["schema"]["$ref"].removeprefix("#/components/schemas/")
+    return document["components"]["schemas"][reference]["examples"][0]
+
+
+def test_the_examples_work_as_they_stand(
+    http: httpx.Client, document: dict[str, Any], operations: dict[str, Any]
+) -> None:
+    """A space, models and questions made of the document's own examples are all successes."""
+    body = {name: example(document, operations[name]) for name in BODIES if JSON in BODIES[name]}
+    space = ok(http.post("/v1/spaces", json=body["create_space"]))
+    base = f"/v1/spaces/{space['name']}"
+    for model in body["get_similarity"]["models"]:
+        ok(http.put(f"{base}/supports/{model}", json=body["put_support"]))
+    ok(http.patch(f"{base}/models/org/a", json=body["update_model"]))
+    ok(http.post(f"{base}/similarity", json=body["get_similarity"]))
+    for what in ("neighbors", "donors"):
+        ok(http.post(f"{base}/{what}", json=body[f"find_{what}"]))
+    assert 202 == http.post(f"{base}/clusterings", json=body["create_clustering"]).status_code
+    ok(http.put(f"{base}/clustering-policy", json=body["put_clustering_policy"]))
+    own = Space(http, 4810, signature={"num_perm": 4})
+    ok(http.put(own.path("signatures", "a"), json=body["put_signature"]))
+
+
+def test_every_documented_route_answers(http: httpx.Client, document: dict[str, Any]) -> None:
+    """No documented path and method is unknown to the router."""
+    for path, item in document["paths"].items():
+        for method in item:
+            url = path.replace("{space}", "nowhere").replace("{model}", "org/nobody")
+            answer = http.request(method, re.sub("{.*?}", "x", url))
+            assert answer.status_code != 405
+            assert answer.status_code < 500
+            if answer.status_code == 404:
+                assert "route_not_found" != answer.json()["code"]
+
+
+def test_the_schema_of_a_model_is_what_is_answered(space: Space, document: dict[str, Any]) -> None:
+    """The fields of a stored model are those that its schema declares."""
+    space.http.put(space.path("supports", "a"), json={"indices": [1, 2]})
+    declared = document["components"]["schemas"]["ModelOut"]
+    assert set(declared["properties"]) == set(space.model("a"))
+    assert set(declared["required"]) <= set(space.model("a"))
+    shown = document["components"]["schemas"]["SpaceOut"]["properties"]
+    assert set(shown) == set(space.show())
+
+
+def test_the_document_and_its_page_are_there(http: httpx.Client) -> None:
+    """``/docs`` shows ``/openapi.json``, which says its version."""
+    assert "/openapi.json" in http.get("/docs").text
+    told = ok(http.get("/openapi.json"))
+    assert (True, "modelkin") == (told["openapi"].startswith("3."), told["info"]["title"])
+    assert ok(http.get("/livez"))["version"] == told["info"]["version"]

@@ -1,0 +1,216 @@
+"""What is downloaded lies in a folder that goes with its job, however that ends."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.hubs.clients.http import Limits, Transfer
+from app.hubs.clients.protocol import HubFile
+from app.hubs.ingestion.checkpoint_files import choose
+from app.hubs.ingestion.downloads import Downloads
+from app.infra.egress.client import Allowlist, Egress
+from modelkin.errors import InvalidCheckpoint, StorageFull, Unavailable
+from tests.support.checkpoints import random_tensors, safetensors
+from tests.support.fake_huggingface import Handler, Hub
+from tests.support.ingestion_harness import open_desk
+
+_HOLDER = """
+import sys, time
+from pathlib import Path
+from app.hubs.ingestion.downloads import Downloads
+with Downloads(Path(sys.argv[1])).room() as room:
+    room.reserve(1 << 30)
+    (room.path / "model.safetensors").write_bytes(b"half of it")
+    print(room.path, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_folder_goes_with_its_block(tmp_path: Path) -> None:
+    """With all that is in it, and when the block raises as well."""
+    downloads = Downloads(tmp_path / "d")
+    for error in (None, ValueError):
+        with pytest.raises(error) if error else nullcontext(), downloads.room() as room:
+            (room.folder("inner") / "x").write_bytes(b"x")
+            if error is not None:
+                raise error
+        assert not room.path.exists()
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    """While it lives its folder stays, whoever sweeps; killed, it goes with the next sweep."""
+    root = tmp_path / "d"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(root)], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    folder = Path(holder.stdout.readline().strip())
+    downloads = Downloads(root)
+    with downloads.room() as own:
+        assert 0 == downloads.sweep()
+        assert folder.is_dir()
+        assert own.path.is_dir()
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        holder.stdout.close()
+        assert 1 == downloads.sweep()
+        assert not folder.exists()
+        assert own.path.is_dir()
+    assert 0 == Downloads(tmp_path / "never").sweep()
+
+
+def test_a_full_disk_is_told_before(tmp_path: Path) -> None:
+    """What the disk cannot hold is refused."""
+    with Downloads(tmp_path).room() as room:
+        room.reserve(1)
+        with pytest.raises(StorageFull, match="are to be downloaded"):
+            room.reserve(1 << 60)
+
+
+def test_what_is_promised_to_others_is_not_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Downloads that begin at once share the disk: each is held against what the others have yet
+    to write, until they end or what they were promised has come.
+    """
+    usage = shutil.disk_usage(tmp_path)
+    free = (256 << 20) + (10 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
+    with Downloads(tmp_path).room() as first:
+        with Downloads(tmp_path).room() as second:
+            first.reserve(8 << 20)
+            second.reserve(2 << 20)
+            with pytest.raises(StorageFull, match="other downloads under way"):
+                second.reserve(3 << 20)
+            (first.path / "x").write_bytes(bytes(8 << 20))
+            second.reserve(3 << 20)
+        with pytest.raises(StorageFull):
+            first.reserve(11 << 20)
+    with Downloads(tmp_path).room() as alone:
+        alone.reserve(10 << 20)
+
+
+def test_a_disk_that_fills_up_ends_a_download(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody declared is not believed to be nothing: the disk is looked at as it comes."""
+    hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1, {"w": (3 << 20,)}))})
+    hub.sizes["model.safetensors"] = -1
+    usage = shutil.disk_usage(tmp_path)
+    left = iter([1 << 40, 1 << 20])
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=next(left)))
+    with open_desk(tmp_path) as desk:
+        job = desk.look(desk.follow(hub.url), "org/a")
+        assert job.error is not None, job.result
+        assert ("queued", "storage_full") == (job.state, job.error["code"])
+        assert "are spared" in job.error["detail"]
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """It is the disk's matter, and no bug."""
+    with Downloads(tmp_path).room() as room:
+        room.folder("model")
+        with pytest.raises(Unavailable, match="File exists"):
+            room.folder("model")
+        egress = Egress(Allowlist.parse("127.0.0.1"))
+        limits = Limits(checkpoint_bytes=1)
+        with (
+            closing(
+                Transfer(
+                    "http://127.0.0.1:1",
+                    egress,
+                    authorization=None,
+                    limits=limits,
+                    refusal=lambda *_: None,
+                )
+            ) as transfer,
+            pytest.raises(Unavailable, match="File name too long"),
+        ):
+            transfer.download("/f", HubFile("f", 1), room.path / ("f" * 256), None)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(cuts=st.lists(st.integers(1, 999), max_size=2), ranges=st.booleans())
+def test_a_download_is_whole_however_it_is_cut(
+    hub: Hub, tmp_path: Path, cuts: list[int], ranges: bool
+) -> None:
+    """Connections may break anywhere, and servers may know no ranges: what is there in the end is
+    what was declared.
+    """
+    data, left = bytes(range(250)) * 4, list(cuts)
+
+    def serve(request: Handler) -> bool:
+        asked = request.headers.get("Range") if ranges else None
+        begin = 0 if asked is None else int(asked[6:-1])
+        cut = left.pop(0) if left else len(data)
+        request.send_response(200 if asked is None else 206)
+        request.send_header("Content-Length", str(len(data) - begin))
+        if asked is not None:
+            request.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
+        request.end_headers()
+        request.wfile.write(data[begin : begin + cut])
+        request.close_connection = True
+        return True
+
+    hub.on_cdn = serve
+    egress = Egress(Allowlist.parse("127.0.0.1"))
+    file = HubFile("f", len(data), hashlib.sha256(data).hexdigest())
+    with closing(
+        Transfer(
+            hub.cdn,
+            egress,
+            authorization=None,
+            limits=Limits(checkpoint_bytes=1 << 20),
+            refusal=lambda *_: None,
+        )
+    ) as transfer:
+        assert len(data) == transfer.download("/f", file, tmp_path / "f", None)
+    assert data == (tmp_path / "f").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("paths", "first"),
+    [
+        (["model.safetensors"], "model.safetensors"),
+        (["weights.safetensors", "config.json"], "weights.safetensors"),
+        (["adapter_model.safetensors", "model.safetensors"], "model.safetensors"),
+        (["model.fp16.safetensors", "model.safetensors"], "model.safetensors"),
+        (
+            [
+                "model.safetensors",
+                "model.safetensors.index.json",
+                "model-00001-of-00002.safetensors",
+            ],
+            "model.safetensors",
+        ),
+        (
+            ["consolidated.safetensors", "model.safetensors.index.json"],
+            "model.safetensors.index.json",
+        ),
+        (["a.safetensors.index.json", "a-00001-of-00001.safetensors"], "a.safetensors.index.json"),
+        (["model-00001-of-00001.safetensors"], "model-00001-of-00001.safetensors"),
+        (["model.safetensors", "onnx/model.safetensors"], "model.safetensors"),
+        (["x/y/model.safetensors", "x/z.txt"], "x/y/model.safetensors"),
+        ([".safetensors", "b.safetensors"], "b.safetensors"),
+    ],
+)
+def test_which_file_is_the_checkpoint(paths: list[str], first: str) -> None:
+    """The one that is nearest to the top, and there the one that transformers would read."""
+    assert first == choose([HubFile(path, 1) for path in paths], "here").first.path
+
+
+def test_a_name_that_no_file_can_have() -> None:
+    """A longer name than file systems take is refused before anything is downloaded."""
+    with pytest.raises(InvalidCheckpoint, match="more than 255 bytes"):
+        choose([HubFile("x/" + "ö" * 124 + ".safetensors", 1)], "here")
+    choose([HubFile("ö" * 121 + ".safetensors", 1)], "here")

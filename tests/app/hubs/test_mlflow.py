@@ -1,0 +1,179 @@
+"""A real MLflow server as a hub: its registered models are found, read and followed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from app.hubs.clients.mlflow import MLflow
+from app.hubs.clients.protocol import HubGone
+from modelkin import select_support
+from tests.support.checkpoints import random_tensors, safetensors, sharded
+from tests.support.ingestion_harness import Desk
+from tests.support.mlflow_server import Registry, mlflow_server
+from tests.support.server_process import Server
+
+SECRET = "a secret that both know"
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """The server that the tests share; each has models of its own."""
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A service that carries out jobs and may talk to loopback."""
+    folder = tmp_path_factory.mktemp("service")
+    server = Server(folder, "--egress-allow=127.0.0.1").start()
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+        yield http
+    assert 0 == server.stop(), server.log.read_text()
+    assert "Traceback" not in server.log.read_text()
+
+
+def wait_for(http: httpx.Client, path: str, **expected: Any) -> dict[str, Any]:
+    """What ``path`` answers once it is as expected."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        answer = http.get(path)
+        found: dict[str, Any] = answer.json()
+        if answer.is_success and expected.items() <= found.items():
+            return found
+        time.sleep(0.1)
+    raise AssertionError((answer.text, http.get("/v1/jobs").text, http.get("/v1/sources").text))
+
+
+def follow(http: httpx.Client, registry: Registry, name: str, **more: Any) -> dict[str, Any]:
+    """A source of one model of the registry."""
+    source = {"kind": "mlflow", "space": f"s-{name}", "secret": SECRET, "url": registry.url}
+    answer = http.post("/v1/sources", json={**source, "filters": {"repos": [name]}, **more})
+    assert 201 == answer.status_code, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def flat(tensors: dict[str, np.ndarray]) -> np.ndarray:
+    """All parameters in the order of the tensors' names."""
+    return np.concatenate([tensors[name].ravel() for name in sorted(tensors)])
+
+
+def test_versions_are_revisions(registry: Registry, desk: Desk) -> None:
+    """The newest version is what a model is; its tags and aliases are its tags."""
+    registry.register("Digits CNN")
+    source = desk.follow(registry.url, kind="mlflow")
+    with pytest.raises(HubGone, match="no version"), desk.opened(source) as hub:
+        hub.look_up("Digits CNN")
+    first, second = random_tensors(1), random_tensors(2)
+    registry.log_run("Digits CNN", {"model.safetensors": safetensors(first), "x.pkl": b""})
+    job = desk.look(source, "Digits CNN")
+    assert "succeeded" == job.state, job.error
+    assert select_support(np.abs(flat(first))) == desk.support("Digits CNN")
+    registry.log_model("Digits CNN", {"data/model.safetensors": safetensors(second)}, stage="dev")
+    registry.call("registered-models/alias", name="Digits CNN", alias="champion", version="2")
+    job = desk.look(source, "Digits CNN")
+    assert "succeeded" == job.state, job.error
+    assert select_support(np.abs(flat(second))) == desk.support("Digits CNN")
+    model = desk.model("Digits CNN")
+    assert model is not None
+    assert (("alias:champion", "stage:dev"), 2, "2") == (
+        model.tags,
+        model.revision,
+        model.attributes["hub"]["revision"],
+    )
+    assert f"{registry.url}/#/models/Digits%20CNN/versions/2" == model.source
+
+
+def test_all_models_are_listed(registry: Registry, desk: Desk) -> None:
+    """Page by page, each with its newest version; one without a version has none."""
+    names = [f"listed-{number}" for number in range(3)]
+    for name in names:
+        registry.register(name)
+    registry.log_run(names[1], {"model.safetensors": b""}, team="kin")
+    registry.log_run(names[1], {"model.safetensors": b""})
+    with desk.opened(desk.follow(registry.url, kind="mlflow")) as hub:
+        found = {model.name: model for model in hub.models({})}
+    assert [None, "2", None] == [found[name].revision for name in names]
+
+
+@pytest.mark.parametrize("kind", ["run", "model"])
+def test_artifacts_that_the_server_does_not_serve(
+    registry: Registry, desk: Desk, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Where versions lie in a store that clients are to open by themselves, they are listed and
+    read by way of the run, the logged model and the version.
+    """
+    monkeypatch.setattr(MLflow, "_served", lambda *_: None)
+    tensors = random_tensors(5)
+    log = registry.log_run if kind == "run" else registry.log_model
+    registry.register(f"bucket-{kind}")
+    log(f"bucket-{kind}", {f"deep/er/{path}": data for path, data in sharded(tensors).items()})
+    job = desk.look(desk.follow(registry.url, kind="mlflow"), f"bucket-{kind}")
+    assert "succeeded" == job.state, job.error
+    assert select_support(np.abs(flat(tensors))) == desk.support(f"bucket-{kind}")
+
+
+def test_a_base_by_alias(registry: Registry, desk: Desk) -> None:
+    """A version's tag ``base_model`` names what it was made from, a version of it by ``@``."""
+    base, tuned = random_tensors(1), random_tensors(2)
+    for name in ("the-base", "tuned"):
+        registry.register(name)
+    registry.log_run("the-base", {"model.safetensors": safetensors(base)})
+    registry.call("registered-models/alias", name="the-base", alias="champion", version="1")
+    registry.log_run("the-base", {"model.safetensors": safetensors(random_tensors(8))})
+    files = {"model.safetensors": safetensors(tuned)}
+    registry.log_run("tuned", files, base_model="the-base@champion")
+    job = desk.look(desk.follow(registry.url, kind="mlflow"), "tuned")
+    assert job.result is not None, job.error
+    assert ("delta", "the-base@1") == (job.result["importance"], job.result["base"])
+    assert select_support(np.abs(flat(tuned) - flat(base))) == desk.support("tuned")
+
+
+def test_what_is_not_there(registry: Registry, desk: Desk) -> None:
+    """An unknown model fails and says so; one that was deleted goes where its source says so."""
+    source = desk.follow(registry.url, kind="mlflow", on_delete="remove")
+    job = desk.look(source, "nobody")
+    assert job.error is not None
+    assert ("failed", "hub_not_found") == (job.state, job.error["code"])
+    assert "registered model 'nobody'" in job.error["detail"]
+    registry.register("goes")
+    registry.log_run("goes", {"model.safetensors": safetensors(random_tensors(1))})
+    desk.look(source, "goes")
+    registry.call("registered-models/delete", "DELETE", name="goes")
+    gone = desk.look(source, "goes")
+    assert gone.result is not None, gone.error
+    assert (True, None) == (gone.result["removed"], desk.model("goes"))
+
+
+def test_a_version_is_delivered(registry: Registry, service: httpx.Client) -> None:
+    """The registry's own webhook tells of a version, and moments later the model has kin here."""
+    source = follow(service, registry, "told", poll_seconds=None)
+    webhook = registry.webhook(f"{service.base_url}/v1/hooks/{source['id']}", SECRET)
+    registry.register("told")
+    registry.log_run("told", {"model.safetensors": safetensors(random_tensors(1))})
+    wait_for(service, "/v1/spaces/s-told/models/told", revision=1)
+    registry.log_model("told", {"model.safetensors": safetensors(random_tensors(2))})
+    wait_for(service, "/v1/spaces/s-told/models/told", revision=2)
+    registry.call(f"webhooks/{webhook}", "DELETE")
+    told = service.get(f"/v1/sources/{source['id']}/deliveries").json()["items"]
+    assert {"registered_model.created", "model_version.created"} <= {d["event"] for d in told}
+    assert 200 == service.get("/v1/spaces/s-told/neighbors?model=told").status_code
+
+
+def test_a_version_that_nobody_told_of(registry: Registry, service: httpx.Client) -> None:
+    """The poller finds what no delivery brought."""
+    registry.register("untold")
+    registry.log_run("untold", {"model.safetensors": safetensors(random_tensors(1))})
+    source = follow(service, registry, "untold", poll_seconds=10)
+    wait_for(service, "/v1/spaces/s-untold/models/untold", revision=1)
+    registry.log_run("untold", {"model.safetensors": safetensors(random_tensors(2))})
+    assert 202 == service.post(f"/v1/sources/{source['id']}/poll").status_code
+    wait_for(service, "/v1/spaces/s-untold/models/untold", revision=2)
+    assert [] == service.get(f"/v1/sources/{source['id']}/deliveries").json()["items"]

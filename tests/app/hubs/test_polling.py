@@ -1,0 +1,387 @@
+"""Polls: whatever no delivery told of is found, and nothing is looked at for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from app.hubs.clients.protocol import HubModel
+from app.hubs.filters import Filters
+from app.hubs.polling import TICK, compare
+from app.hubs.records import HubKind, SeenModel, SourceRecord
+from app.hubs.repositories import source_models, sources
+from app.hubs.service import DEFAULT_POLL, OpenSource, SourceIn, SourceService
+from app.hubs.sync_requests import POLL
+from app.index.buckets.protocol import JobRecord, Tenant
+from app.infra.db.tables.jobs import JobRow
+from modelkin.errors import InvalidParameter
+from tests.support.backends import PostgresBackend
+from tests.support.checkpoints import random_tensors, safetensors
+from tests.support.fake_huggingface import Hub, answering, loopback_hub
+from tests.support.incoming_harness import open_office
+from tests.support.ingestion_harness import Desk, open_desk
+from tests.support.postgres import Postgres
+
+
+def opened(kind: HubKind = "huggingface", **filters: list[str]) -> OpenSource:
+    """A source that nobody asks anything else."""
+    tenant, url = Tenant(1, "t"), "http://hub"
+    followed = Filters.of(filters)
+    return OpenSource("s", tenant, kind, "kin", url, None, None, None, followed, "keep", _NOW)
+
+
+_NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+REVISIONS = st.sampled_from(["1", "2"])
+
+
+@given(
+    st.dictionaries(NAMES, REVISIONS),
+    st.dictionaries(NAMES, st.tuples(st.none() | REVISIONS, st.booleans(), st.booleans())),
+)
+def test_a_listing_is_held_against_what_was_seen(
+    listing: dict[str, str], seen: dict[str, tuple[str | None, bool, bool]]
+) -> None:
+    """What is new, at another revision, or newly gone is looked at, and nothing else."""
+    known = {name: SeenModel(name, *told) for name, told in seen.items()}
+    found = compare(opened(), (HubModel(*line) for line in listing.items()), known)
+    assert {n: r for n, r in listing.items() if n not in seen} == found.new
+    assert {n: r for n, r in listing.items() if n in seen and seen[n][0] != r} == found.changed
+    assert {n for n, (r, there, _) in seen.items() if r and there and n not in listing} == set(
+        found.gone
+    )
+    missing = {n for n, (r, there, here) in seen.items() if r and here and not there} - set(listing)
+    assert missing == set(found.hidden)
+    assert {n for n, (_, there, _) in seen.items() if not there and n in listing} == set(found.back)
+    assert len(listing) == found.models
+
+
+def test_what_is_not_followed_is_not_looked_at() -> None:
+    """Filters are held against every line; a name that no model can have is counted."""
+    lines = [
+        HubModel("org/a", "1", ("x",)),
+        HubModel("org/b", "1"),
+        HubModel("org/(c)", "1", ("x",)),
+    ]
+    found = compare(opened(tags=["x"]), iter(lines), {})
+    assert ({"org/a": "1"}, 1) == (found.new, found.unnamable)
+
+
+def test_what_is_stored_is_followed_whatever_it_lost() -> None:
+    """A line that filters speak against counts if its model is here, and else does not."""
+    lines = [HubModel("org/a", "2"), HubModel("org/b", "2")]
+    known = {n: SeenModel(n, "1", True, placed=n == "org/a") for n in ("org/a", "org/b")}
+    found = compare(opened(tags=["x"]), iter(lines), known)
+    assert ({"org/a": "2"}, ["org/b"]) == (found.changed, found.gone)
+
+
+def test_a_model_without_a_version_is_nothing_yet() -> None:
+    """In a registry; where a hub tells no revision somebody has to look."""
+    line = [HubModel("a", None)]
+    assert {} == compare(opened("mlflow"), iter(line), {}).new
+    assert {"a": None} == compare(opened(), iter(line), {}).new
+    known = {"a": SeenModel("a", "1", True, False)}
+    assert {"a": None} == compare(opened("mlflow"), iter(line), known).changed
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A hub without a model."""
+    with loopback_hub() as made:
+        yield made
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A service that carries out the jobs it is told to."""
+    with open_desk(tmp_path) as made:
+        yield made
+
+
+def push(hub: Hub, name: str, seed: int) -> str:
+    return hub.push(name, {"model.safetensors": safetensors(random_tensors(seed))})
+
+
+def waiting(desk: Desk, kind: str) -> list[JobRecord]:
+    """The jobs of a kind that nobody has begun, oldest first."""
+    with desk.database.reading() as session:
+        tenant = desk.resources.tenant
+        page = desk.resources.jobs.list(session, tenant, limit=100, state="queued", kind=kind)
+    return list(page.items)[::-1]
+
+
+def polled(desk: Desk, source: SourceRecord) -> tuple[dict[str, Any], list[str]]:
+    """What a poll answers, once all that it found was looked at; and what that was."""
+    if not waiting(desk, POLL):
+        with desk.database.writing() as session:
+            desk.resources.sources.poll(session, desk.resources.tenant, source.id)
+    (poll,) = waiting(desk, POLL)
+    done = desk.carry_out(poll)
+    assert "succeeded" == done.state, done.error
+    looks = waiting(desk, "ingest")
+    for look in looks:
+        desk.carry_out(look)
+    assert done.result is not None
+    return done.result, [look.parameters["model"] for look in looks]
+
+
+@pytest.mark.parametrize("on_delete", ["keep", "remove"])
+def test_what_got_lost_is_found(hub: Hub, desk: Desk, on_delete: str) -> None:
+    """A new source brings what is there; later polls what is new, was pushed, moved or deleted."""
+    for number, name in enumerate("abcd"):
+        push(hub, f"org/{name}", number)
+    push(hub, "other/x", 9)
+    given = {"filters": {"owners": ["org"]}, "on_delete": on_delete}
+    source = desk.follow(hub.url, poll_seconds=60, **given)
+    result, looked = polled(desk, source)
+    names = ["org/a", "org/b", "org/c", "org/d"]
+    assert (4, 4, names) == (result["models"], result["new"], sorted(looked))
+    assert all(desk.model(name) for name in looked)
+    assert ({"models": 4, "new": 0, "changed": 0, "gone": 0, "unnamable": 0}, []) == polled(
+        desk, source
+    )
+    push(hub, "org/a", 10)
+    push(hub, "org/new", 11)
+    del hub.repos["org/b"]
+    hub.move("org/c", "org/moved")
+    before = desk.model("org/a")
+    _, looked = polled(desk, source)
+    assert {"org/a", "org/b", "org/c", "org/moved", "org/new"} == set(looked)
+    after = desk.model("org/a")
+    assert before is not None
+    assert after is not None
+    assert before.digest != after.digest
+    assert (on_delete == "keep") is (desk.model("org/b") is not None)
+    assert desk.model("org/new")
+    assert desk.model("org/moved")
+    assert [] == polled(desk, source)[1]
+    shown = desk.source(source)
+    assert shown.last_poll is not None
+    assert (4, 0) == (shown.last_poll["models"], shown.last_poll["gone"])
+
+
+def test_what_cannot_be_read_is_tried_once(hub: Hub, desk: Desk) -> None:
+    """A repository without safetensors fails one job, not one with every poll, until it changes."""
+    hub.push("org/a", {"pytorch_model.bin": b"pickle"})
+    source = desk.follow(hub.url)
+    assert ["org/a"] == polled(desk, source)[1]
+    assert [] == polled(desk, source)[1]
+    error = desk.source(source).last_error
+    assert error is not None
+    assert "org/a" in error["detail"]
+    push(hub, "org/a", 1)
+    assert ["org/a"] == polled(desk, source)[1]
+    assert desk.model("org/a")
+
+
+def test_a_source_that_changes_looks_again(hub: Hub, desk: Desk) -> None:
+    """Whatever failed, or would be made otherwise now, is looked at with the next poll, at once."""
+    push(hub, "org/base", 1)
+    push(hub, "org/a", 2)
+    source = desk.follow(hub.url, importance="delta")
+    assert {"org/a", "org/base"} == set(polled(desk, source)[1])
+    assert desk.model("org/a") is None
+    assert [] == polled(desk, source)[1]
+    with desk.database.writing() as session:
+        tenant, changes = desk.resources.tenant, {"base_model": "org/base", "poll_seconds": 60}
+        desk.resources.sources.update(session, tenant, source.id, changes)
+    assert {"org/a", "org/base"} == set(polled(desk, source)[1])
+    model = desk.model("org/a")
+    assert model is not None
+    assert "delta" == model.attributes["hub"]["importance"]
+    assert [] == polled(desk, source)[1]
+
+
+def test_a_model_that_lost_its_tag_does_not_grow_old(hub: Hub, desk: Desk) -> None:
+    """Listed no more, it is asked for: pushed, it is looked at; deleted, it goes."""
+    push(hub, "org/a", 1)
+    hub.repos["org/a"].tags = ["wanted"]
+    source = desk.follow(hub.url, filters={"tags": ["wanted"]}, on_delete="remove")
+    assert ["org/a"] == polled(desk, source)[1]
+    hub.repos["org/a"].tags = []
+    assert ["org/a"] == polled(desk, source)[1]
+    assert [] == polled(desk, source)[1]
+    sha = push(hub, "org/a", 2)
+    assert ["org/a"] == polled(desk, source)[1]
+    model = desk.model("org/a")
+    assert model is not None
+    assert sha == model.attributes["hub"]["revision"]
+    assert [] == polled(desk, source)[1]
+    hub.on_hub = lambda asked: "/org/a" in asked.path and answering(404)(asked)
+    assert [] == polled(desk, source)[1]
+    hub.on_hub = lambda _: False
+    del hub.repos["org/a"]
+    assert ["org/a"] == polled(desk, source)[1]
+    assert [] == polled(desk, source)[1]
+    assert desk.model("org/a") is None
+
+
+def test_what_changes_under_a_look_is_looked_at_again(hub: Hub, desk: Desk) -> None:
+    """A source that is changed while a model is downloaded has that model looked at once more,
+    the first time it is seen and later on.
+    """
+    push(hub, "org/a", 1)
+    source = desk.follow(hub.url)
+    polled(desk, source)
+    for number, first in enumerate(("org/b", "org/a"), 1):
+        push(hub, first, number + 1)
+        space, tenant = f"kin-{number}", desk.resources.tenant
+
+        def patch(_: Any, space: str = space, tenant: Tenant = tenant) -> bool:
+            hub.on_cdn = lambda _: False
+            with desk.database.writing() as session:
+                desk.resources.sources.update(session, tenant, source.id, {"space": space})
+            return False
+
+        hub.on_cdn = patch
+        assert "succeeded" == desk.look(source, first).state
+        assert first in polled(desk, source)[1]
+        assert desk.model(first, space) is not None
+        assert [] == polled(desk, source)[1]
+
+
+def test_a_source_that_is_deleted_under_its_poll(hub: Hub, desk: Desk) -> None:
+    """The poll ends, and has found nothing."""
+    source = desk.follow(hub.url)
+    with desk.database.writing() as session:
+        tenant = desk.resources.tenant
+        asked = desk.resources.sources.poll(session, tenant, source.id)
+
+    def delete(_: Any) -> bool:
+        hub.on_hub = lambda _: False
+        with desk.database.writing() as session:
+            desk.resources.sources.delete(session, tenant, source.id)
+        return False
+
+    hub.on_hub = delete
+    done = desk.carry_out(asked)
+    assert ("succeeded", "ignored") == (done.state, (done.result or {}).get("outcome")), done.error
+
+
+def test_a_poll_and_a_change_take_locks_in_one_order(
+    hub: Hub, tmp_path: Path, postgres: Postgres
+) -> None:
+    """Who changes a source while its poll ends waits for no row that the poll holds, and the other
+    way round: neither is ended by the database.
+    """
+    with open_office(tmp_path, PostgresBackend(postgres)) as office:
+        source = office.follow(url=hub.url)["id"]
+        database, resources = office.database, office.resources
+        with database.writing() as session:
+            look = source_models.begin_look(session, source, "org/gone", "j") or 0
+            found = sources.find_source(session, source)
+            assert found is not None
+            seen: dict[str, Any] = {"opened": found.updated_at, "revision": "s"}
+            source_models.end_look(session, source, "org/gone", look, **seen)
+            job = resources.sources.poll(session, resources.tenant, source)
+        finish: Any = resources.jobs.handler(POLL)(job, lambda *_: None)
+
+        def end() -> dict[str, int]:
+            with database.writing() as session:
+                return dict(finish(session))
+
+        with ThreadPoolExecutor(1) as pool:
+            with database.writing() as session:
+                sources.lock_source(session, resources.tenant, source)
+                ending = pool.submit(end)
+                with pytest.raises(TimeoutError):
+                    ending.result(0.5)
+                source_models.look_again(session, source)
+            assert 1 == ending.result(10)["gone"]
+        with database.reading() as session:
+            (model,) = source_models.seen_models(session, source)
+        assert ("", False) == (model.revision, model.listed)
+
+
+def test_a_poll_that_takes_long_is_not_doubled(hub: Hub, desk: Desk) -> None:
+    """While one runs no other becomes due; who asks for one gets one that begins after that."""
+    source = desk.follow(hub.url, poll_seconds=60)
+    (running,) = waiting(desk, POLL)
+    past = {"next_poll_at": datetime.now(UTC) - timedelta(seconds=1)}
+    with desk.database.writing() as session:
+        session.execute(update(JobRow).where(JobRow.id == running.id).values(state="running"))
+        sources.update_source(session, source.id, past)
+    assert 1 == desk.resources.polls.due()
+    assert [] == waiting(desk, POLL)
+    with desk.database.writing() as session:
+        asked = desk.resources.sources.poll(session, desk.resources.tenant, source.id)
+    assert [asked.id] == [job.id for job in waiting(desk, POLL)]
+
+
+def test_a_hub_that_is_away_is_polled_again(hub: Hub, desk: Desk) -> None:
+    """The job is tried again later, the source says why, and nothing is taken as gone."""
+    push(hub, "org/a", 1)
+    source = desk.follow(hub.url)
+    polled(desk, source)
+
+    def down(handler: Any) -> bool:
+        handler.say(503, b"{}")
+        return True
+
+    hub.on_hub = down
+    with desk.database.writing() as session:
+        job = desk.resources.sources.poll(session, desk.resources.tenant, source.id)
+    job = desk.carry_out(job)
+    assert ("queued", 0) == (job.state, job.attempts)
+    error = desk.source(source).last_error
+    assert error is not None
+    assert "hub_unavailable" == error["code"]
+    assert [] == waiting(desk, "ingest")
+    assert desk.model("org/a")
+
+
+def test_sources_become_due(hub: Hub, desk: Desk) -> None:
+    """A source is polled when it is made, and then once in every period; no longer when that is
+    cleared, or when it has no url any more.
+    """
+    source = desk.follow(hub.url, poll_seconds=60)
+    periodic = {known.kind: known for known in desk.resources.jobs.periodic}[TICK]
+    assert [source.id] == [job.parameters["source"] for job in waiting(desk, POLL)]
+    polled(desk, source)
+    with desk.database.reading() as session:
+        assert not periodic.wanted(session)
+    assert 0 == desk.resources.polls.due()
+    assert source.next_poll_at is not None
+    assert 55 < (source.next_poll_at - datetime.now(UTC)).total_seconds() <= 60
+    past = {"next_poll_at": datetime.now(UTC) - timedelta(seconds=1)}
+    with desk.database.writing() as session:
+        sources.update_source(session, source.id, past)
+    with desk.database.reading() as session:
+        assert periodic.wanted(session)
+    assert (1, 0) == (desk.resources.polls.due(), desk.resources.polls.due())
+    polled(desk, source)
+    for changes, is_due in (
+        ({"poll_seconds": None}, False),
+        ({"poll_seconds": 60}, True),
+        ({"url": None}, False),
+    ):
+        with desk.database.writing() as session:
+            service, tenant = desk.resources.sources, desk.resources.tenant
+            changed = service.update(session, tenant, source.id, changes)
+        assert is_due is (changed.next_poll_at is not None)
+
+
+def test_the_public_hub_is_polled_by_owner(desk: Desk) -> None:
+    """Its millions of models are nobody's to list: a source of it is polled if it names owners."""
+    service = SourceService(desk.resources.secrets, desk.looks)
+    given = SourceIn("huggingface", "kin", "s", "https://huggingface.co")
+    owned = replace(given, filters={"repos": ["org/*"]}, polled=True)
+    tenant = desk.resources.tenant
+    with desk.database.writing() as session:
+        assert (None, None) == (
+            (made := service.create(session, tenant, given)).poll_seconds,
+            made.next_poll_at,
+        )
+        with pytest.raises(InvalidParameter, match="owners"):
+            service.create(session, tenant, replace(given, polled=True))
+        assert DEFAULT_POLL == service.create(session, tenant, owned).poll_seconds
+    assert 1 == len(waiting(desk, POLL))

@@ -1,0 +1,273 @@
+"""/v1/sources: made, shown, changed and deleted; what is secret only comes in."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from sqlalchemy import LargeBinary
+
+from app import cli
+from app.infra.db.secret_rotation import COLUMNS
+from app.infra.db.tables.all_tables import Base
+from app.spaces.repository import ensure_tenant
+from modelkin.errors import SourceNotFound
+from tests.support.backends import SQLITE, PostgresBackend
+from tests.support.hub_payloads import hf_payload
+from tests.support.incoming_harness import SECRET, Office, open_office
+from tests.support.postgres import Postgres
+
+TOKEN = "hf_do_not_tell"
+PLAIN = {"kind": "huggingface", "space": "kin", "secret": SECRET}
+
+
+def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
+    """The problem document of an answer."""
+    problem: dict[str, Any] = answer.json()
+    assert (status, code) == (answer.status_code, problem["code"]), answer.text
+    return problem
+
+
+def test_a_source_is_made_shown_and_deleted(office: Office) -> None:
+    """What was asked comes back, with what was left out as it is by itself."""
+    made = office.follow(**PLAIN, url=None, filters={"owners": ["org"]}, base_model="org/base")
+    shown = office.show(made)
+    assert made == shown
+    expected = {
+        "kind": "huggingface",
+        "space": "kin",
+        "url": None,
+        "has_token": False,
+        "importance": None,
+        "base_model": "org/base",
+        "filters": {"owners": ["org"]},
+        "on_delete": "keep",
+        "poll_seconds": None,
+        "hook": f"/v1/hooks/{made['id']}",
+        "last_delivery_at": None,
+        "last_error": None,
+        "next_poll_at": None,
+    }
+    assert expected == {name: shown[name] for name in expected}
+    office.push(made, "org/a")
+    path = f"/v1/sources/{made['id']}"
+    assert 204 == office.http.delete(path).status_code
+    refused(office.http.get(path), 404, "source_not_found")
+    refused(office.http.delete(path), 404, "source_not_found")
+    assert 401 == office.deliver(made, hf_payload("org/a")).status_code
+
+
+def test_sources_are_listed_newest_first(office: Office) -> None:
+    """Page by page, each once."""
+    made = [office.follow()["id"] for _ in range(5)]
+    found: list[str] = []
+    cursor = None
+    while True:
+        query = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = office.http.get("/v1/sources", params=query).json()
+        found += [item["id"] for item in page["items"]]
+        if (cursor := page["next_cursor"]) is None:
+            break
+    assert made[::-1] == found[:5]
+    assert len(set(found)) == len(found)
+
+
+def test_changes_are_of_what_was_sent(office: Office) -> None:
+    """Other fields stay, null clears, and the next delivery is held against the new secret."""
+    made = office.follow(base_model="org/base", importance="delta", filters={"owners": ["org"]})
+    path = f"/v1/sources/{made['id']}"
+    changed = office.http.patch(path, json={"space": "other", "base_model": None}).json()
+    assert ("other", None, "delta") == tuple(
+        changed[name] for name in ("space", "base_model", "importance")
+    )
+    assert changed == office.show(made)
+    assert changed["updated_at"] > made["updated_at"]
+    office.http.patch(path, json={"filters": {"repos": ["org/a*"]}, "on_delete": "remove"})
+    assert {"repos": ["org/a*"]} == office.show(made)["filters"]
+    office.http.patch(path, json={"secret": "another"})
+    assert 401 == office.deliver(made, hf_payload("org/a")).status_code
+
+
+def test_a_token_may_be_long(office: Office) -> None:
+    """Signed ones have thousands of characters."""
+    given = {**PLAIN, "url": "http://127.0.0.1:9", "token": "x" * (16 << 10), "poll_seconds": None}
+    made = office.http.post("/v1/sources", json=given)
+    assert (201, True) == (made.status_code, made.json()["has_token"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"kind": "github"}, "kind"),
+        ({"kind": "mlflow", "filters": {"owners": ["org"]}}, "filters.owners"),
+        ({"space": "No Space"}, "space"),
+        ({"secret": ""}, "secret"),
+        ({"secret": 7}, "secret"),
+        ({"secret": None}, "secret"),
+        ({"token": TOKEN}, "token"),
+        ({"token": "", "url": "http://127.0.0.1:9"}, "token"),
+        ({"token": "é" * 8193, "url": "http://127.0.0.1:9"}, "token"),
+        ({"url": "ftp://hub"}, "url"),
+        ({"url": "http://10.0.0.1/"}, "url"),
+        ({"url": "http://169.254.169.254/latest"}, "url"),
+        ({"importance": "fisher"}, "importance"),
+        ({"base_model": "a//b"}, "base_model"),
+        ({"filters": {"models": ["a"]}}, "filters.models"),
+        ({"filters": {"repos": "org/*"}}, "filters.repos"),
+        ({"filters": {"tags": [""]}}, "filters.tags"),
+        ({"on_delete": "archive"}, "on_delete"),
+        ({"poll_seconds": 9, "url": "http://127.0.0.1:9"}, "poll_seconds"),
+        ({"poll_seconds": 60}, "poll_seconds"),
+        ({"other": 1}, "other"),
+    ],
+)
+def test_what_makes_no_source_is_refused(office: Office, asked: dict[str, Any], field: str) -> None:
+    """A 422 that names the field, and shows no secret."""
+    answer = office.http.post("/v1/sources", json={**PLAIN, **asked})
+    code = "invalid_name" if field in {"space", "base_model"} else "invalid_parameter"
+    problem = refused(answer, 422, code)
+    assert field in [error["field"] for error in problem["errors"]]
+    assert SECRET not in answer.text
+    assert TOKEN not in answer.text
+
+
+@pytest.mark.parametrize(
+    "changes", [{"secret": None}, {"space": None}, {"kind": "mlflow"}, {"id": "x"}]
+)
+def test_what_every_source_has_stays(office: Office, changes: dict[str, Any]) -> None:
+    """A kind cannot be changed, and what must be there cannot be cleared."""
+    made = office.follow()
+    answer = office.http.patch(f"/v1/sources/{made['id']}", json=changes)
+    refused(answer, 422, "invalid_parameter")
+    assert made == office.show(made)
+
+
+def test_a_token_is_never_sent_elsewhere(office: Office) -> None:
+    """Who may change the url does not learn the token by it: another host needs it given anew."""
+    made = office.follow(token=TOKEN)
+    path = f"/v1/sources/{made['id']}"
+    problem = refused(
+        office.http.patch(path, json={"url": "http://127.0.0.1:10"}), 422, "invalid_parameter"
+    )
+    assert "token" == problem["errors"][0]["field"]
+    assert office.http.patch(path, json={"url": "http://127.0.0.1:9/deeper"}).json()["has_token"]
+    assert not office.http.patch(path, json={"url": None}).json()["has_token"]
+    back = office.http.patch(path, json={"url": "http://127.0.0.1:10"}).json()
+    assert not back["has_token"]
+    both = {"url": "http://127.0.0.1:11", "token": "another"}
+    assert office.http.patch(path, json=both).json()["has_token"]
+
+
+def test_other_tenants_see_no_source(office: Office) -> None:
+    """Another tenant's source is none: to show, to change, to poll or to delete."""
+    made = office.follow()
+    sources = office.resources.sources
+    with office.database.writing() as session:
+        other = ensure_tenant(session, "somebody else")
+        with pytest.raises(SourceNotFound):
+            sources.get(session, other, made["id"])
+        with pytest.raises(SourceNotFound):
+            sources.open(session, other, made["id"])
+        with pytest.raises(SourceNotFound):
+            sources.update(session, other, made["id"], {"space": "theirs"})
+        with pytest.raises(SourceNotFound):
+            sources.delete(session, other, made["id"])
+        assert () == sources.list(session, other, limit=10, cursor=None).items
+    assert made == office.show(made)
+
+
+def test_what_cannot_be_looked_through_is_not_polled(office: Office) -> None:
+    """A source without a url is a 409 that says so; one with a url gets one job while it waits."""
+    nowhere, hub = office.follow(url=None), office.follow()
+    answer = office.http.post(f"/v1/sources/{nowhere['id']}/poll")
+    assert "without a url" in refused(answer, 409, "conflict")["detail"]
+    answers = [office.http.post(f"/v1/sources/{hub['id']}/poll") for _ in range(2)]
+    assert [202, 202] == [answer.status_code for answer in answers]
+    assert [answers[0].json()["id"]] == [job["id"] for job in office.jobs(hub, "poll")]
+    assert f"/v1/jobs/{answers[1].json()['id']}" == answers[0].headers["location"]
+
+
+@pytest.mark.parametrize("source", ["x", "0" * 36, "é" * 36, "%00" * 36])
+def test_an_unknown_source_is_a_404(office: Office, source: str) -> None:
+    """Whatever stands for an id."""
+    for path in (f"/v1/sources/{source}", f"/v1/sources/{source}/deliveries"):
+        refused(office.http.get(path), 404, "source_not_found")
+    refused(office.http.post(f"/v1/sources/{source}/poll"), 404, "source_not_found")
+
+
+def test_secrets_are_nowhere_in_plain(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither in the database's files nor in the log, in an answer or in a job."""
+    with caplog.at_level(logging.DEBUG), open_office(tmp_path, SQLITE) as office:
+        made = office.follow(token=TOKEN)
+        office.push(made, "org/a")
+        answers = [office.http.get(f"/v1/sources/{made['id']}").text, str(office.jobs(made))]
+        answers.append(repr(office.stored(made)))
+        with office.database.reading() as session:
+            opened = office.resources.sources.open(session, office.resources.tenant, made["id"])
+        assert TOKEN == opened.token
+        answers.append(repr(opened))
+    said = caplog.text + "".join(answers)
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            said += file.read_bytes().decode("latin-1")
+    assert SECRET not in said
+    assert TOKEN not in said
+
+
+def test_secrets_need_a_key(tmp_path: Path, postgres: Postgres) -> None:
+    """On Postgres without the setting a source is a 409 that names it; deliveries are 503, and no
+    stranger learns by that which sources there are.
+    """
+    backend = PostgresBackend(postgres)
+    with open_office(tmp_path, backend) as office:
+        made = office.follow()
+    with open_office(tmp_path, backend, secret_key=None) as office:
+        problem = refused(office.http.post("/v1/sources", json=PLAIN), 409, "secret_key_missing")
+        assert "MODELKIN_SECRET_KEY" in problem["detail"]
+        for hook in (made, {"hook": "/v1/hooks/" + "0" * 36}):
+            problem = refused(office.deliver(hook, hf_payload("org/a")), 503, "unavailable")
+            assert "MODELKIN_SECRET_KEY" in problem["detail"]
+
+
+def test_keys_of_secrets_are_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a command has renewed what is stored, the new key alone opens everything."""
+    old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()
+    with open_office(tmp_path, SQLITE, secret_key=old) as office:
+        made = office.follow(token=TOKEN)
+    monkeypatch.setenv("MODELKIN_DATABASE_URL", SQLITE.url(tmp_path))
+    monkeypatch.setenv("MODELKIN_SECRET_KEY", f"{new},{old}")
+    assert 0 == cli.renew_secrets([])
+    with open_office(tmp_path, SQLITE, secret_key=new) as office:
+        assert "enqueued" == office.push(made, "org/a")["outcome"]
+        with office.database.reading() as session:
+            opened = office.resources.sources.open(session, office.resources.tenant, made["id"])
+        assert TOKEN == opened.token
+    with open_office(tmp_path, SQLITE, secret_key=old) as office:
+        answer = office.deliver(made, hf_payload("org/a"))
+        assert "MODELKIN_SECRET_KEY" in refused(answer, 503, "unavailable")["detail"]
+
+
+def test_every_encrypted_column_is_renewed() -> None:
+    """A column of a secret that no command knows would be lost with its key."""
+    known = {(table.__tablename__, column) for table, column in COLUMNS}
+    found = {
+        (table.name, column.name)
+        for table in Base.metadata.tables.values()
+        for column in table.columns
+        if "secret" in column.name or column.name == "token"
+        if isinstance(column.type, LargeBinary)
+    }
+    assert known == found
+
+
+def test_a_tenant_has_a_limit(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it a source is a 409, until another one is deleted."""
+    made = office.follow()
+    listed = office.http.get("/v1/sources", params={"limit": "1000"}).json()["items"]
+    monkeypatch.setattr("app.hubs.service.MOST", len(listed))
+    refused(office.http.post("/v1/sources", json=PLAIN), 409, "conflict")
+    office.http.delete(f"/v1/sources/{made['id']}")
+    assert 201 == office.http.post("/v1/sources", json={**PLAIN, "filters": None}).status_code

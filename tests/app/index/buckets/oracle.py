@@ -1,0 +1,61 @@
+"""Buckets as one would write them to be obviously right: a dict of models and their keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from app.index.buckets.protocol import Buckets, BucketState, Candidates
+
+Keys = npt.NDArray[np.uint64]
+EPOCH = 0x7EDC_BA98_7654_3210
+EVERYTHING = 1 << 30
+
+
+def keys(*values: int) -> Keys:
+    """Keys as the port takes them."""
+    return np.array(values, np.uint64)
+
+
+def spread(model_id: int, bands: int = 8) -> Keys:
+    """Keys of a model that shares half of its buckets with its neighbours by id."""
+    rng = np.random.default_rng(model_id)
+    own = rng.integers(0, 1 << 64, bands // 2, np.uint64)
+    shared = np.random.default_rng([1, 1 + model_id // 5]).integers(
+        0, 1 << 64, bands // 2, np.uint64
+    )
+    return np.concatenate([own, shared])
+
+
+def expected(
+    models: Mapping[int, Iterable[int]], asked: Iterable[int], *, cap: int, limit: int
+) -> tuple[list[int], bool]:
+    """The ids and ``truncated`` that ``candidates`` must answer."""
+    sizes = Counter(key for own in models.values() for key in set(own))
+    chosen, entries, truncated = set(), 0, False
+    for size, key in sorted((sizes[key], key) for key in set(asked) if sizes[key]):
+        entries += size
+        if size > cap or entries > limit:
+            truncated = True
+        else:
+            chosen.add(key)
+    return sorted(m for m, own in models.items() if chosen & set(own)), truncated
+
+
+def plain(found: Candidates) -> tuple[list[int], bool]:
+    """An answer as :func:`expected` gives it."""
+    return found.ids.tolist(), found.truncated
+
+
+def state(version: int, *, epoch: int = EPOCH, banding_version: int = 0) -> BucketState:
+    """A state of the tests' epoch."""
+    return BucketState(epoch, version, banding_version)
+
+
+def ids_in(buckets: Buckets, space: int, *asked: int) -> list[int]:
+    """The models in some buckets, none left out."""
+    ids: list[int] = buckets.candidates(space, keys(*asked), EVERYTHING).ids.tolist()
+    return ids

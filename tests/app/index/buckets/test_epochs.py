@@ -1,0 +1,138 @@
+"""The database's side: the epoch of a space's buckets, and its history in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.catalog.repositories.models import (
+    Content,
+    NewModel,
+    delete_model,
+    get_model,
+    insert_models,
+    update_contents,
+    update_metadata,
+)
+from app.index.buckets.batching import in_steps
+from app.index.buckets.protocol import SpaceRecord
+from app.index.epoch_repository import ensure_bucket_epoch, history, renew_bucket_epoch
+from app.index.stop_list_repository import put_band_values
+from app.infra.db.database import Database, Writer
+from app.spaces.repository import (
+    advance,
+    delete_space,
+    ensure_tenant,
+    find_space,
+    insert_space,
+)
+from modelkin.errors import SpaceNotFound
+from modelkin.types.spaces import SignatureSpec
+
+SPEC = SignatureSpec(scheme="affine32", num_perm=4, seed=1)
+
+
+@pytest.fixture(params=["sqlite", "postgres_database"])
+def database(request: pytest.FixtureRequest) -> Database:
+    """Each of the two kinds."""
+    found: Database = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def space(database: Database, request: pytest.FixtureRequest) -> SpaceRecord:
+    """A new, empty space."""
+    with database.writing() as session:
+        tenant = ensure_tenant(session, "t")
+        made = insert_space(
+            session,
+            tenant,
+            request.node.name,
+            num_parameters=100,
+            layout=None,
+            signature=SPEC,
+        )
+    assert made is not None
+    return made
+
+
+def put(session: Writer, space: SpaceRecord, name: str, signature: bytes) -> int:
+    """A new model of the space; its id."""
+    content = Content("signature", 5, None, None, signature)
+    version = advance(session, space, signatures=1)
+    [made] = insert_models(session, space, [NewModel(name, content)], version=version)
+    return made.id
+
+
+def test_a_new_space_has_no_epoch(database: Database, space: SpaceRecord) -> None:
+    """Before the first build there is none; afterwards the space's record carries it."""
+    assert space.bucket_epoch is None
+    with database.writing() as session:
+        epoch = ensure_bucket_epoch(session, space.id)
+        tenant = ensure_tenant(session, "t")
+    with database.reading() as session:
+        found = find_space(session, tenant, space.name)
+    assert found is not None
+    assert epoch == found.bucket_epoch
+
+
+def test_an_epoch_stays_until_it_is_renewed(database: Database, space: SpaceRecord) -> None:
+    """Whoever asks gets the same epoch; a renewed one is another."""
+    with database.writing() as session:
+        first = ensure_bucket_epoch(session, space.id)
+        assert first == ensure_bucket_epoch(session, space.id)
+        renewed = renew_bucket_epoch(session, space.id)
+        assert renewed == ensure_bucket_epoch(session, space.id)
+    assert first != renewed
+
+
+@pytest.mark.parametrize("ask", [ensure_bucket_epoch, renew_bucket_epoch])
+def test_a_deleted_space_has_no_epoch(database: Database, space: SpaceRecord, ask: object) -> None:
+    """A space that was deleted meanwhile is not found."""
+    assert callable(ask)
+    with database.writing() as session:
+        delete_space(session, space)
+    with pytest.raises(SpaceNotFound), database.writing() as session:
+        ask(session, space.id)
+
+
+def test_a_history_is_in_order(database: Database, space: SpaceRecord) -> None:
+    """New, changed, relabelled and removed models stand once each, by their last version."""
+    with database.writing() as session:
+        a, b, c = (put(session, space, name, name.encode() * 16) for name in "abc")
+        first = get_model(session, space, "a")
+        changed = Content("signature", 5, None, None, b"A" * 16)
+        update_contents(session, [(first, changed, advance(session, space))])
+        delete_model(session, get_model(session, space, "b"), version=advance(session, space))
+        third = get_model(session, space, "c")
+        update_metadata(session, third, version=advance(session, space), source="x")
+    with database.reading() as session:
+        whole, late = (list(history(session, space.id, since)) for since in (0, 5))
+    assert [(4, a, b"A" * 16), (5, b, None), (6, c, b"c" * 16)] == whole
+    assert whole[2:] == late
+
+
+def test_a_history_tells_what_a_stop_list_leaves(database: Database, space: SpaceRecord) -> None:
+    """With a stop-list in force models stand with the band values of that version; unbanded ones,
+    and those that have none of it, as in no bucket.
+    """
+    with database.writing() as session:
+        a, b, c, d = (put(session, space, name, name.encode() * 16) for name in "abcd")
+        put_band_values(session, space, 3, {a: b"x" * 16, b: None, c: b"z" * 16, 1 << 40: b"?"})
+        put_band_values(session, space, 4, {c: b"y" * 16, d: b"w" * 16})
+        put_band_values(session, space, 3, {c: b"Z" * 16})
+        delete_model(session, get_model(session, space, "a"), version=advance(session, space))
+    with database.reading() as session:
+        whole = list(history(session, space.id, 0, banding_version=3))
+        plain = list(history(session, space.id, 2))
+    assert [(2, b, None), (3, c, b"Z" * 16), (4, d, None), (5, a, None)] == whole
+    assert [(3, c, b"c" * 16), (4, d, b"d" * 16), (5, a, None)] == plain
+
+
+def test_a_history_cuts_into_steps(database: Database, space: SpaceRecord) -> None:
+    """What the database tells is what ``in_steps`` takes."""
+    with database.writing() as session:
+        ids = [put(session, space, f"m{i}", b"x" * 16) for i in range(5)]
+    with database.reading() as session:
+        steps = list(in_steps(history(session, space.id, 0), 0, 5, at_once=2))
+    assert [(0, 2), (2, 4), (4, 5)] == [(s.since, s.until) for s in steps]
+    assert ids == [model_id for s in steps for model_id, _ in s.upserts]

@@ -1,0 +1,268 @@
+"""The file of sketches of a space: believed only where it is whole and of the right content."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.index.sketch_files import SketchFile, SketchFiles
+from modelkin import Sketch, Support
+from modelkin.core.packed import PackedSupport
+from tests.support.server_process import ROOT
+
+M = 200_000
+SMALL = 5000
+SUPPORTS = {
+    m: [
+        Support.from_indices(np.sort(np.random.default_rng(i).choice(m, m // 12, False)), m)
+        for i in range(6)
+    ]
+    for m in (M, SMALL)
+}
+SKETCHES = {m: [support.sketch() for support in supports] for m, supports in SUPPORTS.items()}
+QUERY = SKETCHES[M][0]
+
+
+def counts(file: SketchFile, query: Sketch, *asked: tuple[int, int]) -> list[tuple[int, int]]:
+    """What a file says of models with these contents."""
+    ids, contents = np.array(asked, np.int64).reshape(-1, 2).T
+    return [(s, m) for s, m in file.counts(query, ids, contents).tolist()]
+
+
+def known(query: Sketch, sketch: Sketch) -> tuple[int, int]:
+    """What it should say of a sketch that it has."""
+    return query.shared(sketch), sketch.members
+
+
+UNKNOWN = (-1, -1)
+
+
+@pytest.mark.parametrize("m", [M, SMALL])
+def test_what_is_written_is_counted(tmp_path: Path, m: int) -> None:
+    """Shared and own members of any sketches, in any order, in large spaces and in small ones."""
+    file, sketches = SketchFile(tmp_path / "f", m), SKETCHES[m]
+    for model, sketch in enumerate(sketches):
+        file.write(700 * model, 100 + model, sketch)
+    asked = [(3500, 105), (0, 100), (700, 101), (0, 100)]
+    expected = [known(sketches[1], sketches[c - 100]) for _, c in asked]
+    assert expected == counts(file, sketches[1], *asked)
+    assert expected == counts(SketchFile(tmp_path / "f", m), sketches[1], *asked)
+    assert [] == counts(file, sketches[1])
+
+
+def test_a_packed_support_is_kept_as_its_sketch(tmp_path: Path) -> None:
+    """What an ingest has at hand and what a client makes are the same sketch."""
+    file = SketchFile(tmp_path / "f", M)
+    file.write_packed(3, 7, PackedSupport.pack(SUPPORTS[M][1]))
+    assert [known(QUERY, SKETCHES[M][1])] == counts(file, QUERY, (3, 7))
+
+
+def test_another_content_is_not_known(tmp_path: Path) -> None:
+    """An old slot, one of a model that was never written, and one behind the end are not there;
+    nor is the slot of no content at all.
+    """
+    file = SketchFile(tmp_path / "f", M)
+    assert [UNKNOWN] == counts(file, QUERY, (5, 9))
+    file.write(5, 9, SKETCHES[M][1])
+    asked = (5, 8), (4, 9), (6, 9), (10**6, 9), (5, 0), (4, 0)
+    assert [UNKNOWN] * 6 == counts(file, QUERY, *asked)
+    file.write(5, 10, SKETCHES[M][2])
+    assert [UNKNOWN, known(QUERY, SKETCHES[M][2])] == counts(file, QUERY, (5, 9), (5, 10))
+
+
+# Writes of contents to models through either of two objects, and damage here and there.
+STEPS = st.lists(
+    st.tuples(st.sampled_from("abd"), st.integers(0, 300), st.integers(1, 5)), max_size=25
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=STEPS)
+def test_a_file_is_a_dict_that_may_forget(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
+) -> None:
+    """Two processes write and one damages: what is known is what was written last, or nothing."""
+    path = tmp_path_factory.mktemp("f") / "f"
+    files = {name: SketchFile(path, SMALL) for name in "ab"}
+    written: dict[int, int] = {}
+    for who, model, content in steps:
+        if who in files:
+            files[who].write(model, content, SKETCHES[SMALL][content])
+            written[model] = content
+        elif path.exists():
+            data = bytearray(path.read_bytes())
+            place = model * 640 % len(data)
+            data[place : place + 640] = os.urandom(len(data[place : place + 640]))
+            with path.open("r+b") as file:
+                file.write(data)
+    query = SKETCHES[SMALL][0]
+    for file in files.values():
+        for model, content in written.items():
+            right = known(query, SKETCHES[SMALL][content])
+            assert counts(file, query, (model, content))[0] in {right, UNKNOWN}
+            others = [(model, c) for c in range(1, 6) if c != content]
+            assert [UNKNOWN] * 4 == counts(file, query, *others)
+    if not any(who == "d" for who, _, _ in steps):
+        asked = list(written.items())
+        expected = [known(query, SKETCHES[SMALL][content]) for _, content in asked]
+        assert expected == counts(files["a"], query, *asked)
+
+
+def test_a_sketch_of_another_space_is_not_believed(tmp_path: Path) -> None:
+    """A file that lies under another space's name has slots of another length, or contents."""
+    SketchFile(tmp_path / "f", SMALL).write(3, 7, SKETCHES[SMALL][1])
+    assert [UNKNOWN] * 40 == counts(
+        SketchFile(tmp_path / "f", M), QUERY, *((i, 7) for i in range(40))
+    )
+
+
+def test_another_process_sees_what_is_written(tmp_path: Path) -> None:
+    """Neither needs to be told: a mapping of the file as it was shows what is there now."""
+    path = tmp_path / "f"
+    mine = SketchFile(path, SMALL)
+    mine.write(3, 1, SKETCHES[SMALL][1])
+    query = SKETCHES[SMALL][0]
+    assert [known(query, SKETCHES[SMALL][1]), UNKNOWN] == counts(mine, query, (3, 1), (900, 2))
+    code = (
+        "from pathlib import Path; from tests.app.index.test_sketch_files import *\n"
+        f"file = SketchFile(Path({str(path)!r}), SMALL)\n"
+        "for model in (3, 900): file.write(model, 2, SKETCHES[SMALL][2])"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    expected = [UNKNOWN] + [known(query, SKETCHES[SMALL][2])] * 2
+    assert expected == counts(mine, query, (3, 1), (3, 2), (900, 2))
+
+
+def test_a_deleted_file_is_made_anew(tmp_path: Path) -> None:
+    """Deleted under a running service it is forgotten, and what is written next is kept again."""
+    path = tmp_path / "f"
+    files = [SketchFile(path, M) for _ in range(2)]
+    files[0].write(3, 7, SKETCHES[M][1])
+    assert [known(QUERY, SKETCHES[M][1])] == counts(files[1], QUERY, (3, 7))
+    path.unlink()
+    assert [UNKNOWN] == counts(files[1], QUERY, (3, 7))
+    files[0].write(4, 8, SKETCHES[M][2])
+    assert [UNKNOWN, known(QUERY, SKETCHES[M][2])] == counts(files[1], QUERY, (3, 7), (4, 8))
+
+
+def test_growing_keeps_what_others_wrote(tmp_path: Path) -> None:
+    """Who reaches beyond the end writes a zero where all slots have one, so races lose nothing."""
+    path = tmp_path / "f"
+    one, other = SketchFile(path, SMALL), SketchFile(path, SMALL)
+    one.write(1023, 1, SKETCHES[SMALL][1])  # the last slot of a file of 1,024
+    size = path.stat().st_size
+    descriptor = os.open(path, os.O_RDWR)
+    other._grow(descriptor, 700)
+    os.pwrite(descriptor, b"\0", size - 1)
+    os.close(descriptor)
+    assert size == path.stat().st_size
+    query = SKETCHES[SMALL][0]
+    assert [known(query, SKETCHES[SMALL][1])] == counts(other, query, (1023, 1))
+
+
+def test_a_file_takes_the_room_of_what_it_holds(tmp_path: Path) -> None:
+    """Ids are far apart, and the file has holes between them."""
+    file = SketchFile(tmp_path / "f", M)
+    for model in (10, 10**6):
+        file.write(model, 5, SKETCHES[M][1])
+    taken = (tmp_path / "f").stat()
+    assert taken.st_size > 2**20 * 8192
+    assert taken.st_blocks * 512 < 100_000
+
+
+def test_without_room_on_the_disk_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line says so; a minute later it is tried again, and one line says that it works."""
+    files, clock = SketchFiles(tmp_path / "token"), [0.0]
+    monkeypatch.setattr("app.index.sketch_files.time.monotonic", lambda: clock[0])
+    file = files.of(1, M)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with caplog.at_level(logging.INFO), monkeypatch.context() as broken:
+        broken.setattr("app.index.sketch_files.os.pwrite", full)
+        for model in range(3):
+            file.write(model, 7, SKETCHES[M][1])
+        clock[0] = 61.0
+        file.write(0, 7, SKETCHES[M][1])
+    assert ["No space left" in line for line in caplog.messages] == [True]
+    file.write(1, 7, SKETCHES[M][1])
+    assert [UNKNOWN] * 2 == counts(file, QUERY, (0, 7), (1, 7))
+    clock[0] = 130.0
+    with caplog.at_level(logging.INFO):
+        file.write(2, 7, SKETCHES[M][1])
+    assert "are kept in" in caplog.messages[-1]
+    assert 2 == len(caplog.messages)
+    assert [known(QUERY, SKETCHES[M][1])] == counts(file, QUERY, (2, 7))
+
+
+def test_a_folder_that_cannot_be_made_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is in the way of the folder is told in the log, and everything else goes on."""
+    (tmp_path / "cache").write_text("a file")
+    files = SketchFiles(tmp_path / "cache" / "token")
+    files.sweep([1])
+    files.of(1, M).write(1, 7, SKETCHES[M][1])
+    assert [UNKNOWN] == counts(files.of(1, M), QUERY, (1, 7))
+    files.forget(1)
+    assert any("cannot be kept" in line for line in caplog.messages)
+
+
+def test_a_part_that_was_written_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last block of a disk may take half a slot, which is not believed."""
+    files, pwrite = SketchFiles(tmp_path), os.pwrite
+    monkeypatch.setattr(
+        "app.index.sketch_files.os.pwrite", lambda fd, data, at: pwrite(fd, data[:4000], at)
+    )
+    files.of(1, M).write(1, 7, SKETCHES[M][1])
+    assert [UNKNOWN] == counts(files.of(1, M), QUERY, (1, 7))
+    assert ["No space left" in line for line in caplog.messages] == [True]
+
+
+def test_spaces_come_and_go(tmp_path: Path) -> None:
+    """A deleted space's file is deleted, by whoever hears of it or at the next start; others'
+    files, and files of somebody else, stay.
+    """
+    files = SketchFiles(tmp_path)
+    for space in (1, 2, 3):
+        files.of(space, M).write(1, 7, SKETCHES[M][space])
+    (tmp_path / "README").touch()
+    files.forget(2)
+    files.forget(77)
+    assert ["1.sketches", "3.sketches", "README"] == sorted(p.name for p in tmp_path.iterdir())
+    (tmp_path / "other.sketches").touch()
+    SketchFiles(tmp_path).sweep([3])
+    (tmp_path / "other.sketches").unlink()
+    assert ["3.sketches", "README"] == sorted(p.name for p in tmp_path.iterdir())
+    assert [known(QUERY, SKETCHES[M][3])] == counts(files.of(3, M), QUERY, (1, 7))
+    assert files.of(3, M) is files.of(3, M)
+
+
+def test_few_files_are_open(tmp_path: Path) -> None:
+    """Of many spaces those that were used last hold descriptors; the others are opened again."""
+    files = SketchFiles(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    for space in range(100):
+        files.of(space, SMALL).write(1, 7, SKETCHES[SMALL][1])
+        counts(files.of(space, SMALL), SKETCHES[SMALL][0], (1, 7))
+    assert len(os.listdir("/proc/self/fd")) <= before + 2 * 64
+    expected = [known(SKETCHES[SMALL][0], SKETCHES[SMALL][1])]
+    first = files.of(0, SMALL)
+    assert expected == counts(first, SKETCHES[SMALL][0], (1, 7))
+    files.close()
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    assert [UNKNOWN] == counts(first, SKETCHES[SMALL][0], (1, 7))

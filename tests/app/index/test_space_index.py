@@ -1,0 +1,287 @@
+"""The signature index of one space, held against a dict that is told the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.index.registry import IndexRegistry
+from app.index.space_index import Changed, Snapshot, SpaceIndex, bytes_of
+from modelkin.types.spaces import SignatureSpec
+
+H = 8
+AT_ONCE = 50
+CONTENT = 10**6
+SPEC = SignatureSpec("affine32", H, 1)
+
+
+@dataclass
+class History:
+    """A space as its database would tell it: what changed at which version."""
+
+    version: int = 0
+    values: dict[int, npt.NDArray[np.uint32]] = field(default_factory=dict)
+    changed_at: dict[int, int] = field(default_factory=dict)
+    removed_at: list[tuple[int, int]] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+    horizon: int = 0
+
+    def put(self, model: int, values: npt.NDArray[np.uint32]) -> None:
+        """The model has this signature from now on."""
+        self.version += 1
+        self.values[model], self.changed_at[model] = values, self.version
+
+    def remove(self, model: int) -> None:
+        """The model is gone; its id is never used again."""
+        self.version += 1
+        del self.values[model], self.changed_at[model]
+        self.removed_at.append((self.version, model))
+
+    def changed(self, since: int) -> Iterable[Changed]:
+        self.asked.append(since)
+        recent = [m for m, version in self.changed_at.items() if version > since]
+        for first in range(0, len(recent), AT_ONCE):
+            page = recent[first : first + AT_ONCE]
+            signatures = b"".join(self.values[m].astype("<u4").tobytes() for m in page)
+            yield Changed(np.array(page), np.array(page) + CONTENT, signatures)
+
+    def removed(self, since: int) -> Iterable[int]:
+        return [model for version, model in self.removed_at if version > since]
+
+    def prune(self) -> None:
+        """Tell nobody any more of what was removed up to now."""
+        self.horizon = self.version
+        self.removed_at.clear()
+
+    def best(self, query: npt.NDArray[np.uint32], count: int) -> dict[int, int]:
+        """The best ``count`` models, of equal ones the oldest, and how many bytes match."""
+        low = query.astype(np.uint8)
+        matches = {m: int((v.astype(np.uint8) == low).sum()) for m, v in self.values.items()}
+        return dict(sorted(matches.items(), key=lambda entry: (-entry[1], entry[0]))[:count])
+
+
+def signature(number: int) -> npt.NDArray[np.uint32]:
+    """The values of some model: bytes of few kinds, so that they match often."""
+    random = np.random.default_rng(number)
+    return (random.integers(0, 3, H) + 256 * random.integers(0, 9, H)).astype(np.uint32)
+
+
+def candidates(
+    snapshot: Snapshot, query: npt.NDArray[np.uint32], count: int, **among: npt.NDArray[np.int64]
+) -> dict[int, int]:
+    """The candidates, which must be distinct, and how many bytes match; with their own contents."""
+    found = snapshot.candidates(query, count, **among)
+    assert found.ids.tolist() == [content - CONTENT for content in found.contents.tolist()]
+    assert sorted(found.ids.tolist()) == found.ids.tolist()
+    matches = dict(zip(found.ids.tolist(), found.matches.tolist(), strict=True))
+    assert len(matches) == found.ids.size
+    return matches
+
+
+# Numbers name models; the sign says whether one is put or removed, 0 asks the index, and 99 prunes
+# the removals, whether it has asked for them or not.
+WORK = st.lists(st.integers(-12, 12) | st.sampled_from([0, 99]), max_size=150)
+
+
+@settings(max_examples=60, deadline=None)
+@given(work=WORK, counts=st.integers(1, 14), seed=st.integers(0, 2**16))
+def test_the_index_follows_its_space(work: list[int], counts: int, seed: int) -> None:
+    """After any changes, in batches of any size, the candidates are those of a dict."""
+    index, history, query = SpaceIndex(SPEC), History(), signature(seed)
+    ids: dict[int, int] = {}
+    for step, number in enumerate([*work, 0]):
+        if number == 0:
+            found = candidates(index.at(history.version, history), query, counts)
+            assert history.best(query, counts) == found
+            assert len(history.values) == len(index)
+        elif number == 99:
+            history.prune()
+        elif number > 0:
+            ids.setdefault(number, 1000 * number + step)
+            history.put(ids[number], signature(step))
+        elif -number in ids:
+            history.remove(ids.pop(-number))
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 5000])
+def test_a_space_of_any_size_is_read_whole(n: int) -> None:
+    """Around every size at which arrays grow or batches end, each model is there once."""
+    index, history = SpaceIndex(SPEC), History()
+    for model in range(n):
+        history.put(model, signature(model))
+    snapshot = index.at(history.version, history)
+    assert set(range(n)) == set(candidates(snapshot, signature(1), n + 1))
+
+
+def test_a_snapshot_stays_what_it_was() -> None:
+    """What a query holds does not change while the index grows, forgets and compacts."""
+    index, history = SpaceIndex(SPEC), History()
+    for model in range(100):
+        history.put(model, signature(model))
+    taken = [(index.at(history.version, history), dict(history.values))]
+    for model in range(100, 400):
+        history.put(model, signature(model))
+        history.remove(model - 100)
+        if model % 7 == 0:
+            taken.append((index.at(history.version, history), dict(history.values)))
+    for snapshot, values in taken:
+        assert set(values) == set(candidates(snapshot, signature(0), 1000))
+        rows = dict(zip(snapshot.ids[snapshot.alive], snapshot.rows[snapshot.alive], strict=True))
+        assert all((rows[m] == v.astype(np.uint8)).all() for m, v in values.items())
+
+
+def test_dead_rows_are_dropped() -> None:
+    """A space whose models are replaced again and again does not grow without end."""
+    index, history = SpaceIndex(SPEC), History()
+    for _ in range(60):
+        for model in range(50):
+            history.put(model, signature(history.version))
+        snapshot = index.at(history.version, history)
+    assert 50 == len(index)
+    assert snapshot.ids.size <= 200
+    assert index.nbytes < 10_000
+
+
+def test_what_is_known_is_not_asked_again() -> None:
+    """An index that is not behind asks nothing, one that is asks for what is new alone."""
+    index, history = SpaceIndex(SPEC), History()
+    history.put(1, signature(1))
+    index.at(1, history)
+    history.put(2, signature(2))
+    index.at(2, history)
+    index.at(2, history)
+    index.at(1, history)
+    assert [0, 1] == history.asked
+
+
+def test_an_index_that_slept_through_the_horizon_begins_anew() -> None:
+    """What it saw before removals were forgotten, it has no right to know any more."""
+    index, history = SpaceIndex(SPEC), History()
+    for model in range(200):
+        history.put(model, signature(model))
+    before = index.at(history.version, history)
+    for model in range(100):
+        history.remove(model)
+    history.prune()
+    after = index.at(history.version, history)
+    assert set(range(100, 200)) == set(candidates(after, signature(0), 1000))
+    assert set(range(200)) == set(candidates(before, signature(0), 1000))
+    history.remove(150)
+    index.at(history.version, history)
+    assert [0, 0, history.version - 1] == history.asked
+
+
+def test_among_leaves_the_others_out() -> None:
+    """Candidates are chosen among the given ids, as many as were asked for."""
+    index, history = SpaceIndex(SPEC), History()
+    for model in range(50):
+        history.put(model, signature(model))
+    snapshot = index.at(history.version, history)
+    among = np.array([3, 7, 49, 1000], np.int64)
+    assert {3, 7, 49} == set(candidates(snapshot, signature(0), 5, among=among))
+    none = np.array([], np.int64)
+    assert {} == candidates(snapshot, signature(0), 5, among=none)
+    for model in range(3000):
+        history.put(model, signature(model))
+    assert {3, 7, 49} == set(candidates(snapshot, signature(0), 5, among=among))
+    later = index.at(history.version, history)
+    assert {3, 7, 49, 1000} == set(candidates(later, signature(0), 5, among=among))
+    history.put(7, signature(70))
+    index.at(history.version, history)
+    assert {3, 7, 49, 1000} == set(candidates(later, signature(0), 5, among=among))
+    most = np.arange(1, 49)
+    assert set(range(1, 49)) == set(candidates(snapshot, signature(0), 60, among=most))
+
+
+def test_64_bit_signatures_are_cut_to_their_lowest_byte() -> None:
+    """The values of affine64 are read eight bytes at a time."""
+    index = SpaceIndex(SignatureSpec("affine64", H, 1))
+    values = np.arange(H, dtype=np.uint64) + (1 << 60)
+
+    class Feed:
+        horizon = 0
+
+        def changed(self, since: int) -> Iterable[Changed]:
+            return [Changed(np.array([5]), np.array([7]), values.astype("<u8").tobytes())]
+
+        def removed(self, since: int) -> Iterable[int]:
+            return []
+
+    snapshot = index.at(1, Feed())
+    assert ([5], list(range(H))) == (snapshot.ids.tolist(), snapshot.rows[0].tolist())
+
+
+def a_space(models: int) -> History:
+    """A space of so many models."""
+    history = History()
+    for model in range(models):
+        history.put(model, signature(model))
+    return history
+
+
+def at(registry: IndexRegistry, space_id: int, history: History) -> Snapshot:
+    """The index of a space as it is now."""
+    return registry.at(space_id, SPEC, history.version, history)
+
+
+def test_the_registry_keeps_one_index_a_space() -> None:
+    """The same space has the same index until it is forgotten."""
+    registry, history = IndexRegistry(1 << 20), a_space(3)
+    first = at(registry, 1, history)
+    assert first is at(registry, 1, history)
+    assert first is not at(registry, 2, history)
+    assert [1, 2] == registry.spaces()
+    registry.forget(1)
+    registry.forget(77)
+    assert first is not at(registry, 1, history)
+    assert [0, 0, 0] == history.asked
+
+
+def test_the_registry_lets_go_what_was_not_used_for_longest() -> None:
+    """What is held fits into the bytes that are allowed; what went is built again when asked."""
+    histories = {space_id: a_space(100) for space_id in range(4)}
+    registry = IndexRegistry(3 * bytes_of(SPEC, 100))
+    for space_id in (0, 1, 2, 0, 3):
+        at(registry, space_id, histories[space_id])
+    assert [2, 0, 3] == registry.spaces()
+    assert (3, 300, 3 * bytes_of(SPEC, 100)) == registry.totals()
+    assert 100 == len(at(registry, 1, histories[1]))
+    assert [0, 3, 1] == registry.spaces()
+
+
+def test_an_index_that_grows_displaces_others() -> None:
+    """What a space needs more is taken from those that were not used for longer."""
+    first, second = a_space(50), a_space(50)
+    registry = IndexRegistry(bytes_of(SPEC, 120))
+    at(registry, 1, first)
+    at(registry, 2, second)
+    for model in range(50, 100):
+        second.put(model, signature(model))
+    assert 100 == len(at(registry, 2, second))
+    assert [2] == registry.spaces()
+
+
+def test_a_space_too_large_for_the_registry_is_served() -> None:
+    """The index that is in use stays, alone."""
+    small, large = a_space(5), a_space(500)
+    registry = IndexRegistry(bytes_of(SPEC, 100))
+    at(registry, 1, small)
+    assert 500 == len(at(registry, 2, large))
+    assert [2] == registry.spaces()
+    assert at(registry, 2, large) is at(registry, 2, large)
+
+
+def test_what_an_index_takes_is_what_was_foreseen() -> None:
+    """A new index takes the bytes that are planned for it; dead rows are counted until they go."""
+    index, history = SpaceIndex(SPEC), a_space(300)
+    index.at(history.version, history)
+    assert bytes_of(SPEC, 300) == index.nbytes
+    history.remove(7)
+    index.at(history.version, history)
+    assert bytes_of(SPEC, 299) < index.nbytes <= bytes_of(SPEC, 300)

@@ -1,0 +1,190 @@
+"""Loading at start: what is loaded, in which order and how much of it, and what /readyz tells."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from sqlalchemy.engine import make_url
+
+from app.bootstrap import open_resources
+from app.index.registry import IndexRegistry
+from app.index.space_index import bytes_of
+from app.index.warmup import Loading, LoadingProgress
+from app.infra.db.database import Database
+from app.main import create_app
+from app.settings import Settings
+from tests.app.conftest import Start
+from tests.app.maintenance.test_cleanup import ROOM, SPEC, Written
+from tests.support.backends import Backend, PostgresBackend
+from tests.support.http_space import Space, assert_problem, family
+from tests.support.postgres import Postgres
+from tests.support.server_process import Server
+
+
+def loaded(database: Database, indexes: IndexRegistry) -> LoadingProgress:
+    """What comes of loading it all."""
+    loading = Loading(database, indexes)
+    loading.announce()
+    assert not loading.progress.done
+    loading.run(threading.Event())
+    return loading.progress
+
+
+def test_all_spaces_are_loaded_the_largest_first(database: Database) -> None:
+    """Each space's index is there before it is asked for; empty spaces have none."""
+    sizes = {"small": 2, "large": 30, "empty": 0, "middling": 9}
+    written = {name: Written(database, name) for name in sizes}
+    for name, size in sizes.items():
+        if size:
+            written[name].put(*(f"m{i}" for i in range(size)))
+    indexes = IndexRegistry(ROOM)
+    assert LoadingProgress(True, 3, 3, 41, 41) == loaded(database, indexes)
+    assert [written[name].id for name in ("large", "middling", "small")] == indexes.spaces()
+    assert (3, 41) == indexes.totals()[:2]
+
+
+def test_no_more_is_loaded_than_there_is_memory_for(database: Database) -> None:
+    """A space that does not fit is left out, smaller ones that do are not; nothing is displaced."""
+    written = {size: Written(database, f"s{size}") for size in (50, 30, 20, 5)}
+    for size, space in written.items():
+        space.put(*(f"m{i}" for i in range(size)))
+    indexes = IndexRegistry(bytes_of(SPEC, 40))
+    assert LoadingProgress(True, 2, 2, 35, 35) == loaded(database, indexes)
+    assert [written[30].id, written[5].id] == indexes.spaces()
+
+
+def test_a_database_that_is_away_for_a_moment_delays_it(postgres: Postgres, tmp_path: Path) -> None:
+    """What cannot be read is tried again; meanwhile it is not done."""
+    url = PostgresBackend(postgres).url(tmp_path)
+    database = Database(url, timeout=0.1)
+    written = Written(database)
+    written.put("a", "b")
+    loading = Loading(database, IndexRegistry(ROOM))
+    loading.announce()
+    thread = threading.Thread(target=loading.run, args=(threading.Event(),))
+    with locked(postgres, url):
+        thread.start()
+        time.sleep(0.5)
+        assert not loading.progress.done
+    thread.join()
+    assert LoadingProgress(True, 1, 1, 2, 2) == loading.progress
+    database.close()
+
+
+def test_it_stops_when_it_is_told(postgres: Postgres, tmp_path: Path) -> None:
+    """A service that ends waits for no index."""
+    url = PostgresBackend(postgres).url(tmp_path)
+    database = Database(url, timeout=0.1)
+    Written(database).put("a")
+    stopping = threading.Event()
+    thread = threading.Thread(
+        target=Loading(database, IndexRegistry(ROOM)).run, args=(stopping,), daemon=True
+    )
+    with locked(postgres, url):
+        thread.start()
+        time.sleep(0.2)
+        stopping.set()
+        thread.join(5)
+        assert not thread.is_alive()
+    database.close()
+
+
+@contextmanager
+def locked(postgres: Postgres, url: str) -> Iterator[None]:
+    """While this runs, nobody can read a signature."""
+    name = make_url(url).database
+    with psycopg.connect(host=str(postgres.data), user="postgres", dbname=name) as connection:
+        connection.execute("LOCK TABLE signatures IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+def test_a_started_service_has_its_indexes(start: Start) -> None:
+    """Ready is who has them all, and says how many, before the first query."""
+    server = start()
+    with httpx.Client(base_url=server.url) as http:
+        assert {"spaces": 0, "spaces_loaded": 0, "models": 0, "models_loaded": 0} == (
+            http.get("/readyz").json()["indexes"]
+        )
+        for seed in (1, 2):
+            Space(http).put_all(family(seed, 10_000, 200, 4))
+    assert 0 == server.stop()
+    server.start()
+    with httpx.Client(base_url=server.url) as http:
+        ready = http.get("/readyz").json()
+        assert "ok" == ready["status"]
+        assert {"spaces": 2, "spaces_loaded": 2, "models": 8, "models_loaded": 8} == (
+            ready["indexes"]
+        )
+        assert "modelkin_index_models 8.0" in http.get("/metrics").text
+    assert "loaded the signatures of 8 models in 2 spaces" in server.log.read_text()
+
+
+@pytest.fixture
+def served(postgres: Postgres, tmp_path: Path) -> Iterator[Server]:
+    """A service on Postgres with four models, stopped."""
+    server = Server(tmp_path, backend=PostgresBackend(postgres)).start()
+    with httpx.Client(base_url=server.url) as http:
+        Space(http).put_all(family(1, 10_000, 200, 4))
+    assert 0 == server.stop()
+    yield server
+    server.kill()
+
+
+def test_a_service_that_loads_says_so_and_answers(served: Server, postgres: Postgres) -> None:
+    """Until its indexes are there /readyz is a 503 with the progress, and requests are served."""
+    with locked(postgres, served.database_url):
+        served.launch()
+        served.wait_for_address()
+        with httpx.Client(base_url=served.url, timeout=20) as http:
+            loading = http.get("/readyz")
+            detail = assert_problem(loading, 503, "loading")
+            assert 200 == http.get("/livez").status_code
+            assert 1 == len(http.get("/v1/spaces").json()["items"])
+    assert "1" == loading.headers["retry-after"]
+    assert "0 of 4 signatures" in detail
+    assert {"spaces": 1, "spaces_loaded": 0, "models": 4, "models_loaded": 0} == (
+        loading.json()["indexes"]
+    )
+    assert "ok" == httpx.get(f"{served.wait_until_ready().url}/readyz").json()["status"]
+
+
+def test_readiness_tells_how_far_it_is(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers grow as pages are read, and the answer is 200 only when they are whole."""
+    monkeypatch.setattr("app.index.change_repository._AT_ONCE", 10)
+    settings = Settings(database_url=backend.url(tmp_path), blob_url=f"file://{tmp_path}/blobs")
+    with open_resources(settings) as resources:
+        Written(resources.database).put(*(f"m{i}" for i in range(25)))
+        loading = resources.housekeeping.loading
+        seen: list[tuple[int, int]] = []
+
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(create_app(resources))
+            async with httpx.AsyncClient(transport=transport, base_url="http://s") as client:
+                return await client.get("/readyz")
+
+        def look(models: int) -> None:
+            add(models)
+            answer = asyncio.run(ask())
+            seen.append((answer.status_code, answer.json()["indexes"]["models_loaded"]))
+
+        add = loading._add
+        monkeypatch.setattr(loading, "_add", look)
+        loading.announce()
+        loading.run(threading.Event())
+        ready = asyncio.run(ask())
+    assert [(503, 10), (503, 20), (503, 25)] == seen
+    assert (200, "ok", 25) == (
+        ready.status_code,
+        ready.json()["status"],
+        ready.json()["indexes"]["models_loaded"],
+    )

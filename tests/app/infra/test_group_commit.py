@@ -1,0 +1,117 @@
+"""Writing together: whoever asks at the same moment shares a transaction, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from app.infra.db.database import Database, Writer
+from app.infra.db.group_commit import Together
+from modelkin.errors import Unavailable
+from tests.support.backends import SQLITE, Backend
+from tests.support.hub_payloads import hf_payload
+from tests.support.incoming_harness import open_office
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """One with a table of numbers."""
+    opened = Database(SQLITE.url(tmp_path), timeout=5)
+    with opened.writing() as session:
+        session.execute(text("CREATE TABLE numbers (n INTEGER PRIMARY KEY)"))
+    yield opened
+    opened.close()
+
+
+def insert(session: Writer, number: int) -> int:
+    """Stores a number; of 13 nothing, although it comes late."""
+    session.execute(text("INSERT INTO numbers VALUES (:n)"), {"n": number})
+    if number == 13:
+        raise ValueError("13")
+    return -number
+
+
+def numbers(database: Database) -> list[int]:
+    with database.reading() as session:
+        return list(session.execute(text("SELECT n FROM numbers ORDER BY n")).scalars())
+
+
+def test_everybody_gets_an_answer_of_their_own(database: Database) -> None:
+    """Many at once are all written, and each is answered for what it asked; one that fails alone
+    is told so, and spoils nothing for those who shared its transaction.
+    """
+    together = Together(database, insert, order=lambda number: number, most=7)
+    lead = threading.Event()
+
+    def ask(number: int) -> int | str:
+        try:
+            lead.wait(5)
+            return together.do(number)
+        except ValueError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(30) as pool:
+        asked = [pool.submit(ask, number) for number in range(30)]
+        lead.set()
+        answers = [future.result() for future in asked]
+    assert ["13" if n == 13 else -n for n in range(30)] == answers
+    assert [n for n in range(30) if n != 13] == numbers(database)
+
+
+def test_those_who_wait_are_written_at_once(database: Database) -> None:
+    """While a transaction is under way others gather, and share the next one, in order."""
+    seen: list[tuple[Writer, int]] = []
+    entered, go = threading.Event(), threading.Event()
+
+    def act(session: Writer, number: int) -> int:
+        entered.set()
+        go.wait(5)
+        seen.append((session, number))
+        return insert(session, number)
+
+    together = Together(database, act, order=lambda number: -number)
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(together.do, 0)
+        entered.wait(5)
+        rest = [pool.submit(together.do, number) for number in (1, 2, 3, 4)]
+        while len(together._waiting) < 4:
+            pass
+        go.set()
+        assert [0, -1, -2, -3, -4] == [future.result() for future in (first, *rest)]
+    sessions = [id(session) for session, _ in seen]
+    assert (2, 1) == (len(set(sessions)), len(set(sessions[1:])))
+    assert [0, 4, 3, 2, 1] == [number for _, number in seen]
+
+
+def test_a_database_that_is_away_is_told_to_all(tmp_path: Path) -> None:
+    """Nobody waits for ever, and nobody is told that something was written."""
+    database = Database(SQLITE.url(tmp_path), timeout=0.1)
+    together = Together(database, insert, order=lambda number: number)
+    with ThreadPoolExecutor(3) as pool:
+        failures = [pool.submit(together.do, number).exception() for number in range(3)]
+    assert [Unavailable] * 3 == [type(failure) for failure in failures]
+    database.close()
+
+
+def test_two_processes_take_a_delivery_once(backend: Backend, tmp_path: Path) -> None:
+    """Services that share a database, and nothing else, agree on what came before."""
+    with open_office(tmp_path, backend) as one, open_office(tmp_path, backend) as two:
+        source = one.follow()
+        payload = hf_payload("org/a")
+        with ThreadPoolExecutor(8) as pool:
+            codes = list(
+                pool.map(
+                    lambda turn: (
+                        (one, two)[turn % 2]
+                        .deliver(source, payload, f"msg_{turn // 4}")
+                        .status_code
+                    ),
+                    range(24),
+                )
+            )
+        assert ([200] * 18 + [202] * 6, 1) == (sorted(codes), len(two.jobs(source)))

@@ -1,0 +1,451 @@
+"""The database's schema: made by migrations, equal to the tables, kept through up and down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import IntegrityError
+
+from app.catalog.repositories import models
+from app.catalog.repositories.models import Content, NewModel
+from app.index import stop_list_repository
+from app.index.buckets.protocol import StopList
+from app.index.epoch_repository import history
+from app.infra.db.database import Database
+from app.infra.db.migrations import migrate, require_current
+from app.infra.db.tables.all_tables import Base
+from app.spaces import repository as spaces
+from modelkin import Support
+from modelkin.core.similarity.overlap import jaccard
+from modelkin.errors import Unavailable
+from modelkin.types.spaces import SignatureSpec
+from tests.app.conftest import Start
+from tests.support.backends import SQLITE, Backend, PostgresBackend
+from tests.support.http_space import Space, family, ranking
+from tests.support.postgres import Postgres
+from tests.support.server_process import ROOT
+
+SCRIPTS = ScriptDirectory(str(ROOT / "migrations"))
+
+
+def alembic(database: Database, step: Any, revision: str) -> None:
+    """Run ``command.upgrade`` or ``command.downgrade`` to a revision, in one transaction."""
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    with database.writing() as session:
+        config.attributes["connection"] = session.connection()
+        step(config, revision)
+
+
+def differences(database: Database) -> list[Any]:
+    """What Alembic would change to make the database as the tables say."""
+    with database.reading() as session:
+        options = {"compare_type": True, "compare_server_default": True}
+        context = MigrationContext.configure(session.connection(), opts=options)
+        return compare_metadata(context, Base.metadata)
+
+
+def test_migrations_make_what_the_tables_say(database: Database) -> None:
+    """From nothing to the newest revision leaves no difference to the metadata."""
+    migrate(database)
+    require_current(database)
+    assert [] == differences(database)
+
+
+def test_there_is_one_newest_revision() -> None:
+    """The revisions are one line without branches."""
+    assert 1 == len(SCRIPTS.get_heads())
+
+
+def constraints(database: Database) -> set[tuple[str, str]]:
+    """Table and name of every constraint and index, unnamed ones as the empty name."""
+    found = set()
+    with database.reading() as session:
+        inspector = inspect(session.connection())
+        for table in Base.metadata.tables:
+            groups = (
+                inspector.get_foreign_keys(table),
+                inspector.get_unique_constraints(table),
+                inspector.get_check_constraints(table),
+                inspector.get_indexes(table),
+                [inspector.get_pk_constraint(table)],
+            )
+            found |= {(table, entry["name"] or "") for group in groups for entry in group}
+    return found
+
+
+def test_every_constraint_has_the_name_of_the_tables(
+    database: Database, backend: Backend, tmp_path: Path
+) -> None:
+    """What migrations name is what the metadata names; only SQLite's automatic keys have none."""
+    migrate(database)
+    other = Database(backend.url(tmp_path / "other"), timeout=5)
+    with other.writing() as session:
+        Base.metadata.create_all(session.connection())
+    assert constraints(other) == constraints(database)
+    automatic = {"bucket_builds", "models", "spaces"} if backend.name == "sqlite" else set()
+    assert automatic == {table for table, name in constraints(database) if not name}
+    other.close()
+
+
+def test_migrating_twice_changes_nothing(database: Database) -> None:
+    """A database that is up to date is left as it is."""
+    migrate(database)
+    migrate(database)
+    assert [] == differences(database)
+
+
+def test_a_failed_migration_changes_nothing(database: Database) -> None:
+    """A table in the way stops the migration, and none of the others has been made."""
+    with database.writing() as session:
+        session.execute(text("CREATE TABLE models (x INTEGER)"))
+    with pytest.raises(Unavailable):
+        migrate(database)
+    with database.reading() as session:
+        tables = set(inspect(session.connection()).get_table_names())
+    assert {"models"} == tables
+
+
+def test_down_and_up_keeps_what_is_stored(start: Start) -> None:
+    """A populated database goes down to each older revision and up again without a loss."""
+    server = start()
+    models = family(5, 10_000, 300, 8)
+    with httpx.Client(base_url=server.url) as http:
+        space = Space(http, layout=[{"name": "w", "shape": [100, 100]}])
+        for name, support in models.items():
+            space.put(name, support, tags=["t", name])
+        before = space.show(), space.model("m003"), ranking(space.neighbors("m000"))
+    server.stop()
+    database = Database(server.database_url, timeout=5)
+    stored = rows(database)
+    older = [script.revision for script in SCRIPTS.walk_revisions()][1:]
+    assert len(older) > 10
+    for revision in older:
+        alembic(database, command.downgrade, revision)
+        alembic(database, command.upgrade, "head")
+        assert (revision, stored, []) == (revision, rows(database), differences(database))
+    database.close()
+    server.start()
+    with httpx.Client(base_url=server.url) as http:
+        space.http = http
+        assert before == (space.show(), space.model("m003"), ranking(space.neighbors("m000")))
+
+
+def rows(database: Database) -> dict[str, list[tuple[Any, ...]]]:
+    """What the service keeps of supports, by table: all but marks that are drawn anew."""
+    kept = {
+        "spaces": "id, name, num_parameters, scheme, num_perm, seed, version, supports, bands",
+        "models": "id, name, kind, support_size, digest, blob_key, revision, version, updated_at",
+        "signatures": 'model_id, "values"',
+        "tags": "model_id, tag",
+    }
+    with database.reading() as session:
+        return {
+            table: [
+                tuple(row)
+                for row in session.execute(text(f"SELECT {columns} FROM {table} ORDER BY 1, 2"))
+            ]
+            for table, columns in kept.items()
+        }
+
+
+def test_a_model_from_before_revisions_begins_with_its_present(start: Start) -> None:
+    """A model that changed before there were revisions has its present one, under its number, and
+    what comes next is held against that.
+    """
+    server = start()
+    supports = list(family(5, 10_000, 300, 4).values())
+    with httpx.Client(base_url=server.url) as http:
+        space = Space(http)
+        for support in supports[:3]:
+            space.put("a", support)
+    server.stop()
+    database = Database(server.database_url, timeout=5)
+    alembic(database, command.downgrade, "0009")
+    alembic(database, command.upgrade, "head")
+    database.close()
+    server.start()
+    with httpx.Client(base_url=server.url) as http:
+        space.http = http
+        url = space.path("revisions", "a")
+        listed = http.get(url).json()
+        assert (3, [3]) == (listed["first_revision"], [i["revision"] for i in listed["items"]])
+        space.put("a", supports[3])
+        listed = http.get(url).json()
+        assert (3, [4, 3]) == (listed["first_revision"], [i["revision"] for i in listed["items"]])
+        (newest, oldest), expected = listed["items"], jaccard(supports[2], supports[3])
+        assert (expected, expected) == (
+            newest["self_overlap_previous"],
+            newest["self_overlap_first"],
+        )
+        got = http.get(space.path("supports", "a"), params={"revision": 3}).content
+        assert (supports[2], supports[2].digest) == (Support.from_bytes(got), oldest["digest"])
+
+
+def test_an_older_schema_knows_no_stop_list(database: Database) -> None:
+    """A space with a stop-list goes down and up as one without, its models whole, and its buckets
+    are lost by their version.
+    """
+    migrate(database)
+    made = StopList(3, 2, 0.5, 1, datetime.now(UTC), (None, 0.5))
+    content = Content("signature", 5, None, None, b"x" * 16, band_values=b"y" * 16)
+    with database.writing() as session:
+        tenant = spaces.ensure_tenant(session, "t")
+        spec = SignatureSpec(num_perm=4)
+        space = spaces.insert_space(
+            session, tenant, "s", num_parameters=9, layout=None, signature=spec
+        )
+        assert space is not None
+        spaces.advance(session, space, signatures=1)
+        [model] = models.insert_models(session, space, [NewModel("m", content)], version=1)
+        stop_list_repository.put_band_values(session, space, 3, {model.id: b"y" * 16})
+        stop_list_repository.enforce(session, space, made, b"...")
+    with database.reading() as session:
+        assert made == spaces.get_space(session, tenant, "s").stop_list
+    alembic(database, command.downgrade, "0006")
+    alembic(database, command.upgrade, "head")
+    assert [] == differences(database)
+    with database.reading() as session:
+        found = spaces.get_space(session, tenant, "s")
+        assert (None, 0, 1) == (found.stop_list, found.banding_version, found.version)
+        assert model == models.get_model(session, found, "m")
+        assert stop_list_repository.get_band_values(session, model.id, 3) is None
+        assert [(1, model.id, b"x" * 16)] == list(history(session, found.id, 0))
+
+
+def test_a_version_without_the_horizon_follows_no_buckets_beyond_it(database: Database) -> None:
+    """Going down, the buckets of a space whose removals were pruned are lost, and no others."""
+    migrate(database)
+    space = (
+        "INSERT INTO spaces (id, tenant_id, name, num_parameters, scheme, num_perm, seed, version, "
+        "supports, signatures, created_at, bucket_epoch, removal_horizon) VALUES "
+        "({0}, 1, 's{0}', 9, 'affine32', 8, 1, 9, 0, 0, '2026-01-01 00:00:00', 77, {1})"
+    )
+    with database.writing() as session:
+        session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
+        for space_id, horizon in ((1, 0), (2, 5)):
+            session.execute(text(space.format(space_id, horizon)))
+    alembic(database, command.downgrade, "0011")
+    alembic(database, command.upgrade, "head")
+    with database.reading() as session:
+        kept = session.execute(
+            text("SELECT bucket_epoch, removal_horizon FROM spaces ORDER BY id")
+        ).all()
+    assert [(77, 0), (None, 0)] == kept
+
+
+def test_a_version_that_knows_no_tries_takes_them_as_done(database: Database) -> None:
+    """Down and up, a policy neither asks for the same again nor forgets what was done."""
+    migrate(database)
+    policy = (
+        "INSERT INTO clustering_policies (space_id, asked, debounce_seconds, created_at, "
+        "updated_at, seen_version, seen_at, done_version, tried_version, tried_job, failures) "
+        "VALUES ({0}, '{{}}', 0, {1}, {1}, 9, {1}, {2}, {3}, 'j', 2)"
+    )
+    space = (
+        "INSERT INTO spaces (id, tenant_id, name, num_parameters, scheme, num_perm, seed, version, "
+        "supports, signatures, created_at) VALUES ({0}, 1, 's{0}', 9, 'affine32', 8, 1, 9, 0, 0, "
+        "{1})"
+    )
+    moment = "'2026-01-01 00:00:00'"
+    with database.writing() as session:
+        session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
+        for number, done, tried in ((1, 4, 7), (2, 8, 5)):
+            session.execute(text(space.format(number, moment)))
+            session.execute(text(policy.format(number, moment, done, tried)))
+    alembic(database, command.downgrade, "0014")
+    alembic(database, command.upgrade, "head")
+    columns = "space_id, done_version, tried_version, tried_job, failures"
+    with database.reading() as session:
+        kept = session.execute(
+            text(f"SELECT {columns} FROM clustering_policies ORDER BY space_id")
+        ).all()
+    assert [(1, 7, 0, None, 0), (2, 8, 0, None, 0)] == kept
+
+
+def test_an_older_version_follows_no_hubs(database: Database) -> None:
+    """Going down, sources and what they delivered go, and the jobs they made stay to be read."""
+    migrate(database)
+    moment = "'2026-01-01 00:00:00+00:00'"
+    with database.writing() as session:
+        session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
+        session.execute(
+            text(
+                "INSERT INTO sources (id, tenant_id, kind, space, secret, filters, on_delete, "
+                "created_at, updated_at) VALUES ('s', 1, 'mlflow', 'kin', :secret, '{}', 'keep', "
+                f"{moment}, {moment})"
+            ),
+            {"secret": b"x"},
+        )
+        session.execute(
+            text(
+                "INSERT INTO deliveries (source_id, delivery_id, event, outcome, job_id, "
+                f"received_at) VALUES ('s', 'd', 'e', 'enqueued', 'j', {moment})"
+            )
+        )
+        session.execute(
+            text(
+                "INSERT INTO source_models (source_id, name, begun, applied, listed) "
+                "VALUES ('s', 'm', 1, 1, true)"
+            )
+        )
+        session.execute(
+            text(
+                "INSERT INTO jobs (id, tenant_id, kind, state, parameters, turn, handed, attempts, "
+                "cancelling, revision, created_at) VALUES ('j', 1, 'ingest', 'queued', '{}', 1, "
+                f"false, 0, false, 1, {moment})"
+            )
+        )
+    alembic(database, command.downgrade, "0012")
+    alembic(database, command.upgrade, "head")
+    assert [] == differences(database)
+    with database.reading() as session:
+        counts = [
+            session.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
+            for table in ("sources", "deliveries", "source_models", "jobs")
+        ]
+    assert [0, 0, 0, 1] == counts
+
+
+def test_contents_that_are_there_are_told_apart(database: Database) -> None:
+    """Models of an older version get marks for their sketches: supports one each, at random, and
+    signatures alone none.
+    """
+    migrate(database)
+    alembic(database, command.downgrade, "0005")
+    moment = "'2026-01-01 00:00:00+00:00'"
+    with database.writing() as session:
+        session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
+        session.execute(
+            text(
+                "INSERT INTO spaces (id, tenant_id, name, num_parameters, scheme, num_perm, seed, "
+                "version, supports, signatures, created_at) "
+                f"VALUES (1, 1, 's', 9, 'affine32', 4, 1, 6, 4, 2, {moment})"
+            )
+        )
+        for number in range(6):
+            kind, blob = ("signature", "NULL") if number > 3 else ("support", f"'k{number}'")
+            session.execute(
+                text(
+                    "INSERT INTO models (tenant_id, space_id, name, kind, support_size, blob_key, "
+                    "revision, version, attributes, created_at, updated_at) VALUES "
+                    f"(1, 1, 'm{number}', '{kind}', 3, {blob}, 1, 1, '{{}}', {moment}, {moment})"
+                )
+            )
+    alembic(database, command.upgrade, "head")
+    with database.reading() as session:
+        rows = session.execute(text("SELECT kind, content_id FROM models")).all()
+    supports = {content_id for kind, content_id in rows if kind == "support"}
+    assert (4, True) == (len(supports), all(0 < c < 2**63 for c in supports))
+    assert [0, 0] == [content_id for kind, content_id in rows if kind == "signature"]
+
+
+def test_down_to_nothing_and_up_again(database: Database) -> None:
+    """Every revision can be undone, down to an empty database."""
+    migrate(database)
+    alembic(database, command.downgrade, "base")
+    with database.reading() as session:
+        left = set(inspect(session.connection()).get_table_names())
+    assert {"alembic_version"} == left - {"sqlite_sequence"}
+    migrate(database)
+    assert [] == differences(database)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Database]:
+    """A SQLite file of this version."""
+    opened = Database(SQLITE.url(tmp_path), timeout=5)
+    migrate(opened)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("pragma", "value"),
+    [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1), ("busy_timeout", 5000)],
+)
+def test_the_pragmas_hold_on_every_connection(file: Database, pragma: str, value: object) -> None:
+    """WAL, full syncs and foreign keys are in force for readers and writers alike."""
+    with file.reading() as reader, file.writing() as writer:
+        for session in (reader, writer):
+            assert value == session.execute(text(f"PRAGMA {pragma}")).scalar_one()
+
+
+@pytest.fixture
+def served(postgres: Postgres, tmp_path: Path) -> Iterator[Database]:
+    """A Postgres database of this version."""
+    opened = Database(PostgresBackend(postgres).url(tmp_path), timeout=5)
+    migrate(opened)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("fsync", "on"), ("synchronous_commit", "on"), ("lock_timeout", "5s"), ("TimeZone", "UTC")],
+)
+def test_the_settings_hold_on_every_connection(served: Database, setting: str, value: str) -> None:
+    """Synchronous commits and a bounded wait for locks are in force for readers and writers."""
+    with served.reading() as reader, served.writing() as writer:
+        for session in (reader, writer):
+            assert value == session.execute(text(f"SHOW {setting}")).scalar_one()
+
+
+def test_a_reader_of_postgres_cannot_write(served: Database) -> None:
+    """A view of the database is a read-only snapshot for the server, too."""
+    with served.reading() as session:
+        assert "on" == session.execute(text("SHOW transaction_read_only")).scalar_one()
+        isolation = session.execute(text("SHOW transaction_isolation")).scalar_one()
+    assert "repeatable read" == isolation
+
+
+def test_a_foreign_key_holds(database: Database) -> None:
+    """A row of a model that is not there is refused by the database itself."""
+    migrate(database)
+    with pytest.raises(IntegrityError, match=r"(?i)foreign key"), database.writing() as session:
+        session.execute(text("INSERT INTO tags (model_id, tag) VALUES (77, 'x')"))
+
+
+def insert_and_fail(database: Database, ran: list[str]) -> None:
+    """A change that raises when it has written."""
+    with database.writing() as session:
+        session.execute(text("INSERT INTO tenants (name) VALUES ('x')"))
+        session.after_rollback(lambda: ran.append("rollback"))
+        session.after_commit(lambda: ran.append("commit"))
+        raise ZeroDivisionError
+
+
+def test_a_write_that_raises_is_rolled_back(database: Database) -> None:
+    """An error inside a change undoes it, runs what was queued for that, and not what was not."""
+    migrate(database)
+    ran: list[str] = []
+    with pytest.raises(ZeroDivisionError):
+        insert_and_fail(database, ran)
+    with database.reading() as reader:
+        count = reader.execute(text("SELECT count(*) FROM tenants")).scalar_one()
+    assert (["rollback"], 0) == (ran, count)
+
+
+def test_a_writer_that_waits_too_long_is_unavailable(backend: Backend, tmp_path: Path) -> None:
+    """A lock that nobody lets go of is a fault of the moment, not of the request."""
+    database = Database(backend.url(tmp_path), timeout=0.1)
+    migrate(database)
+    change = text("UPDATE tenants SET name = name || 'x'")
+    with database.writing() as first:
+        first.execute(text("INSERT INTO tenants (name) VALUES ('a')"))
+    with database.writing() as first:
+        first.execute(change)
+        with pytest.raises(Unavailable, match="lock"), database.writing() as second:
+            second.execute(change)
+    database.close()

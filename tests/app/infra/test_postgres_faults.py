@@ -1,0 +1,146 @@
+"""Postgres goes away under the service: bounded waits, a 503, and nothing acknowledged lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+import psycopg
+import pytest
+
+from tests.e2e.test_durability import WRITERS, check, make_space
+from tests.support.backends import PostgresBackend
+from tests.support.http_space import Space, assert_problem, random_support
+from tests.support.ledger import K, Ledger, M, finish, start_writers
+from tests.support.postgres import Postgres, postgres_server
+from tests.support.server_process import Server
+
+SUPPORT = random_support(np.random.default_rng(5), M, K)
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Postgres]:
+    """A Postgres server to be killed, which every test leaves running."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def service(mortal: Postgres, tmp_path: Path) -> Iterator[Server]:
+    """A service on it that waits for a lock, or for a connection, no longer than a second."""
+    running = Server(tmp_path, "--database-timeout=1", backend=PostgresBackend(mortal))
+    yield running.start()
+    running.kill()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until it holds."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_kill_9_of_Postgres_under_load_loses_nothing_acknowledged(
+    mortal: Postgres, service: Server
+) -> None:
+    """After each of three kills the service, which never stopped, answers what it acknowledged."""
+    space = make_space(service)
+    ledgers = [Ledger() for _ in range(WRITERS)]
+    random = np.random.default_rng(2027)
+    for seed in range(3):
+        writers = start_writers(service.url, space, ledgers, seed, through_faults=True)
+        time.sleep(random.uniform(0.5, 1.5))
+        mortal.kill()
+        refused = finish(writers)
+        assert all(": 503 " in refusal for refusal in refused)
+        mortal.restart()
+        check(service, space, ledgers)
+    assert sum(ledger.writes for ledger in ledgers) > 20
+
+
+def test_while_Postgres_is_gone_every_answer_is_a_503(mortal: Postgres, service: Server) -> None:
+    """Reads and writes say when to try again, the process stays alive, and all is well after."""
+    with httpx.Client(base_url=service.url, timeout=10, trust_env=False) as http:
+        space = Space(http, M)
+        space.put("a", SUPPORT)
+        mortal.kill()
+        url = f"/v1/spaces/{space.name}"
+        gone = [
+            http.get("/readyz"),
+            http.get(url),
+            http.get(f"{url}/neighbors?model=a"),
+            http.put(f"{url}/supports/b", json={"indices": [1, 5]}),
+            http.delete(f"{url}/models/a"),
+        ]
+        for answer in gone:
+            assert_problem(answer, 503, "unavailable")
+            assert int(answer.headers["Retry-After"]) > 0
+        assert 200 == http.get("/livez").status_code
+        mortal.restart()
+        assert SUPPORT.digest == space.model("a")["digest"]
+        assert 201 == http.put(f"{url}/supports/b", json={"indices": [1, 5]}).status_code
+        assert 200 == http.get("/readyz").status_code
+
+
+def test_a_frozen_Postgres_holds_up_nobody_for_long(mortal: Postgres, service: Server) -> None:
+    """It neither answers nor fails: more requests than there are turns are 503 all the same, each
+    in bounded time, and once it goes on, so does all.
+    """
+    with httpx.Client(base_url=service.url, timeout=20, trust_env=False) as http:
+        space = Space(http, M)
+        space.put("a", SUPPORT)
+        paths = ["/readyz", *[f"/v1/spaces/{space.name}"] * 24]
+        with ThreadPoolExecutor(len(paths)) as threads:
+            assert {200} == {answer.status_code for answer in threads.map(http.get, paths)}
+            with mortal.frozen():
+                for answer in threads.map(http.get, paths):
+                    assert_problem(answer, 503, "unavailable")
+                    assert int(answer.headers["Retry-After"]) > 0
+        assert SUPPORT.digest == space.model("a")["digest"]
+        assert 200 == http.get("/readyz").status_code
+
+
+def test_a_service_starts_once_Postgres_is_back(mortal: Postgres, service: Server) -> None:
+    """Without its database a service says so in one line and ends; the next start finds all."""
+    make_space(service)
+    mortal.kill()
+    service.kill()
+    service.launch()
+    assert 1 == service.wait()
+    assert "cannot connect" in service.log.read_text()
+    assert "Traceback" not in service.log.read_text()
+    mortal.restart()
+    assert 200 == httpx.get(f"{service.start().url}/v1/spaces/s").status_code
+
+
+def test_a_lock_that_nobody_lets_go_of_is_a_503(mortal: Postgres, service: Server) -> None:
+    """Behind a foreign transaction a writer waits its second, readers do not, and then both go."""
+    with httpx.Client(base_url=service.url, timeout=10, trust_env=False) as http:
+        space = Space(http, M)
+        space.put("a", SUPPORT)
+        put = f"/v1/spaces/{space.name}/supports/b"
+        database = service.database_url.split("@/")[1].split("?")[0]
+        with psycopg.connect(host=str(mortal.data), user="postgres", dbname=database) as foreign:
+            foreign.execute("SELECT * FROM spaces FOR UPDATE")
+            answer = http.put(put, json={"indices": [1, 5]})
+            assert "lock" in assert_problem(answer, 503, "unavailable")
+            assert SUPPORT.digest == space.model("a")["digest"]
+        assert 201 == http.put(put, json={"indices": [1, 5]}).status_code
+
+
+def test_connections_that_the_server_ended_are_replaced(mortal: Postgres, service: Server) -> None:
+    """After every connection was terminated from outside, requests are answered, not refused."""
+    with httpx.Client(base_url=service.url, timeout=10, trust_env=False) as http:
+        space = Space(http, M)
+        space.put("a", SUPPORT)
+        everyone = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        ended = f"SELECT pg_terminate_backend(pid) FROM ({everyone} AND pid <> pg_backend_pid()) x"
+        assert [(True,)] == list(set(mortal.execute(ended)))
+        wait_for(lambda: 1 == len(mortal.execute(everyone)))
+        assert {200} == {http.get(f"/v1/spaces/{space.name}").status_code for _ in range(5)}
+        space.put("b", SUPPORT)

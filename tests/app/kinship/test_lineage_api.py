@@ -1,0 +1,253 @@
+"""Lineages over HTTP: planted ones are told right, and every verdict comes with its evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import modelkin
+from modelkin import Support
+from tests.support.http_space import (
+    Space,
+    assert_problem,
+    ok,
+    random_support,
+    related,
+    true_similarity,
+)
+
+M, K = 10_000, 500
+
+
+def planted(seed: int, strangers: int = 8) -> dict[str, Support]:
+    """root -> base -> model -> copy and base -> sibling, each keeping 80%, and some strangers."""
+    rng = np.random.default_rng(seed)
+    found = {"root": random_support(rng, M, K)}
+    for name, parent in (
+        ("base", "root"),
+        ("model", "base"),
+        ("copy", "model"),
+        ("sibling", "base"),
+    ):
+        found[name] = related(rng, found[parent], 0.8)
+    return found | {f"other-{i}": random_support(rng, M, K) for i in range(strangers)}
+
+
+def declare(space: Space, **bases: str | None) -> None:
+    """Declare bases; names are spelled with an underscore for a hyphen."""
+    for name, base in bases.items():
+        path = space.path("models", name.replace("_", "-"))
+        ok(space.http.patch(path, json={"base_model": base}))
+
+
+def lineage(space: Space, model: str = "model") -> dict[str, Any]:
+    """The lineage of a stored model."""
+    return ok(space.http.get(space.path("lineage"), params={"model": model}))
+
+
+@pytest.fixture
+def line(space: Space) -> Space:
+    """A planted lineage in which nothing is declared yet."""
+    space.put_all(planted(1))
+    return space
+
+
+SUPPORTS = planted(1)
+
+
+def test_a_true_base_is_consistent(line: Space) -> None:
+    """The declared base stands out, and its S, z-score and the background are told."""
+    declare(line, model="base")
+    told = lineage(line)
+    assert ("consistent", "base", None) == (
+        told["verdict"],
+        told["declared_base"],
+        told["likely_base"],
+    )
+    base = told["base"]
+    assert true_similarity(SUPPORTS["model"], SUPPORTS["base"]) == base["similarity"]
+    assert ("exact", 0.0, True, "base") == tuple(
+        base[field] for field in ("estimate", "standard_error", "stands_out", "relation")
+    )
+    usual = told["usual"]
+    z = (base["similarity"] - usual["similarity"]) / usual["deviation"]
+    assert z == pytest.approx(base["z_score"])
+    assert base["z_score"] > 5
+    assert told["limit"] < base["similarity"]
+    assert "S = 0.8" in told["summary"]
+
+
+def test_siblings_and_derivatives_are_no_contradiction(line: Space) -> None:
+    """Whoever is declared to be made from the model, or from its base, is named as such."""
+    declare(line, model="base", copy="model", sibling="base", base="root")
+    told = lineage(line)
+    assert "consistent" == told["verdict"]
+    relations = {kin["model"]: kin["relation"] for kin in told["kin"]}
+    assert ("derivative", "base", "sibling", "ancestor") == tuple(
+        relations[name] for name in ("copy", "base", "sibling", "root")
+    )
+    assert None is relations["other-0"]
+
+
+def test_a_stranger_as_base_is_a_mismatch(line: Space) -> None:
+    """A declared base no nearer than anybody is contradicted, and the likely one is named."""
+    declare(line, model="other-3")
+    told = lineage(line)
+    assert ("mismatch", False) == (told["verdict"], told["base"]["stands_out"])
+    assert "other-3" in told["summary"]
+    assert "no nearer than unrelated models" in told["summary"]
+    assert told["likely_base"] in {"base", "copy"}  # S has no direction
+    assert told["likely_base"] in told["summary"]
+
+
+def test_a_base_that_another_lies_before_is_a_mismatch(line: Space) -> None:
+    """Who declares the root is told of the base in between, with the S that says so."""
+    declare(line, model="root", copy="model")
+    told = lineage(line)
+    assert ("mismatch", "base", "base") == (
+        told["verdict"],
+        told["likely_base"],
+        told["rival"]["model"],
+    )
+    to_root = true_similarity(SUPPORTS["base"], SUPPORTS["root"])
+    assert to_root == told["rival"]["to_base"]
+    assert told["rival"]["similarity"] > told["base"]["similarity"] + 0.05
+
+
+def test_a_base_of_the_base_is_no_mismatch_once_that_is_declared(line: Space) -> None:
+    """The root is an ancestor of the base in between, and so of the model."""
+    declare(line, model="root", base="root", sibling="root", copy="model")
+    assert "consistent" == lineage(line)["verdict"]
+
+
+def test_nothing_declared_proposes_the_nearest(line: Space) -> None:
+    """An undeclared model is told who stands out, and that S has no direction."""
+    declare(line, copy="model")
+    told = lineage(line)
+    assert ("undeclared", "base", None) == (told["verdict"], told["likely_base"], told["base"])
+    assert "or be made from this model" in told["summary"]
+    stranger = lineage(line, "other-0")
+    assert ("undeclared", None) == (stranger["verdict"], stranger["likely_base"])
+    assert "No model stands out" in stranger["summary"]
+
+
+def test_a_base_elsewhere_is_unknown(line: Space) -> None:
+    """What is not in the space cannot be measured; the kin are told all the same."""
+    declare(line, model="hub/elsewhere")
+    told = lineage(line)
+    assert ("unknown_base", None) == (told["verdict"], told["base"])
+    assert "hub/elsewhere" in told["summary"]
+    assert told["likely_base"] in {"base", "copy"}
+    (link,) = told["chain"]
+    assert ("model", "hub/elsewhere", None) == (
+        link["model"],
+        link["base_model"],
+        link["similarity"],
+    )
+
+
+def test_the_chain_is_followed(line: Space) -> None:
+    """Each declared base leads on to the next, with the S of every step, to where none is known."""
+    declare(line, copy="model", model="base", base="root", root="hub/first")
+    told = lineage(line, "copy")
+    steps = [(link["model"], link["base_model"]) for link in told["chain"]]
+    assert [("copy", "model"), ("model", "base"), ("base", "root"), ("root", "hub/first")] == steps
+    measured = [true_similarity(SUPPORTS[a], SUPPORTS[b]) for a, b in steps[:3]]
+    assert [*measured, None] == [link["similarity"] for link in told["chain"]]
+    assert not told["cycle"]
+
+
+@pytest.mark.parametrize("ends", ["model", "base"])
+def test_a_cycle_through_the_model_is_told(line: Space, ends: str) -> None:
+    """Bases that lead back to the model cannot all be right."""
+    declare(line, model=ends, base="model")
+    told = lineage(line)
+    assert ("cycle", True) == (told["verdict"], told["cycle"])
+    assert f"{ends} -> model" in told["summary"]
+
+
+def test_a_cycle_further_back_leaves_the_verdict(line: Space) -> None:
+    """Two bases that declare each other do not stop the model's own base from being measured."""
+    declare(line, copy="model", model="base", base="model")
+    told = lineage(line, "copy")
+    assert ("consistent", True, 3) == (told["verdict"], told["cycle"], len(told["chain"]))
+
+
+def test_too_few_models_are_inconclusive(space: Space) -> None:
+    """Without three others nothing is known to be usual."""
+    space.put_all({name: SUPPORTS[name] for name in ("model", "base", "other-0")})
+    declare(space, model="base")
+    told = lineage(space)
+    assert "inconclusive" == told["verdict"]
+    assert "too few other models" in told["summary"]
+    assert {None} == {kin["stands_out"] for kin in told["kin"]}
+
+
+def test_a_space_of_one_family_is_told_apart(space: Space) -> None:
+    """Where everybody declares the same base there is no background, and the base being nearer than
+    its other derivatives is enough.
+    """
+    rng = np.random.default_rng(3)
+    base = random_support(rng, M, K)
+    space.put("base", base)
+    for n in range(9):
+        space.put(f"m{n}", related(rng, base, 0.55 + 0.04 * n))
+        declare(space, **{f"m{n}": "base"})
+    for n in range(9):
+        assert "consistent" == lineage(space, f"m{n}")["verdict"]
+
+
+@pytest.fixture
+def signed(space: Space) -> Space:
+    """A planted lineage of signatures alone."""
+    for name, support in planted(2, strangers=12).items():
+        space.put_signature(name, support.signature())
+    return space
+
+
+def test_signatures_alone_give_estimates_with_errors(signed: Space) -> None:
+    """Evidence of signatures has its error; a true base is never contradicted by them, and a
+    stranger is.
+    """
+    declare(signed, model="base", copy="model", sibling="base")
+    told = lineage(signed)
+    assert told["verdict"] in {"consistent", "inconclusive"}
+    assert ("signature", True) == (told["base"]["estimate"], told["base"]["standard_error"] > 0.01)
+    assert "±" in told["summary"]
+    declare(signed, model="other-0")
+    assert "mismatch" == lineage(signed)["verdict"]
+
+
+def test_estimates_that_overlap_are_inconclusive(http: httpx.Client) -> None:
+    """With 32 minhashes a nearer model may be the base or not, and that is what is said."""
+    verdicts = set()
+    for seed in range(4, 10):
+        space = Space(http, M, signature={"num_perm": 32})
+        for name, support in planted(seed, strangers=6).items():
+            space.put_signature(name, support.signature(num_perm=32))
+        declare(space, model="root")
+        verdicts.add(lineage(space)["verdict"])
+    assert "inconclusive" in verdicts
+
+
+def test_an_unknown_model_is_a_404(line: Space) -> None:
+    """There is no lineage of nobody, and a name that is none is refused."""
+    answer = line.http.get(line.path("lineage"), params={"model": "nobody"})
+    assert "'nobody'" in assert_problem(answer, 404, "model_not_found")
+    answer = line.http.get(line.path("lineage"), params={"model": "a/../b"})
+    assert_problem(answer, 422, "invalid_name", "model")
+    assert_problem(line.http.get(line.path("lineage")), 422, "invalid_parameter", "model")
+
+
+def test_the_SDK_reads_a_lineage(line: Space, client: modelkin.Client) -> None:
+    """The client's lineage is that of plain HTTP, typed, and its kin make a table."""
+    declare(line, model="root", base="root")
+    told, plain = client.lineage(line.name, "model"), lineage(line)
+    assert (plain["verdict"], plain["summary"]) == (told.verdict, told.summary)
+    assert [kin["model"] for kin in plain["kin"]] == list(told.to_pandas().model)
+    assert told.base is not None
+    assert plain["base"]["z_score"] == told.base.z_score
+    assert [link["base_model"] for link in plain["chain"]] == [c.base_model for c in told.chain]

@@ -1,0 +1,358 @@
+"""What a service does beside its requests: indexes of deleted spaces are let go, and removals are
+pruned without any index or bucket that follows the space going wrong.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sqlalchemy import func, select
+
+from app.catalog.repositories.models import (
+    Content,
+    NewModel,
+    delete_model,
+    get_model,
+    insert_models,
+    update_contents,
+)
+from app.index.banding import Bands
+from app.index.buckets.memory import MemoryBuckets
+from app.index.buckets.protocol import SpaceRecord
+from app.index.buckets.service import BucketService
+from app.index.change_feed import SpaceFeed
+from app.index.registry import IndexRegistry
+from app.index.space_index import Changed
+from app.infra.db.database import Database
+from app.infra.db.migrations import migrate
+from app.infra.db.tables.base import ModelRow, RemovalRow
+from app.maintenance.cleanup import Housekeeping
+from app.spaces.repository import (
+    advance,
+    delete_space,
+    ensure_tenant,
+    find_space_by_id,
+    insert_space,
+    lock_space,
+)
+from modelkin.core.sketching.banding import band_keys
+from modelkin.types.spaces import SignatureSpec
+from tests.support.http_space import Space, family
+from tests.support.server_process import Server
+
+H = 16
+SPEC = SignatureSpec("affine32", H, 1)
+ROOM = 1 << 30
+
+
+class Written:
+    """A space in a database, changed as a service would change it.
+
+    Args:
+        database: migrated here.
+        name: of the space.
+    """
+
+    def __init__(self, database: Database, name: str = "s") -> None:
+        self.database = database
+        migrate(database)
+        with database.writing() as session:
+            tenant = ensure_tenant(session, "t")
+            made = insert_space(
+                session, tenant, name, num_parameters=100, layout=None, signature=SPEC
+            )
+        assert made is not None
+        self.id = made.id
+
+    def space(self) -> SpaceRecord:
+        """As it is now."""
+        with self.database.reading() as session:
+            found = find_space_by_id(session, self.id)
+        assert found is not None
+        return found
+
+    def put(self, *names: str, value: int = 0) -> None:
+        """New models, all of whose minhashes are ``value``."""
+        new = [NewModel(name, content(value)) for name in names]
+        with self.database.writing() as session:
+            space = lock_space(session, self.space())
+            version = advance(session, space, by=len(new), signatures=len(new))
+            insert_models(session, space, new, version=version - len(new) + 1)
+
+    def replace(self, name: str, value: int) -> None:
+        """The model gets another signature."""
+        with self.database.writing() as session:
+            space = lock_space(session, self.space())
+            model = get_model(session, space, name)
+            update_contents(session, [(model, content(value), advance(session, space))])
+
+    def remove(self, *names: str) -> None:
+        """The models are gone."""
+        with self.database.writing() as session:
+            space = lock_space(session, self.space())
+            for name in names:
+                model = get_model(session, space, name)
+                delete_model(session, model, version=advance(session, space, signatures=-1))
+
+    def removals(self) -> int:
+        """How many are told of."""
+        with self.database.reading() as session:
+            count = select(func.count()).select_from(RemovalRow)
+            return session.scalars(count.where(RemovalRow.space_id == self.id)).one()
+
+
+def content(value: int) -> Content:
+    """A signature of equal minhashes: two models share all of their buckets or none."""
+    return Content("signature", 5, None, None, values(value).astype("<u4").tobytes())
+
+
+def values(value: int) -> npt.NDArray[np.uint32]:
+    """Its minhashes."""
+    return np.full(H, value, np.uint32)
+
+
+class Follower:
+    """An index that follows a space when it is looked at, and sleeps in between."""
+
+    def __init__(self, written: Written) -> None:
+        self.written = written
+        self.registry = IndexRegistry(ROOM)
+        self.began_at: list[int] = []
+
+    def check(self) -> None:
+        """It holds exactly the models that the same transaction sees, as they are."""
+        with self.written.database.reading() as session:
+            space = find_space_by_id(session, self.written.id)
+            assert space is not None
+            snapshot = self.registry.at(space.id, SPEC, space.version, self._feed(session))
+            rows = session.execute(select(ModelRow.id, ModelRow.version)).all()
+        assert sorted(snapshot.ids[snapshot.alive].tolist()) == sorted(row.id for row in rows)
+
+    def _feed(self, session: object) -> SpaceFeed:
+        begun = self.began_at
+
+        class Seen(SpaceFeed):
+            def changed(self, since: int) -> Iterator[Changed]:
+                begun.append(since)
+                yield from super().changed(since)
+
+        return Seen(session, self.written.id)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def written(database: Database) -> Written:
+    """An empty space on each database."""
+    return Written(database)
+
+
+def housekeeping(database: Database, indexes: IndexRegistry | None = None) -> Housekeeping:
+    """One that keeps 10 removals of each space, or as many as it has models."""
+    return Housekeeping(database, indexes or IndexRegistry(ROOM), every=60, kept=10)
+
+
+def test_removals_that_nobody_needs_are_pruned(written: Written) -> None:
+    """Of far more removals than the space has models, the newest ten stay."""
+    written.put(*(f"m{i}" for i in range(30)))
+    written.remove(*(f"m{i}" for i in range(25)))
+    housekeeping(written.database).round()
+    assert (10, 30 + 15) == (written.removals(), written.space().removal_horizon)
+
+
+def test_as_many_removals_stay_as_there_are_models(written: Written) -> None:
+    """Whoever is less far behind than a new build would take follows on as before."""
+    written.put(*(f"m{i}" for i in range(40)))
+    written.remove(*(f"m{i}" for i in range(17)))
+    housekeeping(written.database).round()
+    assert (17, 0) == (written.removals(), written.space().removal_horizon)
+
+
+def test_an_index_beyond_the_horizon_is_built_anew_and_another_is_not(written: Written) -> None:
+    """One that slept through what was pruned begins at 0; one that has seen it goes on."""
+    written.put(*(f"m{i}" for i in range(40)))
+    asleep, awake = Follower(written), Follower(written)
+    asleep.check()
+    written.remove(*(f"m{i}" for i in range(35)))
+    awake.check()
+    housekeeping(written.database).round()
+    assert written.space().removal_horizon == 65
+    written.remove("m39")
+    asleep.check()
+    awake.check()
+    assert ([0, 0], [0, 75]) == (asleep.began_at, awake.began_at)
+
+
+def test_pruning_in_pieces_ends_where_it_should(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However little is deleted at a time, what stays is the same."""
+    monkeypatch.setattr("app.maintenance.cleanup._AT_ONCE", 4)
+    written.put(*(f"m{i}" for i in range(30)))
+    written.remove(*(f"m{i}" for i in range(30)))
+    housekeeping(written.database).round()
+    assert (10, 50) == (written.removals(), written.space().removal_horizon)
+
+
+def test_the_horizon_is_that_of_the_reader(written: Written) -> None:
+    """A transaction that began before the pruning still sees all removals and the old horizon."""
+    written.put(*(f"m{i}" for i in range(30)))
+    with written.database.reading() as session:
+        find_space_by_id(session, written.id)
+        before = SpaceFeed(session, written.id)
+        assert (0, []) == (before.horizon, list(before.removed(0)))
+        written.remove(*(f"m{i}" for i in range(30)))
+        housekeeping(written.database).round()
+        assert (0, []) == (before.horizon, list(before.removed(0)))
+        assert 30 == sum(changed.ids.size for changed in before.changed(0))
+    with written.database.reading() as session:
+        after = SpaceFeed(session, written.id)
+        assert (50, 10) == (after.horizon, len(list(after.removed(0))))
+
+
+def test_whatever_happens_indexes_and_buckets_that_sleep_are_right(written: Written) -> None:
+    """Random changes and prunings, and three indexes and the buckets that are looked at now and
+    then: each look shows the space as it is, whatever was forgotten in between.
+    """
+    random = np.random.default_rng(5)
+    followers = [Follower(written) for _ in range(3)]
+    stored = MemoryBuckets()
+    buckets = BucketService(written.database, stored, Bands())
+    keeper = Housekeeping(written.database, IndexRegistry(ROOM), every=60, kept=2)
+    known: dict[str, int] = {}
+    epochs: set[int | None] = set()
+    for step in range(160):
+        name, value = f"m{random.integers(5)}", int(random.integers(4))
+        chance = random.random()
+        if chance < 0.2:
+            keeper.round()
+        elif name not in known:
+            written.put(name, value=value)
+            known[name] = value
+        elif chance < 0.3:
+            written.replace(name, value)
+            known[name] = value
+        elif chance < 0.85:
+            written.remove(name)
+            del known[name]
+        elif chance < 0.95:
+            followers[step % 3].check()
+        else:
+            assert_bucketed(written, buckets, stored, known)
+            epochs.add(written.space().bucket_epoch)
+    for follower in followers:
+        follower.check()
+    assert_bucketed(written, buckets, stored, known)
+    buckets.close()
+    assert any(follower.began_at.count(0) > 1 for follower in followers)
+    assert len(epochs) > 1
+
+
+def assert_bucketed(
+    written: Written, buckets: BucketService, stored: MemoryBuckets, known: dict[str, int]
+) -> None:
+    """The buckets, brought up, hold each model where it belongs and nothing else."""
+    space = written.space()
+    end = time.monotonic() + 10
+    while (state := stored.state(space.id)) is None or state.version < space.version:
+        with written.database.reading() as session:
+            buckets.mates(session, space, values(0))
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    ids: dict[int, set[int]] = {}
+    with written.database.reading() as session:
+        for model_id, name in session.execute(select(ModelRow.id, ModelRow.name)):
+            ids.setdefault(known[name], set()).add(model_id)
+    for value in range(4):
+        found = stored.candidates(space.id, band_keys(values(value), space.banding), 1000)
+        assert ids.get(value, set()) == set(found.ids.tolist())
+
+
+def test_readers_beside_the_pruning_are_right(written: Written) -> None:
+    """While one thread changes the space and another prunes it, each look of three indexes shows
+    exactly what its own transaction sees.
+    """
+    over, failures = threading.Event(), list[BaseException]()
+
+    def until_over(action: object) -> threading.Thread:
+        def run() -> None:
+            try:
+                while not over.is_set():
+                    action()  # type: ignore[operator]
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    def change() -> None:
+        names = [f"m{i}" for i in range(12)]
+        written.put(*names)
+        written.remove(*names)
+
+    keeper = Housekeeping(written.database, IndexRegistry(ROOM), every=60, kept=3)
+    threads = [until_over(action) for action in (change, keeper.round)]
+    followers = [Follower(written) for _ in range(3)]
+    try:
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            for pause, follower in enumerate(followers):
+                follower.check()
+                time.sleep(pause * 0.02)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert [] == failures
+    assert written.space().removal_horizon > 0
+
+
+def test_the_index_of_a_space_that_another_process_deleted_goes(written: Written) -> None:
+    """The next round of a process that did not delete it lets it go, and no other."""
+    other = Written(written.database, "other")
+    indexes = IndexRegistry(ROOM)
+    for each in (written, other):
+        each.put("a")
+        with each.database.reading() as session:
+            indexes.at(each.id, SPEC, each.space().version, SpaceFeed(session, each.id))
+    with written.database.writing() as session:
+        delete_space(session, written.space())
+    housekeeping(written.database, indexes).round()
+    assert [other.id] == indexes.spaces()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[list[Server]]:
+    """Two services on one database, which keep house often."""
+    servers = [Server(tmp_path, "--housekeeping-every=0.2") for _ in range(2)]
+    try:
+        for server, name in zip(servers, "ab", strict=True):
+            server.log = tmp_path / f"{name}.log"
+            server.start()
+        yield servers
+    finally:
+        for server in servers:
+            server.kill()
+
+
+def test_a_live_service_forgets_what_another_deleted(two: list[Server]) -> None:
+    """Of two services on one database, the one that only reads a space frees it as well."""
+    with (
+        httpx.Client(base_url=two[0].url, timeout=60, trust_env=False) as first,
+        httpx.Client(base_url=two[1].url, timeout=60, trust_env=False) as second,
+    ):
+        space = Space(first)
+        space.put_all(family(4, 10_000, 200, 3))
+        second.get(space.path("neighbors"), params={"model": "m000", "method": "scan"})
+        assert "modelkin_index_spaces 1.0" in second.get("/metrics").text
+        first.delete(f"/v1/spaces/{space.name}")
+        end = time.monotonic() + 20
+        while "modelkin_index_spaces 0.0" not in second.get("/metrics").text:
+            assert time.monotonic() < end
+            time.sleep(0.05)

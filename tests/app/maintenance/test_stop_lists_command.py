@@ -1,0 +1,274 @@
+"""``python -m app stop-lists``, its buckets in Redis, and makers that die in the middle of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from app import cli
+from app.bootstrap import Resources, open_resources
+from app.catalog.puts import Put
+from app.settings import Settings
+from tests.support.http_space import Space, ranking, true_neighbors
+from tests.support.planted_federation import (
+    BANDING,
+    M,
+    Stores,
+    federation,
+    kin_of,
+    left,
+    stores,
+    stranger,
+)
+from tests.support.redis_server import RedisProcess, redis_server, wait_until
+from tests.support.server_process import ROOT, Server, command, environment
+
+CLIENTS = federation(12, strangers=12)
+BASE = CLIENTS["base"]
+KIN = {name: support for name, support in CLIENTS.items() if name.startswith("kin")}
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisProcess]:
+    """A Redis of the test's own."""
+    with redis_server() as process:
+        yield process
+
+
+@pytest.fixture
+def with_redis(redis: RedisProcess, tmp_path: Path) -> Iterator[Server]:
+    """A service that keeps its buckets there, and its truth in SQLite: the other tests see to
+    Postgres.
+    """
+    server = Server(tmp_path, f"--redis-url={redis.url}").start()
+    yield server
+    assert 0 == server.stop()
+
+
+def settings_of(server: Server) -> dict[str, str]:
+    """The settings of a service, as variables."""
+    return {
+        "MODELKIN_DATABASE_URL": server.database_url,
+        "MODELKIN_BLOB_URL": f"file://{server.blobs}",
+    }
+
+
+@dataclass(frozen=True)
+class Command:
+    """``stop-lists`` on the stores of a service, in this process."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def run(self, server: Server, *flags: str) -> tuple[int, str, str]:
+        """Its exit code, and what it printed and complained of."""
+        for name, value in settings_of(server).items():
+            self.monkeypatch.setenv(name, value)
+        code = cli.stop_lists(list(flags))
+        printed = self.capsys.readouterr()
+        return code, printed.out, printed.err
+
+
+@pytest.fixture
+def stop_lists(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command."""
+    return Command(monkeypatch, capsys)
+
+
+def federated(http: httpx.Client) -> Space:
+    """A space with all clients."""
+    space = Space(http, M, banding={"bands": BANDING.bands, "rows": BANDING.rows})
+    space.put_all(CLIENTS)
+    return space
+
+
+def wait_for_kin(space: Space, fewer_than: int, more_than: int = 0) -> None:
+    """Wait until buckets answer with so many candidates; until then answers are as right."""
+
+    def answered() -> bool:
+        answer = space.neighbors("base", method="lsh", min_similarity=0.6)
+        assert true_neighbors(BASE, KIN) == ranking(answer)
+        return answer["method"] == "lsh" and more_than < answer["candidates"] < fewer_than
+
+    wait_until(answered)
+
+
+def test_the_command_makes_and_drops(
+    with_redis: Server, redis: RedisProcess, stop_lists: Command
+) -> None:
+    """A running service takes up what the command makes and drops, its buckets in Redis; spaces
+    that have nothing to count are told of, and hinder nobody.
+    """
+    server = with_redis
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+        space, empty = federated(http), Space(http)
+        wait_for_kin(space, fewer_than=99, more_than=14)
+        code, printed, complaints = stop_lists.run(server)
+        assert (0, "") == (code, complaints)
+        size = space.show()["stop_list"]["size"]
+        first, second = printed.splitlines()
+        assert first.startswith(f"{space.name}: stop-list 1, {size} indices in 50% or more of 17 ")
+        assert "? at S = 0.3, " in first
+        assert second.startswith(f"{empty.name}: space '{empty.name}' holds no support")
+        wait_for_kin(space, fewer_than=10)
+        with redis.client() as client:
+            assert {b"1"} == {client.hget(key, "banding") for key in client.keys("*:state")}
+        dropped = stop_lists.run(server, "--drop", "--space", space.name)
+        assert (0, f"{space.name}: stop-list 1 dropped\n", "") == dropped
+        wait_for_kin(space, fewer_than=99, more_than=14)
+        again = stop_lists.run(server, "--drop", "--space", space.name)
+        assert (0, f"{space.name}: no stop-list\n", "") == again
+
+
+def test_the_command_says_what_cannot_be(server: Server, space: Space, stop_lists: Command) -> None:
+    """An unknown space, one without supports and a share beyond 1 are one line and exit code 1."""
+    for flags, line in (
+        (["--space", "nobody"], "there is no space 'nobody'"),
+        (["--space", space.name], f"space '{space.name}' holds no support"),
+        (["--space", space.name, "--share", "1.5"], "share must be above 0, up to 1, not 1.5"),
+    ):
+        code, printed, complaints = stop_lists.run(server, *flags)
+        assert (1, "") == (code, printed)
+        assert complaints.startswith(f"modelkin: {line}")
+        assert 1 == complaints.count("\n")
+
+
+def test_the_service_has_the_command(tmp_path: Path) -> None:
+    """``python -m app stop-lists`` is it, as a process of its own."""
+    done = subprocess.run(
+        command("stop-lists", "--space", "nobody"),
+        cwd=ROOT,
+        env=environment(MODELKIN_DATABASE_URL=f"sqlite:///{tmp_path}/m.db"),
+        capture_output=True,
+        text=True,
+    )
+    assert (1, "modelkin: there is no space 'nobody'\n") == (done.returncode, done.stderr)
+
+
+def test_dropping_by_a_share_makes_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
+    """Flags that contradict each other are refused with exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        cli.stop_lists(["--drop", "--share", "0.3"])
+    assert 2 == ended.value.code
+    assert "not allowed with" in capsys.readouterr().err
+
+
+MAKER = """
+import sys, time
+from app.stores import open_library
+from app.maintenance.stop_lists import StopListService
+from app.settings import Settings
+from app.infra.db.database import Database
+from app.spaces.repository import all_spaces
+
+def stop(done, total, stage):
+    if stage == "measuring recall":
+        print("half-way", flush=True)
+        time.sleep(600)
+
+settings = Settings()
+database = Database(settings.database_url, timeout=5)
+with database.reading() as session:
+    [space] = all_spaces(session, sys.argv[1])
+lists = StopListService(database, open_library(settings, database))
+lists.make(space, share=0.7, progress=stop)
+"""
+
+
+def test_a_maker_that_is_killed_leaves_the_old_list(http: httpx.Client, server: Server) -> None:
+    """After SIGKILL in the middle the first list is in force, for services that run and for one
+    that is started then; the next one is whole, and clears away what the dead one left.
+    """
+    space = federated(http)
+    with stores(server) as opened:
+        opened.lists.make(opened.space(space.name))
+        first = opened.space(space.name), opened.banded(space.name)
+        maker = subprocess.Popen(
+            [sys.executable, "-c", MAKER, space.name],
+            cwd=ROOT,
+            env=environment(**settings_of(server)),
+            stdout=subprocess.PIPE,
+        )
+        assert maker.stdout is not None
+        assert b"half-way\n" == maker.stdout.readline()
+        maker.kill()
+        maker.wait()
+        maker.stdout.close()
+        assert {1, 2} == opened.versions(space.name)
+        assert first == (opened.space(space.name), opened.banded(space.name))
+    wait_for_kin(space, fewer_than=10)
+    with started(server) as resources:
+        opened = Stores(resources.database, resources.stop_lists)
+        assert 1 == opened.space(space.name).banding_version
+        made = resources.stop_lists.make(opened.space(space.name), share=0.45)
+        assert made is not None
+        assert ({3}, 3) == (opened.versions(space.name), made.version)
+    wait_for_kin(space, fewer_than=10)
+
+
+@contextmanager
+def started(server: Server) -> Iterator[Resources]:
+    """The services of another process on the same stores, as it would start them."""
+    settings = Settings(database_url=server.database_url, blob_url=f"file://{server.blobs}")
+    with open_resources(settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def resources(server: Server) -> Iterator[Resources]:
+    """The same for one test."""
+    with started(server) as opened:
+        yield opened
+
+
+def test_what_was_prepared_for_another_list_is_banded_by_the_new_one(
+    http: httpx.Client, resources: Resources
+) -> None:
+    """A support that was prepared before a list was made, exchanged or dropped is stored as the
+    space is then.
+    """
+    space = federated(http)
+    opened = Stores(resources.database, resources.stop_lists)
+    record = opened.space(space.name)
+    support = kin_of(np.random.default_rng(1), BASE)
+    for number, share in enumerate((0.5, 0.7, None)):
+        with resources.database.reading() as session:
+            known = opened.space(space.name)
+            prepared = resources.ingest.prepare(session, known, f"late{number}", support)
+        if share is None:
+            resources.stop_lists.drop(record)
+        else:
+            resources.stop_lists.make(record, share=share)
+        with resources.database.writing() as session:
+            resources.ingest.put(session, known, Put(f"late{number}", prepared))
+        rest = left(support, opened.stop_list(space.name))
+        values = None if rest is None else rest.signature().values.astype("<u4").tobytes()
+        expected = None if share is None else values
+        assert expected == opened.banded(space.name)[f"late{number}"]
+
+
+def test_a_replaced_model_is_banded_anew(http: httpx.Client, server: Server) -> None:
+    """With its support its band values are exchanged; with its signature's place taken by a
+    support it gets some.
+    """
+    space = federated(http)
+    with stores(server) as opened:
+        opened.lists.make(opened.space(space.name))
+        stop_list = opened.stop_list(space.name)
+        space.put_signature("signed", BASE.signature())
+        assert opened.banded(space.name)["signed"] is None
+        for seed, name in enumerate(("signed", "far00")):
+            support = stranger(np.random.default_rng(seed))
+            space.put(name, support)
+            rest = left(support, stop_list)
+            assert rest is not None
+            expected = rest.signature().values.astype("<u4").tobytes()
+            assert expected == opened.banded(space.name)[name]

@@ -1,0 +1,171 @@
+"""Stop-lists that are made while models come, change and go, and others make theirs."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import modelkin
+from modelkin import Support
+from modelkin.errors import Conflict, SpaceNotFound
+from tests.support.http_space import Space, ok
+from tests.support.planted_federation import CLIENTS, Stores, assert_banded, stranger
+
+
+@pytest.mark.parametrize(("at_once", "last"), [(64, 16), (5, 1)])
+def test_writes_while_a_list_is_made_are_not_lost(
+    clients: Space,
+    open_stores: Stores,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
+    last: int,
+) -> None:
+    """Whatever is put, replaced, removed or relabelled between any two steps is banded by the list
+    that comes of it, whether it is signed under the lock or before.
+    """
+    monkeypatch.setattr("app.maintenance.stop_list_rollout._AT_ONCE", at_once)
+    monkeypatch.setattr("app.maintenance.stop_list_rollout._LAST", last)
+    rng = np.random.default_rng(6)
+    now: dict[str, Support | None] = dict(CLIENTS)
+    stages: list[str] = []
+
+    def interfere(done: int, total: int, stage: str) -> None:
+        step = len(stages)
+        if stages.count(stage) == 3:
+            return
+        stages.append(stage)
+        now[f"new{step}"] = now["far00"] = stranger(rng)
+        clients.put(f"new{step}", now["far00"])
+        clients.put("far00", now["far00"])
+        gone = f"far{step + 1:02d}"
+        clients.http.delete(clients.path("models", gone))
+        now.pop(gone)
+        now["signed"] = None if step < 2 else now["far00"]
+        if now["signed"] is None:
+            clients.put_signature("signed", stranger(rng).signature())
+        else:
+            clients.put("signed", now["signed"])
+        ok(clients.http.patch(clients.path("models", "kin0"), json={"tags": [stage]}))
+
+    made = open_stores.lists.make(open_stores.space(clients.name), progress=interfere)
+    assert made is not None
+    assert {"counting indices", "signing models", "measuring recall"} == set(stages)
+    assert_banded(open_stores, clients, now)
+
+
+def test_a_race_of_writers_and_lists_ends_whole(clients: Space, open_stores: Stores) -> None:
+    """While two writers put and remove all the time, lists are made and dropped; in the end every
+    model is banded by the last of them.
+    """
+    over = Event()
+    record = open_stores.space(clients.name)
+
+    def write(number: int) -> dict[str, Support | None]:
+        rng, mine = np.random.default_rng(number), {}
+        with httpx.Client(base_url=clients.http.base_url, timeout=60, trust_env=False) as http:
+            own = replace_http(clients, http)
+            while not over.is_set():
+                name = f"w{number}-{rng.integers(6)}"
+                if name in mine and rng.random() < 0.3:
+                    http.delete(own.path("models", name))
+                    mine[name] = None
+                else:
+                    mine[name] = stranger(rng)
+                    own.put(name, mine[name])
+        return mine
+
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(write, number) for number in range(2)]
+        try:
+            for share in (0.5, 0.6, None, 0.45):
+                if share is None:
+                    open_stores.lists.drop(record)
+                else:
+                    assert open_stores.lists.make(record, share=share) is not None
+        finally:
+            over.set()
+        written = [writer.result() for writer in writers]
+    now = {**CLIENTS, **{n: s for each in written for n, s in each.items() if s is not None}}
+    assert len(now) > len(CLIENTS)
+    assert_banded(open_stores, clients, dict(now))
+
+
+def replace_http(space: Space, http: httpx.Client) -> Space:
+    """The same space through another connection."""
+    other = object.__new__(Space)
+    other.http, other.m, other.name = http, space.m, space.name
+    return other
+
+
+def test_of_two_lists_the_one_begun_last_counts(clients: Space, open_stores: Stores) -> None:
+    """Whoever finds that another was begun meanwhile says so, and changes nothing."""
+    record = open_stores.space(clients.name)
+    made: list[Any] = []
+
+    def overtake(done: int, total: int, stage: str) -> None:
+        if not made:
+            made.append(open_stores.lists.make(record, share=0.6))
+
+    with pytest.raises(Conflict, match=clients.name):
+        open_stores.lists.make(record, progress=overtake)
+    assert 2 == clients.show()["stop_list"]["version"]
+    assert_banded(open_stores, clients, dict(CLIENTS))
+
+
+def test_dropping_stops_a_list_that_is_made(listed: Space, open_stores: Stores) -> None:
+    """What is dropped does not come back by a list that was begun before."""
+    record = open_stores.space(listed.name)
+    with pytest.raises(Conflict, match="dropped"):
+        open_stores.lists.make(record, progress=lambda *_: open_stores.lists.drop(record) and None)
+    assert listed.show()["stop_list"] is None
+
+
+def test_a_list_that_fails_half_way_leaves_the_old_one(listed: Space, open_stores: Stores) -> None:
+    """Whatever step it ends in, the first version stays in force, and the next list is whole."""
+    record = open_stores.space(listed.name)
+    for wanted in ("counting indices", "signing models", "measuring recall"):
+
+        def fail(done: int, total: int, stage: str, wanted: str = wanted) -> None:
+            if stage == wanted:
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            open_stores.lists.make(record, share=0.6, progress=fail)
+        assert 1 == listed.show()["stop_list"]["version"]
+        listed.put("far00", stranger(np.random.default_rng(len(wanted))))
+    now = {**CLIENTS, "far00": stranger(np.random.default_rng(len("measuring recall")))}
+    assert_banded(open_stores, listed, dict(now))
+    assert open_stores.lists.make(record, share=0.6) is not None
+    assert {5} == open_stores.versions(listed.name)
+    assert_banded(open_stores, listed, dict(now))
+
+
+def test_a_space_that_changes_too_fast_keeps_what_it_has(
+    listed: Space, open_stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list that never catches up gives up and says what to do."""
+    monkeypatch.setattr("app.maintenance.stop_list_rollout._AT_LEAST", 0)
+    monkeypatch.setattr("app.maintenance.stop_list_rollout._CHASE", 0)
+    with pytest.raises(modelkin.ModelkinError, match="faster"):
+        open_stores.lists.make(open_stores.space(listed.name))
+    assert 1 == listed.show()["stop_list"]["version"]
+
+
+def test_a_deleted_space_ends_its_list(clients: Space, open_stores: Stores) -> None:
+    """A space that goes while its list is made is not found, and leaves nothing behind."""
+    record = open_stores.space(clients.name)
+
+    def delete(done: int, total: int, stage: str) -> None:
+        clients.http.delete(f"/v1/spaces/{clients.name}")
+
+    with pytest.raises(SpaceNotFound):
+        open_stores.lists.make(record, progress=delete)
+    with pytest.raises(SpaceNotFound):
+        open_stores.lists.make(record)
+    with pytest.raises(SpaceNotFound):
+        open_stores.lists.drop(record)

@@ -1,0 +1,120 @@
+"""Several processes, one truth: ``--workers``, and services that share a database."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.app.conftest import Start
+from tests.e2e.test_durability import WRITERS, check, make_space
+from tests.soak.freshness import Checked, processes, services
+from tests.support.backends import SQLITE, Backend
+from tests.support.ledger import Ledger, finish, start_writers
+from tests.support.server_process import ROOT, Server, command, environment
+
+
+def serving(server: Server) -> list[int]:
+    """The processes that ever served, oldest first, as the log tells."""
+    return [int(pid) for pid in re.findall(r"server process \[(\d+)\]", server.log.read_text())]
+
+
+def lives(pid: int) -> bool:
+    """Whether there is such a process that has not ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until it holds."""
+    end = time.monotonic() + 40
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("kind", [processes, services])
+def test_no_read_is_stale(kind: Callable[..., Any], backend: Backend, tmp_path: Path) -> None:
+    """What one process has acknowledged, another one knows: after each of 300 changes, no read
+    through the other shows the space as it was before.
+    """
+    with kind(tmp_path, backend) as (first, second):
+        checked = Checked(first, second, seed=len(backend.name))
+        checked.run(150)
+        checked.swap()
+        checked.run(300)
+    assert [] == checked.stale
+    assert {"create", "replace", "tag", "delete"} <= set(checked.done)
+    assert checked.answered["lsh"] > 100
+
+
+def test_SIGTERM_ends_all_processes_cleanly(start: Start) -> None:
+    """Under load requests are finished everywhere, the exit code is 0, and nothing is lost."""
+    server = start("--workers=2")
+    space = make_space(server)
+    ledgers = [Ledger() for _ in range(WRITERS)]
+    writers = start_writers(server.url, space, ledgers, 11)
+    time.sleep(0.7)
+    code = server.stop()
+    assert ([], 0) == (finish(writers), code)
+    assert not any(lives(pid) for pid in serving(server))
+    assert "Traceback" not in server.log.read_text()
+    server.start()
+    check(server, space, ledgers)
+    assert 0 == server.stop()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Server]:
+    """A service of two processes, on SQLite: how they are kept has nothing to do with it."""
+    server = Server(tmp_path, "--workers=2").start()
+    yield server
+    server.kill()
+
+
+def test_a_process_that_dies_is_replaced(two: Server) -> None:
+    """After a SIGKILL of one process the other answers on, and there are two again."""
+    space = make_space(two)
+    victim, other = serving(two)[:2]
+    os.kill(victim, signal.SIGKILL)
+    wait_for(lambda: len(set(serving(two))) == 3)
+    assert {200} == {httpx.get(f"{two.url}/v1/spaces/{space}").status_code for _ in range(20)}
+    assert lives(other)
+    assert f"process {victim} ended with -9" in two.log.read_text()
+    assert 0 == two.stop()
+
+
+def test_no_process_outlives_the_first(two: Server) -> None:
+    """A SIGKILL of the process that keeps the others ends them, too: the port is free again."""
+    both = serving(two)
+    assert [True, True] == [lives(pid) for pid in both]
+    two.kill()
+    wait_for(lambda: not any(lives(pid) for pid in both))
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(two.url, trust_env=False)
+
+
+def test_a_port_that_is_taken_ends_all_at_once(tmp_path: Path) -> None:
+    """The address is named in one line before any process is started, exit code 1."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flags = f"--database-url={SQLITE.url(tmp_path)}", f"--port={port}", "--workers=2"
+        ended = subprocess.run(
+            command(*flags), cwd=ROOT, env=environment(), capture_output=True, text=True
+        )
+    assert (1, f"modelkin: cannot listen on 127.0.0.1:{port}: Address already in use\n") == (
+        ended.returncode,
+        ended.stderr,
+    )

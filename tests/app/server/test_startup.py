@@ -1,0 +1,248 @@
+"""Starting and stopping: what cannot be is said in one line, with an exit code, no traceback."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from app.infra.db.database import Database
+from app.infra.db.migrations import migrate
+from app.settings import Settings
+from tests.app.conftest import Start
+from tests.support import forkserver
+from tests.support.backends import Backend
+from tests.support.postgres import Postgres, postgres_server
+from tests.support.server_process import Server, environment
+
+
+def run(*flags: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """The service where it is expected not to start."""
+    return forkserver.run("app", *flags, env=environment(**settings))
+
+
+def assert_refused(ended: subprocess.CompletedProcess[str], code: int, *said: str) -> None:
+    """It ended with ``code`` and one line of its own that says why."""
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("modelkin: ")]
+    assert (code, 1) == (ended.returncode, len(lines)), ended.stderr
+    assert "Traceback" not in ended.stdout + ended.stderr
+    for word in said:
+        assert word in lines[0]
+
+
+@pytest.fixture
+def occupied(tmp_path: Path) -> Path:
+    """A regular file, under which nobody can make a folder, not even root."""
+    file = tmp_path / "file"
+    file.write_text("occupied")
+    return file
+
+
+def test_a_data_folder_that_cannot_be_made_is_named(occupied: Path) -> None:
+    """A path below a regular file is no place for a database."""
+    ended = run(f"--database-url=sqlite:///{occupied}/data/m.db", "--port=0")
+    assert_refused(ended, 1, str(occupied), "data folder")
+
+
+def test_a_data_folder_that_cannot_be_written_is_named() -> None:
+    """/proc takes no files from anyone, as a read-only file system does not."""
+    ended = run("--database-url=sqlite:////proc/m.db", "--port=0")
+    assert_refused(ended, 1, "/proc", "database")
+
+
+def test_a_blob_folder_that_cannot_be_made_is_named(tmp_path: Path, occupied: Path) -> None:
+    """Supports need a place that can be written before the first one comes."""
+    flags = f"--database-url=sqlite:///{tmp_path}/m.db", f"--blob-url=file://{occupied}/blobs"
+    assert_refused(run(*flags, "--port=0"), 1, f"{occupied}/blobs")
+
+
+def test_a_file_that_is_no_database_is_named(occupied: Path) -> None:
+    """A file of something else is refused, and left as it is."""
+    occupied.write_bytes(b"this is somebody's diary, not a database" * 100)
+    before = occupied.read_bytes()
+    ended = run(f"--database-url=sqlite:///{occupied}", "--port=0")
+    assert_refused(ended, 1, "database")
+    assert before == occupied.read_bytes()
+
+
+def test_a_database_of_a_newer_version_is_refused(database: Database) -> None:
+    """A revision this version does not know is left alone, with or without migrations."""
+    migrate(database)
+    with database.writing() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    url = database.url.render_as_string()
+    for flag in ("--migrate", "--no-migrate"):
+        ended = run(f"--database-url={url}", "--port=0", flag)
+        assert_refused(ended, 1, "newer", "9999", url)
+
+
+def test_no_migrate_refuses_an_empty_database(backend: Backend, tmp_path: Path) -> None:
+    """Without leave to migrate, a database without tables is an older version."""
+    ended = run(f"--database-url={backend.url(tmp_path)}", "--port=0", "--no-migrate")
+    assert_refused(ended, 1, "older", "--no-migrate")
+
+
+@pytest.fixture(scope="module")
+def forgetful() -> Iterator[Postgres]:
+    """A Postgres server to be set up wrongly."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.mark.parametrize("setting", ["fsync", "synchronous_commit", "full_page_writes"])
+def test_a_forgetful_Postgres_is_refused(forgetful: Postgres, setting: str) -> None:
+    """A server that would lose what was acknowledged is named with the setting to change."""
+    forgetful.execute("ALTER SYSTEM RESET ALL")
+    forgetful.execute(f"ALTER SYSTEM SET {setting} = off")
+    forgetful.execute("SELECT pg_reload_conf()")
+    ended = run(f"--database-url={forgetful.url()}", "--port=0")
+    assert_refused(ended, 1, f"{setting} = off", "set it to on")
+
+
+def test_a_Postgres_that_is_down_is_named(tmp_path: Path) -> None:
+    """Nobody listens there: one line with the address and the reason, and no password."""
+    url = f"postgresql+psycopg://postgres:swordfish@/none?host={tmp_path}"
+    ended = run(f"--database-url={url}", "--port=0")
+    assert_refused(ended, 1, "cannot connect", str(tmp_path))
+    assert "swordfish" not in ended.stderr
+
+
+def test_a_Postgres_database_that_is_not_there_is_named(postgres: Postgres) -> None:
+    """A name that the server does not know is in the line."""
+    ended = run(f"--database-url={postgres.url('nowhere')}", "--port=0")
+    assert_refused(ended, 1, "nowhere", "does not exist")
+
+
+def test_no_migrate_serves_what_is_up_to_date(tmp_path: Path, start: Start) -> None:
+    """Once migrated, a database is served without leave to migrate."""
+    start().stop()
+    assert 200 == httpx.get(f"{start('--no-migrate').url}/readyz").status_code
+
+
+def test_a_port_that_is_taken_is_an_exit_of_1(tmp_path: Path) -> None:
+    """The address is named, and the database is closed again."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = run(f"--database-url=sqlite:///{tmp_path}/m.db", f"--port={port}")
+    assert 1 == ended.returncode
+    assert "Traceback" not in ended.stderr
+    (line,) = [line for line in ended.stderr.splitlines() if "ERROR" in line]
+    assert str(port) in line
+    assert "in use" in line
+
+
+WRONG = {
+    "MODELKIN_PORT": ["x", "-1", "65536", "1.5"],
+    "MODELKIN_DATABASE_URL": ["", "nonsense", "mysql://a/b", "sqlite://", "sqlite:///:memory:"],
+    "MODELKIN_BLOB_URL": ["s3://bucket", "blobs", "file:relative", "file://", "file://data/blobs"],
+    "MODELKIN_WORKERS": ["0", "-1", "many"],
+    "MODELKIN_MIGRATE": ["maybe"],
+    "MODELKIN_MAX_JSON_BYTES": ["0", "1.5", "1 MiB"],
+    "MODELKIN_MAX_BODY_BYTES": ["-1", "x"],
+    "MODELKIN_BODY_TIMEOUT": ["0", "-1", "nan", "soon"],
+    "MODELKIN_DATABASE_TIMEOUT": ["0", "nan", "x"],
+    "MODELKIN_RATE_LIMIT": ["0", "-1", "1.5", "60/minute"],
+    "MODELKIN_WRITE_RATE_LIMIT": ["0", "many"],
+    "MODELKIN_TRUSTED_PROXIES": ["proxy.example", "10.0.0.7/8", "10.0.0.7;10.0.0.8"],
+    "MODELKIN_LOG_LEVEL": ["loud", ""],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_setting_is_named(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is wrong with a variable, its name is in one line, and the exit code is 2."""
+    from app import __main__ as program
+
+    monkeypatch.setattr("sys.argv", ["app", "--port=0"] if name != "MODELKIN_PORT" else ["app"])
+    for value in WRONG[name]:
+        monkeypatch.setenv(name, value)
+        assert 2 == program.main(), value
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"modelkin: {name}: ")
+
+
+def test_a_wrong_setting_ends_the_process_with_2() -> None:
+    """The same as a process: exit code 2 and nothing but the line."""
+    ended = run(MODELKIN_PORT="x")
+    assert_refused(ended, 2, "MODELKIN_PORT")
+    assert 1 == len(ended.stderr.splitlines())
+
+
+def test_an_unknown_flag_is_an_exit_of_2() -> None:
+    """A flag nobody knows is named beside the usage."""
+    ended = run("--nonsense")
+    assert (2, True) == (ended.returncode, "--nonsense" in ended.stderr)
+    assert "Traceback" not in ended.stderr
+
+
+def test_help_lists_every_setting() -> None:
+    """``--help`` names each flag, and ends well."""
+    ended = run("--help")
+    assert 0 == ended.returncode
+    for name in Settings.model_fields:
+        assert f"--{name.replace('_', '-')}" in ended.stdout
+
+
+def test_variables_set_what_flags_do_not(tmp_path: Path) -> None:
+    """``MODELKIN_*`` variables are read, a flag goes before them, defaults come last."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MODELKIN_PORT", "1234")
+        patch.setenv("MODELKIN_BODY_TIMEOUT", "2.5")
+        patch.setenv("MODELKIN_DATABASE_URL", f"sqlite:///{tmp_path}/other.db")
+        patch.setenv("MODELKIN_MIGRATE", "false")
+        settings = Settings.from_command_line(["--port", "99"])
+    assert (99, 2.5, False, tmp_path / "blobs", "127.0.0.1") == (
+        settings.port,
+        settings.body_timeout,
+        settings.migrate,
+        settings.blob_folder,
+        settings.host,
+    )
+
+
+def test_supports_lie_where_the_blob_url_says(tmp_path: Path, start: Start) -> None:
+    """``--blob-url`` moves the supports away from the database."""
+    elsewhere = tmp_path / "elsewhere"
+    server = start(f"--blob-url=file://{elsewhere}")
+    httpx.post(f"{server.url}/v1/spaces", json={"name": "s", "num_parameters": 9})
+    answer = httpx.put(f"{server.url}/v1/spaces/s/supports/a", json={"indices": [1, 5]})
+    assert 201 == answer.status_code
+    assert 1 == len([path for path in elsewhere.rglob("*") if path.is_file()])
+
+
+@pytest.mark.parametrize("signal", [2, 15])
+def test_a_service_that_is_told_to_stop_ends_with_0(start: Start, signal: int) -> None:
+    """SIGINT and SIGTERM end it cleanly, and leave a SQLite database in one file."""
+    server = start()
+    server.process.send_signal(signal)
+    assert 0 == server.wait()
+    assert "Traceback" not in server.log.read_text()
+    files = sorted(path.name for path in server.folder.glob("m.db*"))
+    assert files == (["m.db"] if server.database_url.startswith("sqlite") else [])
+
+
+def test_two_services_may_start_on_one_database_at_once(backend: Backend, tmp_path: Path) -> None:
+    """One migrates, the other waits; both serve, and each sees what the other has stored."""
+    servers = [Server(tmp_path, backend=backend) for _ in range(2)]
+    for server, name in zip(servers, "ab", strict=True):
+        server.log = tmp_path / f"{name}.log"
+    try:
+        for server in servers:
+            server.launch()
+        first, second = (server.wait_until_ready().url for server in servers)
+        httpx.post(f"{first}/v1/spaces", json={"name": "s", "num_parameters": 9})
+        httpx.put(f"{second}/v1/spaces/s/supports/a", json={"indices": [1, 5]})
+        httpx.put(f"{first}/v1/spaces/s/supports/b", json={"indices": [1, 7]})
+        for url in (first, second):
+            found = httpx.get(f"{url}/v1/spaces/s/neighbors", params={"model": "a"}).json()
+            assert [("b", 0.5)] == [(i["model"], i["similarity"]) for i in found["items"]]
+    finally:
+        for server in servers:
+            server.kill()

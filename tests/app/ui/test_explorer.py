@@ -1,0 +1,147 @@
+"""The pages of the explorer, as a browser gets them."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+
+from modelkin import Support
+from tests.support.http_space import Space, family, ok
+
+M = 10_000
+MODELS = family(31, M, 300, 4)
+HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp;"
+
+
+class Page(HTMLParser):
+    """What a browser sees: the tags, the links and the text."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: dict[str, str] = {}
+        self.text = ""
+        self._href = ""
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        self.feed(answer.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        assert not {name for name, _ in attrs if name.startswith("on")}
+        self._href = dict(attrs).get("href") or "" if tag == "a" else ""
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._href:
+            self.links[data] = self._href
+            self._href = ""
+
+
+def page(http: httpx.Client, url: str, status: int = 200) -> Page:
+    """A page, which must be there."""
+    answer = http.get(url)
+    assert status == answer.status_code, answer.text
+    return Page(answer)
+
+
+def test_the_first_page_leads_to_every_space(http: httpx.Client, space: Space) -> None:
+    """From ``/``, page by page if need be, a link leads to the space."""
+    url = "/"
+    while True:
+        shown = page(http, url)
+        if space.name in shown.links:
+            break
+        url = "/" + shown.links["More spaces"]
+    assert f"/spaces/{space.name}" == shown.links[space.name]
+    assert "No model has sent a support" in page(http, shown.links[space.name]).text
+
+
+NAMES = ["plain", "org/deep/er", "with space", "plus+at@colon:x", "ünï/中文", "a.b", "..a/b.."]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_models_name_links_to_its_page(http: httpx.Client, space: Space, name: str) -> None:
+    """Whatever a name holds, the link of the space's page and that of a neighbour lead there."""
+    space.put(name, MODELS["m000"])
+    space.put("other", MODELS["m000"])
+    listed = page(http, f"/spaces/{space.name}").links[name]
+    near = page(http, f"/spaces/{space.name}/models/other").links[name]
+    assert listed == near
+    shown = page(http, listed)
+    assert name in shown.text
+    assert MODELS["m000"].digest in shown.text
+
+
+def test_a_models_page_shows_its_kin(http: httpx.Client, space: Space) -> None:
+    """Neighbours come best first with S to three digits, and donors' weights beside them."""
+    space.put_all(MODELS)
+    shown = page(http, f"/spaces/{space.name}/models/m000")
+    items = space.neighbors("m000")["items"]
+    places = [shown.text.index(item["model"], 200) for item in items]
+    assert sorted(places) == places
+    for item in items:
+        assert f"{item['similarity']:.3f}" in shown.text
+
+
+def test_an_estimate_is_shown_with_its_error(http: httpx.Client, space: Space) -> None:
+    """A neighbour known by its signature alone carries ± its standard error."""
+    space.put("a", MODELS["m000"])
+    space.put_signature("s", MODELS["m001"].signature())
+    error = space.neighbors("a")["items"][0]["standard_error"]
+    shown = page(http, f"/spaces/{space.name}/models/a").text
+    assert f"± {error:.3f}" in shown
+    assert "estimated" in shown
+    assert "a signature alone" in page(http, f"/spaces/{space.name}/models/s").text
+
+
+def test_nothing_that_was_sent_becomes_markup(http: httpx.Client) -> None:
+    """Attributes, sources and tensor names are text, whatever they look like."""
+    space = Space(http, M, layout=[{"name": HOSTILE, "shape": [M]}])
+    space.put("a", MODELS["m000"], tags=["t-1"])
+    body = {"attributes": {HOSTILE: HOSTILE, "deep": {"x": [HOSTILE]}}, "source": HOSTILE}
+    ok(http.patch(space.path("models", "a"), json=body))
+    for url in (f"/spaces/{space.name}", f"/spaces/{space.name}/models/a"):
+        answer = http.get(url)
+        shown = Page(answer)
+        assert shown.tags.isdisjoint({"script", "img"})
+        assert HOSTILE in unescape(answer.text)
+        assert HOSTILE in shown.text
+
+
+@pytest.mark.parametrize(
+    "path", ["nowhere", "{space}/models/nobody", "{space}/models/%00", "{space}/models/<b>", "A<b>"]
+)
+def test_a_page_that_is_not_there_says_so(http: httpx.Client, space: Space, path: str) -> None:
+    """Unknown and impossible names are a 404 page that leads back, with the name as text."""
+    shown = page(http, "/spaces/" + path.format(space=space.name), status=404)
+    assert "Not found" in shown.text
+    assert "/" == shown.links["All spaces"]
+    assert "b" not in shown.tags
+
+
+def test_pages_lead_through_all_models(http: httpx.Client, space: Space) -> None:
+    """60 models are two pages; the link between them works and loses nobody."""
+    support = Support.from_indices([1, 2, 3], M)
+    names = [f"m/{i:02d}" for i in range(60)]
+    space.put_all(dict.fromkeys(names, support))
+    first = page(http, f"/spaces/{space.name}")
+    second = page(http, f"/spaces/{space.name}" + first.links["More models"])
+    assert names == [*filter(in_models, first.links), *filter(in_models, second.links)]
+    assert "More models" not in second.links
+
+
+def in_models(name: str) -> bool:
+    """Whether a link's text is the name of one of the test's models."""
+    return re.fullmatch(r"m/\d\d", name) is not None
+
+
+def test_pages_fetch_nothing_from_elsewhere(http: httpx.Client, space: Space) -> None:
+    """No script, no style sheet, no image: a page is whole by itself."""
+    space.put_all(MODELS)
+    for url in ("/", f"/spaces/{space.name}", f"/spaces/{space.name}/models/m000"):
+        assert page(http, url).tags.isdisjoint({"script", "link", "img", "iframe", "object"})
+        assert "http" not in re.sub(r"<style>.*?</style>", "", http.get(url).text, flags=re.S)

@@ -1,0 +1,389 @@
+"""Deliveries: whatever a receiver does, there is an answer to it, and the log says which."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select, update
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from app.infra.db.tables.jobs import JobRow
+from app.infra.db.tables.webhooks import EventRow, SubscriptionRow
+from app.infra.egress.client import Allowlist, Egress
+from app.webhooks import delivery_repository as store
+from app.webhooks.delivery import KIND, SCHEDULE
+from app.webhooks.sender import Sender
+from tests.support.backends import Backend
+from tests.support.http_space import random_support
+from tests.support.webhook_harness import Bureau, bureau
+from tests.support.webhook_receiver import Receiver, receiving
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    """The receiver of this file."""
+    with receiving() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def desk(
+    backend: Backend, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bureau]:
+    """The service of this file, on each database."""
+    receiver.requests.clear()
+    with bureau(tmp_path_factory.mktemp("bureau"), backend) as made:
+        yield made
+
+
+@pytest.fixture
+def sender() -> Sender:
+    """Sends to loopback, and is not patient."""
+    return Sender(Egress(Allowlist.parse("127.0.0.0/8")), deadline=0.5)
+
+
+def ping(desk: Bureau, made: dict[str, Any]) -> dict[str, Any]:
+    """A new ping of a subscription, which waits."""
+    answer = desk.http.post(f"/v1/subscriptions/{made['id']}/ping")
+    assert 202 == answer.status_code, answer.text
+    delivery: dict[str, Any] = answer.json()
+    assert ("pending", 0, "ping") == tuple(delivery[k] for k in ("state", "attempts", "type"))
+    return delivery
+
+
+def sent(desk: Bureau, made: dict[str, Any]) -> dict[str, Any]:
+    """A ping, once it was tried."""
+    delivery = ping(desk, made)
+    desk.work()
+    return next(d for d in desk.deliveries(made) if d["id"] == delivery["id"])
+
+
+# --- one attempt ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "detail"),
+    [
+        ("/ok", 204, "received"),
+        ("/status/200", 200, "received"),
+        ("/status/400", 400, "refused: sorry"),
+        ("/status/404", 404, "refused: sorry"),
+        ("/status/410", 410, "refused: sorry"),
+        ("/status/500", 500, "refused: sorry"),
+        ("/redirect", 307, "redirects to another path of its own, which is not followed"),
+        ("/redirect/https://a.example/T0/key?k=1", 307, "redirects to https://a.example, which"),
+        ("/redirect/http://a:b/", None, "no answer: Invalid URL in location header"),
+        ("/patience/Mon, 20 Nov 99999999999999999999 19:12:08 GMT", 503, "refused"),
+        ("/patience/Mon, 20 Nov 2017 19:12:08 GMT", 503, "refused"),
+        ("/later", 503, "refused"),
+        ("/hang", None, "no answer within 0.5 s"),
+        ("/drip", None, "no answer within 0.5 s"),
+        ("/close", None, "no answer: "),
+        ("/half", 200, "its answer broke off"),
+        ("/endless", 200, "received"),
+    ],
+)
+def test_every_answer_means_something(
+    sender: Sender, receiver: Receiver, path: str, status: int | None, detail: str
+) -> None:
+    """Its status stands, its body is not waited for, and an attempt ends in time."""
+    began = time.monotonic()
+    outcome = sender.send(f"{receiver.url}{path}", "msg_1", b"{}", ["whsec_AAAA"])
+    assert time.monotonic() - began < 3
+    assert status == outcome.status
+    assert detail in outcome.detail
+    assert (path in {"/ok", "/status/200", "/half", "/endless"}) == outcome.succeeded
+    assert (path == "/status/410") == outcome.gone
+    waits = {"/later": 3600, "/patience/Mon, 20 Nov 2017 19:12:08 GMT": 0}
+    assert waits.get(path) == outcome.retry_after
+
+
+def test_nobody_who_listens() -> None:
+    """A refused connection, an unknown host and an inner address are outcomes as well."""
+    sender = Sender(Egress(Allowlist.parse("127.0.0.1")), deadline=1)
+    for url, detail in (
+        ("http://127.0.0.1:9/", "no answer: "),
+        ("http://nobody.invalid/", "'nobody.invalid' cannot be found"),
+        ("http://127.0.0.2/", "not sent: 127.0.0.2 is not a public address"),
+    ):
+        outcome = sender.send(url, "msg_1", b"{}", ["whsec_AAAA"])
+        assert (None, False) == (outcome.status, outcome.succeeded)
+        assert detail in outcome.detail
+
+
+# --- again and again ------------------------------------------------------------------------------
+
+
+def test_a_failed_delivery_is_tried_again(desk: Bureau, receiver: Receiver) -> None:
+    """By the schedule, under one id with a signature of each moment, until there are none left."""
+    made = desk.subscribe(f"{receiver.url}/status/500/again")
+    first = sent(desk, made)
+    for attempt, pause in enumerate(SCHEDULE, 1):
+        [delivery] = desk.deliveries(made)
+        assert ("pending", attempt) == (delivery["state"], delivery["attempts"])
+        last = datetime.fromisoformat(delivery["log"][-1]["at"])
+        wait = datetime.fromisoformat(delivery["next_attempt_at"]) - last
+        assert pause <= wait <= pause * 1.1 + timedelta(seconds=5)
+        desk.later()
+        desk.work()
+    [delivery] = desk.deliveries(made)
+    assert ("failed", len(SCHEDULE) + 1, None) == tuple(
+        delivery[k] for k in ("state", "attempts", "next_attempt_at")
+    )
+    requests = receiver.at("/status/500/again")
+    assert len(SCHEDULE) + 1 == len(requests)
+    assert {first["id"]} == {request.headers["webhook-id"] for request in requests}
+    for request in requests:
+        Webhook(made["secret"]).verify(request.body, request.headers)
+    shown = desk.show(made)
+    assert (True, len(requests), 500) == (
+        shown["enabled"],
+        shown["failures"],
+        shown["last_failure"]["status"],
+    )
+
+
+def test_the_retries_are_jobs_that_wait(desk: Bureau, receiver: Receiver) -> None:
+    """A failed attempt leaves a job that begins when the next one is due."""
+    made = desk.subscribe(f"{receiver.url}/status/500/job")
+    delivery = sent(desk, made)
+    due = datetime.fromisoformat(delivery["next_attempt_at"])
+    query = select(JobRow.not_before).where(JobRow.kind == KIND, JobRow.state == "queued")
+    with desk.resources.database.reading() as session:
+        moments = [moment for moment in session.scalars(query) if moment is not None]
+    assert any(timedelta(0) <= moment - due <= timedelta(seconds=1) for moment in moments)
+
+
+def test_a_receiver_that_asks_for_patience_gets_it(desk: Bureau, receiver: Receiver) -> None:
+    """Nothing is sent before ``Retry-After`` is over, neither this delivery nor another, and both
+    say when that is.
+    """
+    made = desk.subscribe(f"{receiver.url}/later/please")
+    delivery = sent(desk, made)
+    due = datetime.fromisoformat(delivery["next_attempt_at"])
+    assert due - datetime.now(UTC) > timedelta(seconds=3500)
+    second = sent(desk, made)
+    assert ("pending", 0) == tuple(second[k] for k in ("state", "attempts"))
+    paused = desk.show(made)["paused_until"]
+    assert paused == second["next_attempt_at"]
+    assert timedelta(seconds=3500) < datetime.fromisoformat(paused) - datetime.now(UTC)
+    assert 1 == len(receiver.at("/later/please"))
+
+
+def test_success_ends_it(desk: Bureau, receiver: Receiver) -> None:
+    """A receiver that comes back gets what waited, and its failures are forgotten."""
+    made = desk.subscribe(f"{receiver.url}/status/503/back")
+    sent(desk, made)
+    path = f"/v1/subscriptions/{made['id']}"
+    changed = desk.http.patch(path, json={"url": f"{receiver.url}/ok/back"})
+    assert 200 == changed.status_code
+    desk.later()
+    desk.work()
+    [delivery] = desk.deliveries(made)
+    assert ("succeeded", [503, 204]) == (
+        delivery["state"],
+        [attempt["status"] for attempt in delivery["log"]],
+    )
+    shown = desk.show(made)
+    assert (0, None) == (shown["failures"], shown["failing_since"])
+    assert shown["last_success_at"] is not None
+
+
+def test_gone_disables(desk: Bureau, receiver: Receiver) -> None:
+    """A 410 ends the delivery and the subscription, says why, and nothing is sent any more."""
+    made = desk.subscribe(f"{receiver.url}/status/410/gone")
+    assert "failed" == sent(desk, made)["state"]
+    shown = desk.show(made)
+    assert not shown["enabled"]
+    assert "410" in shown["disabled_reason"]
+    refused = desk.http.post(f"/v1/subscriptions/{made['id']}/ping")
+    assert (409, "subscription_disabled") == (refused.status_code, refused.json()["code"])
+    [delivery] = desk.deliveries(made)
+    replay = f"/v1/subscriptions/{made['id']}/deliveries/{delivery['id']}/replay"
+    assert 409 == desk.http.post(replay).status_code
+    again = desk.http.patch(f"/v1/subscriptions/{made['id']}", json={"enabled": True})
+    assert (True, None, 0) == tuple(
+        again.json()[k] for k in ("enabled", "disabled_reason", "failures")
+    )
+
+
+def test_failing_for_days_disables(desk: Bureau, receiver: Receiver) -> None:
+    """Where nothing has got through for five days nobody tries any more, and it is said why."""
+    made = desk.subscribe(f"{receiver.url}/status/500/days")
+    sent(desk, made)
+    with desk.resources.database.writing() as session:
+        past = datetime.now(UTC) - timedelta(days=5)
+        session.execute(update(SubscriptionRow).values(failing_since=past))
+    desk.later()
+    desk.work()
+    shown = desk.show(made)
+    assert not shown["enabled"]
+    assert "every attempt since" in shown["disabled_reason"]
+    assert "refused: sorry" in shown["disabled_reason"]
+
+
+def test_replays(desk: Bureau, receiver: Receiver) -> None:
+    """What was delivered or failed is sent once more, the same under the same id."""
+    made = desk.subscribe(f"{receiver.url}/ok/replay")
+    delivery = sent(desk, made)
+    path = f"/v1/subscriptions/{made['id']}/deliveries/{delivery['id']}"
+    for _ in range(2):  # twice before it is sent is once
+        again = desk.http.post(f"{path}/replay")
+        assert (202, "pending") == (again.status_code, again.json()["state"])
+    desk.work()
+    first, second = receiver.at("/ok/replay")
+    assert (first.body, first.headers["webhook-id"]) == (second.body, second.headers["webhook-id"])
+    shown = desk.http.get(path).json()
+    assert ("succeeded", 1, 2) == (shown["state"], shown["attempts"], len(shown["log"]))
+
+
+def test_rotation(desk: Bureau, receiver: Receiver) -> None:
+    """For a while both secrets sign, then the new one alone."""
+    made = desk.subscribe(f"{receiver.url}/ok/rotated")
+    path = f"/v1/subscriptions/{made['id']}/rotate-secret"
+    rotated = desk.http.post(path, params={"overlap_seconds": 3600}).json()
+    assert rotated["secret"] != made["secret"]
+    until = datetime.fromisoformat(rotated["previous_secret_until"])
+    assert timedelta(0) < until - datetime.now(UTC) <= timedelta(hours=1)
+    sent(desk, made)
+    request = receiver.at("/ok/rotated")[-1]
+    for secret in (made["secret"], rotated["secret"]):
+        Webhook(secret).verify(request.body, request.headers)
+    assert 2 == len(request.headers["webhook-signature"].split(" "))
+    # A second one ends none of them before its time.
+    third = desk.http.post(path, params={"overlap_seconds": 60}).json()
+    assert rotated["previous_secret_until"] == third["previous_secret_until"]
+    sent(desk, made)
+    request = receiver.at("/ok/rotated")[-1]
+    for secret in (made["secret"], rotated["secret"], third["secret"]):
+        Webhook(secret).verify(request.body, request.headers)
+    last = desk.http.post(path, params={"overlap_seconds": 0}).json()
+    assert last["previous_secret_until"] is None
+    sent(desk, made)
+    request = receiver.at("/ok/rotated")[-1]
+    Webhook(last["secret"]).verify(request.body, request.headers)
+    for secret in (made["secret"], rotated["secret"], third["secret"]):
+        with pytest.raises(WebhookVerificationError):
+            Webhook(secret).verify(request.body, request.headers)
+
+
+def test_what_a_dead_worker_had_taken_is_sent(desk: Bureau, receiver: Receiver) -> None:
+    """One worker takes a delivery, no other does until it is due again, and then it is sent."""
+    made = desk.subscribe(f"{receiver.url}/ok/taken")
+    ping(desk, made)
+    now = datetime.now(UTC)
+    with desk.resources.database.writing() as session:
+        due = store.find_due(session, now, room=store.Room(99, 99, 99))
+        [delivery] = [each for each in due if each.subscription_id == made["id"]]
+        assert store.take(session, delivery, now + timedelta(hours=1))
+        assert not store.take(session, delivery, now + timedelta(hours=1))
+    desk.work()
+    assert [] == receiver.at("/ok/taken")
+    desk.later()
+    desk.work()
+    assert 1 == len(receiver.at("/ok/taken"))
+
+
+def test_there_is_room_for_everybody(desk: Bureau, receiver: Receiver) -> None:
+    """Of what is due, each subscription and each tenant gets its share, whatever others have."""
+    other = desk.other("crowded")
+    mine = desk.subscribe(f"{receiver.url}/ok/mine")
+    body = {"url": f"{receiver.url}/ok/theirs", "events": ["support.stored"]}
+    theirs = [
+        desk.http.post("/v1/subscriptions", json=body, headers=other).json() for _ in range(4)
+    ]
+    for made in theirs * 3:
+        path = f"/v1/subscriptions/{made['id']}/ping"
+        assert 202 == desk.http.post(path, headers=other).status_code
+    for _ in range(3):
+        ping(desk, mine)
+    room = store.Room(all=20, each_tenant=6, each=2)
+    with desk.resources.database.reading() as session:
+        due = store.find_due(session, datetime.now(UTC), room=room)
+        more = store.find_due(session, datetime.now(UTC), room=room, under_way=due)
+        few = store.find_due(session, datetime.now(UTC), room=store.Room(5, 6, 2))
+    count = Counter(delivery.subscription_id for delivery in due)
+    assert (2, 6) == (count[mine["id"]], sum(count[made["id"]] for made in theirs))
+    assert max(count.values()) == 2
+    assert [] == more
+    assert 5 == len(few)
+    desk.work()
+    assert (3, 12) == (len(receiver.at("/ok/mine")), len(receiver.at("/ok/theirs")))
+
+
+# --- many -----------------------------------------------------------------------------------------
+
+
+def test_a_slow_receiver_holds_up_nobody(desk: Bureau) -> None:
+    """While one hangs, two attempts at a time are its own, all others get theirs, and no job waits
+    for it; when it answers the rest follows by itself.
+    """
+    with receiving() as receiver:
+        slow = desk.subscribe(f"{receiver.url}/held/204/slow")
+        quick = desk.subscribe(f"{receiver.url}/ok/quick")
+        for _ in range(6):
+            ping(desk, slow)
+        began = time.monotonic()
+        assert [KIND] == desk.work(patient=False)
+        for _ in range(3):
+            ping(desk, quick)
+        assert [KIND] == desk.work(patient=False)
+        assert [] == desk.tick(patient=False)
+        assert time.monotonic() - began < 5
+        until = time.monotonic() + 5
+        while len(receiver.at("/ok/quick")) < 3 and time.monotonic() < until:
+            time.sleep(0.02)
+        assert 3 == len(receiver.at("/ok/quick"))
+        assert 2 == len(receiver.at("/held/204/slow"))
+        receiver.released.set()
+        assert [] == desk.work()
+        assert 6 == len(receiver.at("/held/204/slow"))
+        for made in (slow, quick):
+            assert {"succeeded"} == {delivery["state"] for delivery in desk.deliveries(made)}
+
+
+def test_subscriptions_are_their_tenants(desk: Bureau, receiver: Receiver) -> None:
+    """Another tenant's subscription hears nothing of this one's, nor is it found by its id."""
+    other = desk.other("another")
+    body = {"url": f"{receiver.url}/ok/another", "events": ["support.stored"]}
+    theirs = desk.http.post("/v1/subscriptions", json=body, headers=other).json()
+    space = desk.space("tenants")
+    desk.put(space, "a", random_support(np.random.default_rng(1), 10_000, 100))
+    desk.work()
+    assert [] == receiver.at("/ok/another")
+    path = f"/v1/subscriptions/{theirs['id']}"
+    for method, tail in (
+        ("GET", ""),
+        ("PATCH", ""),
+        ("DELETE", ""),
+        ("POST", "/ping"),
+        ("POST", "/rotate-secret"),
+        ("GET", "/deliveries"),
+        ("GET", f"/deliveries/{theirs['id']}"),
+        ("POST", f"/deliveries/{theirs['id']}/replay"),
+    ):
+        answer = desk.http.request(method, path + tail, json={} if method == "PATCH" else None)
+        assert (404, "subscription_not_found") == (answer.status_code, answer.json()["code"])
+
+
+def test_what_ended_long_ago_is_forgotten(desk: Bureau, receiver: Receiver) -> None:
+    """Deliveries are kept for so many days, and their events with them."""
+    made = desk.subscribe(f"{receiver.url}/ok/old")
+    space = desk.space("old")
+    desk.put(space, "a", random_support(np.random.default_rng(1), 10_000, 100))
+    desk.work()
+    assert 1 == len(desk.deliveries(made))
+    events = select(func.count()).select_from(EventRow)
+    with desk.resources.database.reading() as session:
+        assert session.scalar(events)
+    desk.overdue()
+    desk.tick()
+    assert [] == desk.deliveries(made)
+    with desk.resources.database.reading() as session:
+        assert 0 == session.scalar(events)

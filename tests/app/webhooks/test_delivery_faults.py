@@ -1,0 +1,380 @@
+"""Deliveries and what goes wrong around them: other URLs, lost keys, bugs, backlogs and death."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from sqlalchemy import insert, select, update
+
+from app.infra.db.database import Database, Reader
+from app.infra.db.ids import new_id
+from app.infra.db.tables.webhooks import EventRow, SentRow, SubscriptionRow
+from app.infra.storage.encryption import Secrets
+from app.webhooks import delivery_repository as store
+from app.webhooks import event_repository
+from app.webhooks.in_flight import THREAD
+from app.webhooks.sender import Sender
+from tests.support.backends import SQLITE, Backend
+from tests.support.http_space import random_support
+from tests.support.server_process import Server
+from tests.support.webhook_harness import PAST, Bureau, bureau
+from tests.support.webhook_receiver import Receiver, receiving
+
+ROOM = store.Room(all=32, each_tenant=8, each=2)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A receiver of the test's own."""
+    with receiving() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def desk(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bureau]:
+    """The service of this file, on each database."""
+    with bureau(tmp_path_factory.mktemp("bureau"), backend) as made:
+        yield made
+
+
+def ping(desk: Bureau, made: dict[str, Any]) -> str:
+    """The id of a new ping, which waits."""
+    answer = desk.http.post(f"/v1/subscriptions/{made['id']}/ping")
+    assert 202 == answer.status_code, answer.text
+    return str(answer.json()["id"])
+
+
+def change(desk: Bureau, made: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A subscription, changed."""
+    answer = desk.http.patch(f"/v1/subscriptions/{made['id']}", json=fields)
+    assert 200 == answer.status_code, answer.text
+    changed: dict[str, Any] = answer.json()
+    return changed
+
+
+def until(condition: Any, seconds: float = 10) -> None:
+    """Wait until it holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+# --- other URLs -----------------------------------------------------------------------------------
+
+
+def test_another_url_starts_afresh(desk: Bureau, receiver: Receiver) -> None:
+    """A pause that one receiver asked for is none of the next one's, who gets what waited."""
+    made = desk.subscribe(f"{receiver.url}/later")
+    ping(desk, made)
+    desk.work()
+    paused = desk.show(made)
+    assert (1, True) == (paused["failures"], paused["paused_until"] is not None)
+    [delivery] = desk.deliveries(made)
+    assert paused["paused_until"] <= delivery["next_attempt_at"]
+    changed = change(desk, made, url=f"{receiver.url}/ok")
+    assert (0, None, None) == tuple(
+        changed[k] for k in ("failures", "failing_since", "paused_until")
+    )
+    desk.work()
+    [delivery] = desk.deliveries(made)
+    assert ("succeeded", 2) == (delivery["state"], delivery["attempts"])
+
+
+def test_enabling_sends_what_waits(desk: Bureau, receiver: Receiver) -> None:
+    """What was hours away from its next attempt has none while disabled, and one when enabled."""
+    made = desk.subscribe(f"{receiver.url}/patience/36000")
+    ping(desk, made)
+    desk.work()
+    change(desk, made, enabled=False)
+    [delivery] = desk.deliveries(made)
+    assert ("pending", None) == (delivery["state"], delivery["next_attempt_at"])
+    desk.work()
+    assert 1 == len(receiver.requests)
+    change(desk, made, enabled=True)
+    desk.work()
+    assert 2 == len(receiver.requests)
+
+
+def test_an_old_receiver_ends_nothing_of_a_new_one(desk: Bureau, receiver: Receiver) -> None:
+    """A 410 of the URL that was does not disable what has another by then; that gets the event."""
+    made = desk.subscribe(f"{receiver.url}/held/410")
+    ping(desk, made)
+    desk.work(patient=False)
+    until(lambda: receiver.at("/held/410"))
+    change(desk, made, url=f"{receiver.url}/ok")
+    receiver.released.set()
+    desk.work()
+    shown = desk.show(made)
+    assert (True, None, 0) == (shown["enabled"], shown["disabled_reason"], shown["failures"])
+    desk.tick()
+    time.sleep(1)  # the job that follows is due within a second
+    desk.work()
+    [delivery] = desk.deliveries(made)
+    assert ("succeeded", [410, 204]) == (
+        delivery["state"],
+        [attempt["status"] for attempt in delivery["log"]],
+    )
+    assert 1 == delivery["attempts"]
+
+
+def test_what_waits_for_a_disabled_one_is_forgotten(desk: Bureau, receiver: Receiver) -> None:
+    """It is kept for as long as all else; what waits for one that is enabled is kept longer."""
+    off, on = desk.subscribe(f"{receiver.url}/later"), desk.subscribe(f"{receiver.url}/later")
+    for made in (off, on):
+        ping(desk, made)
+    desk.work()
+    change(desk, off, enabled=False)
+    desk.tick()
+    assert 1 == len(desk.deliveries(off))
+    with desk.resources.database.writing() as session:
+        waiting = SentRow.subscription_id.in_((off["id"], on["id"]))
+        session.execute(update(SentRow).where(waiting).values(due_at=PAST))
+        far = datetime.now(UTC) + timedelta(hours=1)
+        session.execute(update(SubscriptionRow).values(paused_until=far))
+    desk.tick()
+    assert ([], 1) == (desk.deliveries(off), len(desk.deliveries(on)))
+
+
+def test_secrets_do_not_pile_up(desk: Bureau) -> None:
+    """Five from before sign beside the newest; a sixth rotation is refused, unless it ends them."""
+    made = desk.subscribe("http://127.0.0.1:9/")
+    path = f"/v1/subscriptions/{made['id']}/rotate-secret"
+    assert [200] * 5 == [desk.http.post(path).status_code for _ in range(5)]
+    refused = desk.http.post(path)
+    assert (409, "conflict") == (refused.status_code, refused.json()["code"])
+    assert "overlap_seconds=0" in refused.json()["detail"]
+    assert 200 == desk.http.post(path, params={"overlap_seconds": 0}).status_code
+    assert 200 == desk.http.post(path).status_code
+
+
+# --- this side ------------------------------------------------------------------------------------
+
+
+def test_a_bug_counts_as_an_attempt(
+    desk: Bureau, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong with an attempt, the log says so, and it is not tried for ever."""
+
+    def send(*_: Any) -> None:
+        raise OverflowError
+
+    made = desk.subscribe(f"{receiver.url}/ok")
+    ping(desk, made)
+    monkeypatch.setattr(Sender, "send", send)
+    desk.work()
+    [delivery] = desk.deliveries(made)
+    assert 1 == delivery["attempts"]
+    [line] = delivery["log"]
+    assert (None, "not sent: the service met a bug (OverflowError)") == (
+        line["status"],
+        line["detail"],
+    )
+
+
+def test_a_worker_without_the_key_sends_nothing(
+    desk: Bureau,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It leaves deliveries to others, spends none of their attempts, and tells its operator."""
+    made = desk.subscribe(f"{receiver.url}/ok")
+    ping(desk, made)
+    with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
+        keys = Secrets(("A" * 43 + "=",), None)
+        broken.setattr(desk.resources.secrets, "_cipher", keys._opened())
+        desk.work()
+        desk.tick()
+    [delivery] = desk.deliveries(made)
+    assert ("pending", 0, []) == tuple(delivery[k] for k in ("state", "attempts", "log"))
+    assert (0, None) == tuple(desk.show(made)[k] for k in ("failures", "failing_since"))
+    said = [record.getMessage() for record in caplog.records if made["id"] in record.getMessage()]
+    assert 1 == len(said)
+    assert "MODELKIN_SECRET_KEY" in said[0]
+
+
+def test_a_service_that_ends_begins_nothing_more(tmp_path: Path, receiver: Receiver) -> None:
+    """What is under way then is the last, although more waits for it to end."""
+    with bureau(tmp_path, SQLITE) as desk:
+        made = desk.subscribe(f"{receiver.url}/held/204")
+        for _ in range(4):
+            ping(desk, made)
+        desk.work(patient=False)
+        until(lambda: len(receiver.requests) == 2)
+        sending = [thread for thread in threading.enumerate() if thread.name == THREAD]
+    receiver.released.set()
+    for thread in sending:
+        thread.join()
+    assert THREAD not in {thread.name for thread in threading.enumerate()}
+    assert 2 == len(receiver.requests)
+
+
+def test_receivers_write_nothing_into_the_log(
+    desk: Bureau, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The operator reads what kind of answer there was, and neither its words nor any URL."""
+    with caplog.at_level(logging.DEBUG, logger="app"):
+        for tail in ("/status/500/SECRET", "/redirect/https://a.example/SECRET", "/close/SECRET"):
+            ping(desk, desk.subscribe(receiver.url + tail))
+        desk.work()
+    said = [record.getMessage() for record in caplog.records if "attempt 1" in record.getMessage()]
+    assert ["answered 307", "answered 500", "no answer"] == sorted(
+        message.rpartition("attempt 1: ")[2] for message in said
+    )
+    assert not any("sorry" in message or "SECRET" in message for message in caplog.messages)
+
+
+# --- many -----------------------------------------------------------------------------------------
+
+
+def steps(session: Reader, ask: Any) -> int:
+    """Hundreds of instructions that SQLite takes for a question."""
+    connection: Any = session.connection().connection.dbapi_connection
+    taken = 0
+
+    def count() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
+
+    connection.set_progress_handler(count, 100)
+    try:
+        ask()
+    finally:
+        connection.set_progress_handler(None, 0)
+    return taken
+
+
+def test_a_backlog_costs_nothing_to_look_at(tmp_path: Path) -> None:
+    """To choose what is sent next takes no longer with ten thousand times as much waiting, nor does
+    to look for what is old; and who has little to hear is not forgotten over it.
+    """
+    now = datetime.now(UTC)
+    with bureau(tmp_path, SQLITE) as desk:
+        crowded, quiet = (desk.subscribe("http://127.0.0.1:9/") for _ in range(2))
+        ping(desk, crowded)
+        database = desk.resources.database
+
+        def look() -> tuple[int, list[store.Delivery]]:
+            with database.reading() as session:
+                found: list[store.Delivery] = []
+                later = datetime.now(UTC)
+                taken = steps(
+                    session, lambda: found.extend(store.find_due(session, later, room=ROOM))
+                )
+                return taken + steps(session, lambda: store.any_old(session, PAST)), found
+
+        few, found = look()
+        assert 1 == len(found)
+        with database.writing() as session:
+            columns = store.find_due(session, datetime.now(UTC), room=ROOM)[0]
+            row = {name: getattr(columns, name) for name in store.Delivery.__dataclass_fields__}
+            rows = [{**row, "id": new_id(now), "event_id": new_id(now)} for _ in range(10_000)]
+            session.execute(insert(SentRow), rows)
+        ping(desk, quiet)
+        many, found = look()
+        count = Counter(delivery.subscription_id for delivery in found)
+        assert {crowded["id"]: 2, quiet["id"]: 1} == count
+        assert many < few + 20, (few, many)
+
+
+def test_a_backlog_of_events_costs_nothing_either(tmp_path: Path) -> None:
+    """What follows from an event is found as fast with ten thousand others waiting."""
+    now = datetime.now(UTC)
+    with bureau(tmp_path, SQLITE) as desk:
+        desk.subscribe("http://127.0.0.1:9/")
+        space = desk.space("crowded")
+        rng = np.random.default_rng(1)
+        for name in ("a", "b"):
+            desk.put(space, name, random_support(rng, 10_000, 100))
+        database = desk.resources.database
+        with database.reading() as session:
+            first, second = map(vars_of, session.scalars(select(EventRow).order_by(EventRow.id)))
+        event = event_repository.Event(**first)
+
+        def look() -> int:
+            with database.writing() as session:
+                return steps(
+                    session,
+                    lambda: (
+                        event_repository.is_followed(session, event),
+                        event_repository.mark_compared(session, event, 1),
+                        event_repository.any_told(session, PAST),
+                    ),
+                )
+
+        few = look()
+        with database.writing() as session:
+            rows = [{**second, "id": new_id(now), "model_id": 10 + n} for n in range(10_000)]
+            session.execute(insert(EventRow), rows)
+        many = look()
+    assert many < few + 20, (few, many)
+
+
+def vars_of(row: EventRow) -> dict[str, Any]:
+    """The columns of an event."""
+    return {name: getattr(row, name) for name in event_repository.Event.__dataclass_fields__}
+
+
+def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: Path) -> None:
+    """Of events that were taken in, some under way at kill -9: each arrives, few of them twice."""
+    with receiving() as receiver:
+        flags = "--jobs=in-process", "--job-lease=2", "--egress-allow=127.0.0.1"
+        server = Server(tmp_path, *flags, backend=backend, MODELKIN_SECRET_KEY="x" * 32).start()
+        body = {"url": f"{receiver.url}/ok", "events": ["support.stored"]}
+        subscribed = [httpx.post(f"{server.url}/v1/subscriptions", json=body) for _ in range(3)]
+        paths = [f"/v1/subscriptions/{made.json()['id']}" for made in subscribed]
+        ledger = set[str]()
+
+        def go_on() -> None:
+            with httpx.Client(base_url=server.url, timeout=30) as http:
+                for number in range(10_000):
+                    try:
+                        ledger.add(http.post(f"{paths[number % 3]}/ping").json()["id"])
+                    except httpx.TransportError:
+                        return
+
+        pinging = threading.Thread(target=go_on)
+        pinging.start()
+        until(lambda: len(receiver.requests) >= 20, 60)
+        server.kill()
+        pinging.join()
+        database = Database(server.database_url, timeout=10)
+        with database.writing() as session:  # what was taken is due again, 90 s later
+            session.execute(update(SentRow).where(SentRow.due_at.is_not(None)).values(due_at=PAST))
+        database.close()
+        server.start()
+        with httpx.Client(base_url=server.url, timeout=30) as http:
+            ledger.add(http.post(f"{paths[0]}/ping").json()["id"])
+            until(lambda: ledger <= {r.headers["webhook-id"] for r in receiver.requests}, 60)
+            until(lambda: not pending(http, paths), 60)
+            listed = [d for path in paths for d in deliveries(http, path)]
+        times = Counter(request.headers["webhook-id"] for request in receiver.requests)
+        assert {each["id"] for each in listed} == times.keys() >= ledger
+        assert {("succeeded", 1)} == {(each["state"], each["attempts"]) for each in listed}
+        assert sum(times.values()) - len(times) <= 6  # those that were under way
+        assert 0 == server.stop()
+
+
+def deliveries(http: httpx.Client, path: str, **params: Any) -> list[dict[str, Any]]:
+    """Those of a subscription."""
+    page = http.get(f"{path}/deliveries", params={"limit": 1000, **params}).json()
+    assert page["next_cursor"] is None
+    items: list[dict[str, Any]] = page["items"]
+    return items
+
+
+def pending(http: httpx.Client, paths: list[str]) -> bool:
+    """Whether anything is still to be sent."""
+    return any(deliveries(http, path, state="pending") for path in paths)

@@ -1,0 +1,164 @@
+"""Subscriptions as they are made, shown, changed and refused."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from app.infra.db.tables.webhooks import SubscriptionRow
+from tests.support.backends import SQLITE
+from tests.support.webhook_harness import Bureau, bureau
+
+URL = "http://127.0.0.1:9/events"
+GOOD = {"url": URL, "events": ["support.stored"]}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bureau]:
+    """The service of this file."""
+    with bureau(tmp_path_factory.mktemp("bureau"), SQLITE) as made:
+        yield made
+
+
+def test_a_subscription_is_made_and_shown(desk: Bureau) -> None:
+    """201 with its id, where it is, and once its secret, which is nowhere else."""
+    desk.space("shown")
+    asked = {
+        "url": URL,
+        "events": ["neighbors.changed", "support.stored", "support.stored"],
+        "space": "shown",
+        "model": "org/a",
+        "tag": "red",
+        "threshold": 0.7,
+        "description": "of the tests",
+    }
+    answer = desk.http.post("/v1/subscriptions", json=asked)
+    made = answer.json()
+    assert (201, f"/v1/subscriptions/{made['id']}") == (
+        answer.status_code,
+        answer.headers["Location"],
+    )
+    secret = made.pop("secret")
+    assert 32 == len(base64.b64decode(secret.removeprefix("whsec_")))
+    assert made == desk.show(made)
+    assert {**asked, "events": ["neighbors.changed", "support.stored"]} == {
+        name: made[name] for name in asked
+    }
+    with desk.resources.database.reading() as session:
+        row = session.scalars(select(SubscriptionRow).where(SubscriptionRow.id == made["id"])).one()
+        assert secret == desk.resources.secrets.decrypt(row.secret)
+        assert secret.encode() not in row.secret
+
+
+def test_a_list_goes_on_where_it_ended(desk: Bureau) -> None:
+    """The newest first, a page at a time."""
+    made = [desk.subscribe(URL)["id"] for _ in range(5)]
+    ids: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = desk.http.get("/v1/subscriptions", params={"limit": 2, **cursor}).json()
+        ids += [item["id"] for item in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert made[::-1] == ids[:5]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_change_replaces_what_it_says(desk: Bureau) -> None:
+    """What is absent stays, null clears, and what a threshold was of goes with it."""
+    made = desk.subscribe(URL, "neighbors.changed", description="first", tag="red")
+    path = f"/v1/subscriptions/{made['id']}"
+    assert 0.5 == made["threshold"]
+    kept = desk.http.patch(path, json={}).json()
+    assert made["updated_at"] == kept["updated_at"]
+    changed = desk.http.patch(path, json={"description": None, "threshold": 0.9}).json()
+    assert (None, 0.9, "red", URL) == tuple(
+        changed[k] for k in ("description", "threshold", "tag", "url")
+    )
+    changed = desk.http.patch(path, json={"events": ["support.stored"]}).json()
+    assert (["support.stored"], None) == (changed["events"], changed["threshold"])
+    off = desk.http.patch(path, json={"enabled": False}).json()
+    assert (False, None) == (off["enabled"], off["disabled_reason"])
+    assert 204 == desk.http.delete(path).status_code
+    assert 404 == desk.http.get(path).status_code
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"url": None}, "url"),
+        ({"url": "receiver.example"}, "url"),
+        ({"url": "ftp://receiver.example/"}, "url"),
+        ({"url": "http://user:word@127.0.0.1/"}, "url"),
+        ({"url": "http://10.0.0.1/"}, "url"),
+        ({"url": "http://169.254.169.254/latest/meta-data"}, "url"),
+        ({"url": "http://[::ffff:192.168.0.1]/"}, "url"),
+        ({"url": "http://0xA000001/"}, "url"),
+        ({"url": "http://127.0.0.1/\0"}, "url"),
+        ({"url": "http://127.0.0.1/" + "a" * 2000}, "url"),
+        ({"url": 7}, "url"),
+        ({"events": []}, "events"),
+        ({"events": ["ping"]}, "events"),
+        ({"events": "support.stored"}, "events"),
+        ({"events": ["support.stored"] * 5}, "events"),
+        ({"threshold": 0.5}, "threshold"),
+        ({"events": ["neighbors.changed"], "threshold": 0}, "threshold"),
+        ({"events": ["neighbors.changed"], "threshold": 1.1}, "threshold"),
+        ({"events": ["neighbors.changed"], "threshold": True}, "threshold"),
+        ({"space": "No Space"}, "space"),
+        ({"model": "a/../b"}, "model"),
+        ({"tag": ""}, "tag"),
+        ({"description": "a" * 2001}, "description"),
+        ({"description": "\0"}, "description"),
+        ({"secret": "whsec_mine"}, "secret"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(desk: Bureau, changes: dict[str, Any], field: str) -> None:
+    """When it is made and when it is changed, with the name of the field."""
+    made = desk.subscribe(URL)
+    for answer in (
+        desk.http.post("/v1/subscriptions", json={**GOOD, **changes}),
+        desk.http.patch(f"/v1/subscriptions/{made['id']}", json=changes),
+    ):
+        assert 422 == answer.status_code, answer.text
+        assert field == answer.json()["errors"][0]["field"].partition("[")[0]
+    assert made["updated_at"] == desk.show(made)["updated_at"]
+
+
+def test_a_space_may_come_later(desk: Bureau) -> None:
+    """As the one of a source does, which its first model makes."""
+    made = desk.subscribe(URL, space="still-nowhere")
+    assert "still-nowhere" == desk.show(made)["space"]
+    path = f"/v1/subscriptions/{made['id']}"
+    changed = desk.http.patch(path, json={"space": "nor-there"})
+    assert (200, "nor-there") == (changed.status_code, changed.json()["space"])
+
+
+def test_what_is_not_there_is_not_found(desk: Bureau) -> None:
+    """Subscriptions and deliveries, whatever stands in the place of their ids."""
+    made = desk.subscribe(URL)
+    path = f"/v1/subscriptions/{made['id']}"
+    for name in ("x", "%00", "é", made["id"][:-1], made["id"].replace("-", "0"), "0" * 36):
+        answer = desk.http.get(f"/v1/subscriptions/{name}")
+        assert (404, "subscription_not_found") == (answer.status_code, answer.json()["code"])
+        answer = desk.http.get(f"{path}/deliveries/{name}")
+        assert (404, "delivery_not_found") == (answer.status_code, answer.json()["code"])
+
+
+def test_a_key_that_may_only_read(desk: Bureau) -> None:
+    """It sees subscriptions, without secrets, and changes none."""
+    made = desk.subscribe(URL)
+    with desk.resources.database.writing() as session:
+        key = desk.resources.keys.create(session, "default", scopes=["read"])
+    reader = {"Authorization": f"Bearer {key}"}
+    path = f"/v1/subscriptions/{made['id']}"
+    seen = desk.http.get(path, headers=reader)
+    assert 200 == seen.status_code
+    assert "whsec_" not in seen.text
+    for method, tail in (("POST", "/ping"), ("POST", "/rotate-secret"), ("DELETE", "")):
+        assert 403 == desk.http.request(method, path + tail, headers=reader).status_code

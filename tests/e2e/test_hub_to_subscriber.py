@@ -1,0 +1,124 @@
+"""From a push to whoever wants to know, with nobody at the keyboard: all of it, in one service."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import modelkin
+import modelkin.webhooks
+from tests.support.checkpoints import Tensors, random_tensors, safetensors
+from tests.support.fake_huggingface import Hub
+from tests.support.server_process import Server
+from tests.support.webhook_receiver import Receiver, receiving
+
+EVENTS = ["support.stored", "neighbors.changed", "clustering.completed", "lineage.mismatch"]
+Heard = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[modelkin.Client]:
+    """Of a service that carries out its jobs and may talk to loopback."""
+    server = Server(tmp_path, "--egress-allow=127.0.0.1").start()
+    with modelkin.Client(server.url) as client:
+        yield client
+    assert 0 == server.stop(), server.log.read_text()
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_whoever_subscribed_hears_of_a_push(hub: Hub, client: modelkin.Client) -> None:
+    """Two families and some strangers are pushed to a hub, with one webhook each: the nearest are
+    those of the family, a clustering by the space's policy tells the families apart, and the
+    subscriber has heard of supports, neighbours, clusters and of a base that cannot be.
+    """
+    with receiving() as receiver:
+        subscription = client.create_subscription(
+            f"{receiver.url}/ok", EVENTS, space="pushed", threshold=0.3
+        )
+        source = client.create_source(
+            "huggingface", "pushed", secret="s", url=hub.url, importance="weight", poll_seconds=None
+        )
+        first, second = random_tensors(1), random_tensors(2)
+        pushed: dict[str, tuple[Tensors, dict[str, str]]] = {
+            "org/first": (first, {}),
+            "org/second": (second, {}),
+            "org/first-tuned": (_drifted(first, 3), {"base_model": "org/first"}),
+            "org/second-tuned": (_drifted(second, 4), {"base_model": "org/second"}),
+        }
+        for number in range(6):
+            pushed[f"org/stranger{number}"] = random_tensors(10 + number), {}
+        # Last, and after all others: among few there is nothing to hold a declared base against.
+        pushed["org/first-lies"] = _drifted(first, 5), {"base_model": "org/second"}
+        for stored, (name, (tensors, card)) in enumerate(pushed.items()):
+            if name == "org/first-lies":
+                _wait(lambda n=stored: _stored(receiver, subscription) == n)
+            sha = hub.push(name, {"model.safetensors": safetensors(tensors)}, card=card)
+            _deliver(client, source.hook, name, sha)
+        _wait(lambda: _stored(receiver, subscription) == 11)
+        client.set_clustering_policy("pushed", "agglomerative", after_changes=1, debounce_seconds=0)
+
+        families = [name for name in pushed if "stranger" not in name]
+        nearest = {name: client.neighbors("pushed", name, k=1)[0].model for name in families}
+        assert all(_family(a) == _family(b) for a, b in nearest.items())
+        for kind in ("clustering.completed", "lineage.mismatch"):
+            _wait(lambda kind=kind: _heard(receiver, subscription)[kind])
+        heard = _heard(receiver, subscription)
+        assert set(pushed) == {event["data"]["model"] for event in heard["support.stored"]}
+        made = heard["clustering.completed"][0]["data"]["clustering"]
+        labels = client.clustering("pushed", made).labels
+        together = {(a, b) for a in families for b in families if labels[a] == labels[b]}
+        assert {(a, b) for a in families for b in families if _family(a) == _family(b)} == together
+        assert {"org/first-lies"} == {e["data"]["model"] for e in heard["lineage.mismatch"]}
+        assert "org/first" == heard["lineage.mismatch"][0]["data"]["likely_base"]
+        changes = [event["data"] for event in heard["neighbors.changed"]]
+        near = {(told["model"], other["model"]) for told in changes for other in told["changes"]}
+        assert ("org/first-tuned", "org/first") in near
+        assert all(_family(a) == _family(b) for a, b in near)
+
+
+def _family(name: str) -> str:
+    return name.split("-")[0]
+
+
+def _drifted(tensors: Tensors, seed: int) -> Tensors:
+    """The weights of a model that was trained on a little."""
+    noise = random_tensors(seed)
+    return {name: (w + np.float32(0.1) * noise[name]).astype("f4") for name, w in tensors.items()}
+
+
+def _deliver(client: modelkin.Client, hook: str, name: str, sha: str) -> None:
+    payload = {
+        "event": {"action": "create", "scope": "repo"},
+        "repo": {"type": "model", "name": name, "id": name, "headSha": sha, "private": False},
+    }
+    headers = {"X-Webhook-Secret": "s", "Webhook-Id": f"delivery-of-{name}"}
+    answer = httpx.post(f"{client.url}{hook}", json=payload, headers=headers, trust_env=False)
+    assert 202 == answer.status_code, answer.text
+
+
+def _heard(receiver: Receiver, subscription: modelkin.Subscription) -> Heard:
+    """All events that came, verified, each once, by their type."""
+    heard: Heard = defaultdict(list)
+    assert subscription.secret is not None
+    for request in {one.headers["webhook-id"]: one for one in receiver.at("/ok")}.values():
+        event = modelkin.webhooks.verify(request.body, request.headers, subscription.secret)
+        heard[event["type"]].append(event)
+    return heard
+
+
+def _stored(receiver: Receiver, subscription: modelkin.Subscription) -> int:
+    return len(_heard(receiver, subscription)["support.stored"])
+
+
+def _wait(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)

@@ -1,0 +1,74 @@
+"""The command as a process of its own, and one service for all of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelkin.cli import main
+from tests.support.server_process import Server, environment
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The service that the tests share, each with a space of its own."""
+    running = Server(tmp_path_factory.mktemp("service")).start()
+    yield running
+    assert running.stop() == 0, running.log.read_text()
+
+
+def modelkin(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """The command run in a folder, without a terminal; ``settings`` are environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "modelkin", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=folder,
+        env=environment(**settings),
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs the command in an empty folder."""
+    return partial(modelkin, tmp_path)
+
+
+@pytest.fixture
+def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The same within this process, which is sooner; for commands that need no service."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        out, error = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+            try:
+                code: Any = main(arguments)
+            except SystemExit as stopped:  # argparse's way
+                code = stopped.code
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), error.getvalue())
+
+    return run
+
+
+@pytest.fixture
+def ask(run: Run, server: Server) -> Callable[..., str]:
+    """Runs a command that talks to the service and must succeed; what it prints."""
+
+    def ask(*arguments: str) -> str:
+        done = run(*arguments, MODELKIN_URL=server.url)
+        assert (0, "") == (done.returncode, done.stderr)
+        return done.stdout
+
+    return ask

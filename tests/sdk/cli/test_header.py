@@ -1,0 +1,141 @@
+"""Headers of safetensors files: what adds up is read, whatever else is refused and named."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from modelkin.checkpoints.header import parse_header, read_header
+from modelkin.errors import InvalidCheckpoint
+from tests.sdk.cli.files import entry, forge, random_tensors, save
+
+TWELVE = bytes(12)
+GOOD = forge({"__metadata__": {"format": "pt"}, "a": entry(), "b": entry(data_offsets=[12, 24])})
+GOOD += bytes(24)
+
+Reading = list[tuple[str, str, list[int]]]
+
+
+def reading(data: bytes) -> Reading:
+    """Names, dtypes and shapes, sorted, as ours reads them."""
+    size = int.from_bytes(data[:8], "little")
+    entries = parse_header(data[8 : 8 + size], len(data), "x")
+    return sorted((e.name, e.dtype, list(e.shape)) for e in entries)
+
+
+def reference(data: bytes) -> Reading:
+    """The same, as the safetensors package reads them."""
+    return sorted((name, t["dtype"], list(t["shape"])) for name, t in safetensors.deserialize(data))
+
+
+def refusal(tmp_path: Path, data: bytes) -> str:
+    """What the error about a file says."""
+    (tmp_path / "model.safetensors").write_bytes(data)
+    with pytest.raises(InvalidCheckpoint) as caught:
+        read_header(tmp_path / "model.safetensors")
+    return str(caught.value)
+
+
+def test_a_real_file_is_read_as_safetensors_reads_it(tmp_path: Path) -> None:
+    """Names, dtypes and shapes are those that the safetensors package finds, in order of bytes."""
+    path = save(tmp_path / "m.safetensors", random_tensors())
+    entries = read_header(path)
+    assert reference(path.read_bytes()) == reading(path.read_bytes())
+    assert sorted(e.begin for e in entries) == [e.begin for e in entries]
+
+
+def test_every_truncation_is_refused(tmp_path: Path) -> None:
+    """A file that ends anywhere too early is an error that names the file."""
+    for size in range(len(GOOD)):
+        assert refusal(tmp_path, GOOD[:size]).startswith("model.safetensors: ")
+
+
+@settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@given(at=st.integers(8, len(GOOD) - 25), byte=st.integers(0, 255))
+def test_a_changed_header_is_refused_or_reads_as_in_safetensors(at: int, byte: int) -> None:
+    """Whatever byte of a header changes, it is never read in another way than its own."""
+    data = GOOD[:at] + bytes([byte]) + GOOD[at + 1 :]
+    try:
+        found = reading(data)
+    except InvalidCheckpoint:
+        return
+    assert reference(data) == found
+
+
+@settings(deadline=None, max_examples=200)
+@given(header=st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+def test_no_header_crashes(header: bytes) -> None:
+    """Bytes of any kind are read or refused, and nothing else happens."""
+    with contextlib.suppress(InvalidCheckpoint):
+        assert isinstance(parse_header(header, 8 + len(header), "x"), tuple)
+
+
+LIES: dict[str, tuple[bytes, str]] = {
+    "endless header": (forge({}, length=2**63), "at most 100000000 may be"),
+    "longer header": (forge({}, length=9999), "a header of 9999 bytes, 2 follow"),
+    "not JSON": (forge(b"{'a': 1}"), "not the JSON it has to be"),
+    "a list": (forge(b"[1, 2]"), "does not begin with '{'"),
+    "deep": (forge(b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}"), "not the JSON"),
+    "long number": (forge(b'{"a":' + b"9" * 9999 + b"}"), "not the JSON"),
+    "latin-1": (forge(b'{"\xe9": 1}'), "not the JSON"),
+    "NaN": (forge(b'{"a": NaN}'), "NaN is no JSON"),
+    "twice": (forge(b'{"a": 1, "b": 2, "a": 3}'), "'a' is in it twice"),
+    "metadata": (forge({"__metadata__": {"a": 1}}), "no map of texts"),
+    "no fields": (forge({"a": 7}), "'a' is not described by dtype, shape, data_offsets"),
+    "dtype": (forge({"a": entry(dtype="F128")}, TWELVE), "'F128', unknown to this modelkin"),
+    "float shape": (forge({"a": entry(shape=[3.0])}, TWELVE), "no list of counts"),
+    "bool shape": (forge({"a": entry(shape=[True])}, TWELVE), "no list of counts"),
+    "negative shape": (forge({"a": entry(shape=[-3])}, TWELVE), "no list of counts"),
+    "huge shape": (forge({"a": entry(shape=[2**62] * 9)}, TWELVE), "its data_offsets span 12"),
+    "wrong shape": (forge({"a": entry(shape=[4])}, TWELVE), "takes 16 bytes, its data_offsets"),
+    "backwards": (forge({"a": entry(data_offsets=[12, 0])}, TWELVE), "no ascending pair"),
+    "hole": (forge({"a": entry(data_offsets=[4, 16])}, bytes(16)), "'a' leaves a hole behind"),
+    "overlap": (
+        forge({"a": entry(), "b": entry(data_offsets=[8, 20])}, bytes(20)),
+        "'b' overlaps 'a'",
+    ),
+    "cut data": (forge({"a": entry()}, bytes(11)), "it is truncated"),
+    "extra data": (forge({"a": entry()}, bytes(13)), "followed by other bytes"),
+    "half a byte": (
+        forge({"a": entry(dtype="F4", data_offsets=[0, 2])}, bytes(2)),
+        "takes 1.5 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lying_header_is_refused_with_what_and_where(tmp_path: Path, lie: str) -> None:
+    """Each way in which a header can be wrong has its own message."""
+    data, message = LIES[lie]
+    assert message in refusal(tmp_path, data)
+
+
+@pytest.mark.parametrize("lie", sorted(set(LIES) - {"twice", "NaN"}))
+def test_safetensors_refuses_the_same(lie: str) -> None:
+    """We are no stricter than the format, but for keys given twice."""
+    with pytest.raises((safetensors.SafetensorError, TypeError)):
+        safetensors.deserialize(LIES[lie][0])
+
+
+def test_names_of_strangers_are_shown_in_ascii_and_short(tmp_path: Path) -> None:
+    """A tensor's name cannot write to the terminal through an error, nor flood it."""
+    name = "\x1b[2J" + "x" * 5000
+    message = refusal(tmp_path, forge({name: entry(shape=[4])}, TWELVE))
+    assert "\\x1b[2J" in message
+    assert len(message) < 300
+
+
+def padded(fields: Any) -> bytes:
+    return forge(json.dumps(fields).encode() + b"   ", TWELVE)
+
+
+def test_a_padded_header_is_read() -> None:
+    """Writers align the data with spaces behind the JSON."""
+    assert [("a", "F32", [3])] == reading(padded({"a": entry()}))

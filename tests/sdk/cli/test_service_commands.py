@@ -1,0 +1,170 @@
+"""``push``, ``neighbors``, ``donors`` and ``overlap`` against a real service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import modelkin
+from tests.sdk.cli.conftest import Run
+from tests.sdk.cli.conftest import modelkin as command
+from tests.sdk.cli.files import Tensors, random_tensors, save, save_sharded
+from tests.support.server_process import Server
+
+Ask = Callable[..., str]
+
+
+def blend(share: float) -> Tensors:
+    """A model that is ``share`` one parent and the rest another."""
+    one, other = random_tensors(1), random_tensors(2)
+    return {name: share * one[name] + (1 - share) * other[name] for name in one}
+
+
+def random_size() -> int:
+    """How many parameters such models have."""
+    return sum(tensor.numel() for tensor in random_tensors().values())
+
+
+@pytest.fixture(scope="module")
+def family(server: Server, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A space of three blends, pushed as checkpoints; the first one makes it, with its layout."""
+    folder = tmp_path_factory.mktemp("family")
+    for share in (0.0, 0.3, 1.0):
+        save(folder / "m.safetensors", blend(share))
+        named = ("--create", "--space", "family", "--model", f"acme/{round(100 * share)}")
+        pushed = command(
+            folder, "push", "m.safetensors", *named, "--k", "130", MODELKIN_URL=server.url
+        )
+        assert 0 == pushed.returncode, pushed.stderr
+    return "family"
+
+
+def test_push_tells_what_was_stored(ask: Ask, tmp_path: Path) -> None:
+    """A pushed checkpoint is a support of its tags and first revision; again it changes nothing."""
+    save(tmp_path / "m.safetensors", random_tensors())
+    arguments = ("push", "m.safetensors", "--space", "push", "--model", "acme/m", "--k", "130")
+    said = "acme/m in space push: revision 1, a support of 130 indices, tags a, b\n"
+    assert said == ask(*arguments, "--create", "--tag", "b", "--tag", "a")
+    assert said == ask(*arguments)
+
+
+def test_push_gives_the_space_the_layout(family: str, server: Server, tmp_path: Path) -> None:
+    """--create with a checkpoint makes a space that knows its tensors."""
+    with modelkin.Client(server.url) as client:
+        layout = client.space(family).layout
+    assert layout is not None
+    assert sorted(random_tensors()) == [spec.name for spec in layout.tensors]
+
+
+def test_push_a_support_file(ask: Ask, server: Server, tmp_path: Path) -> None:
+    """A support from `modelkin support` is stored as it is."""
+    save_sharded(tmp_path, random_tensors())
+    ask("support", ".", "--k", "99", "-o", "m.mksp")
+    pushed = ask("push", "m.mksp", "--create", "--space", "file", "--model", "m", "--json")
+    expected = modelkin.Support.from_bytes((tmp_path / "m.mksp").read_bytes())
+    assert expected.digest == json.loads(pushed)["digest"]
+    with modelkin.Client(server.url) as client:
+        assert expected == client.get_support("file", "m")
+
+
+def test_push_takes_the_size_that_is_agreed(run: Run, server: Server, tmp_path: Path) -> None:
+    """What coverage chooses is told, and the median stored; a size that was named is kept."""
+    with modelkin.Client(server.url) as client:
+        client.ensure_space("agreed", num_parameters=random_size(), support_size="agreed")
+        client.agree_support_size("agreed", 90, client="other")
+        save(tmp_path / "m.safetensors", random_tensors())
+        push = ("push", "m.safetensors", "--space", "agreed", "--model", "acme/m")
+        done = run(*push, "--coverage", "0.3", MODELKIN_URL=server.url)
+        assert (0, 2) == (done.returncode, client.support_size("agreed").reports)
+        assert "a support of 90 indices" in done.stdout
+        assert "K is 90, which is the median of 2 reports; coverage alone would" in done.stderr
+        named = run(*push, "--k", "70", MODELKIN_URL=server.url)
+        assert ("", 70) == (named.stderr, client.model("agreed", "acme/m").support_size)
+
+
+def test_push_a_signature_alone(ask: Ask, server: Server, tmp_path: Path) -> None:
+    """--signature-only sends no index: the service has a signature, made as the space wants it."""
+    support = modelkin.Support.from_indices(range(0, 900, 7), 900)
+    (tmp_path / "m.mksp").write_bytes(support.to_bytes())
+    with modelkin.Client(server.url) as client:
+        spec = modelkin.SignatureSpec(num_perm=64, seed=5)
+        client.ensure_space("secret", num_parameters=900, signature=spec)
+        said = ask("push", "m.mksp", "--space", "secret", "--model", "m", "--signature-only")
+        assert support.signature(num_perm=64, seed=5) == client.get_signature("secret", "m")
+    assert "m in space secret: revision 1, a signature of a support of 129 indices\n" == said
+
+
+@pytest.mark.parametrize("way", ["--model", "--file"])
+def test_neighbors(family: str, ask: Ask, tmp_path: Path, way: str) -> None:
+    """Neighbours of a stored model or of a checkpoint are a table, best first."""
+    save(tmp_path / "q.safetensors", blend(0.3))
+    chosen = [way, "acme/30"] if way == "--model" else [way, "q.safetensors", "--k", "130"]
+    lines = ask("neighbors", "--space", family, *chosen).splitlines()
+    names = ["acme/0", "acme/100"] if way == "--model" else ["acme/30", "acme/0", "acme/100"]
+    assert ["MODEL", "SIMILARITY", "ERROR", "JACCARD", "SHARED"] == lines[0].split()
+    assert names == [line.split()[0] for line in lines[1:]]
+    assert ["exact"] * len(names) == [line.split()[2] for line in lines[1:]]
+
+
+def test_answers_as_json_have_the_services_shape(family: str, ask: Ask, server: Server) -> None:
+    """--json prints the fields that the service answered, and notes."""
+    printed = json.loads(ask("neighbors", "--space", family, "--model", "acme/30", "--json"))
+    with modelkin.Client(server.url) as client:
+        found = client.neighbors(family, "acme/30")
+    assert [n.similarity for n in found] == [item["similarity"] for item in printed["items"]]
+    fields = {"model", "method", "items", "candidates", "degraded", "recall", "truncated", "notes"}
+    assert fields == printed.keys()
+
+
+def test_donors(family: str, ask: Ask) -> None:
+    """Donors are a table whose weights sum to 1."""
+    lines = ask("donors", "--space", family, "--model", "acme/30", "-k", "2").splitlines()
+    assert ["MODEL", "SIMILARITY", "ERROR", "WEIGHT"] == lines[0].split()
+    assert 1.0 == pytest.approx(sum(float(line.split()[3]) for line in lines[1:]), abs=0.002)
+
+
+def test_overlap_is_told_tensor_by_tensor(family: str, ask: Ask) -> None:
+    """Two models' overlap has a row for each tensor of the layout; the rows sum to the whole."""
+    lines = ask("overlap", "acme/0", "acme/30", "--space", family).splitlines()
+    rows = [line.split() for line in lines[5:]]
+    assert sorted(random_tensors()) == [row[0] for row in rows]
+    assert lines[2] == f"shared indices  {sum(int(row[4]) for row in rows)}"
+
+
+def test_no_neighbors(ask: Ask, tmp_path: Path) -> None:
+    """An only model has none, and that is said."""
+    save(tmp_path / "m.safetensors", {"w": torch.ones(9)})
+    ask("push", "m.safetensors", "--create", "--space", "lonely", "--model", "m")
+    assert "no neighbours\n" == ask("neighbors", "--space", "lonely", "--model", "m")
+
+
+def test_refusals_of_the_service_are_one_line(run: Run, server: Server) -> None:
+    """What the service refuses, and where no service is, ends in one line and exit code 1."""
+    asked = ("neighbors", "--space", "nowhere", "--model", "m")
+    refused = run(*asked, "--url", server.url)
+    assert (1, "", 1) == (refused.returncode, refused.stdout, refused.stderr.count("\n"))
+    assert refused.stderr.startswith("modelkin: 404 space_not_found: ")
+
+
+def test_selection_options_are_not_for_finished_files(run: Run, tmp_path: Path) -> None:
+    """A support has its size: options that would choose it again are an error."""
+    support = modelkin.Support.from_indices([1, 2], 9)
+    (tmp_path / "m.mksp").write_bytes(support.to_bytes())
+    done = run("push", "m.mksp", "--space", "s", "--model", "m", "--fraction", "0.1")
+    assert (
+        "modelkin: --fraction is for checkpoints, and m.mksp is a finished support\n" == done.stderr
+    )
+
+
+def test_a_key_is_never_shown(run: Run, server: Server) -> None:
+    """A malformed key is named as such, without its text."""
+    done = run(
+        *("neighbors", "--space", "s", "--model", "m", "--url", server.url),
+        MODELKIN_API_KEY="secret words",
+    )
+    assert 1 == done.returncode
+    assert "secret" not in done.stdout + done.stderr

@@ -1,0 +1,259 @@
+"""How answers are read: into typed values, strictly, with room for newer services."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from modelkin.core.layout import Layout
+from modelkin.core.support import Support
+from modelkin.errors import ApiError, ModelkinError
+from modelkin.types.spaces import ModelInfo, SpaceInfo, StopList
+
+SUPPORT = Support.from_indices([2, 5, 7], 100)
+NPY = {"content-type": "application/x-npy"}
+
+
+def npy(matrix: Any) -> bytes:
+    """What numpy.save writes."""
+    stream = io.BytesIO()
+    np.save(stream, matrix)
+    return stream.getvalue()
+
+
+def test_a_space_is_read(wire: Any, space_json: dict[str, Any]) -> None:
+    """A space comes with its layout, its signature and a time with a zone."""
+    space_json["layout"] = [{"name": "w", "shape": [10, 10]}]
+    space = wire.client(httpx.Response(200, json=space_json)).space("digits")
+    assert Layout.of([("w", (10, 10))]) == space.layout
+    assert (3, 2, 1, 256) == (
+        space.models,
+        space.supports,
+        space.signatures,
+        space.signature.num_perm,
+    )
+    assert datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC) == space.created_at
+
+
+def test_a_stop_list_is_read(wire: Any, space_json: dict[str, Any]) -> None:
+    """A space with one says what it knows of it, a space without says None."""
+    told = {"version": 2, "size": 480, "share": 0.5, "models": 40}
+    shown = {**space_json, "stop_list": {**told, "computed_at": "2026-05-01T10:00:00Z"}}
+    answers = [httpx.Response(200, json=body) for body in (space_json, shown)]
+    client = wire.client(*answers)
+    assert client.space("s").stop_list is None
+    moment = datetime(2026, 5, 1, 10, tzinfo=UTC)
+    assert StopList(computed_at=moment, **told) == client.space("s").stop_list  # type: ignore[arg-type]
+
+
+def test_a_model_carries_its_etag(wire: Any, model_json: dict[str, Any]) -> None:
+    """The entity tag of a single model is at hand for if_match."""
+    answer = httpx.Response(200, json=model_json, headers={"ETag": '"7"'})
+    model = wire.client(answer).model("digits", "org/a")
+    assert ('"7"', ("r1",), {"epochs": 8}) == (model.etag, model.tags, model.attributes)
+
+
+def test_neighbors_are_read_in_order(wire: Any, neighbors_json: dict[str, Any]) -> None:
+    """Neighbours keep the order of the service, and estimates have no shared indices."""
+    found = wire.client(httpx.Response(200, json=neighbors_json)).neighbors("digits", "org/a", k=2)
+    assert [(n.model, n.similarity, n.shared_indices) for n in found] == [
+        ("org/b", 0.5, 2),
+        ("org/c", 0.25, None),
+    ]
+    assert ("exact", 2, False) == (found.method, found.candidates, found.degraded)
+
+
+def test_whole_numbers_are_numbers(wire: Any, donors_json: dict[str, Any]) -> None:
+    """A weight of 1 written without a fraction is a float."""
+    (donor,) = wire.client(httpx.Response(200, json=donors_json)).donors("digits", "org/a")
+    assert (1.0, float) == (donor.weight, type(donor.weight))
+
+
+def test_an_overlap_is_read(wire: Any, overlap_json: dict[str, Any]) -> None:
+    """An overlap lists its tensors, and one that neither touches has no similarity."""
+    overlap = wire.client(httpx.Response(200, json=overlap_json)).overlap("digits", "a", "b")
+    assert overlap.tensors is not None
+    assert [(t.name, t.shared_indices, t.similarity) for t in overlap.tensors] == [
+        ("w", 2, 2 / 3),
+        ("b", 0, None),
+    ]
+
+
+def test_an_overlap_without_layout_has_no_tensors(wire: Any, overlap_json: dict[str, Any]) -> None:
+    """tensors is None whether the service says null or nothing."""
+    del overlap_json["tensors"]
+    assert (
+        wire.client(httpx.Response(200, json=overlap_json)).overlap("s", "a", "b").tensors is None
+    )
+
+
+def test_a_support_comes_back_equal(wire: Any) -> None:
+    """A download is the support that was uploaded."""
+    media = {"content-type": "application/vnd.modelkin.support"}
+    client = wire.client(httpx.Response(200, content=SUPPORT.to_bytes(), headers=media))
+    assert client.get_support("digits", "a") == SUPPORT
+    assert "application/vnd.modelkin.support" == wire.requests[0].headers["accept"]
+
+
+def test_a_signature_comes_back_equal(wire: Any) -> None:
+    """A downloaded signature equals the one computed here."""
+    signature = SUPPORT.signature(num_perm=16)
+    media = {"content-type": "application/vnd.modelkin.signature"}
+    client = wire.client(httpx.Response(200, content=signature.to_bytes(), headers=media))
+    assert signature == client.get_signature("digits", "a")
+
+
+def test_a_damaged_support_is_no_support(wire: Any) -> None:
+    """A bit that flipped on the way is an error that names the request."""
+    data = bytearray(SUPPORT.to_bytes())
+    data[-1] ^= 1
+    media = {"content-type": "application/vnd.modelkin.support"}
+    client = wire.client(httpx.Response(200, content=bytes(data), headers=media))
+    with pytest.raises(ModelkinError, match="GET /v1/spaces/digits/supports/a in a form"):
+        client.get_support("digits", "a")
+
+
+def test_a_matrix_is_read(wire: Any) -> None:
+    """The matrix comes with its names in the order asked, and says whose rows are estimates."""
+    values = np.array([[1.0, 0.25], [0.25, 1.0]])
+    headers = NPY | {"X-Modelkin-Estimated": "1"}
+    client = wire.client(httpx.Response(200, content=npy(values), headers=headers))
+    matrix = client.similarity("digits", ["org/a", "org/b"])
+    assert (("org/a", "org/b"), ("org/b",)) == (matrix.models, matrix.estimated)
+    assert np.array_equal(values, matrix.values)
+    assert not matrix.values.flags.writeable
+    assert "application/x-npy" == wire.requests[0].headers["accept"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x93NUMPY",
+        npy(np.eye(3)),
+        npy(np.eye(2, dtype=np.float32)),
+        npy(np.eye(2))[:-1],
+        npy(np.array([[1.0, 0.5], [0.2, 1.0]], order="F")),
+        npy(np.eye(2)).replace(b"(2, 2)", b"(9999999, 9999999)"),
+        npy(np.array([{}], dtype=object)),
+    ],
+)
+def test_other_matrices_are_refused(content: bytes, wire: Any) -> None:
+    """A matrix of another shape, type, order or length is an error, and nothing is unpickled."""
+    client = wire.client(httpx.Response(200, content=content, headers=NPY))
+    with pytest.raises(ModelkinError, match="the matrix is"):
+        client.similarity("digits", ["a", "b"])
+
+
+@pytest.mark.parametrize("rows", ["2", "x", "0,,y"])
+def test_unknown_rows_are_refused(rows: str, wire: Any) -> None:
+    """Estimated rows outside the matrix are an error."""
+    headers = NPY | {"X-Modelkin-Estimated": rows}
+    client = wire.client(httpx.Response(200, content=npy(np.eye(2)), headers=headers))
+    with pytest.raises(ModelkinError, match="not row numbers"):
+        client.similarity("digits", ["a", "b"])
+
+
+def test_unknown_fields_are_ignored(wire: Any, neighbors_json: dict[str, Any]) -> None:
+    """A newer service may say more, at every level."""
+    newer = neighbors_json | {"truncated": False}
+    newer["items"] = [item | {"kind": "support"} for item in neighbors_json["items"]]
+    old = wire.client(httpx.Response(200, json=neighbors_json)).neighbors("digits", "org/a")
+    assert old == wire.client(httpx.Response(200, json=newer)).neighbors("digits", "org/a")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"method": None}, "method is not a string"),
+        ({"candidates": "2"}, "candidates is not an integer"),
+        ({"candidates": True}, "candidates is not an integer"),
+        ({"degraded": 0}, "degraded is not true or false"),
+        ({"items": {}}, "items is not a list"),
+        ({"items": [3]}, "items[0] is not an object"),
+        ({"items": [{}]}, "items[0].model is missing, it should be a string"),
+    ],
+)
+def test_other_forms_name_the_field(
+    change: dict[str, Any], said: str, wire: Any, neighbors_json: dict[str, Any]
+) -> None:
+    """An answer that lacks what is needed is an error with field, address and version."""
+    client = wire.client(httpx.Response(200, json=neighbors_json | change))
+    with pytest.raises(ModelkinError) as caught:
+        client.neighbors("digits", "org/a")
+    message = str(caught.value)
+    assert said in message
+    assert "http://kin.test answers GET /v1/spaces/digits/neighbors" in message
+    assert "modelkin 0.1.0" in message
+
+
+@pytest.mark.parametrize("similarity", [None, "0.5", False, 10**400])
+def test_numbers_are_numbers(similarity: Any, wire: Any, overlap_json: dict[str, Any]) -> None:
+    """What is no number, or none that a float can hold, is not taken for one."""
+    client = wire.client(httpx.Response(200, json=overlap_json | {"similarity": similarity}))
+    with pytest.raises(ModelkinError, match="similarity is not a number"):
+        client.overlap("digits", "a", "b")
+
+
+def test_a_time_must_be_one(wire: Any, space_json: dict[str, Any]) -> None:
+    """created_at is a date and time."""
+    client = wire.client(httpx.Response(200, json=space_json | {"created_at": "yesterday"}))
+    with pytest.raises(ModelkinError, match="created_at is not a date and time"):
+        client.space("digits")
+
+
+def test_pages_are_followed(wire: Any, model_json: dict[str, Any]) -> None:
+    """A listing goes on while there is a cursor, with the same filter, fetching as it is read."""
+    pages = [
+        httpx.Response(200, json={"items": [model_json | {"model": name}], "next_cursor": cursor})
+        for name, cursor in [("a", "x/y+"), ("b", "z"), ("c", None)]
+    ]
+    models = wire.client(*pages).models("digits", tags=["r1"])
+    assert [] == wire.requests
+    assert [model.model for model in models] == ["a", "b", "c"]
+    assert [request.url.query.decode() for request in wire.requests] == [
+        "limit=100&tag=r1",
+        "limit=100&tag=r1&cursor=x%2Fy%2B",
+        "limit=100&tag=r1&cursor=z",
+    ]
+
+
+def test_a_listing_becomes_a_table(wire: Any, model_json: dict[str, Any]) -> None:
+    """A table has a row for each model of all pages, and a model's fields as columns."""
+    pages = [
+        httpx.Response(200, json={"items": [model_json | {"model": name}], "next_cursor": cursor})
+        for name, cursor in [("a", "x"), ("b", None)]
+    ]
+    frame = wire.client(*pages).models("digits").to_pandas()
+    assert [f.name for f in dataclasses.fields(ModelInfo)] == list(frame.columns)
+    assert [("a", 3, {"epochs": 8}), ("b", 3, {"epochs": 8})] == list(
+        zip(frame.model, frame.support_size, frame.attributes, strict=True)
+    )
+
+
+def test_an_empty_listing_becomes_an_empty_table(wire: Any) -> None:
+    """Without any space there are no rows, and the columns all the same."""
+    frame = wire.client(httpx.Response(200, json={"items": []})).spaces().to_pandas()
+    assert [f.name for f in dataclasses.fields(SpaceInfo)] == list(frame.columns)
+    assert 0 == len(frame)
+
+
+def test_a_listing_without_end_ends(wire: Any, space_json: dict[str, Any]) -> None:
+    """A service that answers the same cursor again is not asked for ever."""
+    page = httpx.Response(200, json={"items": [space_json], "next_cursor": "x"})
+    with pytest.raises(ModelkinError, match="the same page again"):
+        list(wire.client(page).spaces())
+    assert 2 == len(wire.requests)
+
+
+def test_a_page_of_another_program_is_shown(wire: Any) -> None:
+    """A success that is no JSON is an ApiError with its first characters."""
+    page = httpx.Response(200, html="<html>\n<title>Log in</title>")
+    with pytest.raises(ApiError, match=r"text/html.*<html> <title>Log in</title>"):
+        wire.client(page).space("digits")

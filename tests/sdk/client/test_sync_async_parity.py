@@ -1,0 +1,330 @@
+"""Both clients against a real service: every operation, and the same answers from either."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import modelkin
+from modelkin import ApiError, AsyncClient, Client, Layout, SignatureSpec, Support
+from tests.support.blocking_client import Connect
+from tests.support.server_process import Server
+
+LAYOUT = Layout.of([("conv.weight", (40, 50)), ("conv.bias", (50,)), ("head.weight", (79, 50))])
+M = LAYOUT.num_parameters
+INDICES = np.arange(0, M, 9)
+SUPPORTS = {f"org/m{n}": Support.from_indices(INDICES + n // 2, M) for n in range(4)}
+ALONE = Support.from_indices(INDICES + 1, M).signature(num_perm=64)
+SPEC = SignatureSpec(num_perm=64)
+
+QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
+    "space": lambda client, space: client.space(space),
+    "spaces": lambda client, space: [s for s in client.spaces() if s.name == space],
+    "ensure_space": lambda client, space: client.ensure_space(space, layout=LAYOUT, signature=SPEC),
+    "support_size": lambda client, space: client.support_size(space),
+    "agree_support_size": lambda client, space: client.agree_support_size(space, 7, client="a"),
+    "models": lambda client, space: list(client.models(space)),
+    "models by tag": lambda client, space: list(client.models(space, tags=["even"])),
+    "model": lambda client, space: client.model(space, "org/m1"),
+    "get_support": lambda client, space: client.get_support(space, "org/m1"),
+    "get_support of a revision": lambda client, space: client.get_support(
+        space, "org/m1", revision=1
+    ),
+    "revisions": lambda client, space: client.revisions(space, "org/m1"),
+    "get_signature": lambda client, space: client.get_signature(space, "alone"),
+    "get_sketch": lambda client, space: client.get_sketch(space, "org/m1"),
+    "neighbors": lambda client, space: client.neighbors(space, "org/m1", k=3),
+    "neighbors of a support": lambda client, space: client.neighbors(
+        space, SUPPORTS["org/m2"], min_similarity=0.5, method="exact", tags=["even"]
+    ),
+    "neighbors of a signature": lambda client, space: client.neighbors(space, ALONE),
+    "donors": lambda client, space: client.donors(space, "org/m1", k=2),
+    "donors of a support": lambda client, space: client.donors(space, SUPPORTS["org/m2"]),
+    "donors that cover": lambda client, space: client.donors(
+        space,
+        "org/m1",
+        method="cover",
+        exclude=["org/m3"],
+        min_similarity=0.1,
+        weights="similarity",
+    ),
+    "graph": lambda client, space: client.graph(space, k=2, tags=["even"]),
+    "graph from a threshold": lambda client, space: client.graph(space, threshold=0.2),
+    "lineage": lambda client, space: client.lineage(space, "org/m1"),
+    "overlap": lambda client, space: client.overlap(space, "org/m0", "org/m2"),
+    "ready": lambda client, space: client.ready(),
+}
+REFUSALS: dict[str, tuple[Callable[[Any, str], Any], int, str]] = {
+    "no space": (lambda client, space: client.space("nowhere"), 404, "space_not_found"),
+    "no model": (lambda client, space: client.model(space, "none"), 404, "model_not_found"),
+    "another space": (
+        lambda client, space: client.ensure_space(space, num_parameters=M),
+        409,
+        "space_exists",
+    ),
+    "another M": (
+        lambda client, space: client.put_support(space, "x", Support.from_indices([1], 9)),
+        409,
+        "space_mismatch",
+    ),
+    "no support": (
+        lambda client, space: client.get_support(space, "alone"),
+        409,
+        "support_missing",
+    ),
+    "no sketch": (
+        lambda client, space: client.get_sketch(space, "alone"),
+        409,
+        "sketch_missing",
+    ),
+    "a support there": (
+        lambda client, space: client.put_signature(space, "org/m1", ALONE),
+        409,
+        "support_exists",
+    ),
+    "no revision": (
+        lambda client, space: client.get_support(space, "org/m1", revision=9),
+        404,
+        "revision_not_found",
+    ),
+    "no model's revisions": (
+        lambda client, space: client.revisions(space, "none"),
+        404,
+        "model_not_found",
+    ),
+    "k": (lambda client, space: client.neighbors(space, "org/m1", k=0), 422, "invalid_parameter"),
+    "etag": (
+        lambda client, space: client.delete_model(space, "org/m1", if_match='"0"'),
+        412,
+        "precondition_failed",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service for the tests of this file."""
+    running = Server(tmp_path_factory.mktemp("service")).start()
+    yield running
+    assert running.stop() == 0, running.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def filled(server: Server) -> str:
+    """A space with four supports and a signature, put there by the synchronous client."""
+    with Client(server.url) as client:
+        fill(client, "filled")
+    return "filled"
+
+
+def fill(client: Any, space: str) -> None:
+    client.ensure_space(space, layout=LAYOUT, signature=SPEC)
+    for number, (name, support) in enumerate(SUPPORTS.items()):
+        client.put_support(space, name, support, tags=["odd" if number % 2 else "even"])
+    client.put_signature(space, "alone", ALONE)
+
+
+@pytest.fixture(scope="module")
+def many(server: Server) -> list[str]:
+    """The names in a space of more models than a page holds, put there all at once."""
+    names = [f"m{number:03}" for number in range(101)]
+
+    async def upload() -> None:
+        async with AsyncClient(server.url) as client:
+            await client.ensure_space("many", num_parameters=M)
+            support = SUPPORTS["org/m0"]
+            await asyncio.gather(*(client.put_support("many", name, support) for name in names))
+
+    asyncio.run(upload())
+    return names
+
+
+@pytest.fixture
+def client(server: Server, connect: Connect) -> Iterator[Any]:
+    """Either client, of the service."""
+    with connect(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def space() -> str:
+    """The name of a space that does not exist yet."""
+    return f"s-{uuid.uuid4().hex}"
+
+
+@pytest.mark.parametrize("connect", [AsyncClient], indirect=True)
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_answers_are_alike(question: str, client: Any, server: Server, filled: str) -> None:
+    """The asynchronous client answers what the synchronous one does, to the last field."""
+    with Client(server.url) as other:
+        expected = QUESTIONS[question](other, filled)
+    assert expected
+    assert expected == QUESTIONS[question](client, filled)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_refusals_are_alike(refusal: str, client: Any, filled: str) -> None:
+    """A refusal has its status and code in either client, and changes nothing."""
+    operation, status, code = REFUSALS[refusal]
+    before = client.space(filled)
+    with pytest.raises(ApiError) as caught:
+        operation(client, filled)
+    assert (status, code) == (caught.value.status, caught.value.problem_code)
+    assert caught.value.request_id
+    assert before == client.space(filled)
+
+
+def test_a_matrix_is_alike(client: Any, filled: str) -> None:
+    """The matrix holds the exact similarities in the order asked, and says what it estimated."""
+    names = ["org/m3", "alone", "org/m0"]
+    matrix = client.similarity(filled, names)
+    exact = modelkin.similarity(SUPPORTS["org/m3"], SUPPORTS["org/m0"])
+    assert (tuple(names), ("alone",)) == (matrix.models, matrix.estimated)
+    assert exact == matrix.to_pandas().loc["org/m0", "org/m3"]
+
+
+def test_a_space_lives_and_dies(client: Any, space: str) -> None:
+    """A space is made with its layout, filled, counted and deleted."""
+    assert not client.ensure_space(space, layout=LAYOUT, signature=SPEC).models
+    fill(client, space)
+    found = client.space(space)
+    assert (LAYOUT, 5, 4, 1) == (found.layout, found.models, found.supports, found.signatures)
+    client.delete_space(space)
+    with pytest.raises(ApiError, match="space_not_found"):
+        client.space(space)
+
+
+def test_a_model_lives_and_dies(client: Any, space: str) -> None:
+    """A model goes from a signature to a support, is described, and is deleted under its etag."""
+    client.ensure_space(space, num_parameters=M, signature=SPEC)
+    assert "signature" == client.put_signature(space, "org/a", ALONE, tags=["t"]).kind
+    support = SUPPORTS["org/m0"]
+    stale = client.put_signature(space, "org/a", support.signature(num_perm=64)).etag
+    sketched = client.put_sketch(space, "org/a", support.sketch(), if_match=stale)
+    assert (("t",), 2) == (sketched.tags, sketched.revision)
+    assert support.sketch() == client.get_sketch(space, "org/a")
+    with pytest.raises(ApiError, match="precondition_failed"):
+        client.put_sketch(space, "org/a", support.sketch(), if_match=stale)
+    stored = client.put_support(space, "org/a", support, progress=lambda sent, total: None)
+    assert ("support", support.digest, ("t",)) == (stored.kind, stored.digest, stored.tags)
+    client.update_model(space, "org/a", attributes={"epochs": 3}, source="hub")
+    model = client.update_model(space, "org/a", source=None, base_model="org/base")
+    assert ({"epochs": 3}, None, "org/base") == (model.attributes, model.source, model.base_model)
+    client.delete_model(space, "org/a", if_match=client.model(space, "org/a").etag)
+    assert [] == list(client.models(space))
+
+
+def test_pages_are_followed(client: Any, many: list[str]) -> None:
+    """A listing of more than a page has every model once, by name, and makes a table."""
+    assert many == [model.model for model in client.models("many")]
+    frame = client.models("many").to_pandas()
+    assert many == list(frame.model)
+    assert {SUPPORTS["org/m0"].digest} == set(frame.digest)
+
+
+def test_many_models_are_put_alike(client: Any, space: str) -> None:
+    """Supports and a signature go in together, and a refused one is told beside the others."""
+    client.ensure_space(space, num_parameters=M, signature=SPEC)
+    assert 4 == client.put_many(space, SUPPORTS.items()).created
+    summary = client.put_many(space, [("alone", ALONE), ("org/m0", ALONE)])
+    assert (1, ["support_exists"]) == (summary.created, [f.code for f in summary.failures])
+    assert 5 == client.space(space).models
+
+
+def test_clients_come_to_one_size(client: Any, space: str) -> None:
+    """Importances are stored at the median of the K* told so far, and each model tells its own."""
+    client.ensure_space(space, num_parameters=M, signature=SPEC, support_size="agreed")
+    spread = {"a": 30.0, "b": 10.0, "c": 100.0}
+    importances = {
+        name: np.exp(-np.arange(M, dtype=np.float32) / scale) for name, scale in spread.items()
+    }
+    k_stars = [modelkin.select_support(i, coverage=0.8).k for i in importances.values()]
+    stored = [
+        client.put_importance(space, name, i, coverage=0.8) for name, i in importances.items()
+    ]
+    expected = [statistics.median_low(k_stars[: n + 1]) for n in range(3)]
+    assert expected == [model.support_size for model in stored]
+    assert ("agreed", expected[-1], 3) == astuple(client.support_size(space))
+    again = client.put_importance(space, "b", importances["b"], coverage=0.8, tags=["t"])
+    assert (expected[-1], ("t",)) == (again.support_size, again.tags)
+    best = modelkin.select_support(importances["b"], k=expected[-1])
+    assert best == client.get_support(space, "b")
+
+
+def test_a_job_lives_and_ends(client: Any, space: str) -> None:
+    """A job is started, waited for, found again and listed; cancelling it then is refused."""
+    client.ensure_space(space, num_parameters=M, signature=SPEC)
+    client.put_signature(space, "alone", ALONE)
+    done = client.wait_for_job(client.start_job(space, "rebuild_buckets"), timeout=60)
+    assert ("succeeded", 1) == (done.state, done.result["models"])
+    assert done == client.job(done.id)
+    assert [done] == list(client.jobs(space=space, kind="rebuild_buckets"))
+    with pytest.raises(ApiError, match="job_finished"):
+        client.cancel_job(done)
+
+
+def test_a_damaged_upload_is_not_stored(client: Any, space: str) -> None:
+    """An upload that its own progress report ends leaves nothing behind."""
+    client.ensure_space(space, num_parameters=10**6)
+    indices = np.flatnonzero(np.random.default_rng(3).random(10**6) < 0.2)
+
+    def stop(sent: int, total: int) -> None:
+        if sent:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        client.put_support(space, "a", Support.from_indices(indices, 10**6), progress=stop)
+    assert [] == list(client.models(space))
+
+
+def test_models_are_clustered_alike(client: Any, space: str) -> None:
+    """Models are grouped, read, asked about newcomers and forgotten; a policy comes and goes."""
+    client.ensure_space(space, layout=LAYOUT, signature=SPEC)
+    fill(client, space)
+    names = sorted(SUPPORTS)
+    made = client.cluster(space, "agglomerative", n_clusters=2, models=names, timeout=60)
+    assert dict(zip(names, [0, 0, 1, 1], strict=True)) == made.labels
+    assert made == client.clustering(space, made) == client.clustering(space, made.id)
+    job = client.cluster(space, wait=False, tags=["even"])
+    assert job.id == client.wait_for_job(job, timeout=60).id
+    assert ("org/m0", "org/m2") == tuple(client.clustering(space, tags=["even"]).labels)
+    assert [job.id, made.id] == [info.id for info in client.clusterings(space)]
+    placed = client.assign(space, SUPPORTS["org/m2"], made)
+    assert (1, 1.0, "org/m2") == (placed.cluster, placed.similarity, placed.votes[0].model)
+    client.delete_clustering(space, job.id)
+    assert [made.id] == [info.id for info in client.clusterings(space)]
+    policy = client.set_clustering_policy(space, "hdbscan", after_changes=9, min_samples=2)
+    assert ("hdbscan", 9, 2) == (
+        policy.algorithm,
+        policy.after_changes,
+        policy.parameters["min_samples"],
+    )
+    assert policy == client.clustering_policy(space)
+    client.delete_clustering_policy(space)
+    with pytest.raises(ApiError, match="clustering_not_found"):
+        client.clustering_policy(space)
+    for wrong in (
+        lambda: client.clustering(space, "a/b"),
+        lambda: client.clustering(space, made, tags=["even"]),
+        lambda: client.cluster(space, models="org/m0"),
+        lambda: client.assign(space, "org/m0"),
+    ):
+        with pytest.raises(modelkin.InvalidInput):
+            wrong()
+
+
+def test_every_operation_is_asked_here() -> None:
+    """No public method of the clients is missing from this file, or that of a group of calls."""
+    here = Path(__file__)
+    files = (here, *here.parent.glob("protocol/test_*.py"))
+    asked = "".join(file.read_text() for file in files)
+    methods = [name for name in dir(Client) if not name.startswith("_") and name != "close"]
+    assert [] == [name for name in methods if f"client.{name}(" not in asked]

@@ -1,0 +1,175 @@
+"""The rules that hold a declared base against what is measured, on lineages that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modelkin.core.kinship.lineage import Judgement, Measured, Rival, judge, stands_out
+from modelkin.core.similarity.background import Background
+
+M, K = 8_000, 600
+UNRELATED = 12
+FLAT = Background(0.1, 0.01, 40)
+
+Members = npt.NDArray[np.bool_]
+"""Whether each parameter is in a support, shape ``(M,)``."""
+
+
+def child(rng: np.random.Generator, parent: Members, keeps: float) -> Members:
+    """A support that keeps a share of its parent's and draws the rest from elsewhere."""
+    made = np.zeros(M, np.bool_)
+    made[rng.choice(np.flatnonzero(parent), round(K * keeps), replace=False)] = True
+    made[rng.choice(np.flatnonzero(~made), K - int(made.sum()), replace=False)] = True
+    return made
+
+
+def planted(seed: int) -> dict[str, Members]:
+    """root -> base -> model -> copy, base -> sibling, and a dozen that are nobody's kin."""
+    rng = np.random.default_rng(seed)
+    nothing = np.zeros(M, np.bool_)
+    found = {"root": child(rng, nothing, 0)}
+    keeps = rng.uniform(0.6, 0.9, 4)
+    for name, parent, share in zip(
+        ("base", "model", "copy", "sibling"), ("root", "base", "model", "base"), keeps, strict=True
+    ):
+        found[name] = child(rng, found[parent], share)
+    return found | {f"other-{i}": child(rng, nothing, 0) for i in range(UNRELATED)}
+
+
+def measured(
+    rng: np.random.Generator, a: Members, b: Members, num_perm: int | None = None
+) -> Measured:
+    """S of two supports: exact, or as signatures of ``num_perm`` values would tell it."""
+    shared = int((a & b).sum())
+    if num_perm is None:
+        return Measured(shared / K, 0.0)
+    truth = shared / (2 * K - shared)
+    jaccard = rng.binomial(num_perm, truth) / num_perm
+    error = 2 / (1 + jaccard) ** 2 * np.sqrt(max(jaccard * (1 - jaccard), 1 / num_perm) / num_perm)
+    return Measured(2 * jaccard / (1 + jaccard), float(error))
+
+
+def judged(
+    models: Mapping[str, Members],
+    declared: str,
+    among: tuple[str, ...],
+    seed: int = 0,
+    num_perm: int | None = None,
+) -> Judgement:
+    """The verdict for ``model`` under a declared base, where those ``among`` are undeclared."""
+    rng = np.random.default_rng(seed)
+    base, model = models[declared], models["model"]
+    near = {name: measured(rng, models[name], model, num_perm) for name in among}
+    nearest = sorted(near, key=lambda name: -near[name].similarity)
+    others = [models[name] for name in models if name.startswith("other") and name != declared]
+    unrelated = np.array([measured(rng, each, model).similarity for each in others])
+    return judge(
+        measured(rng, base, model, num_perm),
+        [Rival(near[name], measured(rng, models[name], base, num_perm)) for name in nearest],
+        Background.robust(unrelated, np.zeros(unrelated.size), np.ones(unrelated.size, np.int64)),
+    )
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_true_base_is_consistent(seed: int) -> None:
+    """Neither its base's base, nor siblings, nor undeclared copies of a model speak against its
+    base; a copy nearly as far from the base as the model may leave it open, never contradict it.
+    """
+    models = planted(seed)
+    assert "consistent" == judged(models, "base", ("root", "sibling")).verdict
+    with_copy = judged(models, "base", ("root", "sibling", "copy"))
+    assert with_copy.verdict in {"consistent", "inconclusive"}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_stranger_is_a_mismatch(seed: int) -> None:
+    """A declared base that shares no more than anybody is contradicted, whoever else is there."""
+    models = planted(seed)
+    for among in ((), ("base",), ("base", "root", "sibling", "copy")):
+        assert "mismatch" == judged(models, "other-3", among).verdict
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_true_base_between_contradicts_a_declared_one(seed: int) -> None:
+    """Who declares its base's base, or a sibling, while the base is there, is told of the base."""
+    models = planted(seed)
+    for declared in ("root", "sibling"):
+        judgement = judged(models, declared, ("base",))
+        nearer = (models["base"] & models["model"]).sum() / K
+        farther = (models[declared] & models["model"]).sum() / K
+        between = (models["base"] & models[declared]).sum() / K
+        if min(nearer, between) > farther + 0.05:
+            assert ("mismatch", "rival", 0) == (
+                judgement.verdict,
+                judgement.reason,
+                judgement.rival,
+            )
+        else:
+            assert judgement.verdict in {"consistent", "inconclusive"}
+
+
+@pytest.mark.parametrize("num_perm", [64, 256])
+def test_estimates_never_contradict_a_true_base(num_perm: int) -> None:
+    """With signatures alone a true base is at worst inconclusive, in 100 planted lineages, and a
+    stranger never consistent.
+    """
+    true = [
+        judged(planted(s), "base", ("root", "sibling", "copy"), s, num_perm) for s in range(100)
+    ]
+    assert "mismatch" not in {judgement.verdict for judgement in true}
+    consistent = sum(judgement.verdict == "consistent" for judgement in true)
+    assert consistent > (30 if num_perm == 64 else 60)
+    wrong = {judged(planted(s), "other-1", ("base",), s, num_perm).verdict for s in range(50)}
+    assert "consistent" not in wrong
+
+
+def test_nothing_to_compare_with_is_inconclusive() -> None:
+    """Two or fewer other models are no background."""
+    few = Background(0.1, 0.0, 2)
+    assert Judgement("inconclusive", "few") == judge(Measured(0.9, 0.0), [], few)
+
+
+def test_the_nearest_of_a_wide_background_is_consistent() -> None:
+    """Where all models are kin the base cannot stand out, and being the nearest is enough."""
+    wide, base = Background(0.5, 0.15, 30), Measured(0.85, 0.0)
+    behind, beside = Measured(0.75, 0.0), Measured(0.82, 0.0)
+    assert Judgement("consistent", "nearest") == judge(base, [], wide, runner_up=behind)
+    assert Judgement("inconclusive", "unclear") == judge(base, [], wide, runner_up=beside)
+    assert Judgement("inconclusive", "unclear") == judge(base, [], wide)
+
+
+def test_relatives_alone_are_no_reason_for_a_mismatch() -> None:
+    """A base as near as others are is contradicted by strangers, and by declared kin it is not."""
+    near, kin = Background(0.4, 0.05, 9), Measured(0.45, 0.0)
+    assert Judgement("mismatch", "background") == judge(kin, [], near)
+    assert Judgement("inconclusive", "unclear") == judge(kin, [], near, unrelated=False)
+    ahead = judge(Measured(0.53, 0.0), [], near, runner_up=kin)
+    assert Judgement("consistent", "nearest") == ahead
+
+
+def test_a_wide_error_is_unclear() -> None:
+    """An estimate on both sides of the limit tells neither that a model stands out nor that not."""
+    assert stands_out(Measured(0.2, 0.001), FLAT) is True
+    assert stands_out(Measured(0.12, 0.001), FLAT) is False
+    assert stands_out(Measured(0.16, 0.05), FLAT) is None
+
+
+@given(
+    base=st.floats(0, 1),
+    error=st.floats(0, 0.2),
+    others=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.2)), max_size=5),
+)
+def test_a_judgement_names_a_rival_that_is_nearer(
+    base: float, error: float, others: list[tuple[float, float, float]]
+) -> None:
+    """Whoever is named is more similar to the model than the base is, by more than 0.05."""
+    rivals = [Rival(Measured(s, e), Measured(b, e)) for s, b, e in others]
+    judgement = judge(Measured(base, error), rivals, FLAT)
+    if judgement.rival is not None:
+        assert rivals[judgement.rival].to_model.similarity > base + 0.05

@@ -1,0 +1,184 @@
+"""Exact overlap, of supports and of their packed form."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modelkin.core import packed
+from modelkin.core.layout import Layout
+from modelkin.core.similarity import overlap
+from modelkin.core.similarity.overlap import PackedSupport, TensorOverlap
+from modelkin.core.support import Support
+from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
+
+SPACES = (1, 63, 64, 65, 700, 100_000, 2**32 + 5)
+
+
+@st.composite
+def families(draw: st.DrawFn) -> list[Support]:
+    """Up to five supports of one space, dense or sparse."""
+    m = draw(st.sampled_from(SPACES))
+    some = st.sets(st.integers(0, m - 1), min_size=1, max_size=50)
+    most = some.map(lambda left_out: set(range(m)) - left_out or {0}) if m <= 700 else some
+    sets = draw(st.lists(some | most, min_size=2, max_size=5))
+    return [Support.from_indices(sorted(indices), m) for indices in sets]
+
+
+def members(support: Support) -> set[int]:
+    return set(support.indices.tolist())
+
+
+@given(family=families())
+def test_counts_are_those_of_sets(each_kernels: ModuleType, family: list[Support]) -> None:
+    """For any two supports, shared, similarity, jaccard and intersection are Python's own sets'."""
+    for a, b in itertools.product(family, repeat=2):
+        both, either = members(a) & members(b), members(a) | members(b)
+        assert len(both) == overlap.shared(a, b)
+        assert sorted(both) == overlap.intersection(a, b).tolist()
+        assert len(both) / len(either) == overlap.jaccard(a, b)
+        assert 2 * len(both) / (a.k + b.k) == overlap.similarity(a, b)
+
+
+@given(family=families())
+def test_packed_counts_are_the_same(each_kernels: ModuleType, family: list[Support]) -> None:
+    """Bitmaps and lists in every pairing, and the matrix of all, count what the supports share."""
+    forms = [PackedSupport.pack(support) for support in family]
+    matrix = overlap.matrix(forms)
+    for i, j in itertools.product(range(len(family)), repeat=2):
+        assert overlap.shared(family[i], family[j]) == overlap.shared_packed(forms[i], forms[j])
+        assert overlap.similarity(family[i], family[j]) == matrix[i, j]
+
+
+@given(family=families())
+def test_packed_bytes_come_back(each_kernels: ModuleType, family: list[Support]) -> None:
+    """A packed support is its bytes, M and K: nothing is lost on disk."""
+    for support in family:
+        form = PackedSupport.pack(support)
+        again = PackedSupport.from_buffer(form.to_bytes(), support.num_parameters, support.k)
+        assert (form.kind, support) == (again.kind, again.unpack())
+
+
+@pytest.mark.parametrize(("k", "kind"), [(31, "list"), (32, "list"), (33, "bitmap")])
+def test_the_smaller_form_is_packed(k: int, kind: str) -> None:
+    """A list as long as 4 bytes an index are no more than one bit a parameter, else a bitmap."""
+    form = PackedSupport.pack(Support.from_indices(range(k), 1024))
+    assert kind == form.kind
+    assert min(4 * k, 128) == len(form.to_bytes())
+
+
+@pytest.mark.parametrize("k", [10, 500])
+def test_packed_supports_are_read_in_place(tmp_path: Path, k: int) -> None:
+    """From a memory map nothing is copied, and counting over it is exact."""
+    support = Support.from_indices(range(0, 2 * k, 2), 1000)
+    (tmp_path / "packed").write_bytes(PackedSupport.pack(support).to_bytes())
+    with (tmp_path / "packed").open("rb") as file:
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    form = PackedSupport.from_buffer(view, 1000, k)
+    assert np.shares_memory(form.array, np.frombuffer(view, np.uint8))
+    assert k == overlap.shared_packed(form, form)
+
+
+def test_an_unaligned_buffer_is_copied(each_kernels: ModuleType) -> None:
+    """A form that starts at an odd address still counts right."""
+    support = Support.from_indices(range(0, 1000, 2), 1000)
+    shifted = memoryview(b"-" + PackedSupport.pack(support).to_bytes())[1:]
+    form = PackedSupport.from_buffer(shifted, 1000, 500)
+    assert 500 == overlap.shared_packed(form, PackedSupport.pack(support))
+
+
+def test_packed_bytes_of_another_length_are_refused() -> None:
+    """A truncated form is an error that says which length M and K demand."""
+    with pytest.raises(InvalidSupport, match="has 128 bytes, not 120"):
+        PackedSupport.from_buffer(bytes(120), 1000, 500)
+
+
+@pytest.mark.parametrize("indices", [[5, 1000], [7, 5], [5, 5]])
+def test_a_damaged_list_is_refused(indices: list[int]) -> None:
+    """Indices out of range or order would lead a kernel out of the memory it reads."""
+    with pytest.raises(InvalidSupport, match="damaged"):
+        PackedSupport.from_buffer(np.array(indices, "<u4").tobytes(), 1000, 2)
+
+
+@pytest.mark.parametrize("word", [0, 1, 2**51 - 1, 2**63])
+def test_a_bitmap_of_another_size_is_refused(word: int) -> None:
+    """A bitmap that has not K bits is not counted with: some of them have flipped."""
+    with pytest.raises(InvalidSupport, match="damaged"):
+        PackedSupport.from_buffer(word.to_bytes(8, "little"), 63, 50)
+
+
+def test_a_bitmap_beyond_its_space_does_not_unpack() -> None:
+    """K bits, one of which lies beyond M, are no support."""
+    form = PackedSupport.from_buffer((2**63 | 2**49 - 1).to_bytes(8, "little"), 63, 50)
+    with pytest.raises(InvalidSupport, match="of 63 parameters"):
+        form.unpack()
+
+
+def test_the_matrix_is_cut_to_its_memory(
+    each_kernels: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slices and tiles of any size give one matrix, dense and sparse forms mixed."""
+    rng = np.random.default_rng(0)
+    drawn = [np.flatnonzero(rng.random(3000) < d) for d in (0.5, 0.02, 0.3, 0.01, 0.6)]
+    supports = [Support.from_indices(indices, 3000) for indices in drawn]
+    expected = [[overlap.similarity(a, b) for b in supports] for a in supports]
+    monkeypatch.setattr(packed, "MATRIX_MEMORY", 7 * 8 * 5)
+    monkeypatch.setattr(packed, "TILE", 2)
+    assert expected == overlap.matrix([PackedSupport.pack(s) for s in supports]).tolist()
+
+
+def test_a_matrix_needs_supports() -> None:
+    """A matrix of nothing is an error, and of one support it is a one."""
+    with pytest.raises(InvalidParameter, match="at least one support"):
+        overlap.matrix([])
+    form = PackedSupport.pack(Support.from_indices([1], 9))
+    assert [[1.0]] == overlap.matrix([form]).tolist()
+
+
+def test_tensors_share_the_whole(each_kernels: ModuleType) -> None:
+    """The overlap in a tensor is that of its slice; without indices there is none."""
+    layout = Layout.of([("a", (4,)), ("none", (0,)), ("b", (3, 2)), ("c", ())])
+    a = Support.from_indices([0, 1, 4, 5], layout.num_parameters)
+    b = Support.from_indices([1, 2, 9], layout.num_parameters)
+    assert (
+        TensorOverlap("a", 4, 2, 2, 1, 0.5),
+        TensorOverlap("none", 0, 0, 0, 0, None),
+        TensorOverlap("b", 6, 2, 1, 0, 0.0),
+        TensorOverlap("c", 1, 0, 0, 0, None),
+    ) == overlap.by_tensor(a, b, layout)
+
+
+def test_different_spaces_are_never_compared() -> None:
+    """Supports, forms or a layout of different M are an error, not a zero."""
+    a, b = Support.from_indices([1], 5), Support.from_indices([1], 6)
+    forms = [PackedSupport.pack(a), PackedSupport.pack(b)]
+    for compare in (overlap.shared, overlap.similarity, overlap.jaccard, overlap.intersection):
+        with pytest.raises(SpaceMismatch, match="of 5 and 6 parameters"):
+            compare(a, b)
+    with pytest.raises(SpaceMismatch):
+        overlap.shared_packed(*forms)
+    with pytest.raises(SpaceMismatch):
+        overlap.matrix(forms)
+    with pytest.raises(SpaceMismatch, match="layout has 6 parameters"):
+        overlap.by_tensor(a, a, Layout.of([("w", (6,))]))
+
+
+@given(a=st.integers(0, 99), b=st.integers(0, 99), both=st.integers(1, 99))
+def test_similarity_and_jaccard_convert(a: int, b: int, both: int) -> None:
+    """S = 2J/(1+J) and J = S/(2-S) for every pair of sizes."""
+    s, j = overlap.similarity_of(both, a + both, b + both), both / (a + b + both)
+    assert pytest.approx(j) == overlap.jaccard_of(s)
+    assert pytest.approx(s) == overlap.similarity_from_jaccard(j)
+
+
+@pytest.mark.parametrize("j", [0.0, 1.0])
+def test_certain_estimates_have_no_error(j: float) -> None:
+    """At J = 0 and J = 1 every minimum agrees or none does."""
+    assert 0.0 == overlap.standard_error(j, 256)

@@ -1,0 +1,174 @@
+"""What goes out in the background never holds up or breaks who trains."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from modelkin.errors import ApiError, ConnectionFailed
+from modelkin.integrations._background_uploader import WAITING, Pusher
+
+
+class Gate:
+    """Tasks that stop here until it is opened; notes what was done."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+        self.done: list[str] = []
+
+    def closed(self) -> None:
+        self.reached.set()
+        assert self.opened.wait(10)
+        self.done.append("closed")
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.opened.set()
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+def test_tasks_are_done_in_order() -> None:
+    """All that was submitted is done when close has returned."""
+    done: list[int] = []
+    pusher = Pusher(patience=10)
+    for i in range(WAITING):
+        pusher.submit(f"m{i}", lambda i=i: done.append(i))
+    assert pusher.close()
+    assert list(range(WAITING)) == done
+
+
+def test_the_last_of_one_name_wins(gate: Gate) -> None:
+    """Of tasks of one name that wait, only the newest is done."""
+    pusher = Pusher(patience=10)
+    pusher.submit("first", gate.closed)
+    assert gate.reached.wait(10)
+    for step in ("step 1", "step 2", "step 3"):
+        pusher.submit("model", lambda step=step: gate.done.append(step))
+    gate.opened.set()
+    assert pusher.close()
+    assert ["closed", "step 3"] == gate.done
+
+
+def test_few_wait(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
+    """More names than may wait push out the oldest, and the log says which."""
+    pusher = Pusher(patience=10)
+    pusher.submit("first", gate.closed)
+    assert gate.reached.wait(10)
+    names = [f"m{i}" for i in range(WAITING + 2)]
+    for name in names:
+        pusher.submit(name, lambda name=name: gate.done.append(name))
+    gate.opened.set()
+    assert pusher.close()
+    assert ["closed", *names[2:]] == gate.done
+    assert [f"given up for what is newer: {name}" for name in names[:2]] == messages(caplog)
+
+
+def test_what_failed_for_now_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A task that meets no service is done once there is one, and warns once meanwhile."""
+    tries: list[int] = []
+    succeeded = threading.Event()
+
+    def third_time_lucky() -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ConnectionFailed("no service at http://kin.test")
+        succeeded.set()
+
+    pusher = Pusher(patience=10, again_after=0.01)
+    pusher.submit("org/a", third_time_lucky)
+    assert succeeded.wait(10)
+    assert pusher.close()
+    assert ["org/a is not stored yet: no service at http://kin.test"] == messages(caplog)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_overload_passes(status: int) -> None:
+    """What an overloaded service refuses is kept for the end."""
+    answers: list[Exception | None] = [ApiError(status, "overloaded", "later"), None]
+    done: list[int] = []
+
+    def overloaded_once() -> None:
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+        done.append(1)
+
+    pusher = Pusher(patience=10, again_after=0.01)
+    pusher.submit("org/a", overloaded_once)
+    deadline = time.monotonic() + 10
+    while not done and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert pusher.close()
+    assert [1] == done
+
+
+def test_what_is_refused_is_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A refusal is told with the service's reason, and what comes after it is done."""
+    tries: list[str] = []
+
+    def refused() -> None:
+        tries.append("refused")
+        raise ApiError(409, "space_mismatch", "the space has another layout")
+
+    pusher = Pusher(patience=10)
+    pusher.submit("org/a", refused)
+    pusher.submit("org/b", lambda: tries.append("b"))
+    assert pusher.close()
+    assert ["refused", "b"] == tries
+    assert ["org/a is not stored: 409 space_mismatch: the space has another layout"] == messages(
+        caplog
+    )
+
+
+def test_a_fault_is_told_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """Any exception is a line of the log, with where it came from."""
+    pusher = Pusher(patience=10)
+    pusher.submit("org/a", lambda: {}["nothing"])
+    assert pusher.close()
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert KeyError is record.exc_info[0]
+
+
+def test_the_end_waits_no_longer_than_its_patience(
+    gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Close gives up what is under way and what waits, and names both."""
+    pusher = Pusher(patience=0.05)
+    pusher.submit("org/a", gate.closed)
+    assert gate.reached.wait(10)
+    pusher.submit("org/b", lambda: gate.done.append("b"))
+    began = time.monotonic()
+    assert not pusher.close()
+    assert 5 > time.monotonic() - began
+    assert ["given up, no service was there for it in time: org/a, org/b"] == messages(caplog)
+    gate.opened.set()
+
+
+def test_the_end_tries_once_more(caplog: pytest.LogCaptureFixture) -> None:
+    """What failed before is tried at the end, not only when its time has come."""
+    up, failed = threading.Event(), threading.Event()
+    done: list[int] = []
+
+    def when_up() -> None:
+        if not up.is_set():
+            failed.set()
+            raise ConnectionFailed("nobody there")
+        done.append(1)
+
+    pusher = Pusher(patience=10, again_after=3600)
+    pusher.submit("org/a", when_up)
+    assert failed.wait(10)
+    up.set()
+    assert pusher.close()
+    assert [1] == done

@@ -1,0 +1,149 @@
+"""Writes the golden files of new formats: ``python tests/sdk/wire/golden/write.py``.
+
+It never touches a file that exists. Files once released are read for ever: where one no longer
+decodes, the decoder is wrong, not the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from modelkin import wire
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.support import Support
+
+HERE = pathlib.Path(__file__).parent
+
+
+def drawn(num_parameters: int, k: int) -> Support:
+    indices = np.random.default_rng(k).integers(0, num_parameters, k, dtype=np.uint64)
+    return Support.from_indices(np.unique(indices), num_parameters)
+
+
+def supports() -> dict[str, tuple[Support, str]]:
+    """Name to support and media type; the names say how many low bytes each gap gives away."""
+    rows = (np.arange(0, 1600, 100)[:, None] + np.array([3, 4, 5, 50, 98])).ravel()
+    runs = np.r_[0:300, 70_000:70_040, 131_071]
+    wide_runs = np.r_[2**32 - 2 : 2**32 + 3, 7_999_999_999]
+    return {
+        "support-smallest.mksp": (Support.from_indices([0], 1), wire.SUPPORT),
+        "support-32bit-w0.mksp": (drawn(4_000, 400), wire.SUPPORT),
+        "support-32bit-rows.mksp": (Support.from_indices(rows, 1_600), wire.SUPPORT),
+        "support-32bit-escapes.mksp": (drawn(15_000, 60), wire.SUPPORT),
+        "support-32bit-w1.mksp": (drawn(1_000_000, 60), wire.SUPPORT),
+        "support-32bit-w2.mksp": (drawn(1_000_000_000, 100), wire.SUPPORT),
+        "support-64bit-w2.mksp": (drawn(8_000_000_000, 500), wire.SUPPORT),
+        "support-64bit-w3.mksp": (drawn(8_000_000_000, 40), wire.SUPPORT),
+        "support-largest.mksp": (Support.from_indices([0, 2**63 - 2], 2**63 - 1), wire.SUPPORT),
+        "support-32bit.roaring": (Support.from_indices(runs, 200_000), wire.ROARING),
+        "support-64bit.roaring": (Support.from_indices(wide_runs, 8_000_000_000), wire.ROARING),
+        "support-32bit.raw": (drawn(2**32, 20), wire.RAW),
+        "support-64bit.raw": (drawn(8_000_000_000, 20), wire.RAW),
+    }
+
+
+def signatures() -> dict[str, tuple[Signature, Support]]:
+    narrow, wide = drawn(4_000, 400), drawn(8_000_000_000, 500)
+    return {
+        "signature-affine32.mksg": (Signature.of(narrow, num_perm=64), narrow),
+        "signature-affine64.mksg": (Signature.of(wide, num_perm=32, seed=2**32 - 1), wide),
+        "signature-fss32.mksg": (Signature.of(narrow, num_perm=64, scheme="fss32"), narrow),
+    }
+
+
+def sketches() -> dict[str, tuple[Sketch, Support]]:
+    narrow, wide = drawn(4_000, 400), drawn(8_000_000_000, 500)
+    return {
+        "sketch-part.mksk": (Sketch.of(narrow, 1024), narrow),
+        "sketch-whole.mksk": (Sketch.of(narrow, 4096, seed=7), narrow),
+        "sketch-64bit.mksk": (Sketch.of(wide, 64, seed=2**32 - 1), wide),
+    }
+
+
+def deltas() -> dict[str, tuple[Support, Support]]:
+    """Name to the support before and the one after."""
+    narrow, wide = drawn(4_000, 400), drawn(8_000_000_000, 500)
+    fewer = Support.from_indices(narrow.indices[20:], 4_000)
+    more = Support.from_indices(np.union1d(narrow.indices[5:], np.arange(20)), 4_000)
+    moved = np.union1d(wide.indices[1::2], wide.indices[:90:9] + np.uint64(2**32))
+    return {
+        "delta-nothing.mkdl": (narrow, narrow),
+        "delta-removed.mkdl": (narrow, fewer),
+        "delta-added.mkdl": (fewer, narrow),
+        "delta-both.mkdl": (narrow, more),
+        "delta-64bit.mkdl": (wide, Support.from_indices(moved, 8_000_000_000)),
+    }
+
+
+def write(name: str, data: bytes, **expected: Any) -> dict[str, Any]:
+    path = HERE / name
+    if not path.exists():
+        path.write_bytes(data)
+    return {"file": name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), **expected}
+
+
+def main() -> None:
+    entries = [
+        write(
+            name,
+            wire.dump_support(support, media_type),
+            media_type=media_type,
+            num_parameters=support.num_parameters,
+            digest=support.digest,
+            indices=support.indices.tolist(),
+        )
+        for name, (support, media_type) in supports().items()
+    ]
+    entries += [
+        write(
+            name,
+            wire.encode_signature(signature),
+            media_type=wire.SIGNATURE,
+            num_parameters=signature.num_parameters,
+            digest=support.digest,
+            indices=support.indices.tolist(),
+            signature=wire.signature_to_json(signature),
+        )
+        for name, (signature, support) in signatures().items()
+    ]
+    entries += [
+        write(
+            name,
+            wire.encode_sketch(sketch),
+            media_type=wire.SKETCH,
+            num_parameters=sketch.num_parameters,
+            digest=support.digest,
+            indices=support.indices.tolist(),
+            sketch={"size": sketch.size, "seed": sketch.seed, "words": sketch.words.tolist()},
+        )
+        for name, (sketch, support) in sketches().items()
+    ]
+    entries += [
+        write(
+            name,
+            wire.encode_delta(before, after),
+            media_type=wire.DELTA,
+            num_parameters=after.num_parameters,
+            digest=after.digest,
+            indices=after.indices.tolist(),
+            before=before.indices.tolist(),
+        )
+        for name, (before, after) in deltas().items()
+    ]
+    lines = ",\n".join(json.dumps(entry) for entry in entries)
+    written = f"[\n{lines}\n]\n"
+    manifest = HERE / "manifest.json"
+    known = json.loads(manifest.read_text()) if manifest.exists() else []
+    if any(entry not in entries for entry in known):
+        raise SystemExit(f"{manifest} knows other files: a new version has a folder of its own")
+    manifest.write_text(written)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""``docs/wire-format.md`` is true: its examples are what is written, its reader reads it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pathlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from modelkin import wire
+from modelkin.core.sketching.sketch import Sketch, coordinates
+from modelkin.core.support import Support
+from tests.sdk.wire.payloads import every, scattered, supports
+
+PAGE = (pathlib.Path(__file__).parents[3] / "docs" / "wire-format.md").read_text()
+SUPPORT = Support.from_indices([0, 1, 5, 300, 999], 1000)
+
+
+def example(name: str) -> bytes:
+    """The bytes of a hexadecimal example of the page."""
+    (block,) = re.findall(rf"<!-- example: {name} -->\n```\n(.*?)```", PAGE, re.DOTALL)
+    return bytes.fromhex("".join(line[6:53] for line in block.splitlines()))
+
+
+def reader() -> Callable[[bytes], tuple[int, list[int]]]:
+    """The page's own ``read_support``."""
+    (block,) = re.findall(r"```python\n(import hashlib.*?)```", PAGE, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    read: Callable[[bytes], tuple[int, list[int]]] = names["read_support"]
+    return read
+
+
+def test_the_example_of_a_support() -> None:
+    """The example is a payload of the support that the page names, with our header."""
+    data = example("support")
+    assert SUPPORT == wire.decode_support(data)
+    assert data[:56] == SUPPORT.to_bytes()[:56]
+    assert bytes.fromhex(re.search(r"the stream is `([0-9a-f ]+)`", PAGE)[1]) in data
+
+
+def test_the_example_of_a_signature() -> None:
+    """The example is the signature of that support, and the JSON beside it is the same."""
+    signature = SUPPORT.signature(num_perm=4)
+    assert example("signature") == wire.encode_signature(signature)
+    (block,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert json.loads(block) == wire.signature_to_json(signature)
+
+
+def test_the_example_of_fss32() -> None:
+    """The example is the fss32 signature of that support."""
+    signature = SUPPORT.signature(num_perm=4, scheme="fss32")
+    assert example("fss32") == wire.encode_signature(signature)
+
+
+def test_the_example_of_a_sketch() -> None:
+    """The example is the sketch of that support, with the indices that the page names in it."""
+    sketch = Sketch.of(SUPPORT, 64, 48)
+    assert example("sketch") == wire.encode_sketch(sketch)
+    assert [0, 999] == coordinates(1000, 64, 48)[[0, 63]].tolist()
+    assert (1 | 1 << 63) == int(sketch.words[0])
+
+
+def test_the_example_of_a_delta() -> None:
+    """The example makes the support that the page names of the one above, with our header, and the
+    two streams are those that it shows.
+    """
+    data, after = example("delta"), Support.from_indices([0, 5, 300, 700], 1000)
+    assert after == wire.decode_delta(data, SUPPORT).apply(SUPPORT)
+    assert data[:112] == wire.encode_delta(SUPPORT, after)[:112]
+    streams = re.findall(r"indices is `([0-9a-f ]+)`, that of places `([0-9a-f ]+)`", PAGE)[0]
+    assert bytes.fromhex("".join(streams)) in data
+
+
+@given(supports())
+@settings(max_examples=60, deadline=None)
+def test_the_reader_reads_every_support(support: Support) -> None:
+    """The reader on the page agrees with ours, at every size."""
+    expected = (support.num_parameters, support.indices.tolist())
+    assert expected == reader()(support.to_bytes())
+
+
+@pytest.mark.parametrize("support", [every(3), scattered(10**6, 500), scattered(10**10, 500)])
+def test_the_reader_reads_planes(support: Support) -> None:
+    """The reader agrees on longer supports too, with none, one and more low bytes."""
+    assert support.indices.tolist() == reader()(support.to_bytes())[1]
+
+
+@pytest.mark.parametrize("heading", ["A support", "A delta", "A signature", "A sketch"])
+def test_the_offsets_add_up(heading: str) -> None:
+    """In the tables of the headers each field begins where the one before it ends."""
+    table = PAGE.split(f"\n## {heading}")[1].split("\n\n")[1]
+    rows = [row.split(" | ") for row in table.splitlines()[2:]]
+    fixed = [(int(offset.strip("| ")), size) for offset, size, *_ in rows if "+" not in offset]
+    for (offset, size), (following, _) in itertools.pairwise(fixed):
+        assert following == offset + int(size)
+
+
+def test_the_media_types_are_all_there() -> None:
+    """The page's first table names every media type that the code reads."""
+    named = set(re.findall(r"^\| `(application/\S+)`", PAGE, re.MULTILINE))
+    assert {*wire.SUPPORT_TYPES, *wire.SIGNATURE_TYPES, wire.SKETCH, wire.DELTA} == named

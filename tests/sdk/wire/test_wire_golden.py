@@ -1,0 +1,124 @@
+"""Files of released versions: they decode for ever, and are still what is written today."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+from typing import Any
+
+import datasketch
+import pytest
+import zstandard
+
+from modelkin import wire
+from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.support import Support
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+ENTRIES = json.loads((GOLDEN / "manifest.json").read_text())
+SUPPORTS = [entry for entry in ENTRIES if not {"signature", "sketch", "before"} & entry.keys()]
+NATIVE = [entry for entry in SUPPORTS if entry["media_type"] == wire.SUPPORT]
+SIGNATURES = [entry for entry in ENTRIES if "signature" in entry]
+DATASKETCHS = [entry for entry in SIGNATURES if entry["signature"]["scheme"] != "fss32"]
+DELTAS = [entry for entry in ENTRIES if "before" in entry]
+SKETCHES = [entry for entry in ENTRIES if "sketch" in entry]
+
+
+def name_of(entry: dict[str, Any]) -> str:
+    return entry["file"]
+
+
+def bytes_of(entry: dict[str, Any]) -> bytes:
+    return (GOLDEN / entry["file"]).read_bytes()
+
+
+def support_of(entry: dict[str, Any]) -> Support:
+    return Support.from_indices(entry["indices"], entry["num_parameters"])
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=name_of)
+def test_the_files_are_untouched(entry: dict[str, Any]) -> None:
+    """A golden file is what was released; a format that needs other bytes needs another version."""
+    assert entry["sha256"] == hashlib.sha256(bytes_of(entry)).hexdigest()
+
+
+@pytest.mark.parametrize("entry", SUPPORTS, ids=name_of)
+def test_golden_supports_decode(entry: dict[str, Any]) -> None:
+    """Every released support decodes to its indices and its digest."""
+    support = wire.load_support(bytes_of(entry), entry["media_type"], entry["num_parameters"])
+    assert entry["indices"] == support.indices.tolist()
+    assert entry["digest"] == support.digest
+    assert entry["digest"] == support_of(entry).digest
+
+
+@pytest.mark.parametrize("entry", NATIVE, ids=name_of)
+def test_encoding_keeps_header_and_stream(entry: dict[str, Any]) -> None:
+    """Today's encoder writes the same header and the same gap stream; zstd's bytes may differ."""
+    golden, written = bytes_of(entry), wire.encode_support(support_of(entry))
+    assert golden[:56] == written[:56]
+    assert zstandard.decompress(golden[56:-4]) == zstandard.decompress(written[56:-4])
+
+
+@pytest.mark.parametrize("entry", SUPPORTS, ids=name_of)
+def test_other_formats_are_written_as_before(entry: dict[str, Any]) -> None:
+    """Raw bytes are reproduced exactly, a Roaring bitmap as the same set."""
+    written = wire.dump_support(support_of(entry), entry["media_type"])
+    if entry["media_type"] == wire.RAW:
+        assert bytes_of(entry) == written
+    decoded = wire.load_support(written, entry["media_type"], entry["num_parameters"])
+    assert support_of(entry) == decoded
+
+
+@pytest.mark.parametrize("entry", SIGNATURES, ids=name_of)
+def test_golden_signatures(entry: dict[str, Any]) -> None:
+    """Every released signature decodes to its values, and is written byte for byte again."""
+    signature = wire.decode_signature(bytes_of(entry), num_parameters=entry["num_parameters"])
+    assert entry["signature"] == wire.signature_to_json(signature)
+    assert bytes_of(entry) == wire.encode_signature(signature)
+
+
+@pytest.mark.parametrize("entry", SIGNATURES, ids=name_of)
+def test_golden_signatures_are_what_signing_makes(entry: dict[str, Any]) -> None:
+    """The released values are what signing the indices still makes."""
+    expected = entry["signature"]
+    made = support_of(entry).signature(expected["num_perm"], expected["seed"], expected["scheme"])
+    assert expected["values"] == made.values.tolist()
+
+
+@pytest.mark.parametrize("entry", SKETCHES, ids=name_of)
+def test_golden_sketches(entry: dict[str, Any]) -> None:
+    """Every released sketch decodes to its words, which are what sketching the indices makes."""
+    sketch = wire.decode_sketch(bytes_of(entry), num_parameters=entry["num_parameters"])
+    expected = entry["sketch"]
+    assert expected["words"] == sketch.words.tolist()
+    assert sketch == Sketch.of(support_of(entry), expected["size"], expected["seed"])
+    assert bytes_of(entry) == wire.encode_sketch(sketch)
+
+
+@pytest.mark.parametrize("entry", DELTAS, ids=name_of)
+def test_golden_deltas(entry: dict[str, Any]) -> None:
+    """Every released delta makes its support of the one before; header and streams are written as
+    they were, zstd's bytes may differ.
+    """
+    before, golden = support_of({**entry, "indices": entry["before"]}), bytes_of(entry)
+    after = wire.decode_delta(golden, before).apply(before)
+    assert (entry["digest"], support_of(entry)) == (after.digest, after)
+    written = wire.encode_delta(before, after)
+    assert golden[:112] == written[:112]
+    assert zstandard.decompress(golden[112:-4]) == zstandard.decompress(written[112:-4])
+
+
+@pytest.mark.parametrize("entry", DATASKETCHS, ids=name_of)
+def test_golden_signatures_are_datasketchs(entry: dict[str, Any]) -> None:
+    """The released values are what datasketch computes of the indices by its public API."""
+    expected = entry["signature"]
+    minhash = datasketch.MinHash(
+        num_perm=expected["num_perm"],
+        seed=expected["seed"],
+        scheme=expected["scheme"],
+        hashfunc=lambda index: index,
+    )
+    for index in entry["indices"]:
+        minhash.update(index)
+    assert expected["values"] == minhash.hashvalues.tolist()

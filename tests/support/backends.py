@@ -1,0 +1,48 @@
+"""The databases that the service is tested on: a SQLite file, and a database of one Postgres."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Protocol
+
+from tests.support.postgres import Postgres
+
+__all__ = ["SQLITE", "Backend", "PostgresBackend", "SqliteBackend"]
+
+
+class Backend(Protocol):
+    """Where the services of one folder keep their truth."""
+
+    name: str
+
+    def url(self, folder: Path) -> str:
+        """The database of the services in ``folder``: always the same, another for another one."""
+
+
+class SqliteBackend:
+    """The file ``m.db`` in the folder."""
+
+    name = "sqlite"
+
+    def url(self, folder: Path) -> str:
+        return f"sqlite:///{folder}/m.db"
+
+
+class PostgresBackend:
+    """A database for each folder on one server.
+
+    Args:
+        server: that runs.
+    """
+
+    name = "postgres"
+
+    def __init__(self, server: Postgres) -> None:
+        self.server = server
+
+    def url(self, folder: Path) -> str:
+        return self.server.create(hashlib.sha256(str(folder).encode()).hexdigest()[:32])
+
+
+SQLITE = SqliteBackend()

@@ -1,0 +1,90 @@
+"""The kinds of job that tests enqueue.
+
+What a job does by itself it notes in a file, at each beginning; what it leaves to its end is a row
+of the table ``effects``, which must be there once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+
+from app.index.buckets.protocol import JobRecord
+from app.infra.db.database import Writer
+from app.jobs.service import Finish, JobService, Progress
+from modelkin.errors import InvalidParameter, Unavailable
+
+
+def _begun(job: JobRecord) -> None:
+    with Path(job.parameters["file"]).open("a") as file:
+        file.write(f"{job.id} {job.attempts}\n")
+
+
+def count(job: JobRecord, progress: Progress) -> Finish:
+    """Counts to ``steps``, ``pause`` seconds each, and leaves one effect."""
+    _begun(job)
+    steps = job.parameters["steps"]
+    for step in range(steps):
+        progress(step, steps, "counting")
+        time.sleep(job.parameters["pause"])
+    progress(steps, steps, "counting")
+
+    def finish(session: Writer) -> Mapping[str, Any]:
+        session.execute(text("INSERT INTO effects (job) VALUES (:job)"), {"job": job.id})
+        return {"counted": steps}
+
+    return finish
+
+
+def watch(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+    """Tells its progress until there is a file of its own name."""
+    _begun(job)
+    seen = 0
+    while not Path(job.parameters["file"]).with_name(job.id).exists():
+        progress(seen := seen + 1, 0, "watching")
+        time.sleep(0.05)
+    return {"seen": seen}
+
+
+def deaf(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+    """Says nothing and hears nothing for ``pause`` seconds."""
+    del progress
+    _begun(job)
+    time.sleep(job.parameters["pause"])
+    return {}
+
+
+def wrong(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+    """Fails by a mistake in what was asked."""
+    progress(1, 3, "looking")
+    _begun(job)
+    raise InvalidParameter("there are no such leaves", field="leaves")
+
+
+def buggy(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+    """Fails by a mistake of its author."""
+    del progress
+    _begun(job)
+    return {"quotient": 1 // 0}
+
+
+def patient(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+    """Finds a store away until the attempt ``until``."""
+    del progress
+    _begun(job)
+    if job.attempts < job.parameters["until"]:
+        raise Unavailable("the bucket store is away")
+    return {"attempts": job.attempts}
+
+
+class Jobs(JobService):
+    """The service's kinds, and these."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for handler in (count, watch, deaf, wrong, buggy, patient):
+            self.register(handler.__name__, handler)

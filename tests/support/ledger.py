@@ -1,0 +1,173 @@
+"""Writers that keep a ledger of what the service has acknowledged, and of what it has not."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import numpy as np
+
+from modelkin import Support, wire
+from tests.support.http_space import SUPPORT, random_support, related
+
+M, K = 10_000, 200
+
+
+@dataclass(frozen=True)
+class State:
+    """What one model is: absent, or a digest with its tags and attributes."""
+
+    digest: str | None = None
+    tags: tuple[str, ...] = ()
+    attributes: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, model: dict[str, Any] | None) -> State:
+        """The state that the service tells."""
+        if model is None:
+            return cls()
+        attributes = tuple(sorted(model["attributes"].items()))
+        return cls(model["digest"], tuple(model["tags"]), attributes)
+
+
+@dataclass
+class Ledger:
+    """Per model the state that was acknowledged last, and one that may have come about since."""
+
+    acknowledged: dict[str, State] = field(default_factory=dict)
+    pending: dict[str, State] = field(default_factory=dict)
+    writes: int = 0
+
+    def acknowledge(self, name: str, state: State) -> None:
+        """A write to ``state`` was acknowledged."""
+        self.writes += 1
+        self.settle(name, state)
+
+    def settle(self, name: str, state: State) -> None:
+        """``state`` is what the model is now, for certain."""
+        self.acknowledged[name] = state
+        self.pending.pop(name, None)
+
+    def possible(self, name: str) -> set[State]:
+        """What the model may be now."""
+        certain = self.acknowledged.get(name, State())
+        return {certain, self.pending.get(name, certain)}
+
+
+class Writer(threading.Thread):
+    """Puts, changes and deletes models of its own until told to stop or the service is gone.
+
+    Args:
+        url: of the service.
+        space: that exists.
+        ledger: of this writer alone; it goes on from where that stands.
+        seed: of what it does.
+        through_faults: a 503 leaves open whether the write came about, as a lost answer does.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        space: str,
+        ledger: Ledger,
+        number: int,
+        seed: int,
+        *,
+        through_faults: bool = False,
+    ) -> None:
+        super().__init__()
+        self.ledger = ledger
+        self._through_faults = through_faults
+        self.refused: list[str] = []
+        self._http = httpx.Client(base_url=f"{url}/v1/spaces/{space}", timeout=30, trust_env=False)
+        self._names = [f"w{number}/m{i}" for i in range(6)]
+        self._random = np.random.default_rng([seed, number])
+        self._told = threading.Event()
+
+    def stop(self) -> None:
+        """Finish the write under way and end."""
+        self._told.set()
+
+    def run(self) -> None:
+        with self._http:
+            while not self._told.is_set():
+                name = str(self._random.choice(self._names))
+                try:
+                    self._write(name, self.ledger.acknowledged.get(name, State()))
+                except httpx.TransportError:
+                    return  # killed: what is pending stays so
+                if self._through_faults and self.refused:
+                    return
+
+    def _write(self, name: str, now: State) -> None:
+        """One change of one model, entered as pending before it is sent."""
+        tags = tuple(sorted({f"t{n}" for n in self._random.integers(9, size=2)}))
+        chance = self._random.random()
+        if now.digest is None or chance < 0.45:
+            support = random_support(self._random, M, K)
+            self._put(name, support, State(support.digest, tags, now.attributes))
+        elif chance < 0.6:
+            self._patch(name, now)
+        elif chance < 0.8:
+            attributes = {"n": int(self._random.integers(1000))}
+            body = {"tags": tags, "attributes": attributes}
+            after = State(now.digest, tags, tuple(attributes.items()))
+            self._change(name, after, "PATCH", f"/models/{name}", json=body)
+        else:
+            self._change(name, State(), "DELETE", f"/models/{name}")
+
+    def _put(self, name: str, support: Support, after: State) -> None:
+        headers = {"Content-Type": SUPPORT}
+        params = {"tag": list(after.tags)}
+        content = support.to_bytes()
+        self._change(
+            name, after, "PUT", f"/supports/{name}", content=content, params=params, headers=headers
+        )
+
+    def _patch(self, name: str, now: State) -> None:
+        """Half of the support exchanged, by a delta against what the service has."""
+        url = f"/supports/{name}"
+        read = self._http.get(url)
+        if not read.is_success:
+            self.refused.append(f"GET {url}: {read.status_code} {read.text}")
+            return
+        before = Support.from_bytes(read.content)
+        after = related(self._random, before, 0.5)
+        headers = {"Content-Type": wire.DELTA, "If-Match": read.headers["ETag"]}
+        content = wire.encode_delta(before, after)
+        state = State(after.digest, now.tags, now.attributes)
+        self._change(name, state, "PATCH", url, content=content, headers=headers)
+
+    def _change(self, name: str, after: State, method: str, url: str, **request: Any) -> None:
+        self.ledger.pending[name] = after
+        answer = self._http.request(method, url, **request)
+        if answer.is_success:
+            self.ledger.acknowledge(name, after)
+        else:
+            self.refused.append(f"{method} {url}: {answer.status_code} {answer.text}")
+            if not (self._through_faults and answer.status_code == 503):
+                self.ledger.pending.pop(name)
+
+
+def start_writers(
+    url: str, space: str, ledgers: list[Ledger], seed: int, *, through_faults: bool = False
+) -> list[Writer]:
+    """One running writer for each ledger."""
+    writers = [
+        Writer(url, space, ledger, number, seed, through_faults=through_faults)
+        for number, ledger in enumerate(ledgers)
+    ]
+    for writer in writers:
+        writer.start()
+    return writers
+
+
+def finish(writers: list[Writer]) -> list[str]:
+    """Stop them all; what the service has refused."""
+    for writer in writers:
+        writer.stop()
+    for writer in writers:
+        writer.join()
+    return [refusal for writer in writers for refusal in writer.refused]

@@ -1,0 +1,236 @@
+"""A federation as it is: most indices are everybody's, kin share the rest; and the brute force that
+stop-lists are held against.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import numpy as np
+from sqlalchemy import select
+
+import modelkin
+from app.catalog.repositories import models
+from app.index import stop_list_repository
+from app.index.buckets.protocol import SpaceRecord
+from app.index.buckets.sql import SqlBuckets
+from app.infra.db.database import Database, Reader
+from app.infra.db.tables.index import BandValuesRow
+from app.maintenance.stop_lists import StopListService
+from app.settings import Settings
+from app.spaces import repository as spaces
+from app.stores import open_library
+from modelkin import Banding, BulkItem, Support
+from modelkin.core.sketching.banding import band_keys
+from tests.support.http_space import Space, ranking
+from tests.support.redis_server import wait_until
+from tests.support.server_process import Server
+
+__all__ = [
+    "BANDING",
+    "BASE",
+    "CLIENTS",
+    "KIN",
+    "Stores",
+    "assert_banded",
+    "common",
+    "federation",
+    "filled",
+    "kin_of",
+    "left",
+    "lsh",
+    "settled",
+    "stores",
+    "stranger",
+]
+
+M, K = 10_000, 600
+_POOL, _FROM_POOL = 560, 375
+BANDING = Banding(64, 2)
+"""One that touches nearly every client while common indices count."""
+
+
+def _client(rng: np.random.Generator, rare: np.ndarray) -> Support:
+    pool = rng.choice(_POOL, _FROM_POOL, replace=False)
+    return Support.from_indices(np.sort(np.concatenate([pool, rare])), M)
+
+
+def stranger(rng: np.random.Generator) -> Support:
+    """A client: 375 of the 560 indices that are everybody's, the other 225 from anywhere."""
+    return _client(rng, rng.choice(np.arange(_POOL, M), K - _FROM_POOL, replace=False))
+
+
+def kin_of(rng: np.random.Generator, base: Support, kept: int = 190) -> Support:
+    """A client that shares so many of the 225 with another one."""
+    rare = base.indices[base.indices >= _POOL]
+    others = np.setdiff1d(np.arange(_POOL, M), rare)
+    new = rng.choice(others, rare.size - kept, replace=False)
+    return _client(rng, np.concatenate([rng.choice(rare, kept, replace=False), new]))
+
+
+def federation(seed: int, strangers: int = 26, kin: int = 4) -> dict[str, Support]:
+    """``base``, kin of S about .73 to it, and strangers of S about .42."""
+    rng = np.random.default_rng(seed)
+    base = stranger(rng)
+    close = {f"kin{i}": kin_of(rng, base) for i in range(kin)}
+    return {"base": base, **close, **{f"far{i:02d}": stranger(rng) for i in range(strangers)}}
+
+
+CLIENTS = federation(11)
+BASE = CLIENTS["base"]
+KIN = {name: support for name, support in CLIENTS.items() if name.startswith("kin")}
+
+
+def common(supports: Mapping[str, Support], share: float = 0.5) -> list[int]:
+    """The indices that so large a share of them hold."""
+    counts = Counter(i for support in supports.values() for i in support.indices.tolist())
+    return sorted(i for i, count in counts.items() if count >= max(2, share * len(supports)))
+
+
+def left(support: Support, stop_list: list[int]) -> Support | None:
+    """What a stop-list leaves, by Python's sets."""
+    rest = sorted(set(support.indices.tolist()) - set(stop_list))
+    return Support.from_indices(rest, support.num_parameters) if rest else None
+
+
+class Stores:
+    """The stores of a running service, as its commands open them.
+
+    Args:
+        database: its database.
+        lists: its stop-lists.
+    """
+
+    def __init__(self, database: Database, lists: StopListService) -> None:
+        self.database = database
+        self.lists = lists
+
+    def space(self, name: str) -> SpaceRecord:
+        """The only space of this name."""
+        with self.database.reading() as session:
+            [found] = spaces.all_spaces(session, name)
+        return found
+
+    def stop_list(self, name: str) -> list[int]:
+        """The indices of the stop-list in force."""
+        space = self.space(name)
+        with self.database.reading() as session:
+            indices = stop_list_repository.get_indices(session, space.id, space.banding_version)
+        return [] if indices is None else Support.from_bytes(indices).indices.tolist()
+
+    def banded(self, name: str) -> dict[str, bytes | None]:
+        """What each model of a space is banded by; None for an unbanded one."""
+        space = self.space(name)
+        with self.database.reading() as session:
+            return {
+                model.name: stop_list_repository.get_band_values(
+                    session, model.id, space.banding_version
+                )
+                for model in _models(session, space)
+            }
+
+    def versions(self, name: str) -> set[int]:
+        """The versions that there are band values of."""
+        of_space = BandValuesRow.space_id == self.space(name).id
+        with self.database.reading() as session:
+            return set(session.scalars(select(BandValuesRow.version).where(of_space)))
+
+    def in_buckets(self, name: str, expected: Mapping[str, Support | None]) -> dict[str, set[str]]:
+        """The models that share a bucket with each of some, as the database's buckets have it.
+
+        Args:
+            expected: what is left of the models; None is in no bucket.
+        """
+        space, buckets = self.space(name), SqlBuckets(self.database)
+        with self.database.reading() as session:
+            names = {model.id: model.name for model in _models(session, space)}
+        return {
+            asked: {
+                names[i]
+                for i in buckets.candidates(
+                    space.id, band_keys(support.signature().values, space.banding), 1 << 30
+                ).ids.tolist()
+            }
+            for asked, support in expected.items()
+            if support is not None
+        }
+
+
+@contextmanager
+def stores(server: Server) -> Iterator[Stores]:
+    """The stores of a service."""
+    settings = Settings(database_url=server.database_url, blob_url=f"file://{server.blobs}")
+    database = Database(server.database_url, timeout=10)
+    try:
+        yield Stores(database, StopListService(database, open_library(settings, database)))
+    finally:
+        database.close()
+
+
+def _models(session: Reader, space: SpaceRecord) -> list[models.ModelRecord]:
+    page = models.list_models(session, space, limit=1000, cursor=None, tags=())
+    return list(page.items)
+
+
+def filled(
+    http: httpx.Client, client: modelkin.Client, supports: dict[str, Support], **body: Any
+) -> Space:
+    """A space with some models."""
+    space = Space(http, next(iter(supports.values())).num_parameters, **body)
+    summary = client.put_many(space.name, [BulkItem(*each) for each in supports.items()])
+    assert len(supports) == summary.created
+    return space
+
+
+def lsh(space: Space, model: str = "base", **params: Any) -> dict[str, Any]:
+    """The neighbours by buckets, once these answer; what answers before must be as right."""
+    return settled(
+        lambda: space.neighbors(model, **{"method": "lsh", "min_similarity": 0.6, **params})
+    )
+
+
+def settled(ask: Any) -> dict[str, Any]:
+    """What is answered once it is not degraded any more."""
+    answers: list[dict[str, Any]] = []
+
+    def whole() -> bool:
+        answers.append(ask())
+        return not answers[-1]["degraded"]
+
+    wait_until(whole)
+    assert all(ranking(answers[-1]) == ranking(answer) for answer in answers)
+    return answers[-1]
+
+
+def assert_banded(opened: Stores, space: Space, supports: dict[str, Support | None]) -> None:
+    """Every model's band values, and the buckets that it shares, are those of a recomputation.
+
+    Args:
+        supports: what the space holds; None for a signature alone.
+    """
+    stop_list = opened.stop_list(space.name)
+    rest = {n: None if s is None else left(s, stop_list) for n, s in supports.items()}
+    minhashes = {
+        name: None if support is None else support.signature().values.astype("<u4").tobytes()
+        for name, support in rest.items()
+    }
+    assert minhashes == opened.banded(space.name)
+    asked = next(name for name, support in rest.items() if support is not None)
+    lsh(space, asked)
+    expected = {name: mates(support, rest) for name, support in rest.items() if support is not None}
+    assert expected == opened.in_buckets(space.name, rest)
+
+
+def mates(support: Support, others: dict[str, Support | None]) -> set[str]:
+    """Those that agree with a support in all values of a band."""
+    own = bands(support)
+    return {n for n, o in others.items() if o is not None and (bands(o) == own).all(axis=1).any()}
+
+
+def bands(support: Support) -> np.ndarray:
+    """The values of a support's signature, band by band."""
+    return support.signature().values[: BANDING.num_values].reshape(BANDING.bands, BANDING.rows)

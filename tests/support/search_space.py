@@ -1,0 +1,100 @@
+"""Searching without HTTP: the services of one process, and the brute force over what they hold."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from app.bootstrap import Resources
+from app.catalog.batches import Entry
+from app.index.buckets.protocol import SpaceRecord
+from app.settings import Settings
+from modelkin import Neighbors, Support
+from modelkin.core.similarity.overlap import similarity
+from tests.support.backends import Backend
+
+Kind = Literal["support", "signature", "sketch"]
+_names = itertools.count()
+
+
+def set_up(backend: Backend, folder: Path, **more: Any) -> Settings:
+    """The settings of a service in a folder."""
+    return Settings(
+        database_url=backend.url(folder), blob_url=f"file://{folder}/blobs", jobs="off", **more
+    )
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A model as brute force knows it."""
+
+    name: str
+    kind: Kind
+    support: Support
+    tags: tuple[str, ...] = ()
+
+
+def make(resources: Resources, m: int) -> SpaceRecord:
+    """A new, empty space."""
+    with resources.database.writing() as session:
+        space, _ = resources.spaces.create(
+            session, resources.tenant, f"search-{next(_names)}", num_parameters=m, layout=None,
+            scheme="affine32", num_perm=256, seed=1,
+        )  # fmt: skip
+    return space
+
+
+def put(resources: Resources, space: SpaceRecord, models: list[Stored]) -> None:
+    """Store models as their kinds say."""
+    entries = [
+        Entry(
+            model.name,
+            model.support if model.kind == "support" else model.support.signature(),
+            model.tags,
+            sketch=model.support.sketch() if model.kind == "sketch" else None,
+        )
+        for model in models
+    ]
+    with resources.database.reading() as session:
+        results = resources.batch.put(session, space, entries)
+    assert {"created"} == {getattr(result, "status", result) for _, result in results}
+
+
+def ask(resources: Resources, space: SpaceRecord, query: str | Support, **how: object) -> Neighbors:
+    """The neighbours of a stored model, or of a support."""
+    with resources.database.reading() as session:
+        space = resources.spaces.get(session, resources.tenant, space.name)
+        library = resources.library
+        if isinstance(query, str):
+            subject = library.stored_subject(session, space, query)
+        else:
+            subject = library.given_subject(space, query)
+        return resources.search.neighbors(session, space, subject, **how)  # type: ignore[arg-type]
+
+
+def compared(a: Stored, b: Stored) -> tuple[str, float, str]:
+    """What is to be answered of ``b`` to whoever asks about ``a``: as sharp as both allow."""
+    if a.kind == b.kind == "support":
+        return b.name, similarity(a.support, b.support), "exact"
+    one, other = a.support.sketch(), b.support.sketch()
+    union = one.members + other.members - one.shared(other)
+    whole = a.support.num_parameters <= one.size
+    if "signature" not in {a.kind, b.kind} and (whole or min(union, one.members) > 256):
+        return b.name, one.similarity(other), "sketch"
+    return b.name, a.support.signature().similarity(b.support.signature()), "signature"
+
+
+def brute(asked: Stored, others: list[Stored], k: int, least: float = 0.0) -> list[object]:
+    """The answer: best first, ties by name."""
+    found = [compared(asked, other) for other in others if other.name != asked.name]
+    near = sorted((row for row in found if row[1] >= least), key=lambda row: (-row[1], row[0]))
+    return [(name, pytest.approx(s), how) for name, s, how in near[:k]]
+
+
+def told(found: Neighbors) -> list[tuple[str, float, str]]:
+    """The same of an answer."""
+    return [(item.model, item.similarity, item.estimate) for item in found]

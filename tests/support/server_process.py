@@ -1,0 +1,161 @@
+"""A service under test: a real process on a port of its own, to be killed and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+import httpx
+
+from tests.support import forkserver
+from tests.support.backends import SQLITE, Backend
+
+ROOT = Path(__file__).resolve().parents[2]
+_ADDRESS = re.compile(r"running on (http://[\d.]+:\d+)")
+_PATIENCE = 60.0
+
+
+class Server:
+    """``python -m app`` on the database and the supports of ``folder``.
+
+    Args:
+        folder: holds the blobs, the log, and on SQLite the database.
+        flags: more of the command line.
+        backend: the database it runs on.
+        settings: of its environment.
+    """
+
+    def __init__(
+        self, folder: Path, *flags: str, backend: Backend = SQLITE, **settings: str
+    ) -> None:
+        self.folder = folder
+        self.database_url = backend.url(folder)
+        self.blobs = folder / "blobs"
+        self.log = folder / "service.log"
+        self._flags = flags
+        self._settings = settings
+        self._process: forkserver.Child | None = None
+        self.url = ""
+
+    def start(self) -> Self:
+        """Start it and wait until it can serve."""
+        self.launch()
+        return self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start it, without waiting."""
+        stores = f"--database-url={self.database_url}", f"--blob-url=file://{self.blobs}"
+        flags = *stores, "--port=0", *self._flags
+        self._process = forkserver.start(
+            "app", *flags, env=environment(**self._settings), log=self.log
+        )
+
+    def wait_until_ready(self) -> Self:
+        """Wait until it can serve."""
+        self.wait_for_address()
+        end = time.monotonic() + _PATIENCE
+        while True:
+            answer = httpx.get(f"{self.url}/readyz", timeout=_PATIENCE, trust_env=False)
+            if answer.status_code == 200:
+                return self
+            assert answer.json()["code"] == "loading", answer.text
+            assert time.monotonic() < end, answer.text
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """SIGKILL: what a power cut leaves of a process."""
+        self.process.kill()
+        self.process.wait(_PATIENCE)
+
+    def terminate(self) -> None:
+        """SIGTERM, without waiting."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> int:
+        """The exit code, once the process has ended."""
+        return self.process.wait(_PATIENCE)
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.terminate()
+        return self.wait()
+
+    @property
+    def process(self) -> forkserver.Child:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def peak_memory(self) -> int:
+        """The most bytes the process has had in memory so far."""
+        return self._memory("VmHWM")
+
+    @property
+    def memory(self) -> int:
+        """Bytes the process has in memory."""
+        return self._memory("VmRSS")
+
+    def _memory(self, what: str) -> int:
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(rf"{what}:\s+(\d+) kB", text)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def wait_for_address(self) -> None:
+        """Wait until it answers at all."""
+        for _ in range(int(_PATIENCE / 0.05)):
+            found = _ADDRESS.search(self.log.read_text())
+            if found:
+                self.url = found[1]
+                return
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.05)
+        raise AssertionError(self.log.read_text())
+
+
+def command(*flags: str) -> list[str]:
+    """The command line of the service."""
+    return [sys.executable, "-m", "app", *flags]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """This process's environment without any setting of the service but the given ones."""
+    inherited = {k: v for k, v in os.environ.items() if not k.upper().startswith("MODELKIN_")}
+    return {**inherited, **settings}
+
+
+def raw_exchange(url: str, request: bytes, *, close: bool = False) -> bytes:
+    """What the service answers to these very bytes, read until it closes or says no more.
+
+    Args:
+        url: of the service.
+        request: sent as it is: clients mend what is wrong with it.
+        close: say that nothing more comes, once it is sent.
+    """
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.sendall(request)  # it may have answered and closed in the middle of it
+        if close:
+            connection.shutdown(socket.SHUT_WR)
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            while not _is_whole(received):
+                chunk = connection.recv(1 << 16)
+                if not chunk:
+                    break
+                received += chunk
+    return received
+
+
+def _is_whole(answer: bytes) -> bool:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head.lower())
+    return length is not None and len(body) >= int(length[1])

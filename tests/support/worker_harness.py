@@ -1,0 +1,210 @@
+"""Jobs under test: a database, the kinds of ``kinds``, and real processes that carry them out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import text
+
+from app.auth.service import SCOPES, KeyService
+from app.index.buckets.protocol import JobRecord, Tenant
+from app.infra.db.database import Database
+from app.infra.db.migrations import migrate
+from app.spaces.repository import ensure_tenant
+from tests.support import forkserver
+from tests.support.backends import Backend
+from tests.support.job_handlers import Jobs
+from tests.support.server_process import environment
+
+PATIENCE = 60.0
+LEASE = 2.0
+"""Seconds of silence in the tests."""
+
+
+class Shop:
+    """A migrated database with jobs in it.
+
+    Args:
+        folder: of its files, and of those of its processes.
+        backend: what it is.
+    """
+
+    def __init__(self, folder: Path, backend: Backend) -> None:
+        self.folder = folder
+        self.url = backend.url(folder)
+        self.database = Database(self.url, timeout=10)
+        migrate(self.database)
+        self.jobs = Jobs()
+        with self.database.writing() as session:
+            session.execute(text("CREATE TABLE effects (job VARCHAR(40))"))
+        self.tenant = self.make_tenant("default")
+        self._processes: list[Process] = []
+
+    def make_tenant(self, name: str) -> Tenant:
+        """The tenant of this name."""
+        with self.database.writing() as session:
+            return ensure_tenant(session, name)
+
+    def make_key(self, tenant: str, *scopes: str) -> str:
+        """A new key of a tenant."""
+        with self.database.writing() as session:
+            return KeyService().create(session, tenant, scopes=scopes or SCOPES)
+
+    def enqueue(
+        self,
+        kind: str,
+        *,
+        tenant: Tenant | None = None,
+        dedup_key: str | None = None,
+        not_before: datetime | None = None,
+        **parameters: Any,
+    ) -> JobRecord:
+        """A new job, committed; what it notes goes to :meth:`begun`."""
+        with self.database.writing() as session:
+            return self.jobs.enqueue(
+                session,
+                tenant or self.tenant,
+                kind,
+                {"file": str(self.folder / "begun"), **parameters},
+                dedup_key=dedup_key,
+                not_before=not_before,
+            )
+
+    def show(self, job: JobRecord) -> JobRecord:
+        """The job as it is now."""
+        with self.database.reading() as session:
+            return self.jobs.get(session, job.tenant, job.id)
+
+    def cancel(self, job: JobRecord) -> JobRecord:
+        """The job, cancelled."""
+        with self.database.writing() as session:
+            return self.jobs.cancel(session, job.tenant, job.id)
+
+    def until(self, job: JobRecord, condition: Callable[[JobRecord], object]) -> JobRecord:
+        """The job once this holds of it."""
+        end = time.monotonic() + PATIENCE
+        while not condition(now := self.show(job)):
+            alive = any(process.lives for process in self._processes)
+            assert alive, (now, self.logs())
+            assert time.monotonic() < end, (now, self.logs())
+            time.sleep(0.1)
+        return now
+
+    def ended(self, job: JobRecord) -> JobRecord:
+        """The job once it has ended."""
+        return self.until(job, lambda now: now.finished)
+
+    def running(self, job: JobRecord) -> JobRecord:
+        """The job once it has told its progress."""
+        return self.until(job, lambda now: now.state == "running" and now.progress is not None)
+
+    def begun(self, job: JobRecord) -> list[int]:
+        """The attempts that were begun, as the handler noted them."""
+        file = self.folder / "begun"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [int(line.split()[1]) for line in lines if line.startswith(job.id)]
+
+    def effects(self, job: JobRecord) -> int:
+        """How often the effect of the job has come about."""
+        query = text("SELECT count(*) FROM effects WHERE job = :job")
+        with self.database.reading() as session:
+            return int(session.execute(query, {"job": job.id}).scalar_one())
+
+    def worker(self, *flags: str) -> Process:
+        """A new ``python -m workers``, started."""
+        return self._start("tests.support.worker_main", *flags)
+
+    def service(self, *flags: str) -> Process:
+        """A new ``python -m app``, started."""
+        return self._start("tests.support.service_main", "--port=0", *flags)
+
+    def logs(self) -> str:
+        """What all processes have said."""
+        return "\n".join(process.log.read_text() for process in self._processes)
+
+    def close(self) -> None:
+        """End everything."""
+        for process in self._processes:
+            process.kill()
+        self.database.close()
+
+    def _start(self, module: str, *flags: str) -> Process:
+        log = self.folder / f"{len(self._processes)}.log"
+        stores = f"--database-url={self.url}", f"--blob-url=file://{self.folder}/blobs"
+        process = Process(log, module, *stores, f"--job-lease={LEASE:g}", *flags)
+        self._processes.append(process)
+        return process
+
+
+class Process:
+    """A service or a worker.
+
+    Args:
+        log: what it says.
+        module: its entry.
+        flags: its command line.
+    """
+
+    def __init__(self, log: Path, module: str, *flags: str) -> None:
+        self.log = log
+        # No job of the tests computes anything: numba would only take time to load.
+        settings = environment(MODELKIN_KERNELS="reference")
+        self._process = forkserver.start(module, *flags, env=settings, log=log)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def says(self, *words: str) -> str:
+        """The first line with any of these, once there is one."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            said = self.log.read_text()
+            for line in said.splitlines():
+                if any(word in line for word in words):
+                    return line
+            assert time.monotonic() < end, said
+            assert self.lives, said
+            time.sleep(0.05)
+
+    def address(self) -> str:
+        """Where it serves, once it does."""
+        return next(w for w in self.says("running on http://").split() if w.startswith("http"))
+
+    def kill(self) -> None:
+        """SIGKILL, if it lives."""
+        if self.lives:
+            self._process.kill()
+            self._process.wait(PATIENCE)
+
+    def pause(self) -> None:
+        """Not a sound from it, and nothing done, until :meth:`wake`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def wake(self) -> Self:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+        return self
+
+    def terminate(self) -> None:
+        """SIGTERM, without waiting."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit code."""
+        return self._process.wait(PATIENCE)

@@ -1,0 +1,123 @@
+"""DBOS as it is used here: a turn is carried out once, and what is known of it can be asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from app.jobs.queue import Offer
+from modelkin.errors import Unavailable
+from tests.support.backends import SQLITE
+from workers.dbos_queue import Durable, State, beside
+
+Open = Callable[[str, list[tuple[str, int]]], Durable]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Opens the queue beside one SQLite file, as a worker of some name; one at a time."""
+    queues: list[Durable] = []
+
+    def opened(worker: str, done: list[tuple[str, int]]) -> Durable:
+        def carry_out(job_id: str, turn: int) -> None:
+            done.append((job_id, turn))
+
+        url = make_url(SQLITE.url(tmp_path))
+        queues.append(Durable(url, worker, carry_out, concurrency=2, migrate=True))
+        return queues[-1]
+
+    yield opened
+    assert queues[-1].close(10)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Until it holds."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_turn_is_carried_out_once(opened: Open) -> None:
+    """Handed over again and again, in the middle and in the end, it runs once; the next turn of
+    the same job is another one. What has ended can be forgotten.
+    """
+    done: list[tuple[str, int]] = []
+    queue = opened("w", done)
+    first, second, never = (Offer("j", 1, 7, None), Offer("j", 2, 7, None), Offer("k", 1, 8, None))
+    for offer in (first, first, second, first):
+        queue.hand_over(offer)
+    wait_for(lambda: all(s and s.ended for s in queue.states([first, second]).values()))
+    queue.hand_over(first)
+    expected: dict[Offer, Any] = {first: State(True, None), second: State(True, None), never: None}
+    assert expected == queue.states([first, second, never])
+    assert [("j", 1), ("j", 2)] == sorted(done)
+    queue.forget(timedelta(hours=1))
+    assert expected == queue.states([first, second, never])
+    queue.forget(timedelta(seconds=-1))
+    assert {first: None, second: None} == queue.states([first, second])
+
+
+def test_what_waits_for_others_has_places_of_its_own(tmp_path: Path) -> None:
+    """A tenant whose jobs apart do not end keeps neither its other jobs nor another tenant's jobs
+    apart from their places, nor takes more than all but one of these.
+    """
+    begun: list[str] = []
+    over = threading.Event()
+
+    def carry_out(job_id: str, _: int) -> None:
+        begun.append(job_id)
+        if job_id.startswith("slow"):
+            over.wait(20)
+
+    url = make_url(SQLITE.url(tmp_path))
+    queue = Durable(url, "w", carry_out, concurrency=4, apart={"ingest"}, migrate=True)
+    try:
+        for number in range(3):
+            queue.hand_over(Offer(f"slow{number}", 1, 7, None, "ingest"))
+        wait_for(lambda: begun)
+        queue.hand_over(Offer("mine", 1, 7, None, "cluster"))
+        queue.hand_over(Offer("theirs", 1, 8, None, "ingest"))
+        wait_for(lambda: len(begun) == 3)
+        assert {"mine", "theirs"} == {name for name in begun if not name.startswith("slow")}
+        over.set()
+        wait_for(lambda: len(begun) == 5)
+    finally:
+        over.set()
+        assert queue.close(10)
+
+
+def test_one_process_has_one_queue(opened: Open) -> None:
+    """A second one is refused while the first is open, and works once that is closed."""
+    queue = opened("first", [])
+    with pytest.raises(Unavailable, match="still being closed"):
+        opened("second", [])
+    assert queue.close(10)
+    done: list[tuple[str, int]] = []
+    opened("second", done).hand_over(Offer("j", 1, 7, None))
+    wait_for(lambda: done)
+
+
+def test_a_file_that_is_no_queue_is_named(opened: Open, tmp_path: Path) -> None:
+    """What keeps the queue from starting is one line, and the next try is free to succeed."""
+    url = beside(make_url(SQLITE.url(tmp_path)))
+    assert "m.jobs.db" == Path(str(url.database)).name
+    Path(str(url.database)).write_text("no database" * 500)
+    with pytest.raises(Unavailable, match="the job queue cannot start: file is not a database"):
+        opened("w", [])
+    Path(str(url.database)).unlink()
+    opened("w", [])
+
+
+def test_the_queue_is_in_the_database_or_beside_it() -> None:
+    """On Postgres it is the same database, on SQLite a file of its own."""
+    url = make_url("postgresql+psycopg://u:p@h/db")
+    assert url == beside(url)
+    assert "/x/y.jobs.db" == beside(make_url("sqlite:////x/y.db")).database

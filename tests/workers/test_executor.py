@@ -1,0 +1,456 @@
+"""One job in the hands of a worker, on each database, without a queue: what is recorded, and what
+is refused to whoever does not hold it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app.index.buckets.protocol import JobRecord
+from app.infra.db.database import Database, Writer
+from app.jobs import queue
+from app.jobs.service import JobService, Progress
+from modelkin.errors import Conflict, JobCancelled, Unavailable
+from tests.support.backends import Backend
+from tests.support.worker_harness import Shop
+from workers import executor as worker_jobs
+from workers.executor import ATTEMPTS, Bench
+from workers.heartbeat import LOOKS, Pulse
+from workers.scheduler import SERVICE, Schedule, slot_of
+
+
+@pytest.fixture(scope="module")
+def made(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Shop]]:
+    """The database of this file."""
+    shop = Shop(tmp_path_factory.mktemp("bench"), backend)
+    yield {backend.name: shop}
+    shop.close()
+
+
+@pytest.fixture
+def shop(made: dict[str, Shop], backend: Backend) -> Shop:
+    """A database whose workers are these tests."""
+    return made[backend.name]
+
+
+def known(shop: Shop, worker: str) -> str:
+    """A worker that lives, as far as anybody knows."""
+    with shop.database.writing() as session:
+        queue.add_worker(session, worker, datetime.now(UTC))
+    return worker
+
+
+def begin(shop: Shop, job: JobRecord, worker: str) -> JobRecord:
+    """The job, in the hands of a worker."""
+    with shop.database.writing() as session:
+        begun = queue.begin(session, job.id, shop.show(job).turn, worker, datetime.now(UTC))
+    assert begun is not None
+    return begun[0]
+
+
+class Own(JobService):
+    """Knows one kind, which does what the test says."""
+
+    def __init__(self, handler: Any) -> None:
+        super().__init__()
+        self.register("count", handler)
+
+
+def carry_out(shop: Shop, job: JobRecord, handler: Any, worker: str = "w") -> JobRecord:
+    """What becomes of a job that ``handler`` carries out."""
+    Bench(shop.database, Own(handler), worker).carry_out(job.id, shop.show(job).turn)
+    return shop.show(job)
+
+
+def test_a_job_is_one_workers(shop: Shop) -> None:
+    """A second one does not get it while the first lives, and in another turn nobody does."""
+    job = begin(shop, shop.enqueue("count"), known(shop, "first"))
+    for worker, turn in (("second", job.turn), ("first", job.turn + 1), ("second", job.turn + 1)):
+        with shop.database.writing() as session:
+            assert queue.begin(session, job.id, turn, worker, datetime.now(UTC)) is None
+    assert ("first", 1) == (shop.show(job).worker, shop.show(job).attempts)
+
+
+class Unheard:
+    """A database that makes one change, and loses the connection before it can say so."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.lost = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    @contextmanager
+    def writing(self) -> Iterator[Writer]:
+        with self._database.writing() as session:
+            yield session
+        self.lost += 1
+        if self.lost == 1:
+            raise Unavailable("the connection was lost in the commit")
+
+
+def test_a_beginning_that_nobody_heard_of_is_one(shop: Shop) -> None:
+    """The worker asks again, has the job, carries it out, and has made one attempt."""
+    job = shop.enqueue("count")
+    database: Any = Unheard(shop.database)
+    bench = Bench(database, Own(lambda job, progress: {"ok": 1}), known(shop, "hard of hearing"))
+    bench.carry_out(job.id, job.turn)
+    after = shop.show(job)
+    assert ("succeeded", {"ok": 1}, 1) == (after.state, after.result, after.attempts)
+
+
+def test_a_turn_is_under_way_once_at_a_time(shop: Shop) -> None:
+    """Asked to carry out what it is carrying out, a worker leaves it at that, and says so."""
+    job = shop.enqueue("count")
+    begun: list[bool] = []
+
+    def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        begun.append(bench.has(job.id, job.turn))
+        bench.carry_out(job.id, job.turn)
+        return {}
+
+    bench = Bench(shop.database, Own(handler), known(shop, "asked twice"))
+    bench.carry_out(job.id, job.turn)
+    after = shop.show(job)
+    assert ("succeeded", 1, [True]) == (after.state, after.attempts, begun)
+    assert not bench.has(job.id, job.turn)
+
+
+def test_who_lost_a_job_changes_nothing_about_it(shop: Shop) -> None:
+    """Progress, end, error and putting back are refused, and the effects with them."""
+    lost = begin(shop, shop.enqueue("count"), "nobody knows this one")
+    held = begin(shop, lost, known(shop, "heir"))
+    before = shop.show(held)
+    now = datetime.now(UTC)
+    with shop.database.writing() as session:
+        assert queue.note_progress(session, lost, {"done": 1}) is None
+        assert not queue.finish(session, lost, "succeeded", now, result={})
+        assert not queue.finish(session, lost, "failed", now, error={})
+        assert not queue.put_back(session, lost, error=None, not_before=None, counts=True)
+        assert not queue.note_error(session, lost, {})
+    assert before == shop.show(held)
+
+
+def test_the_effects_of_who_lost_a_job_are_undone(shop: Shop) -> None:
+    """A worker that was taken for dead while it worked writes nothing in the end."""
+    job = shop.enqueue("count")
+
+    def handler(job: JobRecord, progress: Progress) -> Any:
+        begin(shop, job, known(shop, "faster"))
+
+        def finish(session: Writer) -> Mapping[str, Any]:
+            session.execute(text("INSERT INTO effects VALUES (:job)"), {"job": job.id})
+            return {}
+
+        return finish
+
+    after = carry_out(shop, job, handler, "slower")
+    assert ("running", "faster", 0) == (after.state, after.worker, shop.effects(job))
+
+
+def test_a_job_cancelled_at_its_end_has_no_effect(shop: Shop) -> None:
+    """Whatever the handler did, what it leaves to the end does not come about."""
+    job = shop.enqueue("count", dedup_key="k")
+
+    def handler(job: JobRecord, progress: Progress) -> Any:
+        shop.cancel(job)
+
+        def finish(session: Writer) -> Mapping[str, Any]:
+            session.execute(text("INSERT INTO effects VALUES (:job)"), {"job": job.id})
+            return {}
+
+        return finish
+
+    after = carry_out(shop, job, handler)
+    assert ("cancelled", None, 0) == (after.state, after.result, shop.effects(job))
+    assert shop.enqueue("count", dedup_key="k").id != job.id
+
+
+def test_asked_again_while_it_dies_there_is_another(shop: Shop) -> None:
+    """The key of a running job is free as soon as it is cancelled: what dies answers nobody."""
+    dying = begin(shop, shop.enqueue("count", dedup_key="d"), known(shop, "slow to hear"))
+    assert dying.id == shop.enqueue("count", dedup_key="d").id
+    assert ("running", True) == (shop.cancel(dying).state, shop.show(dying).cancelling)
+    another = shop.enqueue("count", dedup_key="d")
+    assert (True, "queued", False) == (another.id != dying.id, another.state, another.cancelling)
+    with shop.database.writing() as session:
+        assert queue.finish(session, dying, "cancelled", datetime.now(UTC))
+    assert another.id == shop.enqueue("count", dedup_key="d").id
+
+
+def test_an_effect_that_fails_fails_the_job(shop: Shop) -> None:
+    """An error while the effects are written is the job's, and undoes what was written."""
+    job = shop.enqueue("count")
+
+    def finish(session: Writer) -> Mapping[str, Any]:
+        session.execute(text("INSERT INTO effects VALUES (:job)"), {"job": job.id})
+        raise Conflict("the space has changed")
+
+    after = carry_out(shop, job, lambda job, progress: finish)
+    assert ("failed", "conflict", 0) == (after.state, after.error["code"], shop.effects(job))
+
+
+def test_a_store_that_stays_away_is_the_error_in_the_end(shop: Shop) -> None:
+    """After so many attempts, with growing pauses, the job fails and says how many."""
+    job = shop.enqueue("count")
+    pauses = []
+    for _ in range(ATTEMPTS):
+        begun = datetime.now(UTC)
+        after = carry_out(shop, job, away)
+        if after.not_before is not None and not after.finished:
+            pauses.append(round((after.not_before - begun).total_seconds()))
+    assert [1, 5, 30, 120] == pauses
+    error = {"code": "unavailable", "detail": f"Redis is away (after {ATTEMPTS} attempts)"}
+    assert ("failed", error, ATTEMPTS) == (after.state, after.error, after.attempts)
+
+
+def away(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+    """Never finds its store."""
+    raise Unavailable("Redis is away")
+
+
+def test_a_job_that_kills_its_workers_fails(shop: Shop) -> None:
+    """After so many workers fell silent over it, it is not begun again."""
+    job = shop.enqueue("count")
+    for number in range(ATTEMPTS):
+        begin(shop, job, f"victim {number}")
+    begun: list[JobRecord] = []
+    after = carry_out(shop, job, lambda job, progress: begun.append(job) or {})
+    assert ("failed", "worker_lost", []) == (after.state, after.error["code"], begun)
+    assert f"{ATTEMPTS} attempts" in after.error["detail"]
+
+
+def test_a_job_cancelled_while_nobody_held_it_ends(shop: Shop) -> None:
+    """The worker that takes over from a dead one sees that it was cancelled."""
+    job = begin(shop, shop.enqueue("count"), "dead")
+    shop.cancel(job)
+    after = carry_out(shop, job, away)
+    assert ("cancelled", "job_cancelled") == (after.state, after.error["code"])
+
+
+def test_an_unknown_kind_waits_for_a_worker_that_knows_it(shop: Shop) -> None:
+    """Workers of two versions share a database; the older one leaves the job to the newer."""
+    job = shop.enqueue("patient", until=1)
+    after = carry_out(shop, job, away)
+    assert ("queued", "unavailable") == (after.state, after.error["code"])
+    assert "knows no jobs of kind 'patient'" in after.error["detail"]
+
+
+def test_progress_is_recorded_now_and_then(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler may tell as often as it likes; what it said last is kept when it ends."""
+    written: list[int] = []
+    real = queue.note_progress
+
+    def counting(session: Writer, job: JobRecord, progress: Any) -> bool | None:
+        written.append(progress["done"])
+        return real(session, job, progress)
+
+    monkeypatch.setattr(worker_jobs.work, "note_progress", counting)
+
+    def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        for done in range(10_000):
+            progress(done, 10_000, "counting")
+        return {}
+
+    after = carry_out(shop, shop.enqueue("count"), handler)
+    assert ("succeeded", 9_999) == (after.state, after.progress["done"])
+    assert written[0] == 0
+    assert len(written) < 20
+
+
+def test_a_stopping_worker_puts_back_and_takes_nothing(shop: Shop) -> None:
+    """The job under way hears of it, and one that comes then is another worker's."""
+    job, next_one = shop.enqueue("count"), shop.enqueue("count")
+    heard = threading.Event()
+
+    def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        heard.set()
+        while True:
+            progress(0, 0)
+
+    bench = Bench(shop.database, Own(handler), "w")
+    thread = threading.Thread(target=bench.carry_out, args=(job.id, job.turn))
+    thread.start()
+    assert heard.wait(10)
+    assert bench.stop(10)
+    thread.join()
+    bench.carry_out(next_one.id, next_one.turn)
+    for put_back in (shop.show(job), shop.show(next_one)):
+        state = put_back.state, put_back.turn, put_back.attempts, put_back.worker
+        assert ("queued", 2, 0, None) == state
+
+
+def test_cancelling_reaches_a_handler_as_an_error(shop: Shop) -> None:
+    """``progress`` raises JobCancelled, so that what the handler opened is closed."""
+    seen: list[type[BaseException]] = []
+
+    def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        shop.cancel(job)
+        try:
+            progress(1, 2)
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+        return {}
+
+    assert "cancelled" == carry_out(shop, shop.enqueue("count"), handler).state
+    assert [JobCancelled] == seen
+
+
+# --- pulse ----------------------------------------------------------------------------------------
+
+
+def listening(shop: Shop) -> Pulse:
+    """A worker that hears, and looks when the test says so."""
+    pulse = Pulse(shop.database, "me", lease=60, alone=False, on_silence=lambda: None)
+    known(shop, f"{id(pulse)}")
+    return pulse
+
+
+def test_who_says_nothing_for_long_is_silent(shop: Shop) -> None:
+    """After so many looks without a word a worker is known no more; one that says any, is."""
+    pulse = listening(shop)
+    known(shop, "mute")
+    known(shop, "loud")
+    for look in range(LOOKS + 1):
+        assert {"mute", "loud"} <= pulse.living(), look
+        with shop.database.writing() as session:
+            queue.beat(session, "loud")
+        pulse._listen()
+    assert {"mute", "loud"} & pulse.living() == {"loud"}
+    with shop.database.writing() as session:
+        assert not queue.beat(session, "mute")
+
+
+def test_a_word_in_the_last_moment_counts(shop: Shop) -> None:
+    """Who was found silent and speaks before it is forgotten is not forgotten."""
+    known(shop, "late")
+    with shop.database.reading() as session:
+        last = queue.beats(session)["late"]
+    with shop.database.writing() as session:
+        queue.beat(session, "late")
+        assert [] == queue.remove_workers(session, {"late": last})
+        assert ["late"] == queue.remove_workers(session, {"late": last + 1})
+
+
+# --- schedule and retention -----------------------------------------------------------------------
+
+
+def service_jobs(shop: Shop, kind: str) -> list[JobRecord]:
+    """The service's own jobs of a kind."""
+    with shop.database.reading() as session:
+        return list(shop.jobs.list(session, shop.make_tenant(SERVICE), limit=100, kind=kind).items)
+
+
+def test_a_slot_has_one_job(shop: Shop) -> None:
+    """Whoever ticks, and how often: one job a period, none while the one before is unfinished, and
+    no tenant is shown it.
+    """
+    jobs = Own(away)
+    jobs.every(timedelta(minutes=10), "count", {"all": True})
+    now = datetime(2026, 5, 4, 10, 3, tzinfo=UTC)
+    schedules = [Schedule(shop.database, jobs) for _ in range(3)]
+    for schedule in schedules:
+        schedule.tick(now)
+        schedule.tick(now + timedelta(minutes=5))
+    (first,) = service_jobs(shop, "count")
+    assert ({"all": True}, "queued") == (first.parameters, first.state)
+    schedules[0].tick(now + timedelta(minutes=10))
+    assert [first] == service_jobs(shop, "count")
+    assert "succeeded" == carry_out(shop, first, lambda job, progress: {}).state
+    for schedule in (*schedules, Schedule(shop.database, jobs)):
+        schedule.tick(now + timedelta(minutes=21))
+    assert 2 == len(service_jobs(shop, "count"))
+    with shop.database.reading() as session:
+        shown = shop.jobs.list(session, shop.tenant, limit=1000).items
+    assert first.id not in {job.id for job in shown}
+
+
+def test_what_nobody_wants_is_not_enqueued(shop: Shop) -> None:
+    """A periodic kind looks whether there is anything to do, once a period, before it is a job."""
+    jobs, looks = Own(away), []
+    jobs.every(timedelta(hours=1), "count", wanted=lambda session: looks.append(session) or False)
+    before = service_jobs(shop, "count")
+    schedule = Schedule(shop.database, jobs)
+    now = datetime(2027, 5, 4, 10, tzinfo=UTC)
+    for minutes in (1, 2, 59, 61):
+        schedule.tick(now + timedelta(minutes=minutes))
+    assert (2, before) == (len(looks), service_jobs(shop, "count"))
+
+
+def test_a_look_is_taken_without_a_job(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    """Once in a slot by each worker, beside the jobs; one that fails keeps nothing else up, and is
+    taken again in the next slot.
+    """
+    jobs, looks = Own(away), []
+
+    def fails(error: Exception) -> Any:
+        looks.append(type(error).__name__)
+        raise error
+
+    jobs.look_every(timedelta(minutes=1), "away", lambda: fails(Unavailable("not now")))
+    jobs.look_every(timedelta(minutes=1), "buggy", lambda: fails(ZeroDivisionError("a bug")))
+    jobs.look_every(timedelta(minutes=2), "well", lambda: looks.append("well"))
+    schedules = [Schedule(shop.database, jobs) for _ in range(2)]
+    before = service_jobs(shop, "count")
+    now = datetime(2028, 5, 4, 10, tzinfo=UTC)
+    for seconds in (0, 1, 59, 60, 61):
+        for schedule in schedules:
+            schedule.tick(now + timedelta(seconds=seconds))
+    assert {"Unavailable": 4, "ZeroDivisionError": 4, "well": 2} == Counter(looks)
+    assert before == service_jobs(shop, "count")
+    assert "away: not looked at now: not now" in caplog.text
+    assert "buggy: not looked at, because of a bug" in caplog.text
+
+
+def test_slots_are_the_same_for_all() -> None:
+    """A slot begins at a multiple of the period since 1970, whenever one asks within it."""
+    hour = timedelta(hours=1)
+    now = datetime(2026, 5, 4, 10, 59, 59, tzinfo=UTC)
+    assert datetime(2026, 5, 4, 10, tzinfo=UTC) == slot_of(now, hour)
+    assert datetime(2026, 5, 4, 11, tzinfo=UTC) == slot_of(now + timedelta(seconds=1), hour)
+
+
+def test_what_ended_long_ago_is_forgotten(shop: Shop) -> None:
+    """Ended jobs go by their age, some at a time; unfinished ones stay however old they are."""
+    old = [carry_out(shop, shop.enqueue("count"), lambda job, progress: {}) for _ in range(3)]
+    waiting = shop.enqueue("count")
+    end = max(job.finished_at for job in old if job.finished_at) + timedelta(microseconds=1)
+    young = carry_out(shop, shop.enqueue("count"), lambda job, progress: {})
+    counts = []
+    while not counts or counts[-1]:
+        with shop.database.writing() as session:
+            counts.append(queue.prune(session, end, limit=2))
+    assert counts[0] == 2
+    with shop.database.reading() as session:
+        left = {job.id for job in shop.jobs.list(session, shop.tenant, limit=1000).items}
+    assert {waiting.id, young.id} <= left
+    assert not {job.id for job in old} & left
+
+
+def test_one_tenants_backlog_leaves_room_in_the_queue(shop: Shop) -> None:
+    """So many turns of each tenant are handed over, the oldest; the next when these have begun."""
+    tenants = [shop.make_tenant(f"backlog-{n}") for n in range(2)]
+    many = [shop.enqueue("count", tenant=tenants[0]) for _ in range(5)]
+    few = [shop.enqueue("count", tenant=tenants[1]) for _ in range(2)]
+    mine = {tenant.id for tenant in tenants}
+
+    def hand_over() -> list[str]:
+        with shop.database.writing() as session:
+            found = queue.offers(session, datetime.now(UTC), each=3)
+            queue.mark_handed(session, found)
+        return [offer.job_id for offer in found if offer.tenant_id in mine]
+
+    first = sorted(job.id for job in (*many[:3], *few))
+    assert [first, []] == [hand_over(), hand_over()]
+    begin(shop, many[0], known(shop, "backlog"))
+    assert [many[3].id] == hand_over()

@@ -1,0 +1,98 @@
+"""Starting a worker: what keeps it from working is one line, and the exit code says so."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.server import server
+from app.settings import Settings
+from modelkin.errors import MissingExtra
+from tests.support.backends import SQLITE
+from tests.support.server_process import ROOT, environment
+
+WITHOUT = "import sys; sys.modules['dbos'] = None; "
+"""As if DBOS were not installed."""
+
+
+def start(code: str, *flags: str) -> tuple[int, str]:
+    """The exit code of this program, and what it says."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *flags],
+        cwd=ROOT,
+        env=environment(MODELKIN_KERNELS="reference"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+WORKER = "from workers.__main__ import main; sys.exit(main(sys.argv[1:]))"
+
+
+def test_without_DBOS_a_worker_says_what_to_install(tmp_path: Path) -> None:
+    """Where the extra is missing it ends in one line."""
+    ended = start(WITHOUT + WORKER, f"--database-url={SQLITE.url(tmp_path)}")
+    says = "modelkin: this needs dbos, which is not installed: pip install '.[jobs]'\n"
+    assert (1, says) == ended
+
+
+def test_without_a_database_a_worker_ends(tmp_path: Path) -> None:
+    """A server that is not there is named in one line."""
+    url = "postgresql+psycopg://nobody@127.0.0.1:1/x"
+    code, says = start("import sys; " + WORKER, f"--database-url={url}", "--database-timeout=1")
+    assert (1, 1) == (code, len(says.splitlines()))
+    assert "cannot connect to" in says
+
+
+def test_a_wrong_setting_is_named() -> None:
+    """Exit code 2, and the variable."""
+    code, says = start("import sys; " + WORKER, "--job-lease=0")
+    assert 2 == code
+    assert says.startswith("modelkin: MODELKIN_JOB_LEASE: ")
+
+
+def test_a_service_loads_nothing_for_jobs() -> None:
+    """Importing all of the service imports no DBOS."""
+    code = "import sys, app.__main__, workers.__main__; sys.exit('dbos' in sys.modules)"
+    assert (0, "") == start(code)
+
+
+def of(**settings: Any) -> Any:
+    """As much of the resources as is looked at."""
+    return SimpleNamespace(settings=Settings(**settings), jobs=None, database=None)
+
+
+def test_without_DBOS_a_service_serves_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says that no jobs are carried out; if it was told to carry them out, it does not start."""
+    monkeypatch.setitem(sys.modules, "dbos", None)
+    with caplog.at_level(logging.WARNING):
+        assert server._worker(of()) is None
+    assert "no jobs are carried out here: this needs dbos" in caplog.text
+    with pytest.raises(MissingExtra):
+        server._worker(of(jobs="in-process"))
+
+
+@pytest.mark.parametrize(
+    ("url", "jobs", "expected"),
+    [
+        ("sqlite:///x/m.db", "auto", True),
+        ("sqlite:///x/m.db", "off", False),
+        ("postgresql+psycopg://h/m", "auto", False),
+        ("postgresql+psycopg://h/m", "in-process", True),
+    ],
+)
+def test_who_works_by_default(url: str, jobs: str, expected: bool) -> None:
+    """A service on SQLite does, one on Postgres leaves it to workers, and either can be told."""
+    settings = Settings(database_url=url, jobs=jobs)
+    assert expected == settings.works
+    assert expected == (server._worker(of(database_url=url, jobs=jobs)) is not None)
