@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from app.auth.counters import RedisCounters
 from app.auth.rate_limits import RateLimits
+from app.auth.records import Tenant
 from app.auth.service import KeyService
 from app.catalog.batches import BatchService
 from app.catalog.deltas import PatchService
@@ -30,7 +31,6 @@ from app.hubs.polling import PollService
 from app.hubs.service import SourceService
 from app.hubs.sync_requests import Looks
 from app.index.banding import Bands
-from app.index.buckets.protocol import Tenant
 from app.index.buckets.service import BucketService
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Database

@@ -14,24 +14,19 @@ from datetime import UTC, datetime, timedelta
 from pydantic import ValidationError
 
 from app.auth.service import SCOPES, KeyService, generate
+from app.errors import Conflict, SpaceNotFound, SupportMissing
 from app.index.banding import Bands
-from app.index.buckets.protocol import SpaceRecord, StopList
 from app.infra.db import secret_rotation as stored
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.infra.storage.encryption import Secrets
 from app.maintenance.stop_lists import DEFAULT_SHARE, Progress, StopListService
 from app.settings import Settings, mistakes
+from app.spaces.records import SpaceRecord, StopList
 from app.spaces.repository import all_spaces
 from app.stores import open_buckets, open_library, open_redis
 from modelkin._progress_bar import Line, is_terminal
-from modelkin.errors import (
-    Conflict,
-    InvalidParameter,
-    ModelkinError,
-    SpaceNotFound,
-    SupportMissing,
-)
+from modelkin.errors import InvalidParameter, ModelkinError
 
 __all__ = ["keys", "rebuild_buckets", "renew_secrets", "stop_lists"]
 

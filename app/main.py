@@ -13,11 +13,11 @@ from app.bootstrap import Resources
 from app.catalog.endpoints import batches, models, revisions, signatures, sketches, supports
 from app.clustering import endpoints as clusterings
 from app.hubs.endpoints import incoming, sources
-from app.index.buckets.protocol import JobRecord
 from app.infra.http import openapi, problems
 from app.infra.http.memory_budget import Budget, Budgets
 from app.infra.http.url_checks import Reach
 from app.jobs import endpoints as jobs
+from app.jobs.records import JobRecord
 from app.jobs.watcher import Following
 from app.kinship.endpoints import donors, graph, lineage
 from app.observability import health, metrics

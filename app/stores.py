@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
+from app.auth.records import Tenant
 from app.auth.service import SCOPES, KeyService
+from app.auth.tenants import ensure_tenant, store_token
 from app.catalog.reader import Library
 from app.catalog.repositories import revisions
 from app.catalog.repositories.models import blob_keys
 from app.catalog.support_cache import OpenedSupports
+from app.errors import Unavailable
 from app.hubs.ingestion.downloads import Downloads
 from app.index.banding import Bands
-from app.index.buckets.protocol import Tenant
 from app.index.buckets.redis import RedisBuckets
 from app.index.buckets.service import BucketService
 from app.index.buckets.sql import SqlBuckets
@@ -26,8 +28,7 @@ from app.infra.fd_limits import quarter
 from app.infra.storage.blobs import FileBlobs
 from app.infra.storage.redis import RedisServer
 from app.settings import Settings
-from app.spaces.repository import all_spaces, ensure_tenant, store_token
-from modelkin.errors import Unavailable
+from app.spaces.repository import all_spaces
 
 __all__ = [
     "DEFAULT_TENANT",

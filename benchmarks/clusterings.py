@@ -25,8 +25,8 @@ from app.catalog.batches import Entry
 from app.clustering import service
 from app.clustering.records import ClusteringRecord
 from app.clustering.request import ALGORITHMS, Asked
-from app.index.buckets.protocol import SpaceRecord
 from app.settings import Settings
+from app.spaces.records import SpaceRecord
 from benchmarks.harness import extra_memory
 from benchmarks.report import Findings, Row, Table, duration
 from modelkin.core.clustering.clustering import agreement

@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from app.bootstrap import Resources, open_resources
 from app.catalog.batches import Entry
-from app.index.buckets.protocol import SpaceRecord
 from app.kinship.donors.request import Ask
 from app.settings import Settings
+from app.spaces.records import SpaceRecord
 from benchmarks.report import Findings, Row, Table, duration
 from demo import data, training
 from modelkin import Support, select_support

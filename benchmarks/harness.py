@@ -22,8 +22,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.indices import IndexArray
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.support import IndexArray
 
 __all__ = [
     "Contender",

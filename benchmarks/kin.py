@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.estimators import jaccard_of
 from modelkin.core.kernels.compiled import compiled
-from modelkin.core.similarity.overlap import jaccard_of
 
 __all__ = [
     "BACKGROUNDS",

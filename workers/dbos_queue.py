@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.errors import Unavailable
 from app.jobs.queue import Offer
-from modelkin.errors import MissingExtra, Unavailable
+from modelkin.errors import MissingExtra
 
 if TYPE_CHECKING:
     from dbos import DBOSConfig

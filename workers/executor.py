@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from app.index.buckets.protocol import JobRecord
+from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
 from app.jobs import queue
+from app.jobs.records import JobRecord
 from app.jobs.service import CANCELLED, Finish, JobService, Later
-from modelkin.errors import JobCancelled, ModelkinError, Unavailable
+from modelkin.errors import JobCancelled, ModelkinError
 
 __all__ = ["ATTEMPTS", "Bench"]
 

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from app.errors import Unavailable
 from app.infra.db.database import Database
 from app.jobs import queue
-from modelkin.errors import Unavailable
 
 __all__ = ["LOOKS", "Pulse"]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime, timedelta
 
-from app.index.buckets.protocol import Tenant
+from app.auth.records import Tenant
+from app.auth.tenants import ensure_tenant
+from app.errors import Unavailable
 from app.infra.db.database import Database
 from app.jobs.service import SERVICE, JobService, Look, Periodic
-from app.spaces.repository import ensure_tenant
-from modelkin.errors import Unavailable
 
 __all__ = ["SERVICE", "Schedule"]
 

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.bootstrap import Resources
-from modelkin.errors import ModelkinError, Unavailable
+from app.errors import Unavailable
+from modelkin.errors import ModelkinError
 from workers.dbos_queue import beside, require_installed
 from workers.session import Life
 

@@ -15,10 +15,10 @@ from fastapi import Depends, Request, Security
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer, SecurityScopes
 
+from app.auth.records import Tenant
 from app.auth.service import SCOPES
 from app.bootstrap import Resources
-from app.index.buckets.protocol import Tenant
-from modelkin.errors import Forbidden, Unauthorized
+from app.errors import Forbidden, Unauthorized
 
 __all__ = [
     "AUTHENTICATED",

@@ -18,9 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.auth.counters import WINDOW, Standing
 from app.auth.dependencies import identify
 from app.auth.rate_limits import RateLimits, TooOften
+from app.errors import Unauthorized
 from app.hubs.endpoints.incoming import HOOKS
 from app.infra.http.problems import answer
-from modelkin.errors import ModelkinError, Unauthorized
+from modelkin.errors import ModelkinError
 
 __all__ = ["Limited"]
 

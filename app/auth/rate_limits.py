@@ -15,8 +15,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from app.auth.counters import Counters, MemoryCounters, Quota, Standing, Taken
-from app.index.buckets.protocol import Tenant
-from modelkin.errors import BackendUnavailable, RateLimited
+from app.auth.records import Tenant
+from app.errors import BackendUnavailable, RateLimited
 
 __all__ = ["RateLimits", "TooOften"]
 

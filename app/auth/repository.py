@@ -8,9 +8,9 @@ from datetime import datetime
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.index.buckets.protocol import KeyRecord, Tenant
+from app.auth.records import KeyRecord, Tenant
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.base import KeyRow, TenantRow
+from app.infra.db.tables.tenants import KeyRow, TenantRow
 
 __all__ = ["any_key", "find_key", "insert_key", "list_keys", "revoke_key"]
 

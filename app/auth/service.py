@@ -16,11 +16,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from app.auth import repository
-from app.index.buckets.protocol import KeyRecord
+from app.auth.records import KeyRecord
+from app.auth.tenants import ensure_tenant
+from app.errors import Unauthorized
 from app.infra.db.database import Reader, Writer
-from app.spaces.repository import ensure_tenant
 from modelkin._validation import check_space_name
-from modelkin.errors import InvalidParameter, Unauthorized
+from modelkin.errors import InvalidParameter
 
 __all__ = ["SCOPES", "KeyService", "generate"]
 

@@ -12,12 +12,13 @@ from typing import Any, TypeAlias
 
 from app.catalog.puts import PreparedSupport, Put, Stored, require_same_space
 from app.catalog.writer import IngestService
-from app.index.buckets.protocol import SpaceRecord
+from app.errors import SpaceNotFound, Unavailable
 from app.infra.db.database import Database, Reader
+from app.spaces.records import SpaceRecord
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
-from modelkin.errors import ModelkinError, SpaceNotFound, Unavailable
+from modelkin.errors import ModelkinError
 
 __all__ = ["BYTES_AT_ONCE", "BatchService", "Entry", "Refused", "Result"]
 

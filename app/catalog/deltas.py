@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.catalog.puts import check_match
 from app.catalog.reader import Library
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
-from app.index.buckets.protocol import ModelRecord, SpaceRecord
+from app.errors import SupportMissing
 from app.infra.db.database import Reader
+from app.infra.http.preconditions import check_match
+from app.spaces.records import SpaceRecord
 from modelkin.core.delta import Delta
 from modelkin.core.support import Support
-from modelkin.errors import PreconditionFailed, SupportMissing
+from modelkin.errors import PreconditionFailed
 
 __all__ = ["PatchService"]
 

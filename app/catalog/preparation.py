@@ -11,23 +11,20 @@ from functools import partial
 
 import numpy as np
 
-from app.catalog.puts import (
-    PreparedSupport,
-    Put,
-    bytes_of,
-    check_match,
-    require_size,
-    signature_content,
-)
+from app.catalog.puts import PreparedSupport, Put, require_size, signature_content
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models, revisions
 from app.catalog.revision_recorder import History
 from app.catalog.sketches import require_fitting
-from app.index.banding import Bands
-from app.index.buckets.protocol import BlobStore, ModelRecord, SpaceRecord
+from app.errors import Unavailable
+from app.index.banding import Bands, bytes_of
 from app.infra.db.database import Reader, Writer
+from app.infra.http.preconditions import check_match
+from app.infra.storage.blobs import BlobStore
+from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.support import Support
-from modelkin.errors import SpaceMismatch, Unavailable
+from modelkin.errors import SpaceMismatch
 
 __all__ = ["Contents"]
 

@@ -9,41 +9,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.revision_recorder import Drift
-from app.index.buckets.protocol import ModelRecord, SpaceRecord
-from modelkin.core.sketching.signature import Signature, value_dtype
+from app.errors import SupportExists
+from app.index.banding import BandValues, bytes_of
+from app.spaces.records import SpaceRecord
+from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
-from modelkin.errors import PreconditionFailed, SpaceMismatch, SupportExists
+from modelkin.errors import SpaceMismatch
 
 __all__ = [
-    "BandValues",
     "PreparedSupport",
     "Put",
     "Stored",
-    "bytes_of",
-    "check_match",
-    "etag_of",
     "require_same_space",
     "require_size",
     "signature_content",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class BandValues:
-    """What a support is banded by under one version of a stop-list.
-
-    Attributes:
-        version: of the list.
-        minhash: little-endian values; None where the list leaves nothing.
-    """
-
-    version: int
-    minhash: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +71,6 @@ class Stored:
 
     model: ModelRecord
     status: Literal["created", "replaced", "unchanged"]
-
-
-def etag_of(model: ModelRecord) -> str:
-    """The entity tag of a model as it stands: it changes with every change of the model.
-
-    It tells nothing of other tenants, as an id would: the version is the space's own. A space that
-    was deleted and made again counts from 0, so the tag holds the time of the model's making too.
-    """
-    made = model.created_at.timestamp()
-    return f'"{model.version:x}-{model.revision:x}-{round(made * 1e6):x}"'
 
 
 def require_same_space(space: SpaceRecord, signature: Signature) -> None:
@@ -166,22 +140,3 @@ def signature_content(
         blob_key=None,
         signature=values,
     )
-
-
-def bytes_of(signature: Signature) -> bytes:
-    """The values as they are stored, little-endian."""
-    dtype = np.dtype(value_dtype(signature.scheme)).newbyteorder("<")
-    return signature.values.astype(dtype, copy=False).tobytes()
-
-
-def check_match(current: ModelRecord | None, if_match: str | None, name: str) -> None:
-    """RFC 9110, 13.1.1: ``*`` asks that there is a model, tags that it is one of those."""
-    if if_match is None:
-        return
-    if current is None:
-        raise PreconditionFailed(f"If-Match was sent, and there is no model {name!r}")
-    wanted = [tag.strip() for tag in if_match.split(",")]
-    if "*" not in wanted and etag_of(current) not in wanted:
-        raise PreconditionFailed(
-            f"model {name!r} has changed: it is {etag_of(current)} now, If-Match said {if_match}"
-        )

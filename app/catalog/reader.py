@@ -14,25 +14,22 @@ import numpy as np
 import numpy.typing as npt
 
 from app.catalog.puts import require_same_space
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.repositories.candidates import Candidate
 from app.catalog.repositories.sketches import sketches_by_id
 from app.catalog.support_cache import OpenedSupports
-from app.index.buckets.protocol import BlobStore, ModelRecord, SpaceRecord
+from app.errors import ModelNotFound, SupportMissing, Unavailable
 from app.infra.db.database import Database, Reader
+from app.infra.storage.blobs import BlobStore
+from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.signature import Signature, value_dtype
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
-from modelkin.errors import (
-    InvalidSupport,
-    ModelNotFound,
-    SpaceMismatch,
-    SupportMissing,
-    Unavailable,
-)
-from modelkin.types.spaces import Page
+from modelkin.errors import InvalidSupport, SpaceMismatch
+from modelkin.types.paging import Page
 
 __all__ = ["Library", "Subject"]
 

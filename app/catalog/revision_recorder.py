@@ -13,15 +13,18 @@ from functools import partial
 
 import numpy as np
 
+from app.catalog.records import ModelRecord, SelfOverlap
 from app.catalog.repositories import revisions
 from app.catalog.repositories.models import Content
 from app.catalog.repositories.revisions import NewRevision, Past
-from app.index.buckets.protocol import BlobStore, ModelRecord, SelfOverlap, SpaceRecord
+from app.errors import Unavailable
 from app.infra.db.database import Reader, Writer
+from app.infra.storage.blobs import BlobStore
+from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.overlap import shared_packed
 from modelkin.core.sketching.signature import value_dtype
-from modelkin.errors import InvalidSupport, Unavailable
+from modelkin.errors import InvalidSupport
 
 __all__ = ["Change", "Drift", "History"]
 

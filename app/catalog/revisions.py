@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.catalog.records import ModelRecord, RevisionRecord
 from app.catalog.repositories import models, revisions
-from app.index.buckets.protocol import BlobStore, ModelRecord, RevisionRecord, SpaceRecord
+from app.errors import RevisionNotFound, SupportMissing, Unavailable
 from app.infra.db.database import Database, Reader
+from app.infra.storage.blobs import BlobStore
+from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.support import Support
-from modelkin.errors import InvalidSupport, RevisionNotFound, SupportMissing, Unavailable
-from modelkin.types.spaces import Page
+from modelkin.errors import InvalidSupport
+from modelkin.types.paging import Page
 
 __all__ = ["Listed", "RevisionService"]
 

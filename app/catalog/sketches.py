@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from app.catalog.puts import PreparedSupport, Put, Stored, check_match
+from app.catalog.puts import PreparedSupport, Put, Stored
 from app.catalog.reader import Library
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.repositories.sketches import change_sketch, sketches_by_id
-from app.index.buckets.protocol import ModelRecord, SpaceRecord
+from app.errors import SketchMissing, SupportExists
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFiles
 from app.infra.db.database import Reader, Writer
+from app.infra.http.preconditions import check_match
 from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.sketch import Sketch
-from modelkin.errors import InvalidSignature, SketchMissing, SpaceMismatch, SupportExists
+from modelkin.errors import InvalidSignature, SpaceMismatch
 
 __all__ = ["SketchService", "keep_after", "replaced", "require_fitting"]
 

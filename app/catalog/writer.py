@@ -12,21 +12,24 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from app.catalog.preparation import Contents
-from app.catalog.puts import PreparedSupport, Put, Stored, check_match
+from app.catalog.puts import PreparedSupport, Put, Stored
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.revision_recorder import Change, History
 from app.catalog.sketches import keep_after, replaced
 from app.index import stop_list_repository
 from app.index.banding import Bands
-from app.index.buckets.protocol import BlobStore, ModelRecord, SpaceRecord
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Reader, Writer
+from app.infra.http.preconditions import check_match
+from app.infra.storage.blobs import BlobStore
 from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
 from app.webhooks.outbox import Outbox
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import ModelkinError
-from modelkin.types.spaces import UNCHANGED, Unchanged
+from modelkin.types.paging import UNCHANGED, Unchanged
 
 __all__ = ["IngestService"]
 

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from app.catalog.reader import Subject
 from app.catalog.repositories.candidates import candidates_by_name
 from app.clustering.records import ClusteringContent
-from app.index.buckets.protocol import SpaceRecord
 from app.infra.db.database import Reader
 from app.search.comparer import Comparer
 from app.search.service import SearchService
+from app.spaces.records import SpaceRecord
 from modelkin.core.clustering.clustering import NOISE
 from modelkin.types.clusterings import Assignment, Vote
-from modelkin.types.spaces import Neighbor
+from modelkin.types.search import Neighbor
 
 __all__ = ["Newcomers"]
 

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from app.clustering.snapshot import Snapshot
 from app.jobs.service import Progress
+from modelkin.core.estimators import similarity_of
 from modelkin.core.packed import PackedSupport, matrix, shared_packed
 from modelkin.core.similarity.distances import Distances, MatrixDistances, SignatureDistances
 from modelkin.core.similarity.nearest import Nearest, nearest
-from modelkin.core.similarity.overlap import similarity_of
 
 __all__ = ["Compared", "Kind", "all_pairs", "nearest_only"]
 

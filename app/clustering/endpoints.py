@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Response
 
 from app.auth.dependencies import AUTHENTICATED, WritingTenant
+from app.catalog.dependencies import TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.clustering.schemas import (
     AssignmentOut,
@@ -19,18 +20,10 @@ from app.clustering.schemas import (
 )
 from app.clustering.service import LATEST
 from app.infra.http.bodies import JsonRoute
-from app.infra.http.dependencies import (
-    Cursor,
-    Handle,
-    KnownSpace,
-    Limit,
-    Reading,
-    TagFilter,
-    WritableSpace,
-    Writing,
-)
+from app.infra.http.dependencies import Cursor, Handle, Limit, Reading, Writing
 from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
+from app.spaces.dependencies import KnownSpace, WritableSpace
 
 __all__ = ["router"]
 

@@ -12,16 +12,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from app.auth.records import Tenant
 from app.clustering import policy_repository
 from app.clustering.records import ClusteringPolicy
 from app.clustering.request import Asked
 from app.clustering.service import KIND as CLUSTERING
-from app.index.buckets.protocol import JobRecord, SpaceRecord, Tenant
+from app.errors import ClusteringNotFound
 from app.infra.db.database import Database, Reader, Writer
+from app.jobs.records import JobRecord
 from app.jobs.repository import find_job, find_kept
 from app.jobs.service import JobService, Progress
 from app.spaces import repository as spaces
-from modelkin.errors import ClusteringNotFound, InvalidParameter
+from app.spaces.records import SpaceRecord
+from modelkin.errors import InvalidParameter
 
 __all__ = ["KIND", "PolicyService", "noticed"]
 

@@ -8,11 +8,13 @@ from typing import Any, cast
 
 from sqlalchemy import CursorResult, delete, or_, select
 
+from app.auth.records import Tenant
 from app.clustering.records import ClusteringPolicy
-from app.index.buckets.protocol import SpaceRecord, Tenant
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.base import ModelRow, SpaceRow, TenantRow
+from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.clusterings import ClusteringPolicyRow
+from app.infra.db.tables.tenants import TenantRow
+from app.spaces.records import SpaceRecord
 from app.spaces.repository import find_space_by_id
 
 __all__ = [

@@ -16,14 +16,15 @@ from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import undefer
 
 from app.clustering.records import ClusteringContent, ClusteringRecord
-from app.index.buckets.protocol import SpaceRecord
+from app.errors import ClusteringNotFound, ModelNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, encode_cursor
-from app.infra.db.tables.base import ModelRow, SignatureRow, TagRow
+from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow
 from app.infra.db.tables.clusterings import ClusteringRow, ClusteringSeriesRow
-from modelkin.errors import ClusteringNotFound, InvalidParameter, ModelNotFound
-from modelkin.types.spaces import Page
+from app.spaces.records import SpaceRecord
+from modelkin.errors import InvalidParameter
+from modelkin.types.paging import Page
 
 __all__ = [
     "Member",

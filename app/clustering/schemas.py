@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.clustering.policies import PolicyIn
 from app.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
 from app.clustering.request import WHOLE_MATRIX, Asked
-from app.index.buckets.protocol import SpaceRecord
+from app.spaces.records import SpaceRecord
 from modelkin._validation import check_model_name, check_tags
 
 __all__ = [

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from app.auth.records import Tenant
 from app.catalog.reader import Subject
 from app.clustering import policy_repository, repository
 from app.clustering.assignment import Newcomers
@@ -25,15 +26,17 @@ from app.clustering.pipeline import Groups, group
 from app.clustering.records import ClusteringContent, ClusteringRecord
 from app.clustering.request import Asked
 from app.clustering.snapshot import Snapshot, take
-from app.index.buckets.protocol import BlobStore, JobRecord, SpaceRecord, Tenant
+from app.errors import ClusteringNotFound, SpaceNotFound
 from app.infra.db.database import Database, Reader, Writer
+from app.infra.storage.blobs import BlobStore
+from app.jobs.records import JobRecord
 from app.jobs.service import Finish, JobService, Progress
 from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
 from app.webhooks.outbox import Outbox
 from modelkin.core.clustering.clustering import NOISE, agreement, lasting_ids
-from modelkin.errors import ClusteringNotFound, SpaceNotFound
 from modelkin.types.clusterings import Assignment
-from modelkin.types.spaces import Page
+from modelkin.types.paging import Page
 
 __all__ = ["KIND", "LATEST", "ClusteringService"]
 

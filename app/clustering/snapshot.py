@@ -17,11 +17,13 @@ import numpy as np
 from app.clustering import repository
 from app.clustering.repository import Member
 from app.clustering.request import MOST_MODELS, Asked
-from app.index.buckets.protocol import BlobStore, SpaceRecord
+from app.errors import Unavailable
 from app.infra.db.database import Reader
+from app.infra.storage.blobs import BlobStore
+from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.schemes import ValueArray, value_dtype
-from modelkin.errors import InvalidSupport, Unavailable
+from modelkin.errors import InvalidSupport
 
 __all__ = ["Snapshot", "take"]
 

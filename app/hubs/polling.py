@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from app.errors import SourceNotFound
 from app.hubs.clients.protocol import Hub, HubGone, HubModel, HubRefused, HubUntrue
 from app.hubs.filters import unnamable
 from app.hubs.records import SeenModel
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
 from app.hubs.sync_requests import POLL, Looks
-from app.index.buckets.protocol import JobRecord
 from app.infra.db.database import Database, Writer
+from app.jobs.records import JobRecord
 from app.jobs.service import Finish, JobService, Progress
-from modelkin.errors import JobCancelled, ModelkinError, SourceNotFound
+from modelkin.errors import JobCancelled, ModelkinError
 
 __all__ = ["TICK", "Findings", "PollService", "compare"]
 

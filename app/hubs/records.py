@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from app.index.buckets.protocol import Tenant
+from app.auth.records import Tenant
 
 __all__ = [
     "DeliveryRecord",

@@ -14,16 +14,18 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from app.auth.records import Tenant
+from app.errors import Conflict
 from app.hubs.filters import Filters
 from app.hubs.records import DeliveryRecord, HubKind, Importance, OnDelete, SourceRecord
 from app.hubs.repositories import deliveries, source_models, sources
 from app.hubs.sync_requests import Looks
-from app.index.buckets.protocol import JobRecord, Tenant
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
 from app.infra.storage.encryption import Secrets
-from modelkin.errors import Conflict, InvalidParameter
-from modelkin.types.spaces import Page
+from app.jobs.records import JobRecord
+from modelkin.errors import InvalidParameter
+from modelkin.types.paging import Page
 
 __all__ = ["DEFAULT_POLL", "OpenSource", "SourceIn", "SourceService"]
 

@@ -9,11 +9,12 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.index.buckets.protocol import JobRecord, Tenant
+from app.auth.records import Tenant
+from app.errors import Unavailable
 from app.infra.db.database import Writer
 from app.jobs import repository as stored
+from app.jobs.records import JobRecord
 from app.jobs.service import JobService
-from modelkin.errors import Unavailable
 
 __all__ = ["INGEST", "POLL", "Looks"]
 

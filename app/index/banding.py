@@ -9,21 +9,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.puts import BandValues, bytes_of
 from app.index import stop_list_repository
-from app.index.buckets.protocol import SpaceRecord
 from app.infra.db.database import Reader
+from app.spaces.records import SpaceRecord
 from modelkin.core.sketching.banding import without
-from modelkin.core.sketching.signature import value_dtype
+from modelkin.core.sketching.signature import Signature, value_dtype
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 from modelkin.types.spaces import SignatureSpec
 
-__all__ = ["Bands", "left_of", "minhash_of"]
+__all__ = ["Bands", "left_of", "minhash_of", "BandValues", "bytes_of"]
 
 log = logging.getLogger(__name__)
 
@@ -134,3 +134,22 @@ def minhash_of(left: Support | None, spec: SignatureSpec) -> bytes | None:
 
 def _values(minhash: bytes, spec: SignatureSpec) -> npt.NDArray[np.unsignedinteger]:
     return np.frombuffer(minhash, value_dtype(spec.scheme).newbyteorder("<"))
+
+
+@dataclass(frozen=True, slots=True)
+class BandValues:
+    """What a support is banded by under one version of a stop-list.
+
+    Attributes:
+        version: of the list.
+        minhash: little-endian values; None where the list leaves nothing.
+    """
+
+    version: int
+    minhash: bytes | None
+
+
+def bytes_of(signature: Signature) -> bytes:
+    """The values as they are stored, little-endian."""
+    dtype = np.dtype(value_dtype(signature.scheme)).newbyteorder("<")
+    return signature.values.astype(dtype, copy=False).tobytes()

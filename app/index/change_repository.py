@@ -21,7 +21,7 @@ import psycopg
 from sqlalchemy import delete, func, select, update
 
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.base import ModelRow, RemovalRow, SpaceRow
+from app.infra.db.tables.catalog import ModelRow, RemovalRow, SpaceRow
 
 __all__ = [
     "Page",

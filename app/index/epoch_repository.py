@@ -20,10 +20,10 @@ from sqlalchemy import (
     update,
 )
 
+from app.errors import SpaceNotFound
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.base import ModelRow, RemovalRow, SignatureRow, SpaceRow
+from app.infra.db.tables.catalog import ModelRow, RemovalRow, SignatureRow, SpaceRow
 from app.infra.db.tables.index import BandValuesRow
-from modelkin.errors import SpaceNotFound
 
 __all__ = ["ensure_bucket_epoch", "history", "renew_bucket_epoch"]
 

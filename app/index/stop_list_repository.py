@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import delete, insert, select, update
 
-from app.index.buckets.protocol import SpaceRecord, StopList
+from app.errors import Conflict, SpaceNotFound
 from app.index.epoch_repository import renew_bucket_epoch
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.base import ModelRow, SpaceRow
+from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.index import BandValuesRow, StopListRow
-from modelkin.errors import Conflict, SpaceNotFound
+from app.spaces.records import SpaceRecord, StopList
 
 __all__ = [
     "begin",

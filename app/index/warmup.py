@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from app.index.buckets.protocol import SpaceRecord
+from app.errors import Unavailable
 from app.index.change_feed import SpaceFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import Changed, bytes_of
 from app.infra.db.database import Database
 from app.spaces import repository as spaces
-from modelkin.errors import Unavailable
+from app.spaces.records import SpaceRecord
 
 __all__ = ["Loading", "LoadingProgress"]
 

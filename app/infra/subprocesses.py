@@ -13,7 +13,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
-from modelkin.errors import ModelkinError, Unavailable
+from app.errors import Unavailable
+from modelkin.errors import ModelkinError
 
 __all__ = ["elsewhere"]
 

@@ -11,11 +11,12 @@ from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 
 from app.auth.dependencies import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
-from app.index.buckets.protocol import JobRecord, JobState
 from app.infra.http.bodies import JsonRoute
-from app.infra.http.dependencies import Cursor, Limit, Reading, WritableSpace, Writing
+from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.jobs.records import JobRecord, JobState
 from app.jobs.schemas import JobIn, JobOut, JobPage
 from app.jobs.watcher import Following
+from app.spaces.dependencies import WritableSpace
 from modelkin._validation import check_space_name
 
 __all__ = ["accepted", "router"]

@@ -13,10 +13,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, or_, select, update
 
-from app.index.buckets.protocol import JobRecord, JobState
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.base import TenantRow
 from app.infra.db.tables.jobs import JobRow, WorkerRow
+from app.infra.db.tables.tenants import TenantRow
+from app.jobs.records import JobRecord, JobState
 from app.jobs.repository import record
 
 __all__ = [

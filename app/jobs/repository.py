@@ -12,14 +12,16 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.index.buckets.protocol import JobRecord, JobState, SpaceRecord, Tenant
+from app.auth.records import Tenant
+from app.errors import JobNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, encode_cursor
-from app.infra.db.tables.base import TenantRow
 from app.infra.db.tables.jobs import JobRow
-from modelkin.errors import JobNotFound
-from modelkin.types.spaces import Page
+from app.infra.db.tables.tenants import TenantRow
+from app.jobs.records import JobRecord, JobState
+from app.spaces.records import SpaceRecord
+from modelkin.types.paging import Page
 
 __all__ = [
     "find_job",

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from app.index.buckets.protocol import JobRecord, JobState
+from app.jobs.records import JobRecord, JobState
 from app.maintenance.stop_lists import DEFAULT_SHARE
 
 __all__ = ["JobIn", "JobOut", "JobPage"]

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from app.index.buckets.protocol import JobRecord, JobState, SpaceRecord, Tenant
+from app.auth.records import Tenant
+from app.errors import JobFinished, Unavailable
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
 from app.jobs import repository
-from modelkin.errors import InvalidParameter, JobFinished, Unavailable
-from modelkin.types.spaces import Page
+from app.jobs.records import JobRecord, JobState
+from app.spaces.records import SpaceRecord
+from modelkin.errors import InvalidParameter
+from modelkin.types.paging import Page
 
 __all__ = [
     "CANCELLED",

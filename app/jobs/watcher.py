@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 from starlette.concurrency import run_in_threadpool
 
-from app.index.buckets.protocol import JobRecord
-from modelkin.errors import Unavailable
+from app.errors import Unavailable
+from app.jobs.records import JobRecord
 
 __all__ = ["Following"]
 

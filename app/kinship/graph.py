@@ -13,13 +13,14 @@ import numpy as np
 
 from app.catalog.reader import Library
 from app.catalog.repositories.candidates import Candidate
-from app.index.buckets.protocol import SpaceRecord
+from app.errors import Unavailable
 from app.infra.db.database import Reader
 from app.kinship import repository
 from app.kinship.graph_edges import MOST_EDGES, Edges, Found, Models
+from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.schemes import value_dtype
-from modelkin.errors import InvalidParameter, Unavailable
+from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import Graph, GraphEdge, GraphNode
 
 __all__ = ["MOST_EDGES", "MOST_NODES", "GraphService"]

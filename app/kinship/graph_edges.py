@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport, matrix
-from modelkin.core.similarity import overlap
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances
 from modelkin.core.similarity.edges import Pairs, exact_similarity, nearest_pairs, pairs_from
 from modelkin.errors import InvalidParameter
@@ -92,7 +92,9 @@ class Edges:
                 raise _too_many(threshold)
             found = self._compared(pairs)
             return self._only(found, found.pairs.similarity >= threshold)
-        error = overlap.standard_error(overlap.jaccard_of(threshold), self._models.values.shape[1])
+        error = estimators.standard_error(
+            estimators.jaccard_of(threshold), self._models.values.shape[1]
+        )
         pairs = pairs_from(self._estimated, max(0.0, threshold - _ERRORS * error), 2 * MOST_EDGES)
         if pairs is None:  # too many to look at twice: the estimates stand
             pairs = pairs_from(self._estimated, threshold, MOST_EDGES)

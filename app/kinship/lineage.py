@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.catalog.reader import Library, Subject
-from app.index.buckets.protocol import SpaceRecord
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
 from app.kinship.lineage_summary import summary_of
@@ -18,6 +17,7 @@ from app.kinship.neighborhood import look_around
 from app.kinship.repository import candidates_by_name, declared_bases
 from app.search.comparer import Comparer
 from app.search.service import SearchService
+from app.spaces.records import SpaceRecord
 from modelkin.core.kinship.lineage import (
     FEWEST,
     Judgement,
@@ -29,7 +29,7 @@ from modelkin.core.kinship.lineage import (
 )
 from modelkin.core.similarity.background import Background
 from modelkin.types.kinship import Kin, Lineage, LineageLink, Usual
-from modelkin.types.spaces import Neighbor
+from modelkin.types.search import Neighbor
 
 __all__ = ["LineageService"]
 

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from app.catalog.reader import Subject
 from app.index import cascade
-from app.index.buckets.protocol import SpaceRecord
 from app.index.change_feed import SpaceFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import Snapshot
 from app.infra.db.database import Reader
+from app.spaces.records import SpaceRecord
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.similarity.background import Background, similarities_of_matches
 

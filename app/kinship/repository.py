@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Text, cast, func, select
 
+from app.catalog.records import Kind
 from app.catalog.repositories.candidates import Candidate
 from app.catalog.repositories.models import tagged
-from app.index.buckets.protocol import Kind, SpaceRecord
 from app.infra.db.database import Reader
-from app.infra.db.tables.base import ModelRow, SignatureRow, TagRow
+from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow
+from app.spaces.records import SpaceRecord
 
 __all__ = [
     "Labelled",

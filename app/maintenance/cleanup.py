@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from app.errors import Unavailable
 from app.hubs.ingestion.downloads import Downloads
 from app.index import change_repository
 from app.index.registry import IndexRegistry
@@ -18,7 +19,6 @@ from app.index.sketch_files import SketchFiles
 from app.index.warmup import Loading
 from app.infra.db.database import Database
 from app.spaces import repository as spaces
-from modelkin.errors import Unavailable
 
 __all__ = ["Housekeeping"]
 

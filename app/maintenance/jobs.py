@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.index.buckets.protocol import JobRecord, SpaceRecord
+from app.errors import SpaceNotFound
 from app.index.buckets.service import BucketService
 from app.infra.db.database import Database
+from app.jobs.records import JobRecord
 from app.jobs.service import JobService, Progress
 from app.maintenance.stop_lists import StopListService
 from app.spaces import repository as spaces
-from modelkin.errors import SpaceNotFound
+from app.spaces.records import SpaceRecord
 
 __all__ = ["REBUILD_BUCKETS", "STOP_LIST", "Upkeep"]
 

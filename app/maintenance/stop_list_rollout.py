@@ -16,17 +16,18 @@ from operator import itemgetter
 import numpy as np
 
 from app.catalog.reader import Library
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
+from app.errors import ModelNotFound, Unavailable
 from app.index import stop_list_repository
 from app.index.banding import left_of, minhash_of
-from app.index.buckets.protocol import ModelRecord, SpaceRecord, StopList
 from app.infra.db.database import Database
 from app.maintenance.recall import Pairs, curve
 from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord, StopList
 from modelkin.core.similarity.overlap import jaccard, similarity
 from modelkin.core.sketching.banding import collision_probability
 from modelkin.core.support import Support
-from modelkin.errors import ModelNotFound, Unavailable
 
 __all__ = ["Progress", "Rebanding"]
 

@@ -16,23 +16,19 @@ from datetime import UTC, datetime
 import numpy as np
 
 from app.catalog.reader import Library
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
+from app.errors import Conflict, SpaceNotFound, SupportMissing, Unavailable
 from app.index import stop_list_repository
-from app.index.buckets.protocol import ModelRecord, SpaceRecord, StopList
 from app.infra.db.database import Database, Writer
 from app.maintenance.recall import Pairs
 from app.maintenance.stop_list_rollout import Progress, Rebanding
 from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord, StopList
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.common_indices import common_indices
 from modelkin.core.support import Support
-from modelkin.errors import (
-    Conflict,
-    InvalidParameter,
-    SpaceNotFound,
-    SupportMissing,
-    Unavailable,
-)
+from modelkin.errors import InvalidParameter
 
 __all__ = ["DEFAULT_SHARE", "Progress", "StopListService"]
 

@@ -16,13 +16,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote
 
+from app.auth.records import Tenant
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
-from app.index.buckets.protocol import JobRecord, ModelRecord, SpaceRecord, Tenant
+from app.errors import ModelNotFound, Unavailable
 from app.infra.db.database import Database, Reader, Writer
+from app.jobs.records import JobRecord
 from app.jobs.service import SERVICE, Finish, JobService, Progress
 from app.kinship.lineage import LineageService
 from app.notifications.neighbor_changes import Change, Changes, Crossings
 from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
 from app.webhooks import delivery_repository, event_repository
 from app.webhooks import repository as subscriptions
 from app.webhooks.delivery import new_delivery, wake
@@ -34,7 +38,6 @@ from app.webhooks.outbox import (
     dedup_key,
 )
 from app.webhooks.repository import Subscription
-from modelkin.errors import ModelNotFound, Unavailable
 
 __all__ = ["MOST_TOLD", "Teller"]
 

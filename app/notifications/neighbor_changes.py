@@ -14,18 +14,19 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from app.catalog.reader import Library, Subject
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import revisions
 from app.catalog.repositories.candidates import Candidate, candidates_by_id
 from app.catalog.revisions import RevisionService
-from app.index.buckets.protocol import ModelRecord, SpaceRecord
+from app.errors import ModelNotFound, NotFound, SupportMissing
 from app.infra.db.database import Database, Reader
 from app.kinship.repository import candidates_by_name
 from app.search.comparer import Comparer
 from app.search.service import SearchService
+from app.spaces.records import SpaceRecord
 from app.webhooks import event_repository
 from app.webhooks.outbox import SUPPORT_STORED
-from modelkin.errors import ModelNotFound, NotFound, SupportMissing
-from modelkin.types.spaces import Neighbor
+from modelkin.types.search import Neighbor
 
 __all__ = ["Change", "Changes", "Crossings"]
 

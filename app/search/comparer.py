@@ -16,18 +16,18 @@ import numpy as np
 from app.catalog.reader import Library, Subject
 from app.catalog.repositories.candidates import Candidate
 from app.catalog.repositories.sketches import sketches_by_id
-from app.index.buckets.protocol import SpaceRecord
+from app.errors import Unavailable
 from app.index.cascade import tells
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile, SketchFiles
 from app.infra.db.database import Reader
+from app.spaces.records import SpaceRecord
 from modelkin import wire
+from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport
-from modelkin.core.similarity import overlap
 from modelkin.core.similarity.overlap import shared_packed
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch, similarity_in_sample, standard_error_in_sample
-from modelkin.errors import Unavailable
-from modelkin.types.spaces import Neighbor
+from modelkin.types.search import Neighbor
 
 __all__ = ["Asked", "Comparer"]
 
@@ -189,11 +189,11 @@ def _sketch(space: SpaceRecord, subject: Subject) -> Sketch | None:
 
 def _exact(candidate: Candidate, ours: PackedSupport, theirs: PackedSupport) -> Neighbor:
     shared = shared_packed(ours, theirs)
-    similarity = overlap.similarity_of(shared, ours.k, theirs.k)
+    similarity = estimators.similarity_of(shared, ours.k, theirs.k)
     return Neighbor(
         model=candidate.name,
         similarity=similarity,
-        jaccard=overlap.jaccard_of(similarity),
+        jaccard=estimators.jaccard_of(similarity),
         estimate="exact",
         standard_error=0.0,
         shared_indices=shared,
@@ -214,16 +214,16 @@ def _sharper(
             return Neighbor(
                 model=candidate.name,
                 similarity=similarity,
-                jaccard=overlap.jaccard_of(similarity),
+                jaccard=estimators.jaccard_of(similarity),
                 estimate="sketch",
                 standard_error=0.0 if whole else standard_error_in_sample(shared, ours, theirs),
                 shared_indices=None,
             )
     return Neighbor(
         model=candidate.name,
-        similarity=overlap.similarity_from_jaccard(jaccard),
+        similarity=estimators.similarity_from_jaccard(jaccard),
         jaccard=jaccard,
         estimate="signature",
-        standard_error=overlap.standard_error(jaccard, num_perm),
+        standard_error=estimators.standard_error(jaccard, num_perm),
         shared_indices=None,
     )

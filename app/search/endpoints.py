@@ -7,11 +7,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from app.auth.dependencies import AUTHENTICATED
+from app.catalog.dependencies import TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
-from app.infra.http.dependencies import Handle, K, KnownSpace, Reading, TagFilter
-from app.infra.http.schemas import NeighborsOut
+from app.infra.http.dependencies import Handle, K, Reading
+from app.search.schemas import NeighborsOut
+from app.spaces.dependencies import KnownSpace
 from modelkin._validation import check_model_name
-from modelkin.types.spaces import Neighbors
+from modelkin.types.search import Neighbors
 
 __all__ = ["router"]
 

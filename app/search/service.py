@@ -19,15 +19,15 @@ from app.catalog.reader import Subject
 from app.catalog.repositories import models
 from app.catalog.repositories.candidates import Candidate, candidates_by_id, candidates_in_pages
 from app.index import cascade
-from app.index.buckets.protocol import SpaceRecord
 from app.index.buckets.service import BucketService
 from app.index.change_feed import SpaceFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import Snapshot
 from app.infra.db.database import Reader
 from app.search.comparer import Asked, Comparer
+from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
-from modelkin.types.spaces import Neighbor, Neighbors
+from modelkin.types.search import Neighbor, Neighbors
 
 __all__ = ["METHODS", "SearchService"]
 

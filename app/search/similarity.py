@@ -7,14 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.catalog.reader import Library
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
-from app.index.buckets.protocol import ModelRecord, SpaceRecord
 from app.infra.db.database import Reader
+from app.spaces.records import SpaceRecord
+from modelkin.core import estimators
 from modelkin.core import packed as packing
 from modelkin.core.similarity import overlap
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.errors import InvalidParameter
-from modelkin.types.spaces import Overlap, SimilarityMatrix
+from modelkin.types.search import Overlap, SimilarityMatrix
 
 __all__ = ["MAX_MODELS", "SimilarityService"]
 
@@ -43,8 +45,8 @@ class SimilarityService:
             first, second = (self._library.support(space, record) for record in records)
             shared, sizes = overlap.shared(first, second), (first.k, second.k)
             tensors = overlap.by_tensor(first, second, space.layout)
-        similarity = overlap.similarity_of(shared, *sizes)
-        return Overlap(a, b, shared, similarity, overlap.jaccard_of(similarity), tensors)
+        similarity = estimators.similarity_of(shared, *sizes)
+        return Overlap(a, b, shared, similarity, estimators.jaccard_of(similarity), tensors)
 
     def matrix(self, session: Reader, space: SpaceRecord, names: Sequence[str]) -> SimilarityMatrix:
         """All pairs, in the order asked; S is estimated where one of a pair has no support.

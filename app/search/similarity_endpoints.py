@@ -12,12 +12,13 @@ from pydantic_core import to_json
 
 from app.auth.dependencies import AUTHENTICATED
 from app.infra.http.bodies import JsonRoute
-from app.infra.http.dependencies import Handle, KnownSpace, Reading
+from app.infra.http.dependencies import Handle, Reading
 from app.infra.http.negotiation import choose
-from app.infra.http.schemas import OverlapOut, SimilarityIn, SimilarityOut
+from app.search.schemas import OverlapOut, SimilarityIn, SimilarityOut
+from app.spaces.dependencies import KnownSpace
 from modelkin import wire
 from modelkin._validation import check_model_name
-from modelkin.types.spaces import SimilarityMatrix
+from modelkin.types.search import SimilarityMatrix
 
 __all__ = ["router"]
 

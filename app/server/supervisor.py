@@ -22,8 +22,8 @@ from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import SpawnProcess
 from typing import Protocol
 
+from app.errors import Unavailable
 from app.settings import Settings
-from modelkin.errors import Unavailable
 
 __all__ = ["Serve", "listen", "reserve", "supervise"]
 

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Body, Response
 
 from app.auth.dependencies import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
 from app.infra.http.bodies import JsonRoute
-from app.infra.http.dependencies import Cursor, KnownSpace, Limit, Reading, WritableSpace, Writing
-from app.infra.http.schemas import SpaceIn, SpaceOut, SpacePage
+from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.spaces.dependencies import KnownSpace, WritableSpace
+from app.spaces.schemas import SpaceIn, SpaceOut, SpacePage
 from app.spaces.service import AskedBanding
 from app.spaces.support_sizes import AskedSize
 from modelkin.core.layout import Layout

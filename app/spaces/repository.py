@@ -9,21 +9,22 @@ from sqlalchemy import Select, delete, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import defer
 
-from app.index.buckets.protocol import SpaceRecord, StopList, Tenant
+from app.auth.records import Tenant
+from app.errors import SpaceNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_cursor, encode_cursor
-from app.infra.db.tables.base import SpaceRow, StoreRow, TenantRow
+from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.index import StopListRow
+from app.spaces.records import SpaceRecord, StopList
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding, default_banding
-from modelkin.errors import SpaceNotFound
-from modelkin.types.spaces import FREE, Page, SignatureSpec, SupportSizePolicy
+from modelkin.types.paging import Page
+from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
 
 __all__ = [
     "advance",
     "all_spaces",
     "delete_space",
-    "ensure_tenant",
     "find_space",
     "find_space_by_id",
     "get_space",
@@ -31,27 +32,7 @@ __all__ = [
     "list_spaces",
     "lock_space",
     "space_ids",
-    "store_token",
 ]
-
-
-def store_token(session: Reader) -> str:
-    """The token of this database, made when it was."""
-    return session.scalars(select(StoreRow.token)).one()
-
-
-def ensure_tenant(session: Writer, name: str) -> Tenant:
-    """The tenant of this name, made if there is none."""
-    known = select(TenantRow).where(TenantRow.name == name)
-    row = session.scalar(known)
-    if row is None:
-        try:
-            with session.begin_nested():
-                session.add(TenantRow(name=name))
-        except IntegrityError:  # another process was first, and its row is committed by now
-            pass
-        row = session.scalars(known).one()
-    return Tenant(id=row.id, name=row.name)
 
 
 def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:

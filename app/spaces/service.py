@@ -6,20 +6,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from app.index.buckets.protocol import BlobStore, SpaceRecord, Tenant
+from app.auth.records import Tenant
+from app.errors import SpaceExists
 from app.index.buckets.service import BucketService
 from app.index.registry import IndexRegistry
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Reader, Writer
+from app.infra.storage.blobs import BlobStore
 from app.spaces import repository
+from app.spaces.records import SpaceRecord
 from app.spaces.support_sizes import AskedSize
 from modelkin._validation import check_space_name
+from modelkin.core.indices import check_num_parameters
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding, banding_for, default_banding, recall_at
 from modelkin.core.sketching.signature import MAX_NUM_PERM, check_scheme, default_scheme
-from modelkin.core.support import check_num_parameters
-from modelkin.errors import InvalidLayout, InvalidParameter, InvalidSignature, SpaceExists
-from modelkin.types.spaces import FREE, Page, SignatureSpec, SupportSizePolicy
+from modelkin.errors import InvalidLayout, InvalidParameter, InvalidSignature
+from modelkin.types.paging import Page
+from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
 
 __all__ = ["MAX_DIMENSIONS", "MAX_TENSORS", "MAX_TENSOR_NAME", "AskedBanding", "SpaceService"]
 

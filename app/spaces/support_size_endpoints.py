@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.auth.dependencies import AUTHENTICATED
 from app.infra.http.bodies import JsonRoute
-from app.infra.http.dependencies import Handle, KnownSpace, Reading, WritableSpace, Writing
+from app.infra.http.dependencies import Handle, Reading, Writing
+from app.spaces.dependencies import KnownSpace, WritableSpace
 from modelkin._validation import check_model_name
 
 __all__ = ["router"]

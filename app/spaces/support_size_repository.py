@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from sqlalchemy import func, insert, select, update
 
-from app.index.buckets.protocol import SpaceRecord
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.base import SizeReportRow
+from app.infra.db.tables.catalog import SizeReportRow
+from app.spaces.records import SpaceRecord
 
 __all__ = ["lower_median", "put_report"]
 

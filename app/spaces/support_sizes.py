@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.index.buckets.protocol import SpaceRecord
 from app.infra.db.database import Reader, Writer
 from app.spaces import repository, support_size_repository
+from app.spaces.records import SpaceRecord
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter
 from modelkin.types.spaces import FREE, SupportSize, SupportSizePolicy

@@ -11,11 +11,12 @@ from fastapi.templating import Jinja2Templates
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from app.auth.dependencies import Handle, ReadingTenant
+from app.errors import NotFound
 from app.infra.http.dependencies import Cursor, Reading
 from app.infra.http.routing import MODEL
 from app.kinship.donors.request import Ask
 from modelkin._validation import check_model_name, check_space_name, quote_model
-from modelkin.errors import InvalidInput, NotFound
+from modelkin.errors import InvalidInput
 
 __all__ = ["router"]
 

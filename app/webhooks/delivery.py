@@ -18,12 +18,12 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from app.index.buckets.protocol import JobRecord
+from app.auth.tenants import ensure_tenant
 from app.infra.db.database import Database, Writer
 from app.infra.db.ids import new_id
 from app.infra.storage.encryption import Secrets
+from app.jobs.records import JobRecord
 from app.jobs.service import SERVICE, Finish, JobService, Progress
-from app.spaces.repository import ensure_tenant
 from app.webhooks import delivery_repository, event_repository, repository
 from app.webhooks.delivery_repository import Delivery
 from app.webhooks.in_flight import UnderWay

@@ -25,13 +25,13 @@ from sqlalchemy import (
     update,
 )
 
-from app.index.buckets.protocol import Tenant
+from app.auth.records import Tenant
+from app.errors import DeliveryNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, encode_cursor
 from app.infra.db.tables.webhooks import SentRow, SubscriptionRow
-from modelkin.errors import DeliveryNotFound
-from modelkin.types.spaces import Page
+from modelkin.types.paging import Page
 
 __all__ = [
     "Delivery",

@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 
-from app.index.buckets.protocol import Tenant
+from app.auth.records import Tenant
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.base import TenantRow
+from app.infra.db.tables.tenants import TenantRow
 from app.infra.db.tables.webhooks import EventRow
 
 __all__ = [

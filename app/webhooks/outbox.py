@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
+from app.auth.records import Tenant
+from app.catalog.records import ModelRecord
 from app.clustering.records import ClusteringRecord
-from app.index.buckets.protocol import ModelRecord, SpaceRecord, Tenant
 from app.infra.db.database import Writer
 from app.infra.db.ids import new_id
 from app.jobs.service import JobService
+from app.spaces.records import SpaceRecord
 from app.webhooks import event_repository, repository
 
 __all__ = [

@@ -9,14 +9,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, or_, select, update
 
-from app.index.buckets.protocol import Tenant
+from app.auth.records import Tenant
+from app.errors import SubscriptionNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, encode_cursor
-from app.infra.db.tables.base import TenantRow
+from app.infra.db.tables.tenants import TenantRow
 from app.infra.db.tables.webhooks import SubscriptionRow
-from modelkin.errors import SubscriptionNotFound
-from modelkin.types.spaces import Page
+from modelkin.types.paging import Page
 
 __all__ = [
     "Subscription",

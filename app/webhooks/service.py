@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from app.index.buckets.protocol import Tenant
+from app.auth.records import Tenant
+from app.errors import Conflict, SubscriptionDisabled
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
 from app.infra.storage.encryption import Secrets
@@ -24,8 +25,8 @@ from app.webhooks.delivery_repository import Delivery
 from app.webhooks.outbox import NEIGHBORS_CHANGED
 from app.webhooks.repository import Subscription
 from app.webhooks.signing_secrets import outgoing
-from modelkin.errors import Conflict, InvalidParameter, SubscriptionDisabled
-from modelkin.types.spaces import Page
+from modelkin.errors import InvalidParameter
+from modelkin.types.paging import Page
 from modelkin.webhooks import new_secret
 
 __all__ = ["DEFAULT_THRESHOLD", "MOST", "PING", "SubscriptionIn", "SubscriptionService"]

@@ -9,9 +9,9 @@ import json
 from datetime import datetime, timedelta
 from typing import Final
 
+from app.errors import Conflict
 from app.infra.storage.encryption import Secrets
 from app.webhooks.repository import Subscription
-from modelkin.errors import Conflict
 
 __all__ = ["MOST_BEFORE", "outgoing", "signing"]
 

@@ -51,18 +51,12 @@ from modelkin.types.kinship import (
     LineageLink,
     Usual,
 )
+from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
+from modelkin.types.paging import UNCHANGED
 from modelkin.types.revisions import Revision, Revisions
+from modelkin.types.search import Neighbor, Neighbors, Overlap, SimilarityMatrix
 from modelkin.types.spaces import (
-    UNCHANGED,
-    BulkItem,
-    BulkResult,
-    BulkSummary,
-    ModelInfo,
-    Neighbor,
-    Neighbors,
-    Overlap,
     SignatureSpec,
-    SimilarityMatrix,
     SpaceInfo,
     StopList,
     SupportSize,

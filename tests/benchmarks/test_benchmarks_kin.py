@@ -10,7 +10,7 @@ import pytest
 from benchmarks.cascade import Cascade, Supports
 from benchmarks.kin import BACKGROUNDS, DENSITY, NEAR, Background, Members, bits, simulated
 from benchmarks.peers import Datasketch, ranked
-from modelkin.core.similarity.overlap import jaccard_of
+from modelkin.core.estimators import jaccard_of
 
 SPARSE, MIXED, DENSE, FEDERATION = BACKGROUNDS
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import app.errors
 import modelkin.errors
 from app.infra.http.problems import _STATUS
 
@@ -24,7 +25,8 @@ UNANSWERED = {
 
 def answered() -> list[tuple[int, str]]:
     """The status and the code of each error that a request may end with."""
-    kinds = [getattr(modelkin.errors, name) for name in modelkin.errors.__all__]
+    trees = (modelkin.errors, app.errors)
+    kinds = [getattr(tree, name) for tree in trees for name in tree.__all__]
     found: dict[str, int] = {}
     for kind in kinds:
         status = next((s for above, s in _STATUS.items() if issubclass(kind, above)), None)

@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import select
 
 from app.infra.db.database import Database
-from app.infra.db.tables.base import ModelRow, RevisionRow
+from app.infra.db.tables.catalog import ModelRow, RevisionRow
 from modelkin import Support
 from tests.app.conftest import Start
 from tests.support.http_space import (

@@ -13,15 +13,10 @@ import pytest
 
 from modelkin.errors import MissingExtra
 from modelkin.types.kinship import Donor, DonorReason, Donors
-from modelkin.types.spaces import (
-    UNCHANGED,
-    ModelInfo,
-    Neighbor,
-    Neighbors,
-    Overlap,
-    SimilarityMatrix,
-    TensorOverlap,
-)
+from modelkin.types.models import ModelInfo
+from modelkin.types.paging import UNCHANGED
+from modelkin.types.search import Neighbor, Neighbors, Overlap, SimilarityMatrix
+from modelkin.types.spaces import TensorOverlap
 
 B = Neighbor("b", 0.5, 1 / 3, "exact", 0.0, 2)
 C = Neighbor("c", 0.25, 1 / 7, "signature", 0.04, None)

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from app.bootstrap import Resources, open_resources
 from app.hubs.records import SourceRecord
 from app.hubs.repositories import sources
-from app.index.buckets.protocol import JobRecord
+from app.jobs.records import JobRecord
 from app.main import create_app
 from app.settings import Settings
 from tests.support.backends import Backend

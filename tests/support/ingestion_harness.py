@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from app.bootstrap import Resources, open_resources
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.hubs.clients.protocol import Hub
 from app.hubs.clients.registry import Hubs
@@ -19,10 +20,10 @@ from app.hubs.records import SourceRecord
 from app.hubs.repositories import sources
 from app.hubs.service import SourceIn
 from app.hubs.sync_requests import Looks
-from app.index.buckets.protocol import JobRecord, ModelRecord
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.jobs import queue
+from app.jobs.records import JobRecord
 from app.settings import Settings
 from app.spaces import repository as spaces
 from modelkin.core.support import Support

@@ -13,10 +13,11 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.index.buckets.protocol import JobRecord
+from app.errors import Unavailable
 from app.infra.db.database import Writer
+from app.jobs.records import JobRecord
 from app.jobs.service import Finish, JobService, Progress
-from modelkin.errors import InvalidParameter, Unavailable
+from modelkin.errors import InvalidParameter
 
 
 def _begun(job: JobRecord) -> None:

@@ -16,13 +16,13 @@ from sqlalchemy import select
 import modelkin
 from app.catalog.repositories import models
 from app.index import stop_list_repository
-from app.index.buckets.protocol import SpaceRecord
 from app.index.buckets.sql import SqlBuckets
 from app.infra.db.database import Database, Reader
 from app.infra.db.tables.index import BandValuesRow
 from app.maintenance.stop_lists import StopListService
 from app.settings import Settings
 from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
 from app.stores import open_library
 from modelkin import Banding, BulkItem, Support
 from modelkin.core.sketching.banding import band_keys

@@ -11,8 +11,8 @@ import pytest
 
 from app.bootstrap import Resources
 from app.catalog.batches import Entry
-from app.index.buckets.protocol import SpaceRecord
 from app.settings import Settings
+from app.spaces.records import SpaceRecord
 from modelkin import Neighbors, Support
 from modelkin.core.similarity.overlap import similarity
 from tests.support.backends import Backend

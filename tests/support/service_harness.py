@@ -14,11 +14,12 @@ from app.catalog.batches import Entry
 from app.catalog.puts import Stored
 from app.clustering import service
 from app.clustering.request import Asked
-from app.index.buckets.protocol import JobRecord, SpaceRecord
+from app.errors import SpaceNotFound
+from app.jobs.records import JobRecord
 from app.settings import Settings
 from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
 from modelkin import Support
-from modelkin.errors import SpaceNotFound
 from tests.support.backends import Backend
 from tests.support.planted_clusters import M, named, planted
 

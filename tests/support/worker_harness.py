@@ -12,11 +12,12 @@ from typing import Any, Self
 
 from sqlalchemy import text
 
+from app.auth.records import Tenant
 from app.auth.service import SCOPES, KeyService
-from app.index.buckets.protocol import JobRecord, Tenant
+from app.auth.tenants import ensure_tenant
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
-from app.spaces.repository import ensure_tenant
+from app.jobs.records import JobRecord
 from tests.support import forkserver
 from tests.support.backends import Backend
 from tests.support.job_handlers import Jobs

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
+from app.errors import Unavailable
 from app.jobs.queue import Offer
-from modelkin.errors import Unavailable
 from tests.support.backends import SQLITE
 from workers.dbos_queue import Durable, State, beside
 

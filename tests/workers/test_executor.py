@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.index.buckets.protocol import JobRecord
+from app.errors import Conflict, Unavailable
 from app.infra.db.database import Database, Writer
 from app.jobs import queue
+from app.jobs.records import JobRecord
 from app.jobs.service import JobService, Progress
-from modelkin.errors import Conflict, JobCancelled, Unavailable
+from modelkin.errors import JobCancelled
 from tests.support.backends import Backend
 from tests.support.worker_harness import Shop
 from workers import executor as worker_jobs

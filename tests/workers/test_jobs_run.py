@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from modelkin.errors import JobFinished, JobNotFound
+from app.errors import JobFinished, JobNotFound
 from tests.support.worker_harness import Shop
 
 

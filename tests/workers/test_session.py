@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from dbos._dbos import _get_dbos_instance
 
-from app.index.buckets.protocol import JobRecord
 from app.jobs import queue as work
+from app.jobs.records import JobRecord
 from app.settings import Settings
 from tests.support.backends import SQLITE
 from tests.support.worker_harness import Shop

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from app.index.buckets.protocol import JobRecord, Tenant
+from app.auth.records import Tenant
+from app.errors import Unavailable
 from app.jobs import watcher
+from app.jobs.records import JobRecord
 from app.jobs.watcher import Following
-from modelkin.errors import Unavailable
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 

@@ -15,16 +15,17 @@ from pydantic import ValidationError
 
 from app.catalog.batches import BYTES_AT_ONCE, Entry, Refused
 from app.catalog.endpoints.payloads import max_indices
+from app.catalog.schemas import BatchLineIn
 from app.infra.http.bodies import parse_strictly
 from app.infra.http.memory_budget import Hold
 from app.infra.http.problems import fields_of
-from app.infra.http.schemas import BatchLineIn
 from app.settings import Settings
 from modelkin import wire
 from modelkin._validation import check_model_name, check_tags
+from modelkin.core.indices import index_dtype
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
-from modelkin.core.support import Support, index_dtype
+from modelkin.core.support import Support
 from modelkin.errors import (
     InvalidParameter,
     InvalidSignature,

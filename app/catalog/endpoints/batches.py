@@ -18,10 +18,11 @@ from app.catalog.endpoints.batch_lines import ENCODED, MAX_LINES, LineReader, cu
 from app.catalog.endpoints.payloads import SIGNATURE_SCHEMA
 from app.catalog.puts import Stored
 from app.infra.http.bodies import media_type_of, read_body
-from app.infra.http.dependencies import Handle, Reading, WritableSpace
+from app.infra.http.dependencies import Handle, Reading
 from app.infra.http.memory_budget import Budgets, Hold
 from app.infra.http.problems import described
 from app.settings import Settings
+from app.spaces.dependencies import WritableSpace
 from modelkin import wire
 from modelkin.errors import UnsupportedMediaType
 

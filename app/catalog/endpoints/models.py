@@ -7,23 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Response
 
 from app.auth.dependencies import AUTHENTICATED
+from app.catalog.dependencies import ModelName, TagFilter
+from app.catalog.schemas import ModelOut, ModelPage, ModelUpdate, etag
 from app.infra.http.bodies import JsonRoute
-from app.infra.http.dependencies import (
-    Cursor,
-    Handle,
-    IfMatch,
-    KnownSpace,
-    Limit,
-    ModelName,
-    Reading,
-    TagFilter,
-    WritableSpace,
-    Writing,
-)
+from app.infra.http.dependencies import Cursor, Handle, IfMatch, Limit, Reading, Writing
 from app.infra.http.routing import MODEL
-from app.infra.http.schemas import ModelOut, ModelPage, ModelUpdate, etag
+from app.spaces.dependencies import KnownSpace, WritableSpace
 from modelkin._validation import check_model_name, check_tags
-from modelkin.types.spaces import UNCHANGED
+from modelkin.types.paging import UNCHANGED
 
 __all__ = ["router"]
 

@@ -12,9 +12,10 @@ from app.infra.http.memory_budget import Budgets, Hold
 from app.settings import Settings
 from modelkin import wire
 from modelkin.core.delta import Delta
+from modelkin.core.indices import index_dtype
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
-from modelkin.core.support import Support, index_dtype
+from modelkin.core.support import Support
 from modelkin.errors import UnsupportedMediaType
 
 __all__ = [

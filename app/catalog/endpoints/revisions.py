@@ -9,11 +9,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from app.auth.dependencies import AUTHENTICATED
+from app.catalog.dependencies import ModelName
+from app.catalog.records import RevisionRecord, SelfOverlap
 from app.catalog.revisions import Listed
-from app.index.buckets.protocol import RevisionRecord, SelfOverlap, SpaceRecord
-from app.infra.http.dependencies import Cursor, Handle, KnownSpace, Limit, ModelName, Reading
+from app.infra.http.dependencies import Cursor, Handle, Limit, Reading
 from app.infra.http.routing import MODEL
-from modelkin.core.similarity.overlap import similarity_from_jaccard, standard_error
+from app.spaces.dependencies import KnownSpace
+from app.spaces.records import SpaceRecord
+from modelkin.core.estimators import similarity_from_jaccard, standard_error
 
 __all__ = ["router"]
 

@@ -7,21 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 
 from app.auth.dependencies import AUTHENTICATED
+from app.catalog.dependencies import ModelName, NewTags
 from app.catalog.endpoints.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, SignaturePayload
 from app.catalog.puts import Put
-from app.infra.http.dependencies import (
-    Handle,
-    IfMatch,
-    KnownSpace,
-    ModelName,
-    NewTags,
-    Reading,
-    WritableSpace,
-    Writing,
-)
+from app.catalog.schemas import ModelOut, etag
+from app.infra.http.dependencies import Handle, IfMatch, Reading, Writing
 from app.infra.http.negotiation import choose
 from app.infra.http.routing import MODEL
-from app.infra.http.schemas import ModelOut, etag
+from app.spaces.dependencies import KnownSpace, WritableSpace
 from modelkin import wire
 
 __all__ = ["router"]

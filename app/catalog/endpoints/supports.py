@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 
 from app.auth.dependencies import AUTHENTICATED
+from app.catalog.dependencies import ModelName, NewTags
 from app.catalog.endpoints.payloads import (
     DELTA_BODY,
     SUPPORT_BODY,
@@ -14,21 +15,13 @@ from app.catalog.endpoints.payloads import (
     DeltaPayload,
     SupportPayload,
 )
-from app.catalog.puts import Put, etag_of
-from app.infra.http.dependencies import (
-    Handle,
-    IfMatch,
-    KnownSpace,
-    ModelName,
-    NewTags,
-    Reading,
-    RequiredMatch,
-    WritableSpace,
-    Writing,
-)
+from app.catalog.puts import Put
+from app.catalog.schemas import ModelOut, etag
+from app.infra.http.dependencies import Handle, IfMatch, Reading, RequiredMatch, Writing
 from app.infra.http.negotiation import choose
+from app.infra.http.preconditions import etag_of
 from app.infra.http.routing import MODEL
-from app.infra.http.schemas import ModelOut, etag
+from app.spaces.dependencies import KnownSpace, WritableSpace
 from modelkin import wire
 
 __all__ = ["router"]

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import bindparam, select
 
-from app.index.buckets.protocol import SpaceRecord
 from app.infra.db.database import Reader
-from app.infra.db.tables.base import ModelRow
+from app.infra.db.tables.catalog import ModelRow
+from app.spaces.records import SpaceRecord
 
 __all__ = ["Candidate", "candidates_by_id", "candidates_by_name", "candidates_in_pages"]
 

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Select, delete, insert, select, update
 
+from app.catalog.records import Kind, ModelRecord
 from app.catalog.repositories.sketches import drawn_content_id, insert_sketches, replace_sketches
-from app.index.buckets.protocol import Kind, ModelRecord, SpaceRecord
+from app.errors import ModelNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_cursor, encode_cursor
-from app.infra.db.tables.base import ModelRow, RemovalRow, SignatureRow, TagRow
-from modelkin.errors import ModelNotFound
-from modelkin.types.spaces import Page
+from app.infra.db.tables.catalog import ModelRow, RemovalRow, SignatureRow, TagRow
+from app.spaces.records import SpaceRecord
+from modelkin.types.paging import Page
 
 __all__ = [
     "Content",

@@ -9,13 +9,13 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, delete, insert, select, update
 
+from app.catalog.records import ModelRecord, RevisionRecord, SelfOverlap
 from app.catalog.repositories import models
-from app.index.buckets.protocol import ModelRecord, RevisionRecord, SelfOverlap
 from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_cursor, encode_cursor
-from app.infra.db.tables.base import RevisionRow
+from app.infra.db.tables.catalog import RevisionRow
 from modelkin.errors import InvalidParameter
-from modelkin.types.spaces import Page
+from modelkin.types.paging import Page
 
 __all__ = [
     "First",

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 
 from sqlalchemy import delete, insert, select, update
 
-from app.index.buckets.protocol import ModelRecord
+from app.catalog.records import ModelRecord
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.base import ModelRow, SketchRow
+from app.infra.db.tables.catalog import ModelRow, SketchRow
 
 __all__ = [
     "change_sketch",

@@ -13,8 +13,9 @@ from typing import BinaryIO, Final
 
 import httpx
 
+from app.errors import StorageFull, Unavailable
 from app.hubs.clients.protocol import HubFile, HubUnavailable, HubUntrue, Received
-from modelkin.errors import PayloadTooLarge, StorageFull, Unavailable
+from modelkin.errors import PayloadTooLarge
 
 __all__ = ["Download", "writing"]
 

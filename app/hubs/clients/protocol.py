@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from app.errors import NotFound
 from app.jobs.service import Later
-from modelkin.errors import ModelkinError, NotFound
+from modelkin.errors import ModelkinError
 
 __all__ = [
     "Hub",

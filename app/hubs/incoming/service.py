@@ -17,18 +17,19 @@ from typing import Any, Final, Protocol
 
 from pydantic_core import from_json
 
+from app.errors import Unauthorized, Unavailable
 from app.hubs.filters import Filters, unnamable
 from app.hubs.incoming import huggingface, mlflow
 from app.hubs.incoming.events import Forged, Told
 from app.hubs.records import DeliveryRecord, HubKind, Outcome, SourceRecord
 from app.hubs.repositories import deliveries, source_models, sources
 from app.hubs.sync_requests import Looks
-from app.index.buckets.protocol import JobRecord
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.group_commit import Together
 from app.infra.storage.encryption import Secrets
+from app.jobs.records import JobRecord
 from app.jobs.service import JobService, Progress
-from modelkin.errors import InvalidParameter, Unauthorized, Unavailable
+from modelkin.errors import InvalidParameter
 
 __all__ = ["PRUNE", "HookService", "Receipt"]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from modelkin.errors import StorageFull, Unavailable
+from app.errors import StorageFull, Unavailable
 
 __all__ = ["Downloads", "Room"]
 

@@ -13,8 +13,10 @@ from functools import partial
 from typing import Any, Final
 
 from app.catalog.puts import PreparedSupport, Put
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.writer import IngestService
+from app.errors import Conflict, Unavailable
 from app.hubs.clients.protocol import HubRevision
 from app.hubs.ingestion.checkpoint_fetcher import named
 from app.hubs.ingestion.selection_plan import Base
@@ -22,12 +24,12 @@ from app.hubs.ingestion.space_resolver import Placed
 from app.hubs.records import Importance
 from app.hubs.repositories import source_models
 from app.hubs.service import OpenSource
-from app.index.buckets.protocol import ModelRecord, SpaceRecord
 from app.infra.db.database import Reader, Writer
 from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
 from modelkin._validation import MAX_TAGS, check_model_name, check_tag
-from modelkin.errors import Conflict, InvalidName, Unavailable
-from modelkin.types.spaces import UNCHANGED, Unchanged
+from modelkin.errors import InvalidName
+from modelkin.types.paging import UNCHANGED, Unchanged
 
 __all__ = ["HUB", "Held", "Made", "Storing", "held_by", "note", "require_free"]
 

@@ -15,8 +15,8 @@ from app.hubs.ingestion.checkpoint_fetcher import Counter, named
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.space_resolver import in_order
 from app.hubs.records import Importance
-from app.index.buckets.protocol import SpaceRecord
 from app.infra.db.database import Reader
+from app.spaces.records import SpaceRecord
 from app.spaces.support_sizes import SupportSizeService
 from modelkin.checkpoints import Checkpoint, select_from_checkpoint
 from modelkin.core.layout import Layout

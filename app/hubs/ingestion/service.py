@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from app.catalog.writer import IngestService
+from app.errors import SourceNotFound, SpaceExists, Unavailable
 from app.hubs.clients.protocol import Hub, HubGone, HubRefused, HubRevision
 from app.hubs.clients.registry import Hubs
 from app.hubs.ingestion.checkpoint_fetcher import Fetching, fingerprint, named
@@ -33,19 +34,12 @@ from app.hubs.ingestion.space_resolver import Placed, Placing
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
 from app.hubs.sync_requests import INGEST
-from app.index.buckets.protocol import JobRecord
 from app.infra.db.database import Database
+from app.jobs.records import JobRecord
 from app.jobs.service import Finish, JobService, Later, Progress
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Checkpoint
-from modelkin.errors import (
-    JobFailed,
-    ModelkinError,
-    SourceNotFound,
-    SpaceExists,
-    SpaceMismatch,
-    Unavailable,
-)
+from modelkin.errors import JobFailed, ModelkinError, SpaceMismatch
 
 __all__ = ["Ingestion"]
 

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.index.buckets.protocol import SpaceRecord, Tenant
+from app.auth.records import Tenant
 from app.infra.db.database import Database, Reader, Writer
 from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from modelkin.checkpoints import Checkpoint
 from modelkin.core.layout import Layout

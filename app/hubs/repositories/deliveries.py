@@ -12,7 +12,7 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_cursor, encode_cursor
 from app.infra.db.tables.hubs import DeliveryRow
 from modelkin.errors import InvalidParameter
-from modelkin.types.spaces import Page
+from modelkin.types.paging import Page
 
 __all__ = ["any_before", "find_delivery", "insert_delivery", "list_deliveries", "prune_deliveries"]
 

@@ -13,11 +13,11 @@ from typing import Any
 from sqlalchemy import case, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
+from app.errors import Unavailable
 from app.hubs.records import SeenModel
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.hubs import SourceModelRow, SourceRow
 from app.infra.db.tables.jobs import JobRow
-from modelkin.errors import Unavailable
 
 __all__ = [
     "begin_look",

@@ -8,15 +8,15 @@ from typing import Any, cast
 
 from sqlalchemy import CursorResult, delete, func, select, update
 
+from app.auth.records import Tenant
+from app.errors import SourceNotFound
 from app.hubs.records import SourceRecord
-from app.index.buckets.protocol import Tenant
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, encode_cursor
-from app.infra.db.tables.base import TenantRow
 from app.infra.db.tables.hubs import SourceRow
-from modelkin.errors import SourceNotFound
-from modelkin.types.spaces import Page
+from app.infra.db.tables.tenants import TenantRow
+from modelkin.types.paging import Page
 
 __all__ = [
     "any_due",

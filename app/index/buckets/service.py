@@ -18,17 +18,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from app.errors import BackendUnavailable, SpaceNotFound, Unavailable
 from app.index import change_repository, stop_list_repository
 from app.index.banding import Bands
 from app.index.buckets.batching import Step, in_steps
-from app.index.buckets.protocol import Buckets, BucketState, Candidates, SpaceRecord
+from app.index.buckets.protocol import Buckets, BucketState, Candidates
 from app.index.epoch_repository import ensure_bucket_epoch, history, renew_bucket_epoch
 from app.infra.db.database import Database, Reader
 from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.banding import band_keys
 from modelkin.core.sketching.signature import value_dtype
-from modelkin.errors import BackendUnavailable, ModelkinError, SpaceNotFound, Unavailable
+from modelkin.errors import ModelkinError
 
 __all__ = ["BucketMates", "BucketService"]
 

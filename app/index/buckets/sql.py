@@ -16,11 +16,11 @@ import numpy.typing as npt
 from sqlalchemy import delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
+from app.errors import BackendUnavailable, Unavailable
 from app.index.buckets.batching import CAP, MOST_AT_ONCE, Changes, choose, gather
 from app.index.buckets.protocol import BucketState, Candidates
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.tables.index import BucketBuildRow, BucketModelRow
-from modelkin.errors import BackendUnavailable, Unavailable
 
 __all__ = ["SqlBuckets"]
 

@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
+from app.errors import StorageFull, Unavailable
 from app.infra.db.engines import connect
-from modelkin.errors import StorageFull, Unavailable
 
 __all__ = ["Database", "Reader", "Writer"]
 

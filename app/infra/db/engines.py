@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from app.errors import Unavailable
 from app.infra.db.timeouts import bound
-from modelkin.errors import Unavailable
 
 __all__ = ["Engines", "connect"]
 

@@ -11,9 +11,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import ProgrammingError
 
+from app.errors import Unavailable
 from app.infra.db.database import Database
 from app.infra.db.timeouts import without_bound
-from modelkin.errors import Unavailable
 
 __all__ = ["migrate", "require_current"]
 

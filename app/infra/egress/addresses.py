@@ -14,7 +14,7 @@ from typing import Final
 
 import httpx
 
-from modelkin.errors import EgressRefused
+from app.errors import EgressRefused
 
 __all__ = [
     "MAX_URL",

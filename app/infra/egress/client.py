@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from app.errors import EgressRefused
 from app.infra.egress.addresses import (
     MAX_URL,
     PORTS,
@@ -34,7 +35,7 @@ from app.infra.egress.addresses import (
     within,
 )
 from app.infra.egress.transport import GuardedTransport, said
-from modelkin.errors import EgressRefused, InvalidParameter
+from modelkin.errors import InvalidParameter
 
 __all__ = ["Allowlist", "Egress", "EgressRefused", "Resolve"]
 

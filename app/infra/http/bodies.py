@@ -15,16 +15,11 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
 from app.auth.dependencies import identify
+from app.errors import BodyTimeout
 from app.infra.http.memory_budget import Hold
 from app.settings import Settings
 from modelkin import wire
-from modelkin.errors import (
-    BodyTimeout,
-    InvalidParameter,
-    ModelkinError,
-    PayloadTooLarge,
-    UnsupportedMediaType,
-)
+from modelkin.errors import InvalidParameter, ModelkinError, PayloadTooLarge, UnsupportedMediaType
 from modelkin.wire.json import parse_json
 
 __all__ = ["JsonRoute", "media_type_of", "parse_strictly", "read_body"]

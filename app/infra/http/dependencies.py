@@ -10,14 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
-from fastapi import Depends, Header, Path, Query, Request
+from fastapi import Depends, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
 from app.auth.dependencies import Handle, ReadingTenant, WritingTenant
-from app.index.buckets.protocol import SpaceRecord
+from app.errors import PreconditionRequired, Unavailable
 from app.infra.db.database import Reader, Writer
-from modelkin._validation import check_model_name, check_space_name, check_tags
-from modelkin.errors import PreconditionRequired, Unavailable
 
 __all__ = [
     "Cursor",
@@ -26,15 +24,10 @@ __all__ = [
     "WritingTenant",
     "IfMatch",
     "K",
-    "KnownSpace",
     "Limit",
-    "ModelName",
-    "NewTags",
     "Reading",
     "RequiredMatch",
-    "TagFilter",
     "Turn",
-    "WritableSpace",
     "Writing",
 ]
 
@@ -79,59 +72,6 @@ def _writing(resources: Handle, _: Turn) -> Iterator[Writer]:
 Reading = Annotated[Reader, Depends(_reading, scope="function")]
 Writing = Annotated[Writer, Depends(_writing, scope="function")]
 
-
-SpaceName = Annotated[str, Path(description="the name of the space")]
-
-
-def _space(
-    resources: Handle, tenant: ReadingTenant, session: Reading, space: SpaceName
-) -> SpaceRecord:
-    return resources.spaces.get(session, tenant, check_space_name(space))
-
-
-def _writable_space(
-    resources: Handle, tenant: WritingTenant, session: Reading, space: SpaceName
-) -> SpaceRecord:
-    return resources.spaces.get(session, tenant, check_space_name(space))
-
-
-KnownSpace = Annotated[SpaceRecord, Depends(_space)]
-"""The space of the path, to a key that may read."""
-WritableSpace = Annotated[SpaceRecord, Depends(_writable_space)]
-"""The space of the path, to a key that may write."""
-
-
-async def _model_name(
-    model: Annotated[str, Path(description="the name of the model; it may hold slashes")],
-) -> str:
-    return check_model_name(model)
-
-
-ModelName = Annotated[str, Depends(_model_name)]
-
-
-async def _new_tags(
-    tag: Annotated[
-        list[str] | None,
-        Query(description="the model's tags, in place of those it has; repeat for several"),
-    ] = None,
-) -> tuple[str, ...] | None:
-    return None if tag is None else check_tags([t for t in tag if t], field="tag")
-
-
-NewTags = Annotated[tuple[str, ...] | None, Depends(_new_tags)]
-
-
-async def _tag_filter(
-    tag: Annotated[
-        list[str] | None,
-        Query(description="only models that carry this tag; repeat to ask for several at once"),
-    ] = None,
-) -> tuple[str, ...]:
-    return () if tag is None else check_tags(tag, field="tag")
-
-
-TagFilter = Annotated[tuple[str, ...], Depends(_tag_filter)]
 
 K = Annotated[int, Query(ge=1, le=1000, description="how many")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="how many on a page")]

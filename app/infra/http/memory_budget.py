@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from modelkin.errors import Unavailable
+from app.errors import Unavailable
 
 __all__ = ["Budget", "Budgets", "Hold"]
 

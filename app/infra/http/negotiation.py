@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelkin.errors import NotAcceptable
+from app.errors import NotAcceptable
 
 __all__ = ["choose"]
 

@@ -17,29 +17,49 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from modelkin import errors
+from app.errors import (
+    BodyTimeout,
+    Conflict,
+    Forbidden,
+    NotAcceptable,
+    NotFound,
+    PreconditionRequired,
+    RateLimited,
+    StorageFull,
+    Unauthorized,
+    Unavailable,
+)
+from modelkin.errors import (
+    InvalidInput,
+    InvalidParameter,
+    ModelkinError,
+    PayloadTooLarge,
+    PreconditionFailed,
+    SpaceMismatch,
+    UnsupportedMediaType,
+)
 
 __all__ = ["PROBLEM", "answer", "described", "fields_of", "install", "not_ready", "problem"]
 
 PROBLEM = "application/problem+json"
 
 # The first class an error is an instance of decides, so subclasses stand before their parents.
-_STATUS: Mapping[type[errors.ModelkinError], int] = {
-    errors.InvalidInput: 422,
-    errors.Unauthorized: 401,
-    errors.Forbidden: 403,
-    errors.RateLimited: 429,
-    errors.NotFound: 404,
-    errors.SpaceMismatch: 409,
-    errors.Conflict: 409,
-    errors.PreconditionFailed: 412,
-    errors.PreconditionRequired: 428,
-    errors.PayloadTooLarge: 413,
-    errors.UnsupportedMediaType: 415,
-    errors.NotAcceptable: 406,
-    errors.BodyTimeout: 408,
-    errors.StorageFull: 507,
-    errors.Unavailable: 503,
+_STATUS: Mapping[type[ModelkinError], int] = {
+    InvalidInput: 422,
+    Unauthorized: 401,
+    Forbidden: 403,
+    RateLimited: 429,
+    NotFound: 404,
+    SpaceMismatch: 409,
+    Conflict: 409,
+    PreconditionFailed: 412,
+    PreconditionRequired: 428,
+    PayloadTooLarge: 413,
+    UnsupportedMediaType: 415,
+    NotAcceptable: 406,
+    BodyTimeout: 408,
+    StorageFull: 507,
+    Unavailable: 503,
 }
 
 _HEADERS: Mapping[int, Mapping[str, str]] = {
@@ -88,7 +108,7 @@ def problem(
 
 def install(app: FastAPI) -> None:
     """Answer every error of ``app`` with a problem document."""
-    app.add_exception_handler(errors.ModelkinError, _on_error)
+    app.add_exception_handler(ModelkinError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
@@ -100,7 +120,7 @@ def not_ready(request: Request, detail: str, progress: Mapping[str, Any]) -> Res
     return problem(request, 503, "loading", detail, headers=_HEADERS[503], more=progress)
 
 
-def described(error: errors.ModelkinError) -> dict[str, Any]:
+def described(error: ModelkinError) -> dict[str, Any]:
     """What a problem document says of an error, for where one of many things went wrong."""
     told: dict[str, Any] = {"code": error.code, "detail": _clean(str(error))}
     if fields := _named(error):
@@ -116,7 +136,7 @@ def fields_of(entries: Sequence[Any]) -> list[dict[str, str]]:
     ]
 
 
-def answer(request: Request, error: errors.ModelkinError) -> Response:
+def answer(request: Request, error: ModelkinError) -> Response:
     """The problem document of an error, where no route raised it."""
     status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), 500)
     if status >= 500:
@@ -132,7 +152,7 @@ def answer(request: Request, error: errors.ModelkinError) -> Response:
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, errors.ModelkinError)
+    assert isinstance(error, ModelkinError)
     return answer(request, error)
 
 
@@ -142,7 +162,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     # The first part of a place says in which part of the request it is: query, path, body.
     fields = fields_of([{**entry, "loc": entry["loc"][1:] or entry["loc"]} for entry in entries])
     detail = "; ".join(f"{f['field']}: {f['message']}" for f in fields[:3])
-    return problem(request, 422, errors.InvalidParameter.code, detail, fields=fields)
+    return problem(request, 422, InvalidParameter.code, detail, fields=fields)
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
@@ -161,19 +181,18 @@ async def _on_disconnect(request: Request, _error: Exception) -> Response:
 async def _on_bug(request: Request, error: Exception) -> Response:
     del error  # uvicorn logs it, with its traceback
     detail = "this is a bug in the service; its log has the details under this request id"
-    headers = {
-        "X-Request-Id": request.scope["request_id"]
-    }  # app.observability.request_log is inside of this
+    # The middleware that sets this header is inside of this handler.
+    headers = {"X-Request-Id": request.scope["request_id"]}
     return problem(request, 500, "internal_error", detail, headers=headers)
 
 
-def _headers(status: int, error: errors.ModelkinError) -> Mapping[str, str] | None:
-    if isinstance(error, errors.RateLimited):
+def _headers(status: int, error: ModelkinError) -> Mapping[str, str] | None:
+    if isinstance(error, RateLimited):
         return {"Retry-After": str(error.retry_after)}
     return _HEADERS.get(status)
 
 
-def _named(error: errors.ModelkinError) -> list[dict[str, str]]:
+def _named(error: ModelkinError) -> list[dict[str, str]]:
     field = getattr(error, "field", None)
     return [{"field": field, "message": str(error)}] if field else []
 

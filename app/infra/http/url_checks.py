@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fastapi import Request
 
 from app.bootstrap import Resources
-from modelkin.errors import Unavailable
+from app.errors import Unavailable
 
 __all__ = ["Reach", "require_reachable"]
 

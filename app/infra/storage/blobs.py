@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
-from modelkin.errors import StorageFull, Unavailable
+from app.errors import StorageFull, Unavailable
 
-__all__ = ["FileBlobs"]
+__all__ = ["FileBlobs", "BlobStore"]
 
 _TEMPORARY = ".part"
 _OURS = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
@@ -141,3 +142,26 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class BlobStore(Protocol):
+    """Immutable bytes under opaque keys. A key never holds anything a user wrote."""
+
+    def put(self, prefix: str, data: bytes) -> str:
+        """Store ``data`` and answer its new key; once this returns it survives power loss."""
+
+    def open(self, key: str) -> memoryview:
+        """The bytes, mapped where that is possible; ``KeyError`` if there is no such blob."""
+
+    def delete(self, key: str) -> None:
+        """Forget one blob; deleting what is not there is no error."""
+
+    def delete_prefix(self, prefix: str) -> None:
+        """Forget every blob stored under ``prefix``."""
+
+    def sweep(self, wanted: Callable[[Sequence[str]], set[str]], *, older_than: float) -> int:
+        """Forget the blobs older than ``older_than`` seconds that nobody wants; how many.
+
+        Args:
+            wanted: those of some keys that must stay.
+        """

@@ -16,7 +16,7 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from modelkin.errors import SecretKeyMissing, Unavailable
+from app.errors import SecretKeyMissing, Unavailable
 
 __all__ = ["Secrets", "keys_of"]
 

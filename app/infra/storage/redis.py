@@ -20,8 +20,8 @@ from redis.exceptions import NoScriptError, RedisClusterException, RedisError
 from redis.exceptions import TimeoutError as TooSlow
 from redis.retry import Retry
 
+from app.errors import BackendUnavailable
 from app.infra.storage.circuit_breaker import Breaker
-from modelkin.errors import BackendUnavailable
 
 __all__ = ["AnyRedis", "RedisServer", "Script"]
 

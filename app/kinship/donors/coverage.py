@@ -16,16 +16,17 @@ import numpy.typing as npt
 
 from app.catalog.reader import Library, Subject
 from app.catalog.repositories.candidates import Candidate, candidates_by_id
-from app.index.buckets.protocol import SpaceRecord
+from app.errors import Unavailable
 from app.kinship.donors.request import Ask, Choice, Found, Target
+from app.spaces.records import SpaceRecord
+from modelkin.core import estimators
 from modelkin.core.kinship.cover import greedy_cover
 from modelkin.core.kinship.membership import Probe
 from modelkin.core.packed import PackedSupport, shared_packed
-from modelkin.core.similarity import overlap
 from modelkin.core.similarity.rarity import index_weights, rarities
-from modelkin.errors import InvalidSupport, SupportNeeded, Unavailable
+from modelkin.errors import InvalidSupport, SupportNeeded
 from modelkin.types.kinship import DonorReason
-from modelkin.types.spaces import Neighbor
+from modelkin.types.search import Neighbor
 
 __all__ = ["Holdings"]
 
@@ -184,8 +185,8 @@ def _seen(
     shared = (
         int(np.bitwise_count(row).sum()) if probe.whole else shared_packed(target.packed, packed)
     )
-    similarity = overlap.similarity_of(shared, target.packed.k, packed.k)
-    jaccard = overlap.jaccard_of(similarity)
+    similarity = estimators.similarity_of(shared, target.packed.k, packed.k)
+    jaccard = estimators.jaccard_of(similarity)
     return Neighbor(name, similarity, jaccard, "exact", 0.0, shared), row
 
 

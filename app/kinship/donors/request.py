@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from app.catalog.reader import Subject
-from app.index.buckets.protocol import SpaceRecord
 from app.infra.db.database import Reader
 from app.kinship.neighborhood import Surroundings
 from app.search.service import MAX_K
+from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import DonorReason
-from modelkin.types.spaces import Neighbor
+from modelkin.types.search import Neighbor
 
 __all__ = ["METHODS", "WEIGHTS", "Ask", "Choice", "Found", "Target", "check"]
 

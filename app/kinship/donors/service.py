@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from app.catalog.reader import Library, Subject
 from app.catalog.repositories import models
-from app.index.buckets.protocol import SpaceRecord
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
 from app.kinship.donors.coverage import Holdings
@@ -21,10 +20,11 @@ from app.kinship.donors.shapley import Game
 from app.kinship.neighborhood import look_around
 from app.search.comparer import Comparer
 from app.search.service import SearchService
+from app.spaces.records import SpaceRecord
 from modelkin.core.kinship import donors as mixing
 from modelkin.core.similarity.background import Background
 from modelkin.types.kinship import Donor, DonorReason, Donors, Usual
-from modelkin.types.spaces import Neighbor
+from modelkin.types.search import Neighbor
 
 __all__ = ["DonorService"]
 

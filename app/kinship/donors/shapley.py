@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from app.catalog.repositories.candidates import candidates_by_id
-from app.index.buckets.protocol import SpaceRecord
 from app.kinship.donors.request import Ask, Choice, Found, Target
 from app.kinship.repository import Labelled, labelled_by_id
 from app.search.comparer import Comparer
+from app.spaces.records import SpaceRecord
 from modelkin.core.kinship.shapley import knn_shapley
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import DonorReason
-from modelkin.types.spaces import Neighbor
+from modelkin.types.search import Neighbor
 
 __all__ = ["Game"]
 

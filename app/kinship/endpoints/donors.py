@@ -7,10 +7,12 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query
 
 from app.auth.dependencies import AUTHENTICATED
+from app.catalog.dependencies import TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
-from app.infra.http.dependencies import Handle, K, KnownSpace, Reading, TagFilter
+from app.infra.http.dependencies import Handle, K, Reading
 from app.kinship.donors.request import Ask
 from app.kinship.schemas import DonorsOut
+from app.spaces.dependencies import KnownSpace
 from modelkin._validation import check_model_name
 
 __all__ = ["router"]

@@ -11,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
 from app.auth.dependencies import AUTHENTICATED
-from app.infra.http.dependencies import Handle, KnownSpace, Reading, TagFilter
+from app.catalog.dependencies import TagFilter
+from app.infra.http.dependencies import Handle, Reading
 from app.infra.http.negotiation import choose
+from app.spaces.dependencies import KnownSpace
 from modelkin import wire
 from modelkin.types.kinship import Graph
 

@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from app.auth.dependencies import AUTHENTICATED
-from app.infra.http.dependencies import Handle, KnownSpace, Reading
+from app.infra.http.dependencies import Handle, Reading
 from app.kinship.schemas import LineageOut
+from app.spaces.dependencies import KnownSpace
 from modelkin._validation import check_model_name
 
 __all__ = ["router"]

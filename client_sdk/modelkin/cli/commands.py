@@ -24,7 +24,9 @@ from modelkin.client import Client
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.types.kinship import Donor
-from modelkin.types.spaces import ModelInfo, Neighbor, SpaceInfo
+from modelkin.types.models import ModelInfo
+from modelkin.types.search import Neighbor
+from modelkin.types.spaces import SpaceInfo
 
 __all__ = ["donors", "inspect", "neighbors", "overlap", "push", "support"]
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import check_same_space
-from modelkin.core.support import IndexArray, Support, index_dtype
+from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 
 __all__ = ["Delta"]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.support import MAX_PARAMETERS, IndexArray
+from modelkin.core.indices import MAX_PARAMETERS, IndexArray
 from modelkin.errors import InvalidLayout
 
 __all__ = ["Layout", "TensorSpec"]

@@ -14,8 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.support import IndexArray, Support, index_dtype
+from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
 
 __all__ = ["PackedSupport", "check_same_space", "matrix", "shared_packed"]

@@ -6,30 +6,24 @@ in-range indices. How it is chosen is ``selection``'s business, how it travels `
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from modelkin.core.codecs import gaps
-from modelkin.errors import InvalidParameter, InvalidSupport
+from modelkin.core.indices import (
+    IndexArray,
+    _as_integers,
+    check_num_parameters,
+    index_dtype,
+)
+from modelkin.errors import InvalidSupport
 
 if TYPE_CHECKING:
     from modelkin.core.sketching.signature import Signature
     from modelkin.core.sketching.sketch import Sketch
 
-__all__ = ["MAX_PARAMETERS", "IndexArray", "Support", "index_dtype"]
-
-IndexArray = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
-
-MAX_PARAMETERS = 2**63 - 1
-"""The largest index space: counts travel as signed 64-bit integers, through databases too."""
-
-
-def index_dtype(num_parameters: int) -> np.dtype[np.uint32] | np.dtype[np.uint64]:
-    """The dtype of indices into M parameters: uint32 up to M = 2^32, uint64 beyond."""
-    return np.dtype(np.uint32) if num_parameters <= 2**32 else np.dtype(np.uint64)
+__all__ = ["Support"]
 
 
 class Support:
@@ -179,43 +173,3 @@ class Support:
         return (
             f"<Support of {self.k:,} of {self._num_parameters:,} parameters ({self.density:.2%})>"
         )
-
-
-def check_num_parameters(num_parameters: Any) -> int:
-    """M as an int, or :class:`InvalidParameter`."""
-    try:
-        m = operator.index(num_parameters)
-    except TypeError:
-        raise InvalidParameter(
-            f"num_parameters must be an integer, not {type(num_parameters).__name__}",
-            field="num_parameters",
-        ) from None
-    if isinstance(num_parameters, bool) or not 1 <= m <= MAX_PARAMETERS:
-        raise InvalidParameter(
-            f"num_parameters must be 1 to 2^63 - 1, not {num_parameters}", field="num_parameters"
-        )
-    return m
-
-
-def _as_integers(indices: Any) -> npt.NDArray[np.integer[Any]]:
-    """Whatever holds integers, as an array of an integer dtype; floats and booleans are refused."""
-    try:
-        if hasattr(indices, "detach") and hasattr(indices, "cpu"):  # a tensor, without torch
-            indices = indices.detach().cpu().numpy()
-        array = np.asarray(indices)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise InvalidSupport(
-            f"indices are no array of integers: {error}", field="indices"
-        ) from error
-    if array.size == 0 or array.dtype.kind in "iu":
-        return array if array.dtype.kind in "iu" else array.astype(np.int64)
-    if array.dtype.kind in "Of" and array.ndim == 1 and not isinstance(indices, np.ndarray):
-        # numpy turns Python integers beyond 64 bits into objects, and mixes around 2^63 into
-        # floats.
-        flat = list(indices)
-        if all(isinstance(i, int) and not isinstance(i, bool) for i in flat):
-            wide = [i for i in flat if not 0 <= i <= MAX_PARAMETERS]
-            if wide:
-                raise InvalidSupport(f"index {wide[0]} does not fit 0 to 2^63 - 1", field="indices")
-            return np.array(flat, dtype=np.uint64)
-    raise InvalidSupport(f"indices must be integers, these are {array.dtype}", field="indices")

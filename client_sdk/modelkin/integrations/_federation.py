@@ -22,7 +22,7 @@ from modelkin.errors import InvalidParameter
 from modelkin.integrations._background_uploader import Pusher
 from modelkin.integrations._messages import Offer, comparable, similarities
 from modelkin.integrations._space_session import SpaceDesk
-from modelkin.types.spaces import BulkItem
+from modelkin.types.models import BulkItem
 
 __all__ = ["RoundClusters", "RoundStore", "Rounds"]
 

@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin import wire
+from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.similarity.overlap import PackedSupport, matrix
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.signature_matrix import estimated_matrix
-from modelkin.core.support import MAX_PARAMETERS, Support
+from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = ["MAX_K", "Bounds", "Offer", "comparable", "similarities"]

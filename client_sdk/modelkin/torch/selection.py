@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.selection import radix
 from modelkin.core.selection.entries import refusal
-from modelkin.core.support import IndexArray, index_dtype
 from modelkin.errors import InvalidImportance
 
 __all__ = ["CHUNK", "DeviceEntries", "host_indices"]

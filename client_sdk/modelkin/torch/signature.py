@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from modelkin.core.indices import check_num_parameters
 from modelkin.core.selection.decision import Request, decide
 from modelkin.core.sketching.schemes import check_permutations
 from modelkin.core.sketching.signature import Signature
-from modelkin.core.support import check_num_parameters
 from modelkin.errors import InvalidSupport
 from modelkin.torch.minima import minima
 from modelkin.torch.selection import DeviceEntries

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from modelkin.core.clustering.quality import ClusterQuality
-from modelkin.types.spaces import table
+from modelkin.types.paging import table
 
 __all__ = [
     "Assignment",

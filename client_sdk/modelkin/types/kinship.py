@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from modelkin.types.spaces import Ranking, table
+from modelkin.types.paging import table
+from modelkin.types.search import Ranking
 
 __all__ = [
     "Donor",

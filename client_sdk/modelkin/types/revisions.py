@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, overload
 
-from modelkin.types.spaces import table
+from modelkin.types.paging import table
 
 __all__ = ["Revision", "Revisions"]
 

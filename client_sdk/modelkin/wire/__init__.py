@@ -22,14 +22,6 @@ from modelkin.wire.json import (
     support_to_json,
 )
 from modelkin.wire.media import (
-    DELTA_TYPES,
-    JSON,
-    RAW,
-    ROARING,
-    SIGNATURE,
-    SIGNATURE_TYPES,
-    SUPPORT,
-    SUPPORT_TYPES,
     count_added,
     count_indices,
     dump_signature,
@@ -38,6 +30,16 @@ from modelkin.wire.media import (
     load_either,
     load_signature,
     load_support,
+)
+from modelkin.wire.types import (
+    DELTA_TYPES,
+    JSON,
+    RAW,
+    ROARING,
+    SIGNATURE,
+    SIGNATURE_TYPES,
+    SUPPORT,
+    SUPPORT_TYPES,
 )
 
 __all__ = [

@@ -17,8 +17,9 @@ from modelkin.core.codecs.roaring import (
 from modelkin.core.codecs.signature import decode_signature, encode_signature
 from modelkin.core.codecs.support import declared_k, decode_support, encode_support
 from modelkin.core.delta import Delta
+from modelkin.core.indices import index_dtype
 from modelkin.core.sketching.signature import Signature
-from modelkin.core.support import Support, index_dtype
+from modelkin.core.support import Support
 from modelkin.errors import InvalidSignature, InvalidSupport, UnsupportedMediaType
 from modelkin.wire.json import (
     delta_from_json,
@@ -29,16 +30,18 @@ from modelkin.wire.json import (
     support_from_json,
     support_to_json,
 )
+from modelkin.wire.types import (
+    DELTA_TYPES,
+    JSON,
+    RAW,
+    ROARING,
+    SIGNATURE,
+    SIGNATURE_TYPES,
+    SUPPORT,
+    SUPPORT_TYPES,
+)
 
 __all__ = [
-    "DELTA_TYPES",
-    "JSON",
-    "RAW",
-    "ROARING",
-    "SIGNATURE",
-    "SIGNATURE_TYPES",
-    "SUPPORT",
-    "SUPPORT_TYPES",
     "count_added",
     "count_indices",
     "dump_signature",
@@ -48,21 +51,6 @@ __all__ = [
     "load_signature",
     "load_support",
 ]
-
-SUPPORT = "application/vnd.modelkin.support"
-ROARING = "application/vnd.roaring"
-RAW = "application/octet-stream"
-JSON = "application/json"
-SIGNATURE = "application/vnd.modelkin.signature"
-
-SUPPORT_TYPES = (SUPPORT, ROARING, RAW, JSON)
-"""The media types of a support, the preferred one first."""
-
-SIGNATURE_TYPES = (SIGNATURE, JSON)
-"""The media types of a signature, the preferred one first."""
-
-DELTA_TYPES = (DELTA, JSON)
-"""The media types of a delta, the preferred one first."""
 
 
 def load_support(

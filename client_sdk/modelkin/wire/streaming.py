@@ -19,7 +19,7 @@ import numpy.typing as npt
 from modelkin.core.codecs import gaps
 from modelkin.core.codecs.frames import compressor
 from modelkin.core.codecs.support import pack_header
-from modelkin.core.support import IndexArray
+from modelkin.core.indices import IndexArray
 from modelkin.errors import InvalidSupport
 
 __all__ = ["StreamedSupport", "stream_support"]

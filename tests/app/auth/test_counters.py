@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.auth.counters import Counters, MemoryCounters, Quota, RedisCounters, Standing
+from app.errors import BackendUnavailable
 from app.infra.storage.redis import RedisServer
-from modelkin.errors import BackendUnavailable
 from tests.support.redis_server import RedisProcess
 
 WINDOW = 2

@@ -18,7 +18,7 @@ import modelkin
 from app.auth.service import KeyService, generate
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
-from app.infra.db.tables.base import KeyRow
+from app.infra.db.tables.tenants import KeyRow
 from tests.app.conftest import Start
 from tests.support import forkserver
 from tests.support.backends import Backend

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from app.catalog.batches import Entry
 from app.catalog.puts import Stored
-from app.infra.db.tables.base import ModelRow
+from app.infra.db.tables.catalog import ModelRow
 from app.kinship import repository as store
 from tests.support.planted_clusters import named, planted
 from tests.support.service_harness import Place, opened, place

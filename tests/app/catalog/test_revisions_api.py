@@ -15,10 +15,12 @@ import httpx
 import numpy as np
 import pytest
 
+from app.auth import tenants
 from app.catalog.puts import Put
 from app.catalog.revision_recorder import History
 from app.catalog.revisions import RevisionService
 from app.catalog.writer import IngestService
+from app.errors import RevisionNotFound
 from app.index.banding import Bands
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Database
@@ -26,7 +28,6 @@ from app.infra.db.migrations import migrate
 from app.infra.storage.blobs import FileBlobs
 from app.spaces import repository as spaces
 from modelkin import SignatureSpec, Support
-from modelkin.errors import RevisionNotFound
 from tests.app.conftest import Start
 from tests.support.http_space import (
     SIGNATURE,
@@ -293,7 +294,7 @@ def test_the_rows_of_a_long_history_are_bounded(database: Database, tmp_path: Pa
     with closing(SketchFiles(tmp_path / "sketches")) as sketches:
         ingest = IngestService(blobs, Bands(), History(blobs, 2, remember=3), sketches)
         with database.writing() as session:
-            tenant = spaces.ensure_tenant(session, "t")
+            tenant = tenants.ensure_tenant(session, "t")
             space = spaces.insert_space(
                 session, tenant, "s", num_parameters=M, layout=None, signature=SignatureSpec()
             )

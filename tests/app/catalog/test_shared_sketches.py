@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from app.bootstrap import Resources, open_resources
-from app.index.buckets.protocol import SpaceRecord
+from app.spaces.records import SpaceRecord
 from modelkin import Client, Support
 from tests.app.conftest import Start
 from tests.support.backends import SQLITE, Backend

@@ -9,7 +9,7 @@ import pytest
 from app.clustering.assignment import _elected
 from app.clustering.records import ClusteringContent
 from modelkin.types.clusterings import Assignment
-from modelkin.types.spaces import Neighbor
+from modelkin.types.search import Neighbor
 
 
 def placed(similarities: Sequence[float], labels: Sequence[int]) -> Assignment:

@@ -10,14 +10,9 @@ from app.clustering import repository as clusterings
 from app.clustering import service
 from app.clustering.records import ClusteringContent
 from app.clustering.request import Asked
+from app.errors import ClusteringNotFound, ModelNotFound, SpaceNotFound
 from app.infra.db.tables.clusterings import ClusteringRow
-from modelkin.errors import (
-    ClusteringNotFound,
-    InvalidParameter,
-    JobCancelled,
-    ModelNotFound,
-    SpaceNotFound,
-)
+from modelkin.errors import InvalidParameter, JobCancelled
 from tests.support.planted_clusters import named, planted
 from tests.support.service_harness import Place, kin, opened, place
 

@@ -12,8 +12,8 @@ from app.clustering import service
 from app.clustering.policies import KIND, PolicyIn, PolicyService, noticed
 from app.clustering.records import ClusteringPolicy
 from app.clustering.request import Asked
-from app.index.buckets.protocol import JobRecord
 from app.jobs import queue
+from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from tests.support.planted_clusters import named, planted
 from tests.support.service_harness import Place, kin, opened, place, silent

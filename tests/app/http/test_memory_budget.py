@@ -8,9 +8,9 @@ import httpx
 import numpy as np
 import pytest
 
+from app.errors import Unavailable
 from app.infra.http.memory_budget import Budget, Hold
 from modelkin import Support
-from modelkin.errors import Unavailable
 from tests.app.conftest import Start
 from tests.support.http_space import ROARING, SUPPORT
 

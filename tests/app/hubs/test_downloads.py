@@ -14,12 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.errors import StorageFull, Unavailable
 from app.hubs.clients.http import Limits, Transfer
 from app.hubs.clients.protocol import HubFile
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.downloads import Downloads
 from app.infra.egress.client import Allowlist, Egress
-from modelkin.errors import InvalidCheckpoint, StorageFull, Unavailable
+from modelkin.errors import InvalidCheckpoint
 from tests.support.checkpoints import random_tensors, safetensors
 from tests.support.fake_huggingface import Handler, Hub
 from tests.support.ingestion_harness import open_desk

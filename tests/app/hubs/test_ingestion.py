@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from app.hubs.ingestion import selection_plan
-from app.index.buckets.protocol import JobRecord
+from app.jobs.records import JobRecord
 from app.spaces.support_sizes import AskedSize
 from modelkin import select_support
 from modelkin.core.layout import Layout

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import update
 
+from app.auth.records import Tenant
 from app.hubs.clients.protocol import HubModel
 from app.hubs.filters import Filters
 from app.hubs.polling import TICK, compare
@@ -21,8 +22,8 @@ from app.hubs.records import HubKind, SeenModel, SourceRecord
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import DEFAULT_POLL, OpenSource, SourceIn, SourceService
 from app.hubs.sync_requests import POLL
-from app.index.buckets.protocol import JobRecord, Tenant
 from app.infra.db.tables.jobs import JobRow
+from app.jobs.records import JobRecord
 from modelkin.errors import InvalidParameter
 from tests.support.backends import PostgresBackend
 from tests.support.checkpoints import random_tensors, safetensors

@@ -11,10 +11,10 @@ from cryptography.fernet import Fernet
 from sqlalchemy import LargeBinary
 
 from app import cli
+from app.auth.tenants import ensure_tenant
+from app.errors import SourceNotFound
 from app.infra.db.secret_rotation import COLUMNS
 from app.infra.db.tables.all_tables import Base
-from app.spaces.repository import ensure_tenant
-from modelkin.errors import SourceNotFound
 from tests.support.backends import SQLITE, PostgresBackend
 from tests.support.hub_payloads import hf_payload
 from tests.support.incoming_harness import SECRET, Office, open_office

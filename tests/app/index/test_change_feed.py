@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sqlalchemy import text, update
 
+from app.errors import Unavailable
 from app.index.change_repository import changed_ids, changed_since
 from app.infra.db.database import Database
-from app.infra.db.tables.base import ModelRow
-from modelkin.errors import Unavailable
+from app.infra.db.tables.catalog import ModelRow
 from tests.app.index.test_warmup import locked
 from tests.app.maintenance.test_cleanup import Written, values
 from tests.support.backends import PostgresBackend

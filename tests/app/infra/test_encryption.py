@@ -12,9 +12,9 @@ import pytest
 from cryptography.fernet import Fernet
 from pydantic import ValidationError
 
+from app.errors import SecretKeyMissing, Unavailable
 from app.infra.storage.encryption import Secrets, keys_of
 from app.settings import Settings, mistakes
-from modelkin.errors import SecretKeyMissing, Unavailable
 
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
 from app.infra.db.group_commit import Together
-from modelkin.errors import Unavailable
 from tests.support.backends import SQLITE, Backend
 from tests.support.hub_payloads import hf_payload
 from tests.support.incoming_harness import open_office

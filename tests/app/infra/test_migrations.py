@@ -17,18 +17,19 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
+from app.auth import tenants
 from app.catalog.repositories import models
 from app.catalog.repositories.models import Content, NewModel
+from app.errors import Unavailable
 from app.index import stop_list_repository
-from app.index.buckets.protocol import StopList
 from app.index.epoch_repository import history
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate, require_current
 from app.infra.db.tables.all_tables import Base
 from app.spaces import repository as spaces
+from app.spaces.records import StopList
 from modelkin import Support
 from modelkin.core.similarity.overlap import jaccard
-from modelkin.errors import Unavailable
 from modelkin.types.spaces import SignatureSpec
 from tests.app.conftest import Start
 from tests.support.backends import SQLITE, Backend, PostgresBackend
@@ -201,7 +202,7 @@ def test_an_older_schema_knows_no_stop_list(database: Database) -> None:
     made = StopList(3, 2, 0.5, 1, datetime.now(UTC), (None, 0.5))
     content = Content("signature", 5, None, None, b"x" * 16, band_values=b"y" * 16)
     with database.writing() as session:
-        tenant = spaces.ensure_tenant(session, "t")
+        tenant = tenants.ensure_tenant(session, "t")
         spec = SignatureSpec(num_perm=4)
         space = spaces.insert_space(
             session, tenant, "s", num_parameters=9, layout=None, signature=spec

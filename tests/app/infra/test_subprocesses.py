@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from app.clustering.algorithms import leiden
+from app.errors import Unavailable
 from app.infra.subprocesses import elsewhere
-from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra, Unavailable
+from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra
 
 
 def hog(seconds: float) -> int:

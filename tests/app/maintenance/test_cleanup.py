@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pytest
 from sqlalchemy import func, select
 
+from app.auth.tenants import ensure_tenant
 from app.catalog.repositories.models import (
     Content,
     NewModel,
@@ -25,23 +26,16 @@ from app.catalog.repositories.models import (
 )
 from app.index.banding import Bands
 from app.index.buckets.memory import MemoryBuckets
-from app.index.buckets.protocol import SpaceRecord
 from app.index.buckets.service import BucketService
 from app.index.change_feed import SpaceFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import Changed
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
-from app.infra.db.tables.base import ModelRow, RemovalRow
+from app.infra.db.tables.catalog import ModelRow, RemovalRow
 from app.maintenance.cleanup import Housekeeping
-from app.spaces.repository import (
-    advance,
-    delete_space,
-    ensure_tenant,
-    find_space_by_id,
-    insert_space,
-    lock_space,
-)
+from app.spaces.records import SpaceRecord
+from app.spaces.repository import advance, delete_space, find_space_by_id, insert_space, lock_space
 from modelkin.core.sketching.banding import band_keys
 from modelkin.types.spaces import SignatureSpec
 from tests.support.http_space import Space, family

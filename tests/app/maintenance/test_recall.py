@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from app.index.buckets.protocol import StopList
 from app.maintenance.recall import STEPS, Pairs, curve
-from modelkin.core.similarity.overlap import jaccard_of
+from app.spaces.records import StopList
+from modelkin.core.estimators import jaccard_of
 
 H = 256
 

@@ -10,11 +10,12 @@ import pytest
 from sqlalchemy import select
 
 import modelkin
+from app.errors import SupportMissing
 from app.infra.db.tables.index import BandValuesRow, StopListRow
 from modelkin import BulkItem, Support
 from modelkin.core.similarity.overlap import jaccard
 from modelkin.core.sketching.banding import collision_probability, recall_at
-from modelkin.errors import InvalidParameter, SupportMissing
+from modelkin.errors import InvalidParameter
 from tests.support.http_space import (
     Space,
     ok,

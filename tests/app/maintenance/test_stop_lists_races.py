@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import modelkin
+from app.errors import Conflict, SpaceNotFound
 from modelkin import Support
-from modelkin.errors import Conflict, SpaceNotFound
 from tests.support.http_space import Space, ok
 from tests.support.planted_federation import CLIENTS, Stores, assert_banded, stranger
 

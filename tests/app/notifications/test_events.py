@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import event, select, text, update
 from standardwebhooks import Webhook
 
+from app.errors import Unavailable
 from app.infra.db.tables.webhooks import EventRow
 from app.notifications.neighbor_changes import Crossings
 from app.webhooks.outbox import (
@@ -22,7 +23,6 @@ from app.webhooks.outbox import (
     NEIGHBORS_CHANGED,
 )
 from modelkin import Support
-from modelkin.errors import Unavailable
 from modelkin.wire import SUPPORT
 from tests.support.backends import Backend
 from tests.support.http_space import random_support, related, true_similarity

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from app.bootstrap import Resources, open_resources
 from app.catalog.repositories.candidates import candidates_in_pages
-from app.index.buckets.protocol import SpaceRecord
 from app.index.sketch_files import SketchFiles
+from app.spaces.records import SpaceRecord
 from modelkin import Support
 from tests.support.backends import Backend
 from tests.support.http_space import random_support, related

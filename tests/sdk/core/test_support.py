@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkin.core.support import MAX_PARAMETERS, Support, index_dtype
+from modelkin.core.indices import MAX_PARAMETERS, index_dtype
+from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, InvalidSupport
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.infra.db.tables import clusterings, hubs, index, jobs, webhooks
+from app.infra.db.tables import catalog, clusterings, hubs, index, jobs, tenants, webhooks
 from app.infra.db.tables.base import Base
 
-__all__ = ["Base", "clusterings", "hubs", "index", "jobs", "webhooks"]
+__all__ = ["Base", "catalog", "clusterings", "hubs", "index", "jobs", "tenants", "webhooks"]

@@ -10,7 +10,7 @@ from typing import Any
 from modelkin.client._protocol.batches import Chunk, Given, Upload, encoded, is_heavy
 from modelkin.client._protocol.flows import perform_async
 from modelkin.client._protocol.spaces import Call
-from modelkin.types.spaces import BulkResult
+from modelkin.types.models import BulkResult
 
 __all__ = ["put_chunks"]
 

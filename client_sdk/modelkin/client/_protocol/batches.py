@@ -25,7 +25,8 @@ from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, InvalidInput, InvalidParameter
-from modelkin.types.spaces import UNCHANGED, BulkItem, BulkResult, BulkSummary
+from modelkin.types.models import BulkItem, BulkResult, BulkSummary
+from modelkin.types.paging import UNCHANGED
 
 __all__ = [
     "Chunk",

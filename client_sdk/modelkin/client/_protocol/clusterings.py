@@ -28,7 +28,7 @@ from modelkin.types.clusterings import (
     Vote,
 )
 from modelkin.types.jobs import JobInfo
-from modelkin.types.spaces import Page
+from modelkin.types.paging import Page
 from modelkin.wire import JSON
 
 __all__ = [

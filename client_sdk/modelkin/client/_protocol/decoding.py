@@ -14,14 +14,11 @@ from typing import Any, NoReturn, TypeGuard, TypeVar
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding
 from modelkin.errors import InvalidParameter
+from modelkin.types.models import BulkResult, ModelInfo
+from modelkin.types.paging import Page
+from modelkin.types.search import Neighbor, Neighbors, Overlap
 from modelkin.types.spaces import (
     FREE,
-    BulkResult,
-    ModelInfo,
-    Neighbor,
-    Neighbors,
-    Overlap,
-    Page,
     SignatureSpec,
     SpaceInfo,
     StopList,

@@ -20,7 +20,7 @@ from modelkin.client._protocol.flows import Script
 from modelkin.client._protocol.spaces import Call
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, InvalidParameter
-from modelkin.types.spaces import ModelInfo
+from modelkin.types.models import ModelInfo
 
 __all__ = ["MEMORY", "Memory", "put_support"]
 

@@ -20,7 +20,7 @@ from modelkin.client._transport.messages import Request, Response, parse_json
 from modelkin.errors import InvalidParameter
 from modelkin.types.hubs import Source, SourceDelivery
 from modelkin.types.jobs import JobInfo
-from modelkin.types.spaces import UNCHANGED, Page, Unchanged
+from modelkin.types.paging import UNCHANGED, Page, Unchanged
 from modelkin.wire import JSON
 
 __all__ = ["AsyncSourceCalls", "SourceCalls"]

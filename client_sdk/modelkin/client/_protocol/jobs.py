@@ -20,7 +20,7 @@ from modelkin.client._sync.resource import AsyncCalling, Calling
 from modelkin.client._transport.messages import Request, Response, parse_json
 from modelkin.errors import InvalidParameter, JobCancelled, JobFailed
 from modelkin.types.jobs import JobInfo, JobProgress
-from modelkin.types.spaces import Page
+from modelkin.types.paging import Page
 from modelkin.wire import JSON
 
 __all__ = ["AsyncJobCalls", "JobCalls", "Told", "read_job"]

@@ -17,8 +17,9 @@ from modelkin.client._protocol.spaces import Call
 from modelkin.client._transport.messages import Response, foreign_answer, media_type, parse_json
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
+from modelkin.types.models import ModelInfo
+from modelkin.types.paging import Page
 from modelkin.types.revisions import Revision, Revisions
-from modelkin.types.spaces import ModelInfo, Page
 
 __all__ = ["get_support", "patch_support", "revisions"]
 

@@ -9,7 +9,7 @@ from modelkin.client._protocol.spaces import Call
 from modelkin.client._sync.resource import AsyncCalling, Calling
 from modelkin.client._transport.messages import Response, foreign_answer, media_type, parse_json
 from modelkin.core.sketching.sketch import Sketch
-from modelkin.types.spaces import ModelInfo
+from modelkin.types.models import ModelInfo
 
 __all__ = ["AsyncSketchCalls", "SketchCalls", "put_sketch"]
 

@@ -40,18 +40,10 @@ from modelkin.errors import (
     PayloadTooLarge,
     SpaceMismatch,
 )
-from modelkin.types.spaces import (
-    UNCHANGED,
-    BulkResult,
-    ModelInfo,
-    Neighbors,
-    Overlap,
-    Page,
-    SignatureSpec,
-    SimilarityMatrix,
-    SpaceInfo,
-    Unchanged,
-)
+from modelkin.types.models import BulkResult, ModelInfo
+from modelkin.types.paging import UNCHANGED, Page, Unchanged
+from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
+from modelkin.types.spaces import SignatureSpec, SpaceInfo
 
 __all__ = ["Call", "answer"]
 

@@ -17,7 +17,8 @@ from modelkin.client._sync.resource import AsyncCalling, Calling
 from modelkin.client._transport.messages import Response, parse_json
 from modelkin.client._transport.progress import Progress
 from modelkin.core.support import Support
-from modelkin.types.spaces import ModelInfo, SupportSize
+from modelkin.types.models import ModelInfo
+from modelkin.types.spaces import SupportSize
 
 __all__ = ["AgreementCalls", "AsyncAgreementCalls"]
 

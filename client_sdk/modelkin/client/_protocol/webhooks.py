@@ -17,7 +17,7 @@ from modelkin.client._sync.listing import AsyncListing, Listing
 from modelkin.client._sync.resource import AsyncCalling, Calling
 from modelkin.client._transport.messages import Request, Response, parse_json
 from modelkin.errors import InvalidParameter
-from modelkin.types.spaces import UNCHANGED, Page, Unchanged
+from modelkin.types.paging import UNCHANGED, Page, Unchanged
 from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 from modelkin.wire import JSON
 

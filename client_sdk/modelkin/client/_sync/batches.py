@@ -12,7 +12,7 @@ from typing import Any
 from modelkin.client._protocol.batches import Chunk, Given, Upload, encoded
 from modelkin.client._protocol.flows import perform
 from modelkin.client._protocol.spaces import Call
-from modelkin.types.spaces import BulkResult
+from modelkin.types.models import BulkResult
 
 __all__ = ["put_chunks"]
 

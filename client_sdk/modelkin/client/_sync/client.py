@@ -37,20 +37,10 @@ from modelkin.client._transport.progress import Count, Progress, pieces, reporti
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding
 from modelkin.core.sketching.signature import Signature
-from modelkin.types.spaces import (
-    UNCHANGED,
-    BulkResult,
-    BulkSummary,
-    ModelInfo,
-    Neighbors,
-    Overlap,
-    Page,
-    SignatureSpec,
-    SimilarityMatrix,
-    SpaceInfo,
-    SupportSizePolicy,
-    Unchanged,
-)
+from modelkin.types.models import BulkResult, BulkSummary, ModelInfo
+from modelkin.types.paging import UNCHANGED, Page, Unchanged
+from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
+from modelkin.types.spaces import SignatureSpec, SpaceInfo, SupportSizePolicy
 
 __all__ = ["Client"]
 

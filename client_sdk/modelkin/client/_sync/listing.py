@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Generic, Self, TypeVar
 
-from modelkin.types.spaces import table
+from modelkin.types.paging import table
 
 __all__ = ["AsyncListing", "Listing"]
 

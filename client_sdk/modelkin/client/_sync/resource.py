@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from modelkin.client._protocol.spaces import Call
 from modelkin.client._transport.progress import Progress
-from modelkin.types.spaces import Page
+from modelkin.types.paging import Page
 
 __all__ = ["AsyncCalling", "Calling"]
 

@@ -14,8 +14,8 @@ from modelkin.client._protocol.flows import perform, perform_async
 from modelkin.client._sync.resource import AsyncCalling, Calling
 from modelkin.client._transport.progress import Progress, reporting
 from modelkin.core.support import Support
+from modelkin.types.models import ModelInfo
 from modelkin.types.revisions import Revisions
-from modelkin.types.spaces import ModelInfo
 
 __all__ = ["AsyncSupportCalls", "SupportCalls"]
 

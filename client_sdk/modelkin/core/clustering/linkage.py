@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from modelkin.core.clustering.clustering import compact
 from modelkin.core.clustering.quality import Measured, chance_floor
+from modelkin.core.estimators import standard_error
 from modelkin.core.similarity.distances import MatrixDistances
-from modelkin.core.similarity.overlap import standard_error
 
 __all__ = ["SEPARATION", "average_linkage", "cut", "groups"]
 

@@ -26,7 +26,8 @@ from modelkin.core.codecs.checks import (
 )
 from modelkin.core.codecs.frames import compressor, read_frame
 from modelkin.core.delta import Delta
-from modelkin.core.support import MAX_PARAMETERS, IndexArray, Support, index_dtype
+from modelkin.core.indices import MAX_PARAMETERS, IndexArray, index_dtype
+from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport, PreconditionFailed
 
 __all__ = ["DELTA", "declared_added", "decode_delta", "encode_delta"]

@@ -22,7 +22,7 @@ from modelkin.core.kernels.choice import kernels
 from modelkin.errors import InvalidSupport
 
 if TYPE_CHECKING:
-    from modelkin.core.support import IndexArray
+    from modelkin.core.indices import IndexArray
 
 __all__ = ["decode", "digest", "encode", "encode_part", "low_bytes", "max_stream_size"]
 
@@ -107,7 +107,7 @@ def decode(stream: npt.NDArray[np.uint8], num_parameters: int, k: int) -> IndexA
         InvalidSupport: the stream is too short or too long for M and K, ends within an escape,
             holds more or fewer than K indices, or an index of it is M or beyond.
     """
-    from modelkin.core.support import index_dtype  # support builds on this module
+    from modelkin.core.indices import index_dtype  # support builds on this module
 
     if not 1 <= k <= num_parameters:
         raise InvalidSupport(f"a support of {num_parameters} parameters cannot have {k} indices")

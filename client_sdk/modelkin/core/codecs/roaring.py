@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from modelkin.core.codecs.checks import Payload, check_k, little_endian
-from modelkin.core.support import Support, check_num_parameters, index_dtype
+from modelkin.core.indices import check_num_parameters, index_dtype
+from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport, MissingExtra
 
 __all__ = ["count_roaring", "decode_raw", "decode_roaring", "encode_raw", "encode_roaring"]

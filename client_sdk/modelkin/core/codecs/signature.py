@@ -21,8 +21,8 @@ from modelkin.core.codecs.checks import (
     little_endian,
     with_crc,
 )
+from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.core.sketching.signature import MAX_NUM_PERM, Signature, value_dtype
-from modelkin.core.support import MAX_PARAMETERS
 from modelkin.errors import InvalidSignature
 
 __all__ = ["decode_signature", "encode_signature"]

@@ -20,8 +20,8 @@ from modelkin.core.codecs.checks import (
     little_endian,
     with_crc,
 )
+from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.core.sketching.sketch import MAX_SIZE, Sketch
-from modelkin.core.support import MAX_PARAMETERS
 from modelkin.errors import InvalidParameter, InvalidSignature
 
 __all__ = ["SKETCH", "decode_sketch", "encode_sketch"]

@@ -22,7 +22,8 @@ from modelkin.core.codecs.checks import (
     with_crc,
 )
 from modelkin.core.codecs.frames import compressor, read_frame
-from modelkin.core.support import MAX_PARAMETERS, Support
+from modelkin.core.indices import MAX_PARAMETERS
+from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 
 __all__ = ["declared_k", "decode_support", "encode_support", "pack_header"]

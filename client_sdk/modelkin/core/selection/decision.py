@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from modelkin.core.indices import index_dtype
 from modelkin.core.layout import Layout
 from modelkin.core.selection.entries import Entries, entries_of
 from modelkin.core.selection.radix import Threshold
@@ -21,7 +22,7 @@ from modelkin.core.selection.ranking import Ranking
 from modelkin.core.selection.rule import SelectionRule, budgets_of, ratio
 from modelkin.core.selection.stability import stability
 from modelkin.core.selection.warnings import SmallSupportWarning, UnstableSupportWarning, warn
-from modelkin.core.support import Support, index_dtype
+from modelkin.core.support import Support
 from modelkin.errors import InvalidImportance, InvalidParameter, SpaceMismatch
 
 __all__ = ["Decision", "Request", "Take", "decide", "nothing_positive", "support_of"]

@@ -13,9 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.indices import IndexArray
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.selection import radix
-from modelkin.core.support import IndexArray
 from modelkin.errors import InvalidImportance
 
 __all__ = ["Entries", "HostEntries", "entries_of", "refusal"]

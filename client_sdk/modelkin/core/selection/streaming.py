@@ -17,11 +17,12 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.selection import radix
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.selection.warnings import SmallSupportWarning, warn
-from modelkin.core.support import IndexArray, Support, index_dtype
+from modelkin.core.support import Support
 from modelkin.errors import InvalidImportance
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.similarity.overlap import standard_error
+from modelkin.core.estimators import standard_error
 from modelkin.core.sketching.schemes import ValueArray
 from modelkin.core.sketching.signature_matrix import match_table
 

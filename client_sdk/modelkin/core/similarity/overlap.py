@@ -7,15 +7,18 @@ equal sizes is the paper's ``|I n J| / K``; the Jaccard similarity is ``J = |I n
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from modelkin.core.estimators import (
+    similarity_of,
+)
+from modelkin.core.indices import IndexArray
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport, check_same_space, matrix, shared_packed
-from modelkin.core.support import IndexArray, Support
+from modelkin.core.support import Support
 from modelkin.errors import SpaceMismatch
 
 __all__ = [
@@ -24,14 +27,10 @@ __all__ = [
     "by_tensor",
     "intersection",
     "jaccard",
-    "jaccard_of",
     "matrix",
     "shared",
     "shared_packed",
     "similarity",
-    "similarity_from_jaccard",
-    "similarity_of",
-    "standard_error",
 ]
 
 
@@ -132,23 +131,3 @@ def by_tensor(a: Support, b: Support, layout: Layout) -> tuple[TensorOverlap, ..
         )
         for tensor, (in_a, in_b, in_both) in zip(layout.tensors, counts, strict=True)
     )
-
-
-def similarity_of(shared: int, size_a: int, size_b: int) -> float:
-    """``S = 2 * shared / (size_a + size_b)``; the sizes are not both 0."""
-    return 2 * shared / (size_a + size_b)
-
-
-def jaccard_of(similarity: float) -> float:
-    """``J = S / (2 - S)``."""
-    return similarity / (2.0 - similarity)
-
-
-def similarity_from_jaccard(jaccard: float) -> float:
-    """``S = 2J / (1 + J)``."""
-    return 2.0 * jaccard / (1.0 + jaccard)
-
-
-def standard_error(jaccard: float, num_perm: int) -> float:
-    """The standard error ``2 / (1 + J)^2 * sqrt(J (1 - J) / h)`` of an S from h minima."""
-    return 2.0 / (1.0 + jaccard) ** 2 * math.sqrt(jaccard * (1.0 - jaccard) / num_perm)

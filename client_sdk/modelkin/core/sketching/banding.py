@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.estimators import jaccard_of
+from modelkin.core.indices import IndexArray
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.similarity.overlap import jaccard_of
 from modelkin.core.sketching.schemes import MAX_NUM_PERM, ValueArray
-from modelkin.core.support import IndexArray
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = [

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.estimators import similarity_from_jaccard, standard_error
+from modelkin.core.indices import check_num_parameters
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.similarity.overlap import similarity_from_jaccard, standard_error
 from modelkin.core.sketching.schemes import (
     MAX_NUM_PERM,
     MAX_SEED,
@@ -32,7 +33,7 @@ from modelkin.core.sketching.schemes import (
     permutations,
     value_dtype,
 )
-from modelkin.core.support import Support, check_num_parameters
+from modelkin.core.support import Support
 from modelkin.errors import InvalidSignature, MissingExtra, SpaceMismatch
 
 if TYPE_CHECKING:

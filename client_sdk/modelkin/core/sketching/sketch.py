@@ -21,12 +21,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.estimators import similarity_of, standard_error
+from modelkin.core.indices import IndexArray, check_num_parameters
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.kernels.reference_search import mix64
 from modelkin.core.packed import PackedSupport
-from modelkin.core.similarity.overlap import similarity_of, standard_error
 from modelkin.core.sketching.schemes import MAX_SEED
-from modelkin.core.support import IndexArray, Support, check_num_parameters
+from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = [

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from app.errors import BackendUnavailable
 from app.index.buckets.protocol import Buckets
 from app.index.buckets.redis import RedisBuckets
 from app.infra.storage.redis import RedisServer
-from modelkin.errors import BackendUnavailable
 from tests.app.index.buckets.contract import CAP, BucketsContract
 from tests.app.index.buckets.machine import BucketsMachine
 from tests.app.index.buckets.oracle import EPOCH, ids_in, keys, spread, state

@@ -12,12 +12,12 @@ from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import DeclarativeBase
 
+from app.errors import BackendUnavailable
 from app.index.buckets.protocol import Buckets
 from app.index.buckets.sql import SqlBuckets
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.infra.db.tables.index import BucketBuildRow, BucketEntryRow, BucketModelRow
-from modelkin.errors import BackendUnavailable
 from tests.app.index.buckets.contract import CAP, BucketsContract
 from tests.app.index.buckets.machine import BucketsMachine
 from tests.app.index.buckets.oracle import EPOCH, expected, ids_in, keys, plain, spread, state

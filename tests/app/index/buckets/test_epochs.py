@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.auth.tenants import ensure_tenant
 from app.catalog.repositories.models import (
     Content,
     NewModel,
@@ -13,19 +14,13 @@ from app.catalog.repositories.models import (
     update_contents,
     update_metadata,
 )
+from app.errors import SpaceNotFound
 from app.index.buckets.batching import in_steps
-from app.index.buckets.protocol import SpaceRecord
 from app.index.epoch_repository import ensure_bucket_epoch, history, renew_bucket_epoch
 from app.index.stop_list_repository import put_band_values
 from app.infra.db.database import Database, Writer
-from app.spaces.repository import (
-    advance,
-    delete_space,
-    ensure_tenant,
-    find_space,
-    insert_space,
-)
-from modelkin.errors import SpaceNotFound
+from app.spaces.records import SpaceRecord
+from app.spaces.repository import advance, delete_space, find_space, insert_space
 from modelkin.types.spaces import SignatureSpec
 
 SPEC = SignatureSpec(scheme="affine32", num_perm=4, seed=1)

@@ -14,7 +14,8 @@ import pytest
 from modelkin.core.layout import Layout
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, ModelkinError
-from modelkin.types.spaces import ModelInfo, SpaceInfo, StopList
+from modelkin.types.models import ModelInfo
+from modelkin.types.spaces import SpaceInfo, StopList
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
 NPY = {"content-type": "application/x-npy"}

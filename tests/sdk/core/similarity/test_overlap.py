@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkin.core import packed
+from modelkin.core import estimators, packed
 from modelkin.core.layout import Layout
 from modelkin.core.similarity import overlap
 from modelkin.core.similarity.overlap import PackedSupport, TensorOverlap
@@ -173,12 +173,12 @@ def test_different_spaces_are_never_compared() -> None:
 @given(a=st.integers(0, 99), b=st.integers(0, 99), both=st.integers(1, 99))
 def test_similarity_and_jaccard_convert(a: int, b: int, both: int) -> None:
     """S = 2J/(1+J) and J = S/(2-S) for every pair of sizes."""
-    s, j = overlap.similarity_of(both, a + both, b + both), both / (a + b + both)
-    assert pytest.approx(j) == overlap.jaccard_of(s)
-    assert pytest.approx(s) == overlap.similarity_from_jaccard(j)
+    s, j = estimators.similarity_of(both, a + both, b + both), both / (a + b + both)
+    assert pytest.approx(j) == estimators.jaccard_of(s)
+    assert pytest.approx(s) == estimators.similarity_from_jaccard(j)
 
 
 @pytest.mark.parametrize("j", [0.0, 1.0])
 def test_certain_estimates_have_no_error(j: float) -> None:
     """At J = 0 and J = 1 every minimum agrees or none does."""
-    assert 0.0 == overlap.standard_error(j, 256)
+    assert 0.0 == estimators.standard_error(j, 256)

@@ -1,0 +1,34 @@
+"""Records of tenants and API keys: plain frozen values, safe to hand to any thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+__all__ = ["KeyRecord", "Tenant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Whose data it is. Everything stored belongs to exactly one tenant."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """An API key as it is stored: its hash, and never itself.
+
+    ``prefix`` is the part of the key by which people tell it from others.
+    """
+
+    id: int
+    tenant: Tenant
+    prefix: str
+    sha256: bytes
+    label: str
+    scopes: frozenset[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None

@@ -1,0 +1,31 @@
+"""Queries over tenants and the token that names this installation."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from app.auth.records import Tenant
+from app.infra.db.database import Reader, Writer
+from app.infra.db.tables.tenants import StoreRow, TenantRow
+
+__all__ = ["ensure_tenant", "store_token"]
+
+
+def store_token(session: Reader) -> str:
+    """The token of this database, made when it was."""
+    return session.scalars(select(StoreRow.token)).one()
+
+
+def ensure_tenant(session: Writer, name: str) -> Tenant:
+    """The tenant of this name, made if there is none."""
+    known = select(TenantRow).where(TenantRow.name == name)
+    row = session.scalar(known)
+    if row is None:
+        try:
+            with session.begin_nested():
+                session.add(TenantRow(name=name))
+        except IntegrityError:  # another process was first, and its row is committed by now
+            pass
+        row = session.scalars(known).one()
+    return Tenant(id=row.id, name=row.name)

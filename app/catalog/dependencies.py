@@ -1,0 +1,44 @@
+"""Names and tags of models, as endpoints take them from a request."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Query
+
+from modelkin._validation import check_model_name, check_tags
+
+__all__ = ["ModelName", "NewTags", "TagFilter"]
+
+
+async def _model_name(
+    model: Annotated[str, Path(description="the name of the model; it may hold slashes")],
+) -> str:
+    return check_model_name(model)
+
+
+ModelName = Annotated[str, Depends(_model_name)]
+
+
+async def _new_tags(
+    tag: Annotated[
+        list[str] | None,
+        Query(description="the model's tags, in place of those it has; repeat for several"),
+    ] = None,
+) -> tuple[str, ...] | None:
+    return None if tag is None else check_tags([t for t in tag if t], field="tag")
+
+
+NewTags = Annotated[tuple[str, ...] | None, Depends(_new_tags)]
+
+
+async def _tag_filter(
+    tag: Annotated[
+        list[str] | None,
+        Query(description="only models that carry this tag; repeat to ask for several at once"),
+    ] = None,
+) -> tuple[str, ...]:
+    return () if tag is None else check_tags(tag, field="tag")
+
+
+TagFilter = Annotated[tuple[str, ...], Depends(_tag_filter)]

@@ -1,0 +1,67 @@
+"""Records of models and revisions: plain frozen values, safe to hand to any thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+__all__ = ["Kind", "ModelRecord", "RevisionRecord", "SelfOverlap"]
+
+
+Kind = Literal["support", "signature"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """A model as the database knows it; its support lies in the blob ``blob_key``."""
+
+    id: int
+    space_id: int
+    name: str
+    kind: Kind
+    support_size: int
+    digest: str | None
+    blob_key: str | None
+    revision: int
+    version: int
+    attributes: dict[str, Any]
+    source: str | None
+    base_model: str | None
+    created_at: datetime
+    updated_at: datetime
+    content_id: int = 0
+    """Drawn anew with every content; 0 where that is a signature and nothing more."""
+    tags: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class SelfOverlap:
+    """How near two contents of one model are.
+
+    Attributes:
+        jaccard: the temporal self-overlap (paper, section 4.3).
+        exact: counted; else estimated from signatures, since of one side there is no support.
+    """
+
+    jaccard: float
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionRecord:
+    """A content that a model has or had; its support lies in ``blob_key`` while it is kept.
+
+    Attributes:
+        previous: how near it is to the content before; None of the first that is known.
+        first: to the first that is known.
+    """
+
+    revision: int
+    kind: Kind
+    support_size: int
+    digest: str | None
+    blob_key: str | None
+    previous: SelfOverlap | None
+    first: SelfOverlap
+    created_at: datetime

@@ -1,0 +1,45 @@
+"""Tables of the installation, its tenants and their API keys."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import JSON, ForeignKey, LargeBinary, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.infra.db.tables.base import Base, Id, Moment, Name
+
+__all__ = ["KeyRow", "StoreRow", "TenantRow"]
+
+
+class StoreRow(Base):
+    """The one row that tells this database from every other: whose blobs are whose goes by it."""
+
+    __tablename__ = "store"
+
+    token: Mapped[str] = mapped_column(String(32), primary_key=True)
+
+
+class TenantRow(Base):
+    __tablename__ = "tenants"
+    __table_args__ = (UniqueConstraint("name"),)
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    name: Mapped[str] = mapped_column(Name)
+
+
+class KeyRow(Base):
+    """An API key: its SHA-256, by which it is looked up. 256 random bits need no slower hash."""
+
+    __tablename__ = "keys"
+    __table_args__ = (UniqueConstraint("sha256"), UniqueConstraint("prefix"))
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
+    prefix: Mapped[str] = mapped_column(String(16))
+    sha256: Mapped[bytes] = mapped_column(LargeBinary(32))
+    label: Mapped[str] = mapped_column(String(200))
+    scopes: Mapped[list[str]] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+    expires_at: Mapped[datetime | None] = mapped_column(Moment)
+    revoked_at: Mapped[datetime | None] = mapped_column(Moment)

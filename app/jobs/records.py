@@ -1,0 +1,57 @@
+"""Records of jobs: plain frozen values, safe to hand to any thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from app.auth.records import Tenant
+
+__all__ = ["JobRecord", "JobState"]
+
+
+JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job as the database knows it.
+
+    Attributes:
+        id: opaque; ids of later jobs sort after those of earlier ones.
+        space_id: of the space it is about, which may have been deleted since; ``space`` its name.
+        progress: ``{"done", "total", "stage"}`` as last told; None before the first time.
+        result: what the handler answered, once it has succeeded.
+        error: ``{"code", "detail"}``, once it has failed or was cancelled.
+        attempts: times that it was begun.
+        cancelling: somebody asked to cancel it.
+        revision: grows with every change of what is shown of it.
+        turn: times that it was offered to the workers.
+        worker: who carries it out, or did last.
+    """
+
+    id: str
+    tenant: Tenant
+    kind: str
+    space_id: int | None
+    space: str | None
+    parameters: dict[str, Any]
+    state: JobState
+    progress: dict[str, Any] | None
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+    attempts: int
+    cancelling: bool
+    revision: int
+    created_at: datetime
+    not_before: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    turn: int
+    worker: str | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended, however that was."""
+        return self.finished_at is not None

@@ -1,0 +1,83 @@
+"""JSON of neighbours, overlaps and similarity matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from app.infra.http.schemas import Estimate, _In, _Out
+from modelkin.types.search import Neighbors, Overlap
+
+__all__ = ["NeighborsOut", "OverlapOut", "SimilarityIn", "SimilarityOut"]
+
+
+class NeighborOut(_Out):
+    model: str
+    similarity: float
+    jaccard: float
+    estimate: Estimate
+    standard_error: float = Field(description="of the similarity; 0 where it is exact")
+    shared_indices: int | None
+
+
+class NeighborsOut(_Out):
+    model: str | None
+    method: str
+    items: list[NeighborOut]
+    candidates: int = Field(
+        description="models that the method proposed; the best of them were compared further"
+    )
+    recall: float | None = Field(
+        description="of method lsh: the share of the models at min_similarity that its buckets "
+        "find; more of those beyond. Null of other methods, where buckets were left out, and where "
+        "a stop-list is in force and nothing was measured near min_similarity"
+    )
+    truncated: bool = Field(
+        description="method lsh left buckets out that hold too many: others may be as near"
+    )
+    degraded: bool = Field(
+        description="the buckets could not be used and a scan answered, or a stored support could "
+        "not be read and its signature stood in"
+    )
+
+    @classmethod
+    def of(cls, found: Neighbors) -> NeighborsOut:
+        return cls.model_validate(found)
+
+
+class TensorOverlapOut(_Out):
+    name: str
+    size: int
+    a: int
+    b: int
+    shared_indices: int
+    similarity: float | None
+
+
+class OverlapOut(_Out):
+    a: str
+    b: str
+    shared_indices: int
+    similarity: float
+    jaccard: float
+    tensors: list[TensorOverlapOut] | None
+
+    @classmethod
+    def of(cls, found: Overlap) -> OverlapOut:
+        return cls.model_validate(found)
+
+
+class SimilarityIn(_In):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"models": ["org/a", "org/b"]}]})
+
+    models: Annotated[list[str], Field(min_length=1, max_length=1000)]
+
+
+class SimilarityOut(_Out):
+    models: list[str]
+    similarity: list[list[float]]
+    estimated: Sequence[str] = Field(
+        description="models without a support: their rows and columns are estimates"
+    )

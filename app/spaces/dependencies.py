@@ -1,0 +1,37 @@
+"""The space of a path, as endpoints take it from a request."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Path
+
+from app.auth.dependencies import Handle, ReadingTenant, WritingTenant
+from app.infra.http.dependencies import Reading
+from app.spaces.records import SpaceRecord
+from modelkin._validation import check_space_name
+
+__all__ = ["KnownSpace", "WritableSpace"]
+
+
+SpaceName = Annotated[str, Path(description="the name of the space")]
+
+
+def _space(
+    resources: Handle, tenant: ReadingTenant, session: Reading, space: SpaceName
+) -> SpaceRecord:
+    return resources.spaces.get(session, tenant, check_space_name(space))
+
+
+def _writable_space(
+    resources: Handle, tenant: WritingTenant, session: Reading, space: SpaceName
+) -> SpaceRecord:
+    return resources.spaces.get(session, tenant, check_space_name(space))
+
+
+KnownSpace = Annotated[SpaceRecord, Depends(_space)]
+"""The space of the path, to a key that may read."""
+
+
+WritableSpace = Annotated[SpaceRecord, Depends(_writable_space)]
+"""The space of the path, to a key that may write."""

@@ -1,0 +1,165 @@
+"""JSON of spaces and support sizes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from app.infra.http.schemas import _In, _Out
+from app.spaces.records import SpaceRecord
+from app.spaces.service import MAX_DIMENSIONS, MAX_TENSOR_NAME
+from modelkin.core.indices import MAX_PARAMETERS
+
+__all__ = ["SpaceIn", "SpaceOut", "SpacePage"]
+
+
+class TensorSpecIn(_In):
+    name: Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME)]
+    shape: Annotated[
+        list[Annotated[int, Field(ge=0, le=MAX_PARAMETERS)]], Field(max_length=MAX_DIMENSIONS)
+    ]
+
+
+class SignatureSpecIn(_In):
+    scheme: str | None = Field(None, description="affine32 or fss32; affine64 where M > 2^32")
+    num_perm: int = Field(256, ge=1, le=4096, description="h, how many minhashes")
+    seed: int = Field(1, ge=0, le=2**32 - 1)
+
+
+class BandingIn(_In):
+    bands: int | None = Field(None, ge=1, le=4096, description="b, how many bands")
+    rows: int | None = Field(None, ge=1, le=4096, description="r, minhashes each; b r <= h")
+    similarity: float | None = Field(
+        None, ge=0, le=1, description="instead: the least S of which 99% have to be found"
+    )
+
+
+class SupportSizeIn(_In):
+    policy: Literal["free", "fixed", "agreed"] = Field(
+        description="fixed refuses larger supports; agreed tells the median of the K* reported"
+    )
+    k: int | None = Field(None, ge=1, description="K, where it is fixed")
+    fraction: float | None = Field(None, gt=0, le=1, description="or K as a share of M")
+
+
+class SpaceIn(_In):
+    """An index space to make."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "digits-mlp",
+                    "layout": [
+                        {"name": "0.weight", "shape": [64, 64]},
+                        {"name": "0.bias", "shape": [64]},
+                        {"name": "2.weight", "shape": [10, 64]},
+                        {"name": "2.bias", "shape": [10]},
+                    ],
+                    "num_parameters": 4810,
+                    "signature": {"scheme": "affine32", "num_perm": 256, "seed": 1},
+                }
+            ]
+        }
+    )
+
+    name: str = Field(description="[a-z0-9][a-z0-9._-]{0,99}")
+    num_parameters: int | None = Field(
+        None, ge=1, le=MAX_PARAMETERS, description="M; may be left out where there is a layout"
+    )
+    layout: list[TensorSpecIn] | None = Field(
+        None, min_length=1, description="the tensors in order; overlaps are then told by tensor"
+    )
+    signature: SignatureSpecIn = Field(default_factory=SignatureSpecIn.model_construct)
+    banding: BandingIn | None = Field(
+        None,
+        description="of the LSH buckets; left out, 64 x 4, or fewer rows where h is below 256",
+    )
+    support_size: SupportSizeIn | None = Field(
+        None, description="how large supports are to be; free where it is left out"
+    )
+
+
+class SupportSizeOut(_Out):
+    policy: Literal["free", "fixed", "agreed"]
+    k: int | None = Field(description="K, where it is fixed")
+
+
+class TensorSpecOut(_Out):
+    name: str
+    shape: list[int]
+
+
+class SignatureSpecOut(_Out):
+    scheme: str
+    num_perm: int
+    seed: int
+
+
+class BandingOut(_Out):
+    bands: int
+    rows: int
+    recall: dict[str, float | None] = Field(
+        description="the share of the models at a similarity S that method=lsh finds, by S; with a "
+        "stop-list as it was measured, null where no two models of about that S were found"
+    )
+
+    @classmethod
+    def of(cls, space: SpaceRecord) -> BandingOut:
+        recall = {str(s): space.recall_at(s) for s in (0.3, 0.5, 0.7, 0.9)}
+        return cls(bands=space.banding.bands, rows=space.banding.rows, recall=recall)
+
+
+class StopListOut(_Out):
+    version: int = Field(description="1 for the first; grows with every one that is begun")
+    size: int = Field(description="how many indices it holds")
+    share: float = Field(description="of the counted supports, how many hold each of them at least")
+    models: int = Field(
+        description="how many supports were counted: all that there were, up to 1,000; of more a "
+        "sample of so many"
+    )
+    computed_at: datetime
+
+
+class SpaceOut(_Out):
+    name: str
+    num_parameters: int
+    layout: list[TensorSpecOut] | None
+    signature: SignatureSpecOut
+    banding: BandingOut
+    stop_list: StopListOut | None = Field(
+        description="common indices that are left out of what is banded; null without"
+    )
+    support_size: SupportSizeOut
+    models: int = Field(description="how many models it holds")
+    supports: int = Field(description="those with a support")
+    signatures: int = Field(description="those that sent only a signature")
+    version: int = Field(description="grows with every change inside the space")
+    created_at: datetime
+
+    @classmethod
+    def of(cls, space: SpaceRecord) -> SpaceOut:
+        layout = None if space.layout is None else space.layout.to_json()
+        return cls(
+            name=space.name,
+            num_parameters=space.num_parameters,
+            layout=None if layout is None else [TensorSpecOut(**tensor) for tensor in layout],
+            signature=SignatureSpecOut.model_validate(space.signature),
+            banding=BandingOut.of(space),
+            stop_list=None
+            if space.stop_list is None
+            else StopListOut.model_validate(space.stop_list),
+            support_size=SupportSizeOut.model_validate(space.support_size),
+            models=space.models,
+            supports=space.supports,
+            signatures=space.signatures,
+            version=space.version,
+            created_at=space.created_at,
+        )
+
+
+class SpacePage(_Out):
+    items: list[SpaceOut]
+    next_cursor: str | None

@@ -1,0 +1,103 @@
+"""Models of a space, and the results of bulk uploads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.support import Support
+
+__all__ = ["BulkItem", "BulkResult", "BulkSummary", "ModelInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A model as the service knows it: everything about it but its indices.
+
+    Attributes:
+        kind: ``"support"``, or ``"signature"`` where the model sent a signature alone.
+        support_size: K.
+        digest: of the support, ``"sha256:..."``; None for a signature alone.
+        revision: 1 for the first content of this name, one more for each other content since.
+        version: the version of the space when the model last changed.
+        attributes: the caller's own JSON values.
+        verified: the signature was computed by the service from the support.
+        etag: for ``if_match``, where the answer was of this model alone; a listing carries none.
+    """
+
+    space: str
+    model: str
+    kind: str
+    support_size: int
+    digest: str | None
+    revision: int
+    version: int
+    tags: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(hash=False)
+    source: str | None
+    base_model: str | None
+    verified: bool
+    created_at: datetime
+    updated_at: datetime
+    etag: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BulkItem:
+    """A model for ``put_many``.
+
+    Attributes:
+        model: its name.
+        content: its support, or a signature alone.
+        tags: replace the model's tags; None leaves them as they are.
+        attributes: replace the model's attributes; None leaves them as they are.
+        sketch: beside a signature; None leaves the one that this signature has.
+    """
+
+    model: str
+    content: Support | Signature
+    tags: Iterable[str] | None = None
+    attributes: Mapping[str, Any] | None = field(default=None, hash=False)
+    sketch: Sketch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What became of one item of ``put_many``.
+
+    Attributes:
+        status: ``"created"``; ``"replaced"``, where anything about the model changed;
+            ``"unchanged"``; ``"skipped"``, where an earlier run had it acknowledged; ``"failed"``.
+        code: why it failed, the service's ``code``: ``"support_exists"`` for one; else None.
+        detail: the same for people.
+    """
+
+    model: str
+    status: str
+    code: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkSummary:
+    """What became of the items of ``put_many``, counted.
+
+    Attributes:
+        failures: the first 1,000 items that failed, in the order in which that was answered.
+    """
+
+    created: int
+    replaced: int
+    unchanged: int
+    skipped: int
+    failed: int
+    failures: tuple[BulkResult, ...]
+
+    @property
+    def total(self) -> int:
+        """How many items there were."""
+        return self.created + self.replaced + self.unchanged + self.skipped + self.failed

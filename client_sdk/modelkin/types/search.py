@@ -1,0 +1,142 @@
+"""Neighbours, overlaps and similarity matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.similarity.overlap import TensorOverlap
+from modelkin.types.paging import T, _pandas, table
+
+__all__ = ["Neighbor", "Neighbors", "Overlap", "Ranking", "SimilarityMatrix"]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """A model near the one asked for.
+
+    Attributes:
+        similarity: S = 2|A n B| / (|A| + |B|), 0 to 1.
+        jaccard: J = |A n B| / |A u B|, 0 to 1.
+        estimate: ``"exact"``, or what it was estimated from: ``"sketch"``, ``"signature"``.
+        standard_error: of ``similarity``; 0 where it is exact.
+        shared_indices: |A n B|; None where it is an estimate.
+    """
+
+    model: str
+    similarity: float
+    jaccard: float
+    estimate: str
+    standard_error: float
+    shared_indices: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking(Sequence[T]):
+    """A sequence of rows, best first, which pandas can take as a table."""
+
+    _row: ClassVar[type[Any]]
+    items: tuple[T, ...]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        return self.items[index]
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with one row an item and its fields as columns, in the same order.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return table(self.items, self._row)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbors(Ranking[Neighbor]):
+    """The neighbours of a model, best first, ties by name, the model itself left out.
+
+    Attributes:
+        items: the neighbours; the object itself is a sequence of them too.
+        model: what was asked for; None for a support or signature that is not stored.
+        method: how they were found: ``"exact"``, ``"scan"`` or ``"lsh"``.
+        candidates: how many models were compared beyond the first, coarse pass.
+        degraded: the buckets could not be used and a scan answered, or a stored support could not
+            be read and its signature stood in.
+        recall: of ``"lsh"``, the share of the models at ``min_similarity`` that it finds, more of
+            those beyond; None for the other methods, and where nobody knows.
+        truncated: ``"lsh"`` left buckets out that hold too many, so others may be as near.
+    """
+
+    _row: ClassVar[type[Any]] = Neighbor
+    model: str | None
+    method: str
+    candidates: int
+    degraded: bool
+    recall: float | None = None
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two models' supports compared exactly.
+
+    Attributes:
+        a, b: the models.
+        shared_indices: |A n B|.
+        similarity: S, 0 to 1.
+        jaccard: J, 0 to 1.
+        tensors: tensor by tensor, in the layout's order; None where the space has no layout.
+    """
+
+    a: str
+    b: str
+    shared_indices: int
+    similarity: float
+    jaccard: float
+    tensors: tuple[TensorOverlap, ...] | None
+
+    def to_pandas(self) -> Any:
+        """The tensors as a ``pandas.DataFrame``, one row each; empty without a layout.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return table(self.tensors or (), TensorOverlap)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimilarityMatrix:
+    """All pairs of some models.
+
+    Attributes:
+        models: n names, in the order asked.
+        values: S, shape ``(n, n)``, float64, symmetric, read-only, 1 on the diagonal.
+        estimated: models that sent a signature alone: their rows and columns are estimates.
+    """
+
+    models: tuple[str, ...]
+    values: npt.NDArray[np.float64]
+    estimated: tuple[str, ...]
+
+    def to_numpy(self) -> npt.NDArray[np.float64]:
+        """A copy of the matrix that may be written to; shape ``(n, n)``, float64."""
+        return self.values.copy()
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with the names as index and columns.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        names = list(self.models)
+        return _pandas().DataFrame(self.to_numpy(), index=names, columns=names)
