@@ -12,41 +12,41 @@ from app.auth.rate_limits import RateLimits
 from app.auth.records import Tenant
 from app.auth.service import KeyService
 from app.catalog.batches import BatchService
-from app.catalog.deltas import PatchService
-from app.catalog.reader import Library
-from app.catalog.revision_recorder import History
+from app.catalog.deltas import DeltaService
+from app.catalog.reader import ModelReader
+from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.revisions import RevisionService
 from app.catalog.sketches import SketchService
-from app.catalog.writer import IngestService
-from app.clustering.assignment import Newcomers
+from app.catalog.writer import ModelWriter
+from app.clustering.assignment import NewcomerAssignment
 from app.clustering.policies import PolicyService
 from app.clustering.service import ClusteringService
-from app.hubs.clients.http import Limits
-from app.hubs.clients.registry import Hubs
-from app.hubs.incoming.service import HookService
+from app.hubs.clients.http import TransferLimits
+from app.hubs.clients.registry import HubRegistry
+from app.hubs.incoming.service import HubEventService
 from app.hubs.ingestion.selection_plan import Sizes
-from app.hubs.ingestion.service import Ingestion
-from app.hubs.ingestion.space_resolver import Placing
-from app.hubs.polling import PollService
+from app.hubs.ingestion.service import IngestionService
+from app.hubs.ingestion.space_resolver import SpaceResolver
+from app.hubs.polling import HubPoller
 from app.hubs.service import SourceService
-from app.hubs.sync_requests import Looks
+from app.hubs.sync_requests import SyncScheduler
 from app.index.banding import Bands
 from app.index.buckets.service import BucketService
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Database
 from app.infra.egress.client import Allowlist, Egress
-from app.infra.fd_limits import quarter
+from app.infra.fd_limits import support_fd_budget
 from app.infra.storage.encryption import Secrets
 from app.infra.storage.redis import RedisServer
 from app.jobs.service import JobService
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
 from app.kinship.lineage import LineageService
-from app.maintenance.cleanup import Housekeeping
-from app.maintenance.jobs import Upkeep
+from app.maintenance.cleanup import Cleanup
+from app.maintenance.jobs import MaintenanceJobs
 from app.maintenance.stop_lists import StopListService
-from app.notifications.fan_out import Teller
-from app.notifications.neighbor_changes import Crossings
+from app.notifications.fan_out import EventFanOut
+from app.notifications.neighbor_changes import NeighborChanges
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.search.similarity import SimilarityService
@@ -71,16 +71,16 @@ class Resources:
     version: str
     settings: Settings
     database: Database
-    library: Library
+    library: ModelReader
     tenant: Tenant
     indexes: IndexRegistry
-    housekeeping: Housekeeping
+    housekeeping: Cleanup
     spaces: SpaceService
     keys: KeyService
-    ingest: IngestService
+    ingest: ModelWriter
     batch: BatchService
     revisions: RevisionService
-    patches: PatchService
+    patches: DeltaService
     rates: RateLimits
     search: SearchService
     donors: DonorService
@@ -98,8 +98,8 @@ class Resources:
     deliveries: DeliveryService
     secrets: Secrets
     sources: SourceService
-    hooks: HookService
-    polls: PollService
+    hooks: HubEventService
+    polls: HubPoller
 
 
 @contextmanager
@@ -135,21 +135,21 @@ def _put_together(
     sketches, downloads = stores.sketches, stores.downloads
     jobs = JobService()
     outbox = Outbox(jobs)
-    history = History(stores.blobs, settings.keep_revisions)
-    ingest = IngestService(stores.blobs, bands, history, sketches, outbox)
+    history = RevisionRecorder(stores.blobs, settings.keep_revisions)
+    ingest = ModelWriter(stores.blobs, bands, history, sketches, outbox)
     spaces = SpaceService(stores.blobs, indexes, buckets, sketches)
     comparer = Comparer(library, sketches)
     search = SearchService(comparer, indexes, buckets)
     lineage = LineageService(library, comparer, search, indexes)
     past = RevisionService(database, stores.blobs)
     stop_lists = StopListService(database, passing(database, stores.blobs))
-    Upkeep(database, buckets, stop_lists).register(jobs)
+    MaintenanceJobs(database, buckets, stop_lists).register(jobs)
     sizes = SupportSizeService()
     egress = Egress(Allowlist.parse(settings.egress_allow))
     secrets = Secrets(settings.secret_keys, settings.secret_key_file)
     sources, hooks, polls = _follow(settings, stores, jobs, egress, secrets, spaces, sizes, ingest)
-    crossings = Crossings(database, library, past, search, comparer)
-    Teller(database, jobs, crossings, lineage)
+    crossings = NeighborChanges(database, library, past, search, comparer)
+    EventFanOut(database, jobs, crossings, lineage)
     return Resources(
         version=__version__,
         settings=settings,
@@ -157,7 +157,7 @@ def _put_together(
         library=library,
         tenant=stores.tenant,
         indexes=indexes,
-        housekeeping=Housekeeping(
+        housekeeping=Cleanup(
             database,
             indexes,
             every=settings.housekeeping_every,
@@ -169,7 +169,7 @@ def _put_together(
         ingest=ingest,
         batch=BatchService(database, ingest),
         revisions=past,
-        patches=PatchService(library),
+        patches=DeltaService(library),
         rates=rates,
         search=search,
         donors=DonorService(library, comparer, search, indexes),
@@ -183,8 +183,8 @@ def _put_together(
             database,
             stores.blobs,
             jobs,
-            Newcomers(search, comparer),
-            most_mapped=quarter(),
+            NewcomerAssignment(search, comparer),
+            most_mapped=support_fd_budget(),
             outbox=outbox,
         ),
         policies=PolicyService(database, jobs),
@@ -213,26 +213,26 @@ def _follow(
     secrets: Secrets,
     spaces: SpaceService,
     sizes: SupportSizeService,
-    ingest: IngestService,
-) -> tuple[SourceService, HookService, PollService]:
+    ingest: ModelWriter,
+) -> tuple[SourceService, HubEventService, HubPoller]:
     """What comes in of hubs."""
     database = stores.database
-    limits = Limits(
+    limits = TransferLimits(
         settings.max_checkpoint_bytes, timeout=settings.hub_timeout, total=settings.look_timeout
     )
-    hubs, looks = Hubs(egress, limits), Looks(jobs)
+    hubs, looks = HubRegistry(egress, limits), SyncScheduler(jobs)
     sources = SourceService(secrets, looks)
-    Ingestion(
+    IngestionService(
         database,
         sources,
         hubs,
         stores.downloads,
-        Placing(database, spaces),
+        SpaceResolver(database, spaces),
         Sizes(sizes, settings.max_ingested_indices),
         ingest,
     ).register(jobs)
-    hooks = HookService(database, secrets, jobs, looks, retention=settings.delivery_retention)
-    return sources, hooks, PollService(database, jobs, looks, sources, hubs.hub_of)
+    hooks = HubEventService(database, secrets, jobs, looks, retention=settings.delivery_retention)
+    return sources, hooks, HubPoller(database, jobs, looks, sources, hubs.hub_of)
 
 
 def _rates(settings: Settings, server: RedisServer | None, token: str) -> RateLimits:

@@ -8,21 +8,21 @@ from functools import partial
 
 from fastapi import FastAPI
 
-from app.auth.rate_limit_middleware import Limited
+from app.auth.rate_limit_middleware import RateLimitMiddleware
 from app.bootstrap import Resources
 from app.catalog.endpoints import batches, models, revisions, signatures, sketches, supports
 from app.clustering import endpoints as clusterings
 from app.hubs.endpoints import incoming, sources
 from app.infra.http import openapi, problems
 from app.infra.http.memory_budget import Budget, Budgets
-from app.infra.http.url_checks import Reach
+from app.infra.http.url_checks import UrlChecker
 from app.jobs import endpoints as jobs
 from app.jobs.records import JobRecord
-from app.jobs.watcher import Following
+from app.jobs.watcher import JobWatcher
 from app.kinship.endpoints import donors, graph, lineage
 from app.observability import health, metrics
 from app.observability.metrics import Metrics
-from app.observability.request_log import Observed
+from app.observability.request_log import RequestLogMiddleware
 from app.search import endpoints as neighbors
 from app.search import similarity_endpoints
 from app.spaces import endpoints as spaces
@@ -92,14 +92,16 @@ def create_app(resources: Resources) -> FastAPI:
         bodies=Budget(settings.body_memory // 2, settings.database_timeout),
         decoded=Budget(settings.body_memory // 2, settings.database_timeout),
     )
-    app.state.following = Following(
+    app.state.following = JobWatcher(
         partial(_look, resources), is_over=lambda: getattr(app.state, "stopping", False)
     )
-    app.state.reach = Reach(resources)
+    app.state.reach = UrlChecker(resources)
     app.state.metrics = Metrics(resources.indexes)
     if resources.rates.any:
-        app.add_middleware(Limited, rates=resources.rates, keys_required=settings.keys_required)
-    app.add_middleware(Observed, metrics=app.state.metrics)
+        app.add_middleware(
+            RateLimitMiddleware, rates=resources.rates, keys_required=settings.keys_required
+        )
+    app.add_middleware(RequestLogMiddleware, metrics=app.state.metrics)
     problems.install(app)
     for module in (*_RESOURCES, health, metrics, pages):
         app.include_router(module.router)

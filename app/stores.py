@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from app.auth.records import Tenant
 from app.auth.service import SCOPES, KeyService
 from app.auth.tenants import ensure_tenant, store_token
-from app.catalog.reader import Library
+from app.catalog.reader import ModelReader
 from app.catalog.repositories import revisions
 from app.catalog.repositories.models import blob_keys
-from app.catalog.support_cache import OpenedSupports
+from app.catalog.support_cache import SupportCache
 from app.errors import Unavailable
 from app.hubs.ingestion.downloads import Downloads
 from app.index.banding import Bands
@@ -24,7 +24,7 @@ from app.index.registry import IndexRegistry
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Database, Writer
 from app.infra.db.migrations import migrate, require_current
-from app.infra.fd_limits import quarter
+from app.infra.fd_limits import support_fd_budget
 from app.infra.storage.blobs import FileBlobs
 from app.infra.storage.redis import RedisServer
 from app.settings import Settings
@@ -64,7 +64,7 @@ class Stores:
     tenant: Tenant
     token: str
     blobs: FileBlobs
-    library: Library
+    library: ModelReader
     indexes: IndexRegistry
     sketches: SketchFiles
     downloads: Downloads
@@ -94,7 +94,7 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
             _require_keys(session, settings)
             token = store_token(session)
         blobs = FileBlobs(settings.blob_folder, token)
-        opened = OpenedSupports(_open_supports(settings), settings.open_supports_bytes)
+        opened = SupportCache(_open_supports(settings), settings.open_supports_bytes)
         downloads = Downloads(settings.checkpoint_folder / token)
         with closing(SketchFiles(settings.sketch_folder / token)) as sketches:
             if not prepared:
@@ -106,14 +106,14 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
                 tenant,
                 token,
                 blobs,
-                Library(database, blobs, opened),
+                ModelReader(database, blobs, opened),
                 IndexRegistry(settings.index_memory),
                 sketches,
                 downloads,
             )
 
 
-def open_library(settings: Settings, database: Database) -> Library:
+def open_library(settings: Settings, database: Database) -> ModelReader:
     """The supports of a migrated database, to be read.
 
     Raises:
@@ -124,9 +124,9 @@ def open_library(settings: Settings, database: Database) -> Library:
     return passing(database, FileBlobs(settings.blob_folder, token))
 
 
-def passing(database: Database, blobs: FileBlobs) -> Library:
+def passing(database: Database, blobs: FileBlobs) -> ModelReader:
     """For whoever reads each support once: none stays open, and none that is open has to go."""
-    return Library(database, blobs, OpenedSupports(0, 0))
+    return ModelReader(database, blobs, SupportCache(0, 0))
 
 
 @contextmanager
@@ -201,4 +201,4 @@ def _sweep_sketches(database: Database, sketches: SketchFiles) -> None:
 
 def _open_supports(settings: Settings) -> int:
     """How many stay open: a quarter of the descriptors is left to them, whatever was set."""
-    return min(settings.open_supports, quarter())
+    return min(settings.open_supports, support_fd_budget())

@@ -24,7 +24,7 @@ from app.bootstrap import Resources, open_resources
 from app.catalog.batches import Entry
 from app.clustering import service
 from app.clustering.records import ClusteringRecord
-from app.clustering.request import ALGORITHMS, Asked
+from app.clustering.request import ALGORITHMS, ClusteringRequest
 from app.settings import Settings
 from app.spaces.records import SpaceRecord
 from benchmarks.harness import extra_memory
@@ -82,12 +82,15 @@ def run(quick: bool) -> Findings:
     small, large = (TINY, TINY) if quick else (SMALL, LARGE)
     rows, tables = [], []
     with _space(small) as place:
-        made = place.cluster(Asked("affinity_propagation"))
+        made = place.cluster(ClusteringRequest("affinity_propagation"))
         rows.append(_row(small, "exact matrix, affinity propagation", made))
         tables += [_stages(small, [("affinity propagation", made)]), _algorithms(small, place)]
     with _space(large) as place:
         runs = [
-            (f"leiden, similarity={kind}", place.cluster(Asked("leiden", similarity=kind)))
+            (
+                f"leiden, similarity={kind}",
+                place.cluster(ClusteringRequest("leiden", similarity=kind)),
+            )
             for kind in ("auto", "signature")
         ]
         rows += [_row(large, name, made) for name, made in runs]
@@ -103,7 +106,7 @@ class Place:
         self.space = space
         self.labels = labels
 
-    def cluster(self, asked: Asked) -> Run:
+    def cluster(self, asked: ClusteringRequest) -> Run:
         """Make a clustering, twice: for its time, and for its memory."""
         begin = time.perf_counter()
         stopwatch = Stopwatch()
@@ -112,7 +115,9 @@ class Place:
         memory = extra_memory(lambda: self._make(asked, Stopwatch()))
         return Run(record, agreement(self.labels, found), seconds, stopwatch.stages(), memory)
 
-    def _make(self, asked: Asked, stopwatch: Stopwatch) -> tuple[ClusteringRecord, Labels]:
+    def _make(
+        self, asked: ClusteringRequest, stopwatch: Stopwatch
+    ) -> tuple[ClusteringRecord, Labels]:
         resources, clusterings = self.resources, self.resources.clusterings
         with resources.database.writing() as session:
             job = clusterings.create(session, resources.tenant, self.space, asked)
@@ -231,7 +236,7 @@ def _algorithms(size: Size, place: Place) -> Table:
     )
     rows = []
     for algorithm in ALGORITHMS:
-        made = place.cluster(Asked(algorithm))
+        made = place.cluster(ClusteringRequest(algorithm))
         rows.append(_found(f"modelkin, {algorithm}", made.record, made.agreement, made.seconds))
     similarity = place.similarity()
     distances = np.clip(1 - similarity, 0, 1)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from app.bootstrap import Resources, open_resources
 from app.catalog.batches import Entry
-from app.kinship.donors.request import Ask
+from app.kinship.donors.request import DonorRequest
 from app.settings import Settings
 from app.spaces.records import SpaceRecord
 from benchmarks.report import Findings, Row, Table, duration
@@ -30,7 +30,7 @@ from demo import data, training
 from modelkin import Support, select_support
 from modelkin.core.kinship import donors
 from modelkin.core.kinship.cover import greedy_cover
-from modelkin.core.kinship.membership import Probe
+from modelkin.core.kinship.membership import TargetIndices
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.rarity import index_weights, rarities
 
@@ -49,10 +49,10 @@ SPLITS = ((0.1, 0), (0.1, 1), (0.1, 2), (0.3, 0), (0.3, 1), (0.3, 2))
 CLIENTS, QUICK_CLIENTS, DONORS = 40, 9, 8
 
 ASKS = {
-    "similarity": Ask("similarity"),
-    "idf": Ask("idf"),
-    "cover": Ask("cover"),
-    "knn_shapley": Ask("knn_shapley", label="family"),
+    "similarity": DonorRequest("similarity"),
+    "idf": DonorRequest("idf"),
+    "cover": DonorRequest("cover"),
+    "knn_shapley": DonorRequest("knn_shapley", label="family"),
 }
 
 Floats = npt.NDArray[np.float64]
@@ -111,7 +111,9 @@ def _times(
     return rows, Table(f"Questions in one process, {what}", ["", "p50", "p95"], facts)
 
 
-def _donors(resources: Resources, space: SpaceRecord, ask: Ask, session: Any, name: str) -> object:
+def _donors(
+    resources: Resources, space: SpaceRecord, ask: DonorRequest, session: Any, name: str
+) -> object:
     subject = resources.library.stored_subject(session, space, name)
     return resources.donors.donors(session, space, subject, ask)
 
@@ -227,7 +229,7 @@ def _ways(
 ) -> dict[str, tuple[npt.NDArray[np.int64], Floats]]:
     """Donors and weights, the nearest of the others first."""
     deviation = float(similarity[others].std())
-    probe = Probe.of(packed[client])
+    probe = TargetIndices.of(packed[client])
     held = np.stack([probe.held_by(packed[other]) for other in others])
     rarity = np.array([r.share for r in rarities(held, index_weights(held, probe.size))])
     near, rare = others[:DONORS], others[np.argsort(-rarity, kind="stable")][:DONORS]

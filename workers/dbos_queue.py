@@ -22,13 +22,13 @@ from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import Unavailable
-from app.jobs.queue import Offer
+from app.jobs.queue import ReadyJob
 from modelkin.errors import MissingExtra
 
 if TYPE_CHECKING:
     from dbos import DBOSConfig
 
-__all__ = ["Durable", "State", "beside", "require_installed"]
+__all__ = ["DbosQueue", "State", "beside", "require_installed"]
 
 _NAME: Final = "modelkin"
 _VERSION: Final = "1"
@@ -71,7 +71,7 @@ def beside(url: URL) -> URL:
     return url.set(database=str(file.with_name(f"{file.stem}.jobs{file.suffix}")))
 
 
-class Durable:
+class DbosQueue:
     """The queue of one process, open until it is closed. DBOS allows one at a time.
 
     Args:
@@ -129,10 +129,10 @@ class Durable:
             on_conflict="always_update",
         )
 
-    def _queue_of(self, offer: Offer) -> str:
+    def _queue_of(self, offer: ReadyJob) -> str:
         return _APART if offer.kind in self._apart else _QUEUE
 
-    def hand_over(self, offer: Offer) -> None:
+    def hand_over(self, offer: ReadyJob) -> None:
         """Queue a turn; one that was queued before stays as it is."""
         with _faults():
             self._dbos.enqueue_workflow_with_options(
@@ -147,10 +147,10 @@ class Durable:
                 offer.turn,
             )
 
-    def states(self, offers: Iterable[Offer]) -> dict[Offer, State | None]:
+    def states(self, offers: Iterable[ReadyJob]) -> dict[ReadyJob, State | None]:
         """What is known of each turn; None of one that was never queued, or was forgotten."""
         by_id = {_id(offer): offer for offer in offers}
-        found: dict[Offer, State | None] = dict.fromkeys(by_id.values())
+        found: dict[ReadyJob, State | None] = dict.fromkeys(by_id.values())
         ids = list(by_id)
         for start in range(0, len(ids), _AT_ONCE):
             with _faults():
@@ -162,7 +162,7 @@ class Durable:
                 found[by_id[flow.workflow_id]] = State(flow.status in _ENDED, worker)
         return found
 
-    def take_back(self, offer: Offer) -> None:
+    def take_back(self, offer: ReadyJob) -> None:
         """Queue a turn once more whose worker is gone."""
         log.info("job %s goes back to the queue", offer.job_id)
         with _faults():
@@ -210,7 +210,7 @@ def _workflow(carry_out: Callable[[str, int], None]) -> Callable[[str, int], Non
     return job
 
 
-def _id(offer: Offer) -> str:
+def _id(offer: ReadyJob) -> str:
     return f"{offer.job_id}.{offer.turn}"
 
 

@@ -17,10 +17,10 @@ from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
 from app.jobs import queue
 from app.jobs.records import JobRecord
-from app.jobs.service import CANCELLED, Finish, JobService, Later
+from app.jobs.service import CANCELLED, CommitHook, JobService, RetryLater
 from modelkin.errors import JobCancelled, ModelkinError
 
-__all__ = ["ATTEMPTS", "Bench"]
+__all__ = ["ATTEMPTS", "JobExecutor"]
 
 T = TypeVar("T")
 
@@ -40,15 +40,15 @@ _LONGEST = 2000
 log = logging.getLogger(__name__)
 
 
-class _Interrupted(BaseException):
+class ShuttingDown(BaseException):
     """The worker is to stop: the job waits for another one. No handler's business to catch."""
 
 
-class _Lost(BaseException):
+class LeaseLost(BaseException):
     """Another worker has taken the job over: whatever is done here no longer counts."""
 
 
-class Bench:
+class JobExecutor:
     """Where the jobs of one worker are carried out, each in the thread that calls.
 
     Args:
@@ -101,12 +101,12 @@ class Bench:
             self._succeed(job, outcome, progress.told)
         except JobCancelled:
             self._end(job, "cancelled", CANCELLED, progress.told)
-        except _Interrupted:
+        except ShuttingDown:
             log.info("job %s is put back: this worker stops", job.id)
-            self._told(lambda s: queue.put_back(s, job, error=None, not_before=None, counts=False))
-        except _Lost:
+            self._told(lambda s: queue.requeue(s, job, error=None, not_before=None, counts=False))
+        except LeaseLost:
             log.warning("job %s was taken over by another worker", job.id)
-        except Later as error:
+        except RetryLater as error:
             self._wait(job, error, progress.told)
         except Unavailable as error:
             self._try_later(job, error, progress.told)
@@ -121,7 +121,7 @@ class Bench:
         """The job, in the hands of this worker; None where there is nothing to do."""
         now = datetime.now(UTC)
         if self._stopping.is_set():
-            queue.offer_again(session, queue.Offer(job_id, turn, 0, None))
+            queue.offer_again(session, queue.ReadyJob(job_id, turn, 0, None))
             return None
         begun = queue.begin(session, job_id, turn, self._worker, now)
         if begun is None:
@@ -140,7 +140,10 @@ class Bench:
         return job
 
     def _succeed(
-        self, job: JobRecord, outcome: Mapping[str, Any] | Finish, told: Mapping[str, Any] | None
+        self,
+        job: JobRecord,
+        outcome: Mapping[str, Any] | CommitHook,
+        told: Mapping[str, Any] | None,
     ) -> None:
         """Write the effects and the success together, or neither.
 
@@ -152,7 +155,7 @@ class Bench:
             if not queue.finish(session, job, "succeeded", now, progress=told, result=result):
                 if queue.is_cancelling(session, job):
                     raise JobCancelled(f"job {job.id} was cancelled")
-                raise _Lost
+                raise LeaseLost
         log.info("job %s (%s) succeeded", job.id, job.kind)
 
     def _try_later(
@@ -165,7 +168,7 @@ class Bench:
             return
         self._pause(job, error, _BACKOFF[min(job.attempts, len(_BACKOFF)) - 1], counts=True)
 
-    def _wait(self, job: JobRecord, error: Later, told: Mapping[str, Any] | None) -> None:
+    def _wait(self, job: JobRecord, error: RetryLater, told: Mapping[str, Any] | None) -> None:
         """Begin again after as long as the job has waited already, within bounds."""
         now = datetime.now(UTC)
         waited = (now - (job.started_at or now)).total_seconds()
@@ -180,7 +183,7 @@ class Bench:
         log.warning("job %s (%s) waits %.0f s: %s", job.id, job.kind, seconds, error)
         described = _described(error.code, f"{error}; it is begun again after {seconds:.0f} s")
         due = datetime.now(UTC) + timedelta(seconds=seconds)
-        self._told(lambda s: queue.put_back(s, job, error=described, not_before=due, counts=counts))
+        self._told(lambda s: queue.requeue(s, job, error=described, not_before=due, counts=counts))
 
     def _end(
         self,
@@ -233,7 +236,7 @@ class _Progress:
 
     def __call__(self, done: int, total: int, stage: str = "") -> None:
         if self._stopping.is_set():
-            raise _Interrupted
+            raise ShuttingDown
         staged = self.told is None or self.told["stage"] != stage
         self.told = {"done": int(done), "total": int(total), "stage": stage}
         if time.monotonic() < self._next and not staged:
@@ -246,7 +249,7 @@ class _Progress:
             log.info("the progress of job %s is not recorded now: %s", self._job.id, error)
             return
         if cancelling is None:
-            raise _Lost
+            raise LeaseLost
         if cancelling:
             raise JobCancelled(f"job {self._job.id} was cancelled")
 

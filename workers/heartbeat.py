@@ -15,7 +15,7 @@ from app.errors import Unavailable
 from app.infra.db.database import Database
 from app.jobs import queue
 
-__all__ = ["LOOKS", "Pulse"]
+__all__ = ["LOOKS", "Heartbeat"]
 
 LOOKS = 6
 """Looks without a word after which a worker is silent: so many make up the lease."""
@@ -23,7 +23,7 @@ LOOKS = 6
 log = logging.getLogger(__name__)
 
 
-class Pulse:
+class Heartbeat:
     """The pulse of this worker, beating in a thread of its own, and what it hears of others.
 
     Args:

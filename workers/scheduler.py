@@ -14,14 +14,14 @@ from app.auth.records import Tenant
 from app.auth.tenants import ensure_tenant
 from app.errors import Unavailable
 from app.infra.db.database import Database
-from app.jobs.service import SERVICE, JobService, Look, Periodic
+from app.jobs.service import SERVICE, JobService, Periodic, PeriodicTask
 
-__all__ = ["SERVICE", "Schedule"]
+__all__ = ["SERVICE", "Scheduler"]
 
 log = logging.getLogger(__name__)
 
 
-class Schedule:
+class Scheduler:
     """The periodic kinds, and their slots that this process has seen.
 
     Args:
@@ -69,7 +69,7 @@ class Schedule:
         self._tenant = tenant
 
 
-def _take(look: Look) -> None:
+def _take(look: PeriodicTask) -> None:
     """One look: what goes wrong with it keeps nothing else from going on."""
     try:
         look.look()

@@ -18,12 +18,12 @@ from datetime import UTC, datetime, timedelta
 
 from app.bootstrap import Resources
 from app.jobs import queue as work
-from workers.dbos_queue import Durable, State
-from workers.executor import Bench
-from workers.heartbeat import Pulse
-from workers.scheduler import Schedule
+from workers.dbos_queue import DbosQueue, State
+from workers.executor import JobExecutor
+from workers.heartbeat import Heartbeat
+from workers.scheduler import Scheduler
 
-__all__ = ["Life"]
+__all__ = ["WorkerSession"]
 
 _EACH = 100
 """Turns of one tenant that wait in the queue; further ones wait in the database."""
@@ -44,7 +44,7 @@ _PATIENCE = 8.0
 log = logging.getLogger(__name__)
 
 
-class Life:
+class WorkerSession:
     """A worker under one name. It costs next to nothing until there is a job.
 
     Args:
@@ -59,16 +59,16 @@ class Life:
         self._settings = settings
         self._apart = resources.jobs.apart
         self._database = resources.database
-        self._bench = Bench(resources.database, resources.jobs, self.name)
-        self._schedule = Schedule(resources.database, resources.jobs)
-        self._durable: Durable | None = None
+        self._bench = JobExecutor(resources.database, resources.jobs, self.name)
+        self._schedule = Scheduler(resources.database, resources.jobs)
+        self._durable: DbosQueue | None = None
         self._nudge = nudge
         self._review_now = threading.Event()
         self._review_at = 0.0
-        self._idle_since: dict[work.Offer, float] = {}
+        self._idle_since: dict[work.ReadyJob, float] = {}
         self._begin_at = self._tidy_at = time.monotonic() + _BEGIN
         self._busy_at = time.monotonic()
-        self._pulse = Pulse(
+        self._pulse = Heartbeat(
             resources.database,
             self.name,
             lease=settings.job_lease,
@@ -109,7 +109,7 @@ class Life:
             self._review_at = clock + _REVIEW
         return self._hand_over(queue, now)
 
-    def connect(self) -> Durable:
+    def connect(self) -> DbosQueue:
         """The queue, opened when it is first asked for; from then on this worker is known.
 
         Raises:
@@ -117,7 +117,7 @@ class Life:
         """
         if self._durable is None:
             self._pulse.start()
-            self._durable = Durable(
+            self._durable = DbosQueue(
                 self._database.url,
                 self.name,
                 self._bench.carry_out,
@@ -140,10 +140,10 @@ class Life:
         with self._database.reading() as session:
             return work.any_unfinished(session)
 
-    def _hand_over(self, queue: Durable, now: datetime) -> bool:
+    def _hand_over(self, queue: DbosQueue, now: datetime) -> bool:
         """From the database into the queue, where it may lie already."""
         with self._database.reading() as session:
-            offers = work.offers(session, now, each=_EACH, apart=self._apart)
+            offers = work.ready_jobs(session, now, each=_EACH, apart=self._apart)
         for offer in offers:
             queue.hand_over(offer)
         if offers:
@@ -151,7 +151,7 @@ class Life:
                 work.mark_handed(session, offers)
         return bool(offers)
 
-    def _review(self, queue: Durable, clock: float) -> None:
+    def _review(self, queue: DbosQueue, clock: float) -> None:
         """See to the turns that will not end by themselves."""
         with self._database.reading() as session:
             handed = work.handed(session)
@@ -170,7 +170,9 @@ class Life:
             elif holder is not None:
                 queue.take_back(offer)
 
-    def _dropped(self, states: Mapping[work.Offer, State | None], clock: float) -> set[work.Offer]:
+    def _dropped(
+        self, states: Mapping[work.ReadyJob, State | None], clock: float
+    ) -> set[work.ReadyJob]:
         """The turns that this worker took, as others see it, and has not had under way for long.
 
         It claimed one and could not read it, or never heard that it had taken the job.

@@ -19,7 +19,7 @@ from app.bootstrap import Resources
 from app.errors import Unavailable
 from modelkin.errors import ModelkinError
 from workers.dbos_queue import beside, require_installed
-from workers.session import Life
+from workers.session import WorkerSession
 
 __all__ = ["Worker"]
 
@@ -90,7 +90,7 @@ class Worker:
     def _live(self, *, alone: bool) -> None:
         while not self._stopping.is_set():
             try:
-                life = Life(self._resources, alone=alone, nudge=self._nudged.set)
+                life = WorkerSession(self._resources, alone=alone, nudge=self._nudged.set)
                 try:
                     self._work(life)
                 finally:
@@ -102,7 +102,7 @@ class Worker:
                 _complain(error)
                 self._stopping.wait(_LATER)
 
-    def _work(self, life: Life) -> None:
+    def _work(self, life: WorkerSession) -> None:
         """Step by step, until told to stop, or there is reason to begin anew."""
         if self._strict:
             life.connect()

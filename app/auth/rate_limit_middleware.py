@@ -17,13 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.auth.counters import WINDOW, Standing
 from app.auth.dependencies import identify
-from app.auth.rate_limits import RateLimits, TooOften
+from app.auth.rate_limits import RateLimitExceeded, RateLimits
 from app.errors import Unauthorized
 from app.hubs.endpoints.incoming import HOOKS
 from app.infra.http.problems import answer
 from modelkin.errors import ModelkinError
 
-__all__ = ["Limited"]
+__all__ = ["RateLimitMiddleware"]
 
 _OPEN = frozenset(
     {"/livez", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"}
@@ -35,7 +35,7 @@ _QUESTIONS = ("/neighbors", "/donors", "/similarity", "/assign")
 """How the paths end on which a POST asks about what is in its body and stores nothing."""
 
 
-class Limited:
+class RateLimitMiddleware:
     """Lets requests through to ``app`` as far as the limits allow.
 
     Args:
@@ -57,7 +57,7 @@ class Limited:
         standings: Sequence[Standing] = ()
         try:
             standings = await run_in_threadpool(self._admit, request)
-        except TooOften as error:
+        except RateLimitExceeded as error:
             standings, app = error.standings, answer(request, error)
         except ModelkinError as error:
             app = answer(request, error)

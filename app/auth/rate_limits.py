@@ -18,7 +18,7 @@ from app.auth.counters import Counters, MemoryCounters, Quota, Standing, Taken
 from app.auth.records import Tenant
 from app.errors import BackendUnavailable, RateLimited
 
-__all__ = ["RateLimits", "TooOften"]
+__all__ = ["RateLimits", "RateLimitExceeded"]
 
 _GOOD = 10_000
 """Good keys that are remembered."""
@@ -28,7 +28,7 @@ _NETWORK = 64
 log = logging.getLogger(__name__)
 
 
-class TooOften(RateLimited):
+class RateLimitExceeded(RateLimited):
     """A refusal, and what is left of each quota that was asked.
 
     Args:
@@ -127,14 +127,16 @@ class RateLimits:
             return ()
         taken = self._take(kind, who, wanted)
         if not taken.admitted:
-            raise TooOften(f"{called} has made too many {{}}: {{}} a minute are allowed", taken)
+            raise RateLimitExceeded(
+                f"{called} has made too many {{}}: {{}} a minute are allowed", taken
+            )
         return taken.standings
 
     def _try(self, address: str, cost: int) -> None:
         if self._tries is not None:
             taken = self._take("tries", _network(address), [self._tries], cost)
             if not taken.admitted:
-                raise TooOften(
+                raise RateLimitExceeded(
                     "too many {} of wrong keys came from this address: {} a minute are allowed",
                     taken,
                 )

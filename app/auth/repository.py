@@ -10,14 +10,14 @@ from sqlalchemy.exc import IntegrityError
 
 from app.auth.records import KeyRecord, Tenant
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.tenants import KeyRow, TenantRow
+from app.infra.db.tables.tenants import ApiKeyRow, TenantRow
 
 __all__ = ["any_key", "find_key", "insert_key", "list_keys", "revoke_key"]
 
 
 def find_key(session: Reader, sha256: bytes) -> KeyRecord | None:
     """The key with this hash, whatever has become of it, or None."""
-    found = _records(session, KeyRow.sha256 == sha256)
+    found = _records(session, ApiKeyRow.sha256 == sha256)
     return found[0] if found else None
 
 
@@ -28,8 +28,9 @@ def list_keys(session: Reader) -> list[KeyRecord]:
 
 def any_key(session: Reader, now: datetime) -> bool:
     """Whether there is a key that still opens anything."""
-    usable = select(KeyRow.id).where(
-        KeyRow.revoked_at.is_(None), (KeyRow.expires_at.is_(None)) | (KeyRow.expires_at > now)
+    usable = select(ApiKeyRow.id).where(
+        ApiKeyRow.revoked_at.is_(None),
+        (ApiKeyRow.expires_at.is_(None)) | (ApiKeyRow.expires_at > now),
     )
     return session.scalar(usable.limit(1)) is not None
 
@@ -49,7 +50,7 @@ def insert_key(
     try:
         with session.begin_nested():
             session.add(
-                KeyRow(
+                ApiKeyRow(
                     tenant_id=tenant.id,
                     prefix=prefix,
                     sha256=sha256,
@@ -67,16 +68,16 @@ def insert_key(
 def revoke_key(session: Writer, prefix: str, now: datetime) -> bool:
     """Revoke the key with this prefix; False if there is none, or it was revoked before."""
     done = session.execute(
-        update(KeyRow)
-        .where(KeyRow.prefix == prefix, KeyRow.revoked_at.is_(None))
+        update(ApiKeyRow)
+        .where(ApiKeyRow.prefix == prefix, ApiKeyRow.revoked_at.is_(None))
         .values(revoked_at=now)
-        .returning(KeyRow.id)
+        .returning(ApiKeyRow.id)
     )
     return done.first() is not None
 
 
 def _records(session: Reader, *conditions: object) -> list[KeyRecord]:
-    query = select(KeyRow, TenantRow).join(TenantRow, TenantRow.id == KeyRow.tenant_id)
+    query = select(ApiKeyRow, TenantRow).join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
     for condition in conditions:
         query = query.where(condition)  # type: ignore[arg-type]
     return [
@@ -91,5 +92,5 @@ def _records(session: Reader, *conditions: object) -> list[KeyRecord]:
             expires_at=key.expires_at,
             revoked_at=key.revoked_at,
         )
-        for key, tenant in session.execute(query.order_by(KeyRow.id))
+        for key, tenant in session.execute(query.order_by(ApiKeyRow.id))
     ]

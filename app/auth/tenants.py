@@ -7,14 +7,14 @@ from sqlalchemy.exc import IntegrityError
 
 from app.auth.records import Tenant
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.tenants import StoreRow, TenantRow
+from app.infra.db.tables.tenants import InstallationRow, TenantRow
 
 __all__ = ["ensure_tenant", "store_token"]
 
 
 def store_token(session: Reader) -> str:
     """The token of this database, made when it was."""
-    return session.scalars(select(StoreRow.token)).one()
+    return session.scalars(select(InstallationRow.token)).one()
 
 
 def ensure_tenant(session: Writer, name: str) -> Tenant:

@@ -1,6 +1,6 @@
 """Batches: many models put one after another, as single puts would be, in few transactions.
 
-``IngestService`` has the rules; this module only decides what is written together. It never parses
+``ModelWriter`` has the rules; this module only decides what is written together. It never parses
 a line and never does on its own account what a single put would not.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from app.catalog.puts import PreparedSupport, Put, Stored, require_same_space
-from app.catalog.writer import IngestService
+from app.catalog.writer import ModelWriter
 from app.errors import SpaceNotFound, Unavailable
 from app.infra.db.database import Database, Reader
 from app.spaces.records import SpaceRecord
@@ -60,7 +60,7 @@ Result: TypeAlias = tuple[str | None, Stored | ModelkinError]
 class BatchService:
     """The use case that changes many models."""
 
-    def __init__(self, database: Database, ingest: IngestService) -> None:
+    def __init__(self, database: Database, ingest: ModelWriter) -> None:
         self._database = database
         self._ingest = ingest
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.catalog.reader import Library
+from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.errors import SupportMissing
@@ -19,17 +19,17 @@ from modelkin.core.delta import Delta
 from modelkin.core.support import Support
 from modelkin.errors import PreconditionFailed
 
-__all__ = ["PatchService"]
+__all__ = ["DeltaService"]
 
 
-class PatchService:
+class DeltaService:
     """The use case of sending only what changed.
 
     Args:
         library: has the supports that are patched.
     """
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: ModelReader) -> None:
         self._library = library
 
     def subject(self, session: Reader, space: SpaceRecord, name: str, if_match: str) -> ModelRecord:
@@ -62,7 +62,7 @@ class PatchService:
         Raises:
             PreconditionFailed: the model has changed since, or the delta changes another support.
             InvalidInput: the delta cannot be read, or not be applied.
-            ModelNotFound, Unavailable: as ``Library.support``.
+            ModelNotFound, Unavailable: as ``ModelReader.support``.
         """
         before = self._library.support(space, model)
         if before.digest != model.digest:

@@ -14,7 +14,7 @@ import numpy as np
 from app.catalog.puts import PreparedSupport, Put, require_size, signature_content
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models, revisions
-from app.catalog.revision_recorder import History
+from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.sketches import require_fitting
 from app.errors import Unavailable
 from app.index.banding import Bands, bytes_of
@@ -26,10 +26,10 @@ from modelkin.core.packed import PackedSupport
 from modelkin.core.support import Support
 from modelkin.errors import SpaceMismatch
 
-__all__ = ["Contents"]
+__all__ = ["Preparation"]
 
 
-class Contents:
+class Preparation:
     """Makes contents of what is put.
 
     Args:
@@ -38,7 +38,7 @@ class Contents:
         history: of the models.
     """
 
-    def __init__(self, blobs: BlobStore, bands: Bands, history: History) -> None:
+    def __init__(self, blobs: BlobStore, bands: Bands, history: RevisionRecorder) -> None:
         self._blobs = blobs
         self._bands = bands
         self._history = history

@@ -18,7 +18,7 @@ from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.repositories.candidates import Candidate
 from app.catalog.repositories.sketches import sketches_by_id
-from app.catalog.support_cache import OpenedSupports
+from app.catalog.support_cache import SupportCache
 from app.errors import ModelNotFound, SupportMissing, Unavailable
 from app.infra.db.database import Database, Reader
 from app.infra.storage.blobs import BlobStore
@@ -31,7 +31,7 @@ from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport, SpaceMismatch
 from modelkin.types.paging import Page
 
-__all__ = ["Library", "Subject"]
+__all__ = ["ModelReader", "Subject"]
 
 _ATTEMPTS = 5
 
@@ -56,7 +56,7 @@ class Subject:
     sketch: Sketch | None = None
 
 
-class Library:
+class ModelReader:
     """The use cases that read models.
 
     Args:
@@ -66,11 +66,11 @@ class Library:
     """
 
     def __init__(
-        self, database: Database, blobs: BlobStore, opened: OpenedSupports | None = None
+        self, database: Database, blobs: BlobStore, opened: SupportCache | None = None
     ) -> None:
         self._database = database
         self._blobs = blobs
-        self._opened = OpenedSupports(0, 0) if opened is None else opened
+        self._opened = SupportCache(0, 0) if opened is None else opened
 
     def model(self, session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
         """The model of this name, or :class:`ModelNotFound`."""

@@ -26,7 +26,7 @@ from modelkin.core.similarity.overlap import shared_packed
 from modelkin.core.sketching.signature import value_dtype
 from modelkin.errors import InvalidSupport
 
-__all__ = ["Change", "Drift", "History"]
+__all__ = ["Change", "Drift", "RevisionRecorder"]
 
 _REMEMBERED = 10_000
 """Revisions of a model that are listed, beside the first: a row of numbers each."""
@@ -64,7 +64,7 @@ class _Side:
     signature: bytes | None
 
 
-class History:
+class RevisionRecorder:
     """Makes revisions, and lets go of the oldest.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from app.catalog.puts import PreparedSupport, Put, Stored
-from app.catalog.reader import Library
+from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.repositories.sketches import change_sketch, sketches_by_id
@@ -35,7 +35,7 @@ class SketchService:
         files: the cache of this machine.
     """
 
-    def __init__(self, library: Library, files: SketchFiles) -> None:
+    def __init__(self, library: ModelReader, files: SketchFiles) -> None:
         self._library = library
         self._files = files
 

@@ -12,10 +12,10 @@ from collections import OrderedDict
 
 from modelkin.core.packed import PackedSupport
 
-__all__ = ["OpenedSupports"]
+__all__ = ["SupportCache"]
 
 
-class OpenedSupports:
+class SupportCache:
     """The supports that were used last.
 
     Args:

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from app.catalog.preparation import Contents
+from app.catalog.preparation import Preparation
 from app.catalog.puts import PreparedSupport, Put, Stored
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
-from app.catalog.revision_recorder import Change, History
+from app.catalog.revision_recorder import Change, RevisionRecorder
 from app.catalog.sketches import keep_after, replaced
 from app.index import stop_list_repository
 from app.index.banding import Bands
@@ -31,21 +31,21 @@ from modelkin.core.support import Support
 from modelkin.errors import ModelkinError
 from modelkin.types.paging import UNCHANGED, Unchanged
 
-__all__ = ["IngestService"]
+__all__ = ["ModelWriter"]
 
 
-class IngestService:
+class ModelWriter:
     """The use cases that change models."""
 
     def __init__(
         self,
         blobs: BlobStore,
         bands: Bands,
-        history: History,
+        history: RevisionRecorder,
         sketches: SketchFiles,
         outbox: Outbox | None = None,
     ) -> None:
-        self._contents = Contents(blobs, bands, history)
+        self._contents = Preparation(blobs, bands, history)
         self._history = history
         self._sketches = sketches
         self._outbox = outbox

@@ -22,7 +22,7 @@ from modelkin.core.clustering.clustering import NOISE
 from modelkin.types.clusterings import Assignment, Vote
 from modelkin.types.search import Neighbor
 
-__all__ = ["Newcomers"]
+__all__ = ["NewcomerAssignment"]
 
 _VOTERS = 10
 _ASKED = (11, 100, 1000)
@@ -33,7 +33,7 @@ _SPARE = 2
 """How many times as many of them are compared as sharply as can be, as count."""
 
 
-class Newcomers:
+class NewcomerAssignment:
     """Places newcomers.
 
     Args:

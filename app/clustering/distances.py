@@ -21,7 +21,7 @@ from modelkin.core.packed import PackedSupport, matrix, shared_packed
 from modelkin.core.similarity.distances import Distances, MatrixDistances, SignatureDistances
 from modelkin.core.similarity.nearest import Nearest, nearest
 
-__all__ = ["Compared", "Kind", "all_pairs", "nearest_only"]
+__all__ = ["ModelDistances", "Kind", "all_pairs", "nearest_only"]
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["exact", "mixed", "signature"]
@@ -32,7 +32,7 @@ _SPARE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ModelDistances:
     """The distances of n models.
 
     Attributes:
@@ -51,19 +51,19 @@ class Compared:
     near: Nearest | None
 
 
-def all_pairs(snapshot: Snapshot, progress: Progress) -> Compared:
+def all_pairs(snapshot: Snapshot, progress: Progress) -> ModelDistances:
     """Every model with every other."""
     progress(0, 0, STAGE)
     estimated = SignatureDistances(snapshot.values)
     rows = [row for row, support in enumerate(snapshot.supports) if support is not None]
     exact = _exact(snapshot, progress) if rows else None
     if exact is not None and len(rows) == len(snapshot):
-        return Compared(MatrixDistances(exact), "exact", None, exact, None)
+        return ModelDistances(MatrixDistances(exact), "exact", None, exact, None)
     similarity = 1.0 - estimated.block(np.arange(len(snapshot)))
     if exact is not None:
         similarity[np.ix_(rows, rows)] = exact
     kind: Kind = "signature" if exact is None else "mixed"
-    return Compared(MatrixDistances(similarity), kind, estimated.error, similarity, None)
+    return ModelDistances(MatrixDistances(similarity), kind, estimated.error, similarity, None)
 
 
 def _exact(snapshot: Snapshot, progress: Progress) -> Floats:
@@ -72,7 +72,7 @@ def _exact(snapshot: Snapshot, progress: Progress) -> Floats:
     return matrix(supports, report=lambda done, total: progress(done, total, STAGE))
 
 
-def nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> Compared:
+def nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistances:
     """The k nearest of each; the distances of all pairs stay estimates.
 
     Args:
@@ -86,7 +86,7 @@ def nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> Compared:
     if supports:
         near = _refined(near, snapshot, progress)
     kind: Kind = "mixed" if supports > 1 else "signature"
-    return Compared(estimated, kind, estimated.error, None, near.best(k))
+    return ModelDistances(estimated, kind, estimated.error, None, near.best(k))
 
 
 def _refined(near: Nearest, snapshot: Snapshot, progress: Progress) -> Nearest:

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from app.clustering.algorithms import affinity_propagation, agglomerative, hdbscan, leiden
-from app.clustering.algorithms.partition_selector import Judge
-from app.clustering.distances import Compared, Kind, all_pairs, nearest_only
-from app.clustering.request import Asked
+from app.clustering.algorithms.partition_selector import PartitionSelector
+from app.clustering.distances import Kind, ModelDistances, all_pairs, nearest_only
+from app.clustering.request import ClusteringRequest
 from app.clustering.snapshot import Snapshot
 from app.jobs.service import Progress
 from modelkin.core.clustering.clustering import exemplars
@@ -55,7 +55,7 @@ class Groups:
     kind: Kind
 
 
-def group(snapshot: Snapshot, asked: Asked, progress: Progress) -> Groups:
+def group(snapshot: Snapshot, asked: ClusteringRequest, progress: Progress) -> Groups:
     """The clusters of a snapshot.
 
     Raises:
@@ -69,7 +69,7 @@ def group(snapshot: Snapshot, asked: Asked, progress: Progress) -> Groups:
         compared = all_pairs(snapshot, progress)
     else:
         compared = nearest_only(snapshot, asked.neighbors_of(count), progress)
-    judge = Judge(compared.distances, asked.seed, compared.error)
+    judge = PartitionSelector(compared.distances, asked.seed, compared.error)
     if count == 1 or (count == 2 and not _PARTING & set(asked.options)):
         judge.consider(np.zeros(count, np.int64))
         found = judge.verdict(free=False)
@@ -94,7 +94,11 @@ def group(snapshot: Snapshot, asked: Asked, progress: Progress) -> Groups:
 
 
 def _run(
-    algorithm: str, compared: Compared, asked: Asked, judge: Judge, progress: Progress
+    algorithm: str,
+    compared: ModelDistances,
+    asked: ClusteringRequest,
+    judge: PartitionSelector,
+    progress: Progress,
 ) -> None:
     """Have the judge consider all that the algorithm finds."""
     options, seed, matrix = asked.options, asked.seed, compared.matrix

@@ -15,7 +15,7 @@ from typing import Any, Final
 from app.auth.records import Tenant
 from app.clustering import policy_repository
 from app.clustering.records import ClusteringPolicy
-from app.clustering.request import Asked
+from app.clustering.request import ClusteringRequest
 from app.clustering.service import KIND as CLUSTERING
 from app.errors import ClusteringNotFound
 from app.infra.db.database import Database, Reader, Writer
@@ -50,7 +50,7 @@ class PolicyIn:
         debounce_seconds: seconds without a change before it is.
     """
 
-    asked: Asked
+    asked: ClusteringRequest
     after_changes: int | None
     every_seconds: int | None
     debounce_seconds: int

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["ALGORITHMS", "MOST_MODELS", "WHOLE_MATRIX", "Asked"]
+__all__ = ["ALGORITHMS", "MOST_MODELS", "WHOLE_MATRIX", "ClusteringRequest"]
 
 Similarity = Literal["auto", "exact", "signature"]
 
@@ -54,7 +54,7 @@ _OWN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClusteringRequest:
     """One request for a clustering, as it was made.
 
     Attributes:
@@ -204,7 +204,7 @@ class Asked:
         return given
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Asked:
+    def from_json(cls, given: Mapping[str, Any]) -> ClusteringRequest:
         """What :meth:`to_json` told."""
         own = {name for names in _OWN.values() for name in names}
         models: Sequence[str] | None = given.get("models")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.clustering.policies import PolicyIn
 from app.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
-from app.clustering.request import WHOLE_MATRIX, Asked
+from app.clustering.request import WHOLE_MATRIX, ClusteringRequest
 from app.spaces.records import SpaceRecord
 from modelkin._validation import check_model_name, check_tags
 
@@ -95,14 +95,14 @@ class ClusteringParameters(_In):
         None, min_length=1, max_length=1000, description="only these models; all by default"
     )
 
-    def asked(self, algorithm: str | None) -> Asked:
+    def asked(self, algorithm: str | None) -> ClusteringRequest:
         """The request; names are checked."""
         given = self.model_dump(exclude_none=True)
         models = None
         if self.models is not None:
             names = (check_model_name(n, field=f"models[{i}]") for i, n in enumerate(self.models))
             models = tuple(dict.fromkeys(names))
-        return Asked(
+        return ClusteringRequest(
             algorithm=algorithm,
             options={name: value for name, value in given.items() if name not in _CHOICES},
             seed=self.seed,

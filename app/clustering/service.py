@@ -21,16 +21,16 @@ import numpy.typing as npt
 from app.auth.records import Tenant
 from app.catalog.reader import Subject
 from app.clustering import policy_repository, repository
-from app.clustering.assignment import Newcomers
+from app.clustering.assignment import NewcomerAssignment
 from app.clustering.pipeline import Groups, group
 from app.clustering.records import ClusteringContent, ClusteringRecord
-from app.clustering.request import Asked
+from app.clustering.request import ClusteringRequest
 from app.clustering.snapshot import Snapshot, take
 from app.errors import ClusteringNotFound, SpaceNotFound
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.storage.blobs import BlobStore
 from app.jobs.records import JobRecord
-from app.jobs.service import Finish, JobService, Progress
+from app.jobs.service import CommitHook, JobService, Progress
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.webhooks.outbox import Outbox
@@ -104,7 +104,7 @@ class ClusteringService:
         database: Database,
         blobs: BlobStore,
         jobs: JobService,
-        newcomers: Newcomers,
+        newcomers: NewcomerAssignment,
         *,
         most_mapped: int,
         outbox: Outbox | None = None,
@@ -120,7 +120,7 @@ class ClusteringService:
     # --- asking -------------------------------------------------------------------------------
 
     def create(
-        self, session: Writer, tenant: Tenant, space: SpaceRecord, asked: Asked
+        self, session: Writer, tenant: Tenant, space: SpaceRecord, asked: ClusteringRequest
     ) -> JobRecord:
         """The job that will make a clustering; one that waits for the very same is answered.
 
@@ -157,7 +157,7 @@ class ClusteringService:
         """
         if clustering_id != LATEST:
             return repository.get_clustering(session, space, clustering_id)
-        found = repository.find_latest(session, space, Asked(tags=tuple(tags)).scope)
+        found = repository.find_latest(session, space, ClusteringRequest(tags=tuple(tags)).scope)
         if found is None:
             whose = f"the models tagged {', '.join(tags)}" if tags else "all its models"
             raise ClusteringNotFound(
@@ -174,7 +174,7 @@ class ClusteringService:
     ) -> Assignment:
         """The cluster that something which is not stored would be in; it stays as it is."""
         held = repository.content(session, clustering)
-        tags = Asked.from_json(clustering.parameters).tags
+        tags = ClusteringRequest.from_json(clustering.parameters).tags
         return self._newcomers.assign(session, space, clustering.id, held, subject, tags)
 
     def delete(self, session: Writer, space: SpaceRecord, clustering_id: str) -> None:
@@ -184,10 +184,10 @@ class ClusteringService:
 
     # --- carrying out -------------------------------------------------------------------------
 
-    def _carry_out(self, job: JobRecord, progress: Progress) -> Finish:
+    def _carry_out(self, job: JobRecord, progress: Progress) -> CommitHook:
         """Make the clustering of a job; what it is called and where it goes on is for the end."""
         began = time.monotonic()
-        asked = Asked.from_json(job.parameters)
+        asked = ClusteringRequest.from_json(job.parameters)
         progress(0, 0, _READING)
         with self._database.reading() as session:
             space = spaces.find_space_by_id(session, job.space_id or 0)
@@ -242,7 +242,7 @@ class _Made:
     """A clustering that is done, but for what it has of the one before it."""
 
     job: JobRecord
-    asked: Asked
+    asked: ClusteringRequest
     snapshot: Snapshot
     groups: Groups
     seconds: float

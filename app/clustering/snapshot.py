@@ -16,7 +16,7 @@ import numpy as np
 
 from app.clustering import repository
 from app.clustering.repository import Member
-from app.clustering.request import MOST_MODELS, Asked
+from app.clustering.request import MOST_MODELS, ClusteringRequest
 from app.errors import Unavailable
 from app.infra.db.database import Reader
 from app.infra.storage.blobs import BlobStore
@@ -52,7 +52,11 @@ class Snapshot:
 
 
 def take(
-    session: Reader, blobs: BlobStore, space: SpaceRecord, asked: Asked, most_mapped: int
+    session: Reader,
+    blobs: BlobStore,
+    space: SpaceRecord,
+    asked: ClusteringRequest,
+    most_mapped: int,
 ) -> Snapshot:
     """The models that are asked for.
 
@@ -81,7 +85,11 @@ def take(
 
 
 def _open(
-    blobs: BlobStore, space: SpaceRecord, members: Sequence[Member], asked: Asked, most_mapped: int
+    blobs: BlobStore,
+    space: SpaceRecord,
+    members: Sequence[Member],
+    asked: ClusteringRequest,
+    most_mapped: int,
 ) -> tuple[PackedSupport | None, ...]:
     sizes = [member.support_size for member in members if member.blob_key is not None]
     if not asked.affords_supports(len(members), space.num_parameters, sizes, most_mapped):

@@ -14,18 +14,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from app.errors import SourceNotFound
-from app.hubs.clients.protocol import Hub, HubGone, HubModel, HubRefused, HubUntrue
+from app.hubs.clients.protocol import Hub, HubForbidden, HubModel, HubNotFound, HubProtocolError
 from app.hubs.filters import unnamable
 from app.hubs.records import SeenModel
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
-from app.hubs.sync_requests import POLL, Looks
+from app.hubs.sync_requests import POLL, SyncScheduler
 from app.infra.db.database import Database, Writer
 from app.jobs.records import JobRecord
-from app.jobs.service import Finish, JobService, Progress
+from app.jobs.service import CommitHook, JobService, Progress
 from modelkin.errors import JobCancelled, ModelkinError
 
-__all__ = ["TICK", "Findings", "PollService", "compare"]
+__all__ = ["TICK", "ListingDiff", "HubPoller", "compare"]
 
 TICK: Final = "source_polls"
 """The kind of the periodic jobs that see which sources are due."""
@@ -40,7 +40,7 @@ _AT_ONCE = 100
 
 
 @dataclass(slots=True)
-class Findings:
+class ListingDiff:
     """What a listing says, held against what was seen.
 
     Attributes:
@@ -71,7 +71,7 @@ class Findings:
         return {"models": self.models, **told, "unnamable": self.unnamable}
 
 
-class PollService:
+class HubPoller:
     """The use cases of polls.
 
     Args:
@@ -87,7 +87,7 @@ class PollService:
         self,
         database: Database,
         jobs: JobService,
-        looks: Looks,
+        looks: SyncScheduler,
         opened: SourceService,
         hub_of: Callable[[OpenSource], AbstractContextManager[Hub]],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -116,7 +116,7 @@ class PollService:
         progress(0, 0, "looking for sources that are due")
         return {"polls": self.due()}
 
-    def _poll(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | Finish:
+    def _poll(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | CommitHook:
         """Look through one hub."""
         began = self._now()
         with self._database.reading() as session:
@@ -151,7 +151,7 @@ class PollService:
         return finish
 
     def _send(
-        self, job: JobRecord, source: OpenSource, found: Findings, progress: Progress
+        self, job: JobRecord, source: OpenSource, found: ListingDiff, progress: Progress
     ) -> None:
         """Enqueue the looks; done again, none is enqueued twice while the first one waits."""
         looks, gone = list(found.looks()), set(found.gone)
@@ -173,14 +173,14 @@ class PollService:
 
 def compare(
     source: OpenSource, listing: Iterator[HubModel], seen: Mapping[str, SeenModel]
-) -> Findings:
+) -> ListingDiff:
     """Hold a listing against what was seen.
 
     Args:
         source: decides which lines are followed.
         seen: by name. One without a revision is gone, or was never seen.
     """
-    found = Findings()
+    found = ListingDiff()
     listed: set[str] = set()
     for line in listing:
         before = seen.get(line.name)
@@ -220,7 +220,7 @@ def compare(
 
 
 def _ask_for_hidden(
-    hub: Hub, found: Findings, seen: Mapping[str, SeenModel], progress: Progress
+    hub: Hub, found: ListingDiff, seen: Mapping[str, SeenModel], progress: Progress
 ) -> None:
     """What the hub does not list by the source's filters, and has: it may have changed, too."""
     asked = random.sample(found.hidden, min(len(found.hidden), _MOST_HIDDEN))
@@ -228,10 +228,10 @@ def _ask_for_hidden(
         progress(number, len(asked), "asking for models that are not listed any more")
         try:
             now = hub.look_up(name)
-        except HubGone as error:
+        except HubNotFound as error:
             if error.told:  # else its last look has said so, too
                 found.gone.append(name)
-        except (HubRefused, HubUntrue):
+        except (HubForbidden, HubProtocolError):
             continue  # as it was when it was looked at
         else:
             if now.revision != seen[name].revision:

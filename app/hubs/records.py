@@ -13,7 +13,7 @@ from typing import Any, Literal
 from app.auth.records import Tenant
 
 __all__ = [
-    "DeliveryRecord",
+    "HubEventRecord",
     "HubKind",
     "Importance",
     "OnDelete",
@@ -70,7 +70,7 @@ class SourceRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryRecord:
+class HubEventRecord:
     """A delivery that its source's secret vouched for.
 
     Attributes:

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 from app.auth.records import Tenant
 from app.errors import Conflict
 from app.hubs.filters import Filters
-from app.hubs.records import DeliveryRecord, HubKind, Importance, OnDelete, SourceRecord
+from app.hubs.records import HubEventRecord, HubKind, Importance, OnDelete, SourceRecord
 from app.hubs.repositories import deliveries, source_models, sources
-from app.hubs.sync_requests import Looks
+from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
 from app.infra.storage.encryption import Secrets
@@ -91,7 +91,7 @@ class SourceService:
     def __init__(
         self,
         secrets: Secrets,
-        looks: Looks,
+        looks: SyncScheduler,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._secrets = secrets
@@ -197,7 +197,7 @@ class SourceService:
 
     def deliveries(
         self, session: Reader, source: SourceRecord, *, limit: int, cursor: str | None
-    ) -> Page[DeliveryRecord]:
+    ) -> Page[HubEventRecord]:
         """What a source delivered, newest first, for as long as that is kept."""
         return deliveries.list_deliveries(session, source.id, limit=limit, cursor=cursor)
 

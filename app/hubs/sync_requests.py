@@ -16,7 +16,7 @@ from app.jobs import repository as stored
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 
-__all__ = ["INGEST", "POLL", "Looks"]
+__all__ = ["INGEST", "POLL", "SyncScheduler"]
 
 INGEST: Final = "ingest"
 """The kind of the jobs that look at one model."""
@@ -26,7 +26,7 @@ _AT_ONCE = 50
 """Looks at one model that run at a time, far more than there are workers that could."""
 
 
-class Looks:
+class SyncScheduler:
     """Sends somebody to look.
 
     Args:

@@ -9,11 +9,11 @@ from app.index import change_repository
 from app.index.space_index import Changed
 from app.infra.db.database import Reader
 
-__all__ = ["SpaceFeed"]
+__all__ = ["ChangeFeed"]
 
 
 @dataclass(frozen=True, slots=True)
-class SpaceFeed:
+class ChangeFeed:
     """The :class:`app.index.space_index.Feed` of a space, as one transaction sees it.
 
     Attributes:

@@ -21,7 +21,7 @@ import psycopg
 from sqlalchemy import delete, func, select, update
 
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.catalog import ModelRow, RemovalRow, SpaceRow
+from app.infra.db.tables.catalog import ModelRow, SpaceRow, TombstoneRow
 
 __all__ = [
     "Page",
@@ -79,8 +79,8 @@ def changed_ids(session: Reader, space_id: int, version: int) -> list[int]:
 
 def removed_since(session: Reader, space_id: int, version: int) -> list[int]:
     """The ids of the models that were removed after ``version``."""
-    removed = RemovalRow.space_id == space_id, RemovalRow.version > version
-    return list(session.scalars(select(RemovalRow.model_id).where(*removed)))
+    removed = TombstoneRow.space_id == space_id, TombstoneRow.version > version
+    return list(session.scalars(select(TombstoneRow.model_id).where(*removed)))
 
 
 def removal_horizon(session: Reader, space_id: int) -> int:
@@ -95,7 +95,7 @@ def spaces_with_removals(session: Reader, more_than: int) -> list[tuple[int, int
     removals = func.count()
     query = (
         select(SpaceRow.id, models, removals)
-        .join(RemovalRow, RemovalRow.space_id == SpaceRow.id)
+        .join(TombstoneRow, TombstoneRow.space_id == SpaceRow.id)
         # A version removes one model at most, so most spaces need not be counted.
         .where(SpaceRow.version - SpaceRow.removal_horizon > more_than)
         .group_by(SpaceRow.id, models)
@@ -113,16 +113,16 @@ def prune_removals(session: Writer, space_id: int, *, keep: int, at_once: int) -
     locked = select(SpaceRow.id).where(SpaceRow.id == space_id).with_for_update()
     if session.scalar(locked) is None:
         return 0
-    of_space = RemovalRow.space_id == space_id
-    there = session.scalars(select(func.count()).select_from(RemovalRow).where(of_space)).one()
+    of_space = TombstoneRow.space_id == space_id
+    there = session.scalars(select(func.count()).select_from(TombstoneRow).where(of_space)).one()
     most = min(there - keep, at_once)
     if most <= 0:  # another process was first
         return 0
-    oldest = select(RemovalRow.version).where(of_space).order_by(RemovalRow.version)
+    oldest = select(TombstoneRow.version).where(of_space).order_by(TombstoneRow.version)
     horizon = session.scalars(oldest.limit(1).offset(most - 1)).one()
     moved = update(SpaceRow).where(SpaceRow.id == space_id).values(removal_horizon=horizon)
     session.execute(moved.execution_options(synchronize_session=False))
-    pruned = delete(RemovalRow).where(of_space, RemovalRow.version <= horizon)
+    pruned = delete(TombstoneRow).where(of_space, TombstoneRow.version <= horizon)
     session.execute(pruned.execution_options(synchronize_session=False))
     return most
 

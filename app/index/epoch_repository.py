@@ -22,8 +22,8 @@ from sqlalchemy import (
 
 from app.errors import SpaceNotFound
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.catalog import ModelRow, RemovalRow, SignatureRow, SpaceRow
-from app.infra.db.tables.index import BandValuesRow
+from app.infra.db.tables.catalog import ModelRow, SignatureRow, SpaceRow, TombstoneRow
+from app.infra.db.tables.index import BandedSignatureRow
 
 __all__ = ["ensure_bucket_epoch", "history", "renew_bucket_epoch"]
 
@@ -61,8 +61,8 @@ def history(
     banded = _by_signature() if banding_version == 0 else _by_what_is_left(banding_version)
     changed = banded.where(ModelRow.space_id == space_id, ModelRow.version > since)
     removed = select(
-        RemovalRow.version, RemovalRow.model_id, literal(None, LargeBinary()).label("values")
-    ).where(RemovalRow.space_id == space_id, RemovalRow.version > since)
+        TombstoneRow.version, TombstoneRow.model_id, literal(None, LargeBinary()).label("values")
+    ).where(TombstoneRow.space_id == space_id, TombstoneRow.version > since)
     query: CompoundSelect[int, int, bytes | None] = union_all(changed, removed)
     query = query.order_by("version")
     for row in session.execute(query.execution_options(yield_per=1024)):
@@ -78,10 +78,12 @@ def _by_signature() -> Select[int, int, bytes | None]:
 
 
 def _by_what_is_left(banding_version: int) -> Select[int, int, bytes | None]:
-    of_model = (BandValuesRow.model_id == ModelRow.id) & (BandValuesRow.version == banding_version)
+    of_model = (BandedSignatureRow.model_id == ModelRow.id) & (
+        BandedSignatureRow.version == banding_version
+    )
     return select(
-        ModelRow.version, ModelRow.id.label("model_id"), BandValuesRow.minhash.label("values")
-    ).outerjoin(BandValuesRow, of_model)
+        ModelRow.version, ModelRow.id.label("model_id"), BandedSignatureRow.minhash.label("values")
+    ).outerjoin(BandedSignatureRow, of_model)
 
 
 def _set(session: Writer, space_id: int, *, keep: bool) -> int:

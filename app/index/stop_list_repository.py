@@ -14,7 +14,7 @@ from app.errors import Conflict, SpaceNotFound
 from app.index.epoch_repository import renew_bucket_epoch
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
-from app.infra.db.tables.index import BandValuesRow, StopListRow
+from app.infra.db.tables.index import BandedSignatureRow, StopListRow
 from app.spaces.records import SpaceRecord, StopList
 
 __all__ = [
@@ -127,12 +127,12 @@ def put_band_values(
     if not alive:
         return
     session.execute(
-        delete(BandValuesRow).where(
-            BandValuesRow.model_id.in_(alive), BandValuesRow.version == version
+        delete(BandedSignatureRow).where(
+            BandedSignatureRow.model_id.in_(alive), BandedSignatureRow.version == version
         )
     )
     session.execute(
-        insert(BandValuesRow),
+        insert(BandedSignatureRow),
         [
             {
                 "model_id": model_id,
@@ -148,8 +148,8 @@ def put_band_values(
 def get_band_values(session: Reader, model_id: int, version: int) -> bytes | None:
     """The band values of one model; None where it is unbanded."""
     return session.scalar(
-        select(BandValuesRow.minhash).where(
-            BandValuesRow.model_id == model_id, BandValuesRow.version == version
+        select(BandedSignatureRow.minhash).where(
+            BandedSignatureRow.model_id == model_id, BandedSignatureRow.version == version
         )
     )
 
@@ -157,18 +157,20 @@ def get_band_values(session: Reader, model_id: int, version: int) -> bytes | Non
 def forget_band_values(session: Writer, ids: Collection[int], *, before: int) -> None:
     """Forget the band values of some models, of all versions before one."""
     session.execute(
-        delete(BandValuesRow).where(BandValuesRow.model_id.in_(ids), BandValuesRow.version < before)
+        delete(BandedSignatureRow).where(
+            BandedSignatureRow.model_id.in_(ids), BandedSignatureRow.version < before
+        )
     )
 
 
 def unbanded(session: Reader, space: SpaceRecord, limit: int) -> Sequence[int]:
     """The ids of models that no bucket of the space can hold, at most so many."""
     return session.scalars(
-        select(BandValuesRow.model_id)
+        select(BandedSignatureRow.model_id)
         .where(
-            BandValuesRow.space_id == space.id,
-            BandValuesRow.version == space.banding_version,
-            BandValuesRow.minhash.is_(None),
+            BandedSignatureRow.space_id == space.id,
+            BandedSignatureRow.version == space.banding_version,
+            BandedSignatureRow.minhash.is_(None),
         )
         .limit(limit)
     ).all()

@@ -15,14 +15,14 @@ from functools import partial
 from typing import TypeVar
 
 from app.errors import Unavailable
-from app.index.change_feed import SpaceFeed
+from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import Changed, bytes_of
 from app.infra.db.database import Database
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 
-__all__ = ["Loading", "LoadingProgress"]
+__all__ = ["IndexWarmup", "WarmupProgress"]
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class LoadingProgress:
+class WarmupProgress:
     """How far it is.
 
     Attributes:
@@ -49,7 +49,7 @@ class LoadingProgress:
     models_loaded: int = 0
 
 
-class Loading:
+class IndexWarmup:
     """Loads the indexes of one process, once.
 
     Args:
@@ -60,17 +60,17 @@ class Loading:
     def __init__(self, database: Database, indexes: IndexRegistry) -> None:
         self._database = database
         self._indexes = indexes
-        self._progress = LoadingProgress()
+        self._progress = WarmupProgress()
         self._stopping = threading.Event()
 
     @property
-    def progress(self) -> LoadingProgress:
+    def progress(self) -> WarmupProgress:
         """How far it is; done before it is begun and where nobody begins it."""
         return self._progress
 
     def announce(self) -> None:
         """From now on it is not done, until :meth:`run` has ended."""
-        self._progress = LoadingProgress(done=False)
+        self._progress = WarmupProgress(done=False)
 
     def run(self, stopping: threading.Event) -> None:
         """Load, until it is done or ``stopping`` is set. What fails for good ends it as well."""
@@ -89,7 +89,7 @@ class Loading:
     def _run(self) -> None:
         wanted = self._insist(self._plan) or []
         models = sum(space.models for space in wanted)
-        self._progress = LoadingProgress(False, spaces=len(wanted), models=models)
+        self._progress = WarmupProgress(False, spaces=len(wanted), models=models)
         for number, space in enumerate(wanted, start=1):
             before = self._progress.models_loaded
             if self._insist(partial(self._load, space)) is None:
@@ -117,7 +117,7 @@ class Loading:
             now = spaces.find_space_by_id(session, space.id)
             if now is None:
                 return False
-            feed = _Counted(SpaceFeed(session, space.id), self._add)
+            feed = _Counted(ChangeFeed(session, space.id), self._add)
             try:
                 self._indexes.at(space.id, space.signature, now.version, feed)
             except Unavailable:
@@ -146,7 +146,7 @@ class Loading:
 class _Counted:
     """A feed that tells how much of it was read."""
 
-    feed: SpaceFeed
+    feed: ChangeFeed
     add: Callable[[int], None]
 
     @property

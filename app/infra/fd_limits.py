@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import resource
 
-__all__ = ["quarter", "raise_limit"]
+__all__ = ["support_fd_budget", "raise_limit"]
 
 _WANTED = 65536
 
@@ -20,6 +20,6 @@ def raise_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def quarter() -> int:
+def support_fd_budget() -> int:
     """A quarter of what this process may hold."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from app.errors import Unavailable
 from modelkin.errors import ModelkinError
 
-__all__ = ["elsewhere"]
+__all__ = ["run_in_subprocess"]
 
 T = TypeVar("T")
 
@@ -26,7 +26,9 @@ _LOOK = 0.25
 _spawn = multiprocessing.get_context("spawn")  # threads and connections survive no fork
 
 
-def elsewhere(function: Callable[..., T], *arguments: Any, meanwhile: Callable[[], None]) -> T:
+def run_in_subprocess(
+    function: Callable[..., T], *arguments: Any, meanwhile: Callable[[], None]
+) -> T:
     """What ``function(*arguments)`` answers, computed in a process of its own.
 
     That takes about a second to start: worth it for what takes several.

@@ -15,7 +15,7 @@ from app.infra.http.bodies import JsonRoute
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
 from app.jobs.records import JobRecord, JobState
 from app.jobs.schemas import JobIn, JobOut, JobPage
-from app.jobs.watcher import Following
+from app.jobs.watcher import JobWatcher
 from app.spaces.dependencies import WritableSpace
 from modelkin._validation import check_space_name
 
@@ -138,13 +138,13 @@ async def follow(
     known = int(last) if last is not None and last.isdecimal() and len(last) < 19 else None
     if job.finished and known == job.revision:
         return Response(status_code=204)
-    following: Following = request.app.state.following
+    following: JobWatcher = request.app.state.following
     following.require_room()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_told(following, job, known), media_type=EVENTS, headers=headers)
 
 
-async def _told(following: Following, job: JobRecord, known: int | None) -> AsyncIterator[bytes]:
+async def _told(following: JobWatcher, job: JobRecord, known: int | None) -> AsyncIterator[bytes]:
     yield format_sse_event(retry=_RECONNECT)
     heard = time.monotonic()
     async for now in following.follow(job, known):

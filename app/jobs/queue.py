@@ -20,7 +20,7 @@ from app.jobs.records import JobRecord, JobState
 from app.jobs.repository import record
 
 __all__ = [
-    "Offer",
+    "ReadyJob",
     "add_worker",
     "any_unfinished",
     "beat",
@@ -32,9 +32,9 @@ __all__ = [
     "mark_handed",
     "note_progress",
     "offer_again",
-    "offers",
+    "ready_jobs",
     "prune",
-    "put_back",
+    "requeue",
     "remove_workers",
 ]
 
@@ -42,7 +42,7 @@ _UNFINISHED = ("queued", "running")
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ReadyJob:
     """A job's turn: what is handed to the workers, and handed once.
 
     Attributes:
@@ -66,9 +66,9 @@ def any_unfinished(session: Reader) -> bool:
     return session.scalar(query) is not None
 
 
-def offers(
+def ready_jobs(
     session: Reader, now: datetime, *, each: int, apart: Collection[str] = ()
-) -> list[Offer]:
+) -> list[ReadyJob]:
     """The turns that are due and not handed over, oldest first.
 
     Args:
@@ -98,22 +98,22 @@ def offers(
         .order_by(waiting.c.id)
     )
     return [
-        Offer(row.id, row.turn, row.tenant_id, None, row.kind) for row in session.execute(query)
+        ReadyJob(row.id, row.turn, row.tenant_id, None, row.kind) for row in session.execute(query)
     ]
 
 
-def mark_handed(session: Writer, handed_over: Iterable[Offer]) -> None:
+def mark_handed(session: Writer, handed_over: Iterable[ReadyJob]) -> None:
     """Note that these turns were handed over."""
     for offer in handed_over:
         _change(session, _is(offer.job_id, offer.turn), handed=True)
 
 
-def handed(session: Reader) -> list[Offer]:
+def handed(session: Reader) -> list[ReadyJob]:
     """The turns that were handed over, of jobs that have not ended."""
     columns = (JobRow.id, JobRow.turn, JobRow.tenant_id, JobRow.state, JobRow.worker, JobRow.kind)
     rows = session.execute(select(*columns).where(JobRow.state.in_(_UNFINISHED), JobRow.handed))
     return [
-        Offer(
+        ReadyJob(
             row.id,
             row.turn,
             row.tenant_id,
@@ -124,7 +124,7 @@ def handed(session: Reader) -> list[Offer]:
     ]
 
 
-def offer_again(session: Writer, offer: Offer) -> bool:
+def offer_again(session: Writer, offer: ReadyJob) -> bool:
     """Offer a job anew whose turn came to nothing; False where it has ended, or goes on."""
     carried = JobRow.worker.is_(None) if offer.worker is None else JobRow.worker == offer.worker
     state = "queued" if offer.worker is None else "running"
@@ -217,7 +217,7 @@ def finish(
     )
 
 
-def put_back(
+def requeue(
     session: Writer,
     job: JobRecord,
     *,

@@ -24,11 +24,11 @@ from modelkin.types.paging import Page
 __all__ = [
     "CANCELLED",
     "SERVICE",
-    "Finish",
+    "CommitHook",
     "Handler",
     "JobService",
-    "Later",
-    "Look",
+    "RetryLater",
+    "PeriodicTask",
     "Periodic",
     "Progress",
 ]
@@ -57,22 +57,22 @@ class Progress(Protocol):
     def __call__(self, done: int, total: int, stage: str = "") -> None: ...
 
 
-Finish = Callable[[Writer], Mapping[str, Any]]
+CommitHook = Callable[[Writer], Mapping[str, Any]]
 """Writes the effects of a job, and answers its result, in the transaction that ends it."""
 
-Handler = Callable[[JobRecord, Progress], Mapping[str, Any] | Finish]
+Handler = Callable[[JobRecord, Progress], Mapping[str, Any] | CommitHook]
 """Carries a job out, holding no transaction over long work, and answers a small JSON result.
 
 It is called again, from the start, when a worker died or a store was away: what it does by itself
-must bear being done twice. What must be done once it leaves to a :data:`Finish`, which is its
+must bear being done twice. What must be done once it leaves to a :data:`CommitHook`, which is its
 answer then: that runs in the very transaction that marks the job as succeeded, or not at all.
 
 A :class:`modelkin.errors.Unavailable` that it raises is tried again later, a few times, a
-:class:`Later` for days; any other error is the error of the job.
+:class:`RetryLater` for days; any other error is the error of the job.
 """
 
 
-class Later(Unavailable):
+class RetryLater(Unavailable):
     """Raised by a handler that waits for somebody who is not this service: its job is begun again,
     after pauses that grow, and no attempt is counted.
 
@@ -88,7 +88,7 @@ class Later(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PeriodicTask:
     """A short piece of upkeep that every worker does by itself, every so often, without a job."""
 
     name: str
@@ -115,7 +115,7 @@ class JobService:
 
     def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._now = now
-        self._looks: list[Look] = []
+        self._looks: list[PeriodicTask] = []
         self._handlers: dict[str, Handler] = {}
         self._apart: set[str] = set()
         self._periodic: list[Periodic] = []
@@ -157,7 +157,7 @@ class JobService:
         It makes no job and waits behind none. It must be short, and bear being called by several
         workers at a time, or by none for long.
         """
-        self._looks.append(Look(name, period, look))
+        self._looks.append(PeriodicTask(name, period, look))
 
     def handler(self, kind: str) -> Handler:
         """Who carries out jobs of this kind.
@@ -181,7 +181,7 @@ class JobService:
         return tuple(self._periodic)
 
     @property
-    def looks(self) -> tuple[Look, ...]:
+    def looks(self) -> tuple[PeriodicTask, ...]:
         """What :meth:`look_every` was told."""
         return tuple(self._looks)
 

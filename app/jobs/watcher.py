@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from app.errors import Unavailable
 from app.jobs.records import JobRecord
 
-__all__ = ["Following"]
+__all__ = ["JobWatcher"]
 
 _EVERY = 0.5
 """Seconds between two looks."""
@@ -26,7 +26,7 @@ _MOST = 1000
 log = logging.getLogger(__name__)
 
 
-class Following:
+class JobWatcher:
     """The jobs that somebody watches, in one process.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.catalog.reader import Library
+from app.catalog.reader import ModelReader
 from app.catalog.repositories.candidates import Candidate
 from app.errors import Unavailable
 from app.infra.db.database import Reader
@@ -41,7 +41,7 @@ instead, so many bytes.
 class GraphService:
     """The use case that tells all neighbourhoods at once."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: ModelReader) -> None:
         self._library = library
 
     def graph(

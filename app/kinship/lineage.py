@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.catalog.reader import Library, Subject
+from app.catalog.reader import ModelReader, Subject
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
 from app.kinship.lineage_summary import summary_of
-from app.kinship.neighborhood import look_around
+from app.kinship.neighborhood import scan_neighborhood
 from app.kinship.repository import candidates_by_name, declared_bases
 from app.search.comparer import Comparer
 from app.search.service import SearchService
@@ -28,7 +28,7 @@ from modelkin.core.kinship.lineage import (
     stands_out,
 )
 from modelkin.core.similarity.background import Background
-from modelkin.types.kinship import Kin, Lineage, LineageLink, Usual
+from modelkin.types.kinship import Kin, Lineage, LineageLink, SimilarityBaseline
 from modelkin.types.search import Neighbor
 
 __all__ = ["LineageService"]
@@ -44,7 +44,7 @@ class LineageService:
 
     def __init__(
         self,
-        library: Library,
+        library: ModelReader,
         comparer: Comparer,
         search: SearchService,
         indexes: IndexRegistry,
@@ -96,7 +96,7 @@ class LineageService:
             base=None if base is None else kin.of(base),
             rival=rival,
             kin=tuple(kin.of(item) for item in near[:_TOLD]),
-            usual=Usual(background.mean, background.deviation, background.models),
+            usual=SimilarityBaseline(background.mean, background.deviation, background.models),
             limit=limit_of(background),
             chain=tuple(self._links(session, space, family.chain)),
             cycle=family.cycle,
@@ -125,7 +125,7 @@ class LineageService:
         """Of the models that are no declared relatives, and True; where they are few, of all but
         the base, and False.
         """
-        around = look_around(self._indexes, session, space, subject)
+        around = scan_neighborhood(self._indexes, session, space, subject)
         relatives = [each for each in family.bases if family.relation(each) is not None]
         known = candidates_by_name(session, space, relatives)
         background = around.background(robust=True, without=[c.id for c in known.values()])

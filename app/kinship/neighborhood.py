@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from app.catalog.reader import Subject
 from app.index import cascade
-from app.index.change_feed import SpaceFeed
+from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import Snapshot
 from app.infra.db.database import Reader
@@ -22,7 +22,7 @@ from app.spaces.records import SpaceRecord
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.similarity.background import Background, similarities_of_matches
 
-__all__ = ["Surroundings", "look_around"]
+__all__ = ["Neighborhood", "scan_neighborhood"]
 
 Ids = npt.NDArray[np.int64]
 
@@ -30,18 +30,18 @@ _SEED = 1
 """Of the samples of a space: everybody draws the same one."""
 
 
-def look_around(
+def scan_neighborhood(
     indexes: IndexRegistry, session: Reader, space: SpaceRecord, subject: Subject
-) -> Surroundings:
+) -> Neighborhood:
     """The space around a subject, as one transaction sees it."""
-    feed = SpaceFeed(session, space.id)
+    feed = ChangeFeed(session, space.id)
     snapshot = indexes.at(space.id, space.signature, space.version, feed)
     own = None if subject.model is None else subject.model.id
-    return Surroundings(snapshot, subject.values, own)
+    return Neighborhood(snapshot, subject.values, own)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Neighborhood:
     """A subject among the models of its space.
 
     Attributes:

@@ -16,11 +16,11 @@ from app.hubs.ingestion.downloads import Downloads
 from app.index import change_repository
 from app.index.registry import IndexRegistry
 from app.index.sketch_files import SketchFiles
-from app.index.warmup import Loading
+from app.index.warmup import IndexWarmup
 from app.infra.db.database import Database
 from app.spaces import repository as spaces
 
-__all__ = ["Housekeeping"]
+__all__ = ["Cleanup"]
 
 _KEPT = 10_000
 """Removals of a space that are kept at least: who is further behind than these, and than all that
@@ -32,7 +32,7 @@ _AT_ONCE = 10_000
 log = logging.getLogger(__name__)
 
 
-class Housekeeping:
+class Cleanup:
     """Keeps the house of one process.
 
     Args:
@@ -54,7 +54,7 @@ class Housekeeping:
         sketches: SketchFiles | None = None,
         downloads: Downloads | None = None,
     ) -> None:
-        self.loading = Loading(database, indexes)
+        self.loading = IndexWarmup(database, indexes)
         self._database = database
         self._indexes = indexes
         self._every = every

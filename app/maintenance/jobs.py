@@ -17,13 +17,13 @@ from app.maintenance.stop_lists import StopListService
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 
-__all__ = ["REBUILD_BUCKETS", "STOP_LIST", "Upkeep"]
+__all__ = ["REBUILD_BUCKETS", "STOP_LIST", "MaintenanceJobs"]
 
 REBUILD_BUCKETS: Final = "rebuild_buckets"
 STOP_LIST: Final = "stop_list"
 
 
-class Upkeep:
+class MaintenanceJobs:
     """The handlers of these kinds.
 
     Args:

@@ -15,7 +15,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from app.catalog.reader import Library
+from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.errors import ModelNotFound, Unavailable
@@ -29,7 +29,7 @@ from modelkin.core.similarity.overlap import jaccard, similarity
 from modelkin.core.sketching.banding import collision_probability
 from modelkin.core.support import Support
 
-__all__ = ["Progress", "Rebanding"]
+__all__ = ["Progress", "StopListRollout"]
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ _AT_LEAST = 10_000
 """Models that may be signed of a small space that grows."""
 
 
-class Rebanding:
+class StopListRollout:
     """One stop-list on its way into force.
 
     Args:
@@ -61,7 +61,7 @@ class Rebanding:
     def __init__(
         self,
         database: Database,
-        library: Library,
+        library: ModelReader,
         space: SpaceRecord,
         version: int,
         stop_list: Support,

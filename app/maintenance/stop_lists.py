@@ -15,14 +15,14 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from app.catalog.reader import Library
+from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.errors import Conflict, SpaceNotFound, SupportMissing, Unavailable
 from app.index import stop_list_repository
 from app.infra.db.database import Database, Writer
 from app.maintenance.recall import Pairs
-from app.maintenance.stop_list_rollout import Progress, Rebanding
+from app.maintenance.stop_list_rollout import Progress, StopListRollout
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord, StopList
 from modelkin.core.packed import PackedSupport
@@ -51,7 +51,7 @@ class StopListService:
         library: reads supports.
     """
 
-    def __init__(self, database: Database, library: Library) -> None:
+    def __init__(self, database: Database, library: ModelReader) -> None:
         self._database = database
         self._library = library
 
@@ -97,7 +97,7 @@ class StopListService:
         with self._database.reading() as session:
             asked = self._library.values(session, space, _some(ids, _ASKED, random))
         pairs = Pairs(asked, version)
-        rebanding = Rebanding(self._database, self._library, space, version, common, progress)
+        rebanding = StopListRollout(self._database, self._library, space, version, common, progress)
         rebanding.sign_all(pairs)
         made = StopList(
             version=version,

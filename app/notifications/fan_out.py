@@ -22,9 +22,9 @@ from app.catalog.repositories import models
 from app.errors import ModelNotFound, Unavailable
 from app.infra.db.database import Database, Reader, Writer
 from app.jobs.records import JobRecord
-from app.jobs.service import SERVICE, Finish, JobService, Progress
+from app.jobs.service import SERVICE, CommitHook, JobService, Progress
 from app.kinship.lineage import LineageService
-from app.notifications.neighbor_changes import Change, Changes, Crossings
+from app.notifications.neighbor_changes import Change, ChangeSet, NeighborChanges
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.webhooks import delivery_repository, event_repository
@@ -39,7 +39,7 @@ from app.webhooks.outbox import (
 )
 from app.webhooks.repository import Subscription
 
-__all__ = ["MOST_TOLD", "Teller"]
+__all__ = ["MOST_TOLD", "EventFanOut"]
 
 MOST_TOLD: Final = 100
 """Neighbours in one event; how many more there are is said."""
@@ -59,7 +59,7 @@ _LATE: Final = timedelta(seconds=5)
 log = logging.getLogger(__name__)
 
 _Wanted = tuple[Subscription, str, Mapping[str, Any]]
-_Followed = tuple[Changes | None, list[_Wanted]]
+_Followed = tuple[ChangeSet | None, list[_Wanted]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _Later:
     counts: bool
 
 
-class Teller:
+class EventFanOut:
     """Finds out who hears of what.
 
     Args:
@@ -84,7 +84,7 @@ class Teller:
         self,
         database: Database,
         jobs: JobService,
-        crossings: Crossings,
+        crossings: NeighborChanges,
         lineage: LineageService,
     ) -> None:
         self._database = database
@@ -98,7 +98,7 @@ class Teller:
         """Whether an event waits that nobody is under way to."""
         return event_repository.any_untold(session, datetime.now(UTC) - _LATE)
 
-    def _carry_out(self, job: JobRecord, progress: Progress) -> Finish:
+    def _carry_out(self, job: JobRecord, progress: Progress) -> CommitHook:
         """Tell the events of a space; see to it that somebody does where the job is nobody's."""
         if job.tenant.name == SERVICE:
             return self._wake_late
@@ -309,7 +309,7 @@ def _threshold(subscription: Subscription) -> float:
     return subscription.threshold
 
 
-def _changed(space: SpaceRecord, changes: Changes, threshold: float) -> dict[str, Any] | None:
+def _changed(space: SpaceRecord, changes: ChangeSet, threshold: float) -> dict[str, Any] | None:
     """What is said of those who crossed a threshold; None where nobody did."""
     crossed = [(item, way) for item in changes.items if (way := item.crossed(threshold))]
     if not crossed:

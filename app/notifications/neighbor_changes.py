@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.catalog.reader import Library, Subject
+from app.catalog.reader import ModelReader, Subject
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import revisions
 from app.catalog.repositories.candidates import Candidate, candidates_by_id
@@ -28,7 +28,7 @@ from app.webhooks import event_repository
 from app.webhooks.outbox import SUPPORT_STORED
 from modelkin.types.search import Neighbor
 
-__all__ = ["Change", "Changes", "Crossings"]
+__all__ = ["Change", "ChangeSet", "NeighborChanges"]
 
 MOST: Final = 1000
 """Neighbours above a threshold that are looked at, before and after; and changes that are still to
@@ -59,7 +59,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ChangeSet:
     """What the neighbours of a model were and are.
 
     Attributes:
@@ -79,7 +79,7 @@ class Changes:
     waiting: Mapping[int, int]
 
 
-class Crossings:
+class NeighborChanges:
     """Compares what a model is with what it was.
 
     Args:
@@ -93,7 +93,7 @@ class Crossings:
     def __init__(
         self,
         database: Database,
-        library: Library,
+        library: ModelReader,
         revisions: RevisionService,
         search: SearchService,
         comparer: Comparer,
@@ -106,7 +106,7 @@ class Crossings:
 
     def changes(
         self, space: SpaceRecord, model: ModelRecord, since: int, threshold: float
-    ) -> Changes | None:
+    ) -> ChangeSet | None:
         """The neighbours of a model now, and as of the last revision before ``since``.
 
         Args:
@@ -153,9 +153,9 @@ class Crossings:
         ]
         items.sort(key=lambda item: (-item.similarity, item.model))
         previous = None if before is None else kept[-1]
-        return Changes(space, present, previous, tuple(items), waiting)
+        return ChangeSet(space, present, previous, tuple(items), waiting)
 
-    def holds(self, session: Reader, changes: Changes) -> bool:
+    def holds(self, session: Reader, changes: ChangeSet) -> bool:
         """Whether nobody has told meanwhile of a change that these were held against as untold."""
         waiting = self._waiting(session, changes.space)
         return all(waiting.get(of) == first for of, first in changes.waiting.items())

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from app.index.warmup import LoadingProgress
+from app.index.warmup import WarmupProgress
 from app.infra.http.dependencies import Handle
 from app.infra.http.problems import not_ready
 
@@ -60,7 +60,7 @@ def readyz(request: Request, resources: Handle) -> Any:
     return not_ready(request, detail, told)
 
 
-def _indexes(progress: LoadingProgress) -> IndexesOut:
+def _indexes(progress: WarmupProgress) -> IndexesOut:
     return IndexesOut(
         spaces=progress.spaces,
         spaces_loaded=progress.spaces_loaded,

@@ -17,14 +17,14 @@ from app.observability.logging import request_id
 from app.observability.metrics import Metrics
 from modelkin._version import __version__
 
-__all__ = ["Observed"]
+__all__ = ["RequestLogMiddleware"]
 
 _SAFE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 log = logging.getLogger("modelkin.access")
 
 
-class Observed:
+class RequestLogMiddleware:
     """Takes a caller's ``X-Request-Id`` where it is harmless, makes one otherwise."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

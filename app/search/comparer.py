@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.catalog.reader import Library, Subject
+from app.catalog.reader import ModelReader, Subject
 from app.catalog.repositories.candidates import Candidate
 from app.catalog.repositories.sketches import sketches_by_id
 from app.errors import Unavailable
@@ -29,13 +29,13 @@ from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch, similarity_in_sample, standard_error_in_sample
 from modelkin.types.search import Neighbor
 
-__all__ = ["Asked", "Comparer"]
+__all__ = ["Query", "Comparer"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Query:
     """Who is compared with others, where.
 
     Attributes:
@@ -61,17 +61,17 @@ class Comparer:
         sketches: those that are known on this machine.
     """
 
-    def __init__(self, library: Library, sketches: SketchFiles) -> None:
+    def __init__(self, library: ModelReader, sketches: SketchFiles) -> None:
         self._library = library
         self._sketches = sketches
 
-    def asked(self, session: Reader, space: SpaceRecord, subject: Subject) -> Asked:
+    def asked(self, session: Reader, space: SpaceRecord, subject: Subject) -> Query:
         """A subject, with what there is to compare it by."""
         file = self._sketches.of(space.id, space.num_parameters)
-        return Asked(session, space, subject, _sketch(space, subject), file)
+        return Query(session, space, subject, _sketch(space, subject), file)
 
     def compare(
-        self, asked: Asked, candidates: Iterable[Candidate], *, keep: bool = True
+        self, asked: Query, candidates: Iterable[Candidate], *, keep: bool = True
     ) -> tuple[list[Neighbor], bool]:
         """The candidates as neighbours, in no order, and whether all their supports could be read.
 
@@ -109,7 +109,7 @@ class Comparer:
         items += self._estimated(asked, apart, damaged)
         return items, whole
 
-    def jaccards(self, asked: Asked, ids: Sequence[int]) -> dict[int, float]:
+    def jaccards(self, asked: Query, ids: Sequence[int]) -> dict[int, float]:
         """J as all full-width minhashes estimate it, under the ids of models that exist."""
         values = self._library.values(asked.session, asked.space, ids)
         if not values:
@@ -117,7 +117,7 @@ class Comparer:
         jaccards = jaccard_estimates(np.stack(list(values.values())), asked.subject.values)
         return dict(zip(values, jaccards.tolist(), strict=True))
 
-    def _keep(self, asked: Asked, overlapped: Sequence[tuple[int, int, PackedSupport]]) -> None:
+    def _keep(self, asked: Query, overlapped: Sequence[tuple[int, int, PackedSupport]]) -> None:
         if asked.sketch is None or not overlapped:
             return
         ids, contents = np.array([entry[:2] for entry in overlapped], np.int64).T
@@ -126,7 +126,7 @@ class Comparer:
             asked.file.write_packed(*overlapped[place])
 
     def _estimated(
-        self, asked: Asked, apart: Sequence[Candidate], damaged: Sequence[Candidate]
+        self, asked: Query, apart: Sequence[Candidate], damaged: Sequence[Candidate]
     ) -> list[Neighbor]:
         if not apart and not damaged:
             return []
@@ -139,7 +139,7 @@ class Comparer:
         ]
 
     def _in_sample(
-        self, asked: Asked, candidates: Sequence[Candidate]
+        self, asked: Query, candidates: Sequence[Candidate]
     ) -> dict[int, tuple[int, int]]:
         """Shared and own members of those that have a sketch, under their ids."""
         if asked.sketch is None or not candidates:
@@ -159,7 +159,7 @@ class Comparer:
         return known
 
     def _read(
-        self, asked: Asked, candidates: Sequence[Candidate]
+        self, asked: Query, candidates: Sequence[Candidate]
     ) -> Iterable[tuple[Candidate, Sketch]]:
         """The sketches themselves, from where the truth is."""
         sent = sketches_by_id(asked.session, [c.id for c in candidates if c.blob_key is None])
@@ -201,7 +201,7 @@ def _exact(candidate: Candidate, ours: PackedSupport, theirs: PackedSupport) -> 
 
 
 def _sharper(
-    candidate: Candidate, asked: Asked, jaccard: float, counts: tuple[int, int] | None
+    candidate: Candidate, asked: Query, jaccard: float, counts: tuple[int, int] | None
 ) -> Neighbor:
     """By sketches where these saw more members of the union than a signature has values."""
     num_perm = asked.space.signature.num_perm

@@ -20,11 +20,11 @@ from app.catalog.repositories import models
 from app.catalog.repositories.candidates import Candidate, candidates_by_id, candidates_in_pages
 from app.index import cascade
 from app.index.buckets.service import BucketService
-from app.index.change_feed import SpaceFeed
+from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import Snapshot
 from app.infra.db.database import Reader
-from app.search.comparer import Asked, Comparer
+from app.search.comparer import Comparer, Query
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor, Neighbors
@@ -50,7 +50,7 @@ _FEW = 200
 class _Query:
     """Whose neighbours are sought, how many and how near."""
 
-    asked: Asked
+    asked: Query
     k: int
     min_similarity: float
 
@@ -223,8 +223,8 @@ class SearchService:
             cascade.from_jaccards(np.array([jaccards.get(c.id, 1.0) for c in found], np.float64)),
         )
 
-    def _snapshot(self, asked: Asked) -> Snapshot:
-        space, feed = asked.space, SpaceFeed(asked.session, asked.space.id)
+    def _snapshot(self, asked: Query) -> Snapshot:
+        space, feed = asked.space, ChangeFeed(asked.session, asked.space.id)
         return self._indexes.at(space.id, space.signature, space.version, feed)
 
 
@@ -246,7 +246,7 @@ def _rank(item: Neighbor) -> tuple[float, str]:
     return -item.similarity, item.model
 
 
-def _first_by_name(asked: Asked, chosen: cascade.Chosen) -> list[Candidate]:
+def _first_by_name(asked: Query, chosen: cascade.Chosen) -> list[Candidate]:
     """Of those that tie the first by name, as there is room for them."""
     if not chosen.tied.size:
         return []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.catalog.reader import Library
+from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.infra.db.database import Reader
@@ -26,7 +26,7 @@ MAX_MODELS = 1000
 class SimilarityService:
     """The use cases that compare models with each other."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: ModelReader) -> None:
         self._library = library
 
     def overlap(self, session: Reader, space: SpaceRecord, a: str, b: str) -> Overlap:

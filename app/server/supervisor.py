@@ -87,7 +87,7 @@ def supervise(serve: Serve, settings: Settings) -> int:
     told = threading.Event()
     for stop in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stop, lambda *_: told.set())
-    workers = [_Worker(serve, settings) for _ in range(settings.workers)]
+    workers = [ChildProcess(serve, settings) for _ in range(settings.workers)]
     try:
         while not told.is_set() and not all(worker.ready for worker in workers):
             wait_for([x for worker in workers for x in worker.news], _LOOK)
@@ -102,7 +102,7 @@ def supervise(serve: Serve, settings: Settings) -> int:
     return 0
 
 
-class _Worker:
+class ChildProcess:
     """One process, and the next one in its place when it dies."""
 
     def __init__(self, serve: Serve, settings: Settings) -> None:
@@ -136,7 +136,7 @@ class _Worker:
         return [self.process.sentinel, *([] if self._ready else [self._hears])]
 
 
-def _keep(workers: list[_Worker], told: threading.Event) -> None:
+def _keep(workers: list[ChildProcess], told: threading.Event) -> None:
     """Start again what dies, until told to stop."""
     while not told.is_set():
         wait_for([worker.process.sentinel for worker in workers], _LOOK)
@@ -148,7 +148,7 @@ def _keep(workers: list[_Worker], told: threading.Event) -> None:
                 worker.start()
 
 
-def _end(workers: list[_Worker]) -> None:
+def _end(workers: list[ChildProcess]) -> None:
     """Let requests under way finish, everywhere at once; then no process is left."""
     for worker in workers:
         if not worker.ended:

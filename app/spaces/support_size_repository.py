@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy import func, insert, select, update
 
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.catalog import SizeReportRow
+from app.infra.db.tables.catalog import SupportSizeReportRow
 from app.spaces.records import SpaceRecord
 
 __all__ = ["lower_median", "put_report"]
@@ -16,13 +16,15 @@ __all__ = ["lower_median", "put_report"]
 def put_report(session: Writer, space: SpaceRecord, *, reporter: str, k_star: int) -> None:
     """The K* of a reporter from now on. The caller holds the space's lock."""
     told = {"k_star": k_star, "reported_at": datetime.now(UTC)}
-    its = (SizeReportRow.space_id == space.id, SizeReportRow.reporter == reporter)
-    known = session.scalar(select(SizeReportRow.k_star).where(*its))
+    its = (SupportSizeReportRow.space_id == space.id, SupportSizeReportRow.reporter == reporter)
+    known = session.scalar(select(SupportSizeReportRow.k_star).where(*its))
     if known is None:
-        session.execute(insert(SizeReportRow).values(space_id=space.id, reporter=reporter, **told))
+        session.execute(
+            insert(SupportSizeReportRow).values(space_id=space.id, reporter=reporter, **told)
+        )
     else:
         session.execute(
-            update(SizeReportRow)
+            update(SupportSizeReportRow)
             .where(*its)
             .values(**told)
             .execution_options(synchronize_session=False)
@@ -31,9 +33,11 @@ def put_report(session: Writer, space: SpaceRecord, *, reporter: str, k_star: in
 
 def lower_median(session: Reader, space: SpaceRecord) -> tuple[int | None, int]:
     """The median of all K*, the lower one of two in the middle, and of how many; None of none."""
-    here = SizeReportRow.space_id == space.id
+    here = SupportSizeReportRow.space_id == space.id
     count = session.scalars(select(func.count()).where(here)).one()
     if count == 0:
         return None, 0
-    ascending = select(SizeReportRow.k_star).where(here).order_by(SizeReportRow.k_star)
+    ascending = (
+        select(SupportSizeReportRow.k_star).where(here).order_by(SupportSizeReportRow.k_star)
+    )
     return session.scalars(ascending.offset((count - 1) // 2).limit(1)).one(), count

@@ -14,7 +14,7 @@ from app.auth.dependencies import Handle, ReadingTenant
 from app.errors import NotFound
 from app.infra.http.dependencies import Cursor, Reading
 from app.infra.http.routing import MODEL
-from app.kinship.donors.request import Ask
+from app.kinship.donors.request import DonorRequest
 from modelkin._validation import check_model_name, check_space_name, quote_model
 from modelkin.errors import InvalidInput
 
@@ -86,7 +86,7 @@ def model(
         space=record,
         model=shown,
         neighbors=resources.search.neighbors(session, record, subject, k=_KIN),
-        donors=resources.donors.donors(session, record, subject, Ask(k=_KIN)),
+        donors=resources.donors.donors(session, record, subject, DonorRequest(k=_KIN)),
     )
 
 

@@ -23,10 +23,10 @@ from app.infra.db.database import Database, Writer
 from app.infra.db.ids import new_id
 from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
-from app.jobs.service import SERVICE, Finish, JobService, Progress
+from app.jobs.service import SERVICE, CommitHook, JobService, Progress
 from app.webhooks import delivery_repository, event_repository, repository
 from app.webhooks.delivery_repository import Delivery
-from app.webhooks.in_flight import UnderWay
+from app.webhooks.in_flight import InFlightDeliveries
 from app.webhooks.repository import Subscription
 from app.webhooks.sender import Outcome, Sender
 from app.webhooks.signing_secrets import signing
@@ -48,7 +48,7 @@ _PAUSE: Final = (5.0, 300.0)
 """Seconds for which a receiver that does not answer at all is left alone: at first, and at most."""
 TAKEN: Final = timedelta(seconds=90)
 """Whoever has taken a delivery and is not heard of for so long is dead."""
-_ROOM: Final = delivery_repository.Room(all=32, each_tenant=8, each=2)
+_ROOM: Final = delivery_repository.FreeSlots(all=32, each_tenant=8, each=2)
 _SEALED: Final = 60.0
 """Seconds after which it is tried again to decrypt secrets."""
 _LOGGED: Final = 20
@@ -128,7 +128,7 @@ class DeliveryService:
         self._sender = sender
         self._retention = retention
         self._schedule = schedule
-        self._under_way = UnderWay()
+        self._under_way = InFlightDeliveries()
         self._beginning = threading.Lock()
         self._sealed: dict[str, float] = {}
         self._closed = threading.Event()
@@ -141,7 +141,7 @@ class DeliveryService:
 
     # --- what makes it begin ------------------------------------------------------------------
 
-    def _carry_out(self, _job: JobRecord, _progress: Progress) -> Finish:
+    def _carry_out(self, _job: JobRecord, _progress: Progress) -> CommitHook:
         """Begin what is due."""
         begun = self._begin()
 

@@ -30,12 +30,12 @@ from app.errors import DeliveryNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, encode_cursor
-from app.infra.db.tables.webhooks import SentRow, SubscriptionRow
+from app.infra.db.tables.webhooks import SubscriptionRow, WebhookDeliveryRow
 from modelkin.types.paging import Page
 
 __all__ = [
     "Delivery",
-    "Room",
+    "FreeSlots",
     "any_old",
     "find_due",
     "get_delivery",
@@ -77,7 +77,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreeSlots:
     """How many attempts there may be at a time: in all, for a tenant, for a subscription."""
 
     all: int
@@ -92,17 +92,17 @@ def insert_deliveries(session: Writer, deliveries: Sequence[Delivery]) -> int:
     """Those of the deliveries that there are not yet, of subscriptions that still exist."""
     inserted = 0
     for delivery in deliveries:
-        known = select(SentRow.id).where(
-            SentRow.subscription_id == delivery.subscription_id,
-            SentRow.event_id == delivery.event_id,
-            SentRow.type == delivery.type,
+        known = select(WebhookDeliveryRow.id).where(
+            WebhookDeliveryRow.subscription_id == delivery.subscription_id,
+            WebhookDeliveryRow.event_id == delivery.event_id,
+            WebhookDeliveryRow.type == delivery.type,
         )
         # Deleting a subscription waits for this change, which holds its row.
         there = select(SubscriptionRow.id).where(SubscriptionRow.id == delivery.subscription_id)
         there = there.with_for_update(read=True, key_share=True)
         if session.scalar(there) is not None and session.scalar(known) is None:
             row = {name: getattr(delivery, name) for name in _DELIVERY}
-            session.execute(insert(SentRow), [row])
+            session.execute(insert(WebhookDeliveryRow), [row])
             inserted += 1
     return inserted
 
@@ -111,10 +111,10 @@ def get_delivery(
     session: Reader, tenant: Tenant, subscription_id: str, delivery_id: str
 ) -> Delivery:
     """The delivery, or :class:`DeliveryNotFound`."""
-    query = select(SentRow).where(
-        SentRow.id == delivery_id,
-        SentRow.subscription_id == subscription_id,
-        SentRow.tenant_id == tenant.id,
+    query = select(WebhookDeliveryRow).where(
+        WebhookDeliveryRow.id == delivery_id,
+        WebhookDeliveryRow.subscription_id == subscription_id,
+        WebhookDeliveryRow.tenant_id == tenant.id,
     )
     query = query.execution_options(populate_existing=True)
     row = session.scalar(query) if is_id(delivery_id) else None
@@ -133,14 +133,15 @@ def list_deliveries(
     state: str | None,
 ) -> Page[Delivery]:
     """The deliveries of a subscription, newest first; of a state where one is given."""
-    query = select(SentRow).where(
-        SentRow.subscription_id == subscription_id, SentRow.tenant_id == tenant.id
+    query = select(WebhookDeliveryRow).where(
+        WebhookDeliveryRow.subscription_id == subscription_id,
+        WebhookDeliveryRow.tenant_id == tenant.id,
     )
     if cursor is not None:
-        query = query.where(SentRow.id < decode_cursor(cursor))
+        query = query.where(WebhookDeliveryRow.id < decode_cursor(cursor))
     if state is not None:
-        query = query.where(SentRow.state == state)
-    rows = session.scalars(query.order_by(SentRow.id.desc()).limit(limit + 1)).all()
+        query = query.where(WebhookDeliveryRow.state == state)
+    rows = session.scalars(query.order_by(WebhookDeliveryRow.id.desc()).limit(limit + 1)).all()
     more = encode_cursor(rows[limit - 1].id) if len(rows) > limit else None
     return Page(tuple(_delivery(row) for row in rows[:limit]), more)
 
@@ -149,7 +150,7 @@ def find_due(
     session: Reader,
     now: datetime,
     *,
-    room: Room,
+    room: FreeSlots,
     under_way: Collection[Delivery] = (),
     without: Collection[str] = (),
 ) -> list[Delivery]:
@@ -196,13 +197,13 @@ def record_attempt(session: Writer, delivery: Delivery, taken: datetime, **colum
         taken: until when it had been taken.
         columns: what is new.
     """
-    held = (SentRow.id == delivery.id) & (SentRow.due_at == taken)
+    held = (WebhookDeliveryRow.id == delivery.id) & (WebhookDeliveryRow.due_at == taken)
     return _change(session, held, **columns)
 
 
 def restart(session: Writer, delivery: Delivery, now: datetime) -> bool:
     """Send it again from the beginning, as soon as may be; False where it is on its way."""
-    ended = (SentRow.id == delivery.id) & (SentRow.state != "pending")
+    ended = (WebhookDeliveryRow.id == delivery.id) & (WebhookDeliveryRow.state != "pending")
     return _change(session, ended, state="pending", attempts=0, due_at=now, finished_at=None)
 
 
@@ -214,14 +215,17 @@ def hasten(session: Writer, subscription_id: str, now: datetime, *, beyond: date
     """
     return _change(
         session,
-        and_(SentRow.subscription_id == subscription_id, SentRow.due_at > beyond),
+        and_(
+            WebhookDeliveryRow.subscription_id == subscription_id,
+            WebhookDeliveryRow.due_at > beyond,
+        ),
         due_at=now,
     )
 
 
 def any_old(session: Reader, before: datetime) -> bool:
     """Whether there is anything for :func:`prune_deliveries`."""
-    ended = select(SentRow.id).where(SentRow.finished_at < before).limit(1)
+    ended = select(WebhookDeliveryRow.id).where(WebhookDeliveryRow.finished_at < before).limit(1)
     return session.scalar(ended) is not None or _neglected(session, before) is not None
 
 
@@ -229,10 +233,12 @@ def prune_deliveries(session: Writer, before: datetime, *, limit: int) -> int:
     """Forget deliveries that ended before a moment, or were due before it for a subscription that
     is disabled: at most so many of each; how many.
     """
-    gone = _forget(session, SentRow.finished_at < before, limit)
+    gone = _forget(session, WebhookDeliveryRow.finished_at < before, limit)
     neglected = _neglected(session, before)
     if neglected is not None:
-        waiting = and_(SentRow.subscription_id == neglected, SentRow.due_at < before)
+        waiting = and_(
+            WebhookDeliveryRow.subscription_id == neglected, WebhookDeliveryRow.due_at < before
+        )
         gone += _forget(session, waiting, limit)
     return gone
 
@@ -246,11 +252,11 @@ def _neglected(session: Reader, before: datetime) -> str | None:
 
 
 def _forget(session: Writer, condition: ColumnElement[bool], limit: int) -> int:
-    some = select(SentRow.id).where(condition).limit(limit)
+    some = select(WebhookDeliveryRow.id).where(condition).limit(limit)
     gone = session.execute(
-        delete(SentRow)
-        .where(SentRow.id.in_(some.scalar_subquery()))
-        .returning(SentRow.id)
+        delete(WebhookDeliveryRow)
+        .where(WebhookDeliveryRow.id.in_(some.scalar_subquery()))
+        .returning(WebhookDeliveryRow.id)
         .execution_options(synchronize_session=False)
     )
     return len(gone.all())
@@ -258,23 +264,24 @@ def _forget(session: Writer, condition: ColumnElement[bool], limit: int) -> int:
 
 def _first_due() -> ScalarSelect[datetime | None]:
     """When anything is due to a subscription first: a look into the index, however much waits."""
-    due = select(func.min(SentRow.due_at)).where(
-        SentRow.due_at.is_not(None), SentRow.subscription_id == SubscriptionRow.id
+    due = select(func.min(WebhookDeliveryRow.due_at)).where(
+        WebhookDeliveryRow.due_at.is_not(None),
+        WebhookDeliveryRow.subscription_id == SubscriptionRow.id,
     )
     return due.correlate(SubscriptionRow).scalar_subquery()
 
 
 def _who_waits(
-    now: datetime, room: Room, without: Collection[str], full_tenants: Collection[int]
+    now: datetime, room: FreeSlots, without: Collection[str], full_tenants: Collection[int]
 ) -> Select[str, int]:
     """The subscriptions that anything is due to, and whose they are: no more of a tenant than there
     is room for, the one that has waited longest first.
     """
-    waits = SentRow.due_at.is_not(None)
+    waits = WebhookDeliveryRow.due_at.is_not(None)
     # From one subscription to the next along the index, past all that waits for each.
-    lowest = select(func.min(SentRow.subscription_id).label("id")).where(waits)
+    lowest = select(func.min(WebhookDeliveryRow.subscription_id).label("id")).where(waits)
     some = lowest.cte("waiting", recursive=True)
-    after = lowest.where(SentRow.subscription_id > some.c.id)
+    after = lowest.where(WebhookDeliveryRow.subscription_id > some.c.id)
     waiting = some.union_all(
         select(after.correlate(some).scalar_subquery()).where(some.c.id.is_not(None))
     )
@@ -302,25 +309,29 @@ def _who_waits(
 
 
 def _oldest_due(session: Reader, subscription_id: str, now: datetime, limit: int) -> list[Delivery]:
-    query = select(SentRow).where(SentRow.subscription_id == subscription_id, SentRow.due_at <= now)
-    rows = session.scalars(query.order_by(SentRow.due_at, SentRow.id).limit(limit))
+    query = select(WebhookDeliveryRow).where(
+        WebhookDeliveryRow.subscription_id == subscription_id, WebhookDeliveryRow.due_at <= now
+    )
+    rows = session.scalars(
+        query.order_by(WebhookDeliveryRow.due_at, WebhookDeliveryRow.id).limit(limit)
+    )
     return [_delivery(row) for row in rows]
 
 
 def _is(delivery: Delivery) -> ColumnElement[bool]:
-    return and_(SentRow.id == delivery.id, SentRow.due_at == delivery.due_at)
+    return and_(WebhookDeliveryRow.id == delivery.id, WebhookDeliveryRow.due_at == delivery.due_at)
 
 
 def _change(session: Writer, condition: ColumnElement[bool], **values: Any) -> bool:
     done = session.execute(
-        update(SentRow)
+        update(WebhookDeliveryRow)
         .where(condition)
         .values(**values)
-        .returning(SentRow.id)
+        .returning(WebhookDeliveryRow.id)
         .execution_options(synchronize_session=False)
     )
     return done.first() is not None
 
 
-def _delivery(row: SentRow) -> Delivery:
+def _delivery(row: WebhookDeliveryRow) -> Delivery:
     return Delivery(**{name: getattr(row, name) for name in _DELIVERY})

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from app.webhooks.delivery_repository import Delivery
 from modelkin.errors import ModelkinError
 
-__all__ = ["THREAD", "UnderWay"]
+__all__ = ["THREAD", "InFlightDeliveries"]
 
 THREAD = "deliver"
 """The name of each thread."""
@@ -19,7 +19,7 @@ THREAD = "deliver"
 log = logging.getLogger(__name__)
 
 
-class UnderWay:
+class InFlightDeliveries:
     """Attempts under way. For many threads."""
 
     def __init__(self) -> None:

@@ -37,11 +37,11 @@ from modelkin.types.clusterings import (
     ClusterQuality,
     Vote,
 )
-from modelkin.types.hubs import Source, SourceDelivery
+from modelkin.types.hubs import HubEvent, Source
 from modelkin.types.jobs import JobInfo, JobProgress
 from modelkin.types.kinship import (
     Donor,
-    DonorReason,
+    DonorExplanation,
     Donors,
     Graph,
     GraphEdge,
@@ -49,7 +49,7 @@ from modelkin.types.kinship import (
     Kin,
     Lineage,
     LineageLink,
-    Usual,
+    SimilarityBaseline,
 )
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
 from modelkin.types.paging import UNCHANGED
@@ -87,7 +87,7 @@ __all__ = [
     "Delivery",
     "DeliveryAttempt",
     "Donor",
-    "DonorReason",
+    "DonorExplanation",
     "Donors",
     "Graph",
     "GraphEdge",
@@ -117,7 +117,7 @@ __all__ = [
     "Sketch",
     "SmallSupportWarning",
     "Source",
-    "SourceDelivery",
+    "HubEvent",
     "SpaceInfo",
     "StopList",
     "Subscription",
@@ -127,7 +127,7 @@ __all__ = [
     "TensorOverlap",
     "TensorSpec",
     "UnstableSupportWarning",
-    "Usual",
+    "SimilarityBaseline",
     "Vote",
     "__version__",
     "layout_of",

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from app.clustering.pipeline import group
-from app.clustering.request import ALGORITHMS, Asked
+from app.clustering.request import ALGORITHMS, ClusteringRequest
 from app.clustering.snapshot import Snapshot
 from demo import data, training
 from modelkin import Support, select_support
@@ -57,5 +57,5 @@ def test_concepts_are_found_where_histograms_tell_nothing(
         values=np.stack([support.signature().values for support in supports]),
         supports=tuple(PackedSupport.pack(support) for support in supports),
     )
-    found = group(snapshot, Asked(algorithm), lambda _done, _total, _stage="": None)
+    found = group(snapshot, ClusteringRequest(algorithm), lambda _done, _total, _stage="": None)
     assert 1.0 == agreement(concepts, found.labels)

@@ -11,12 +11,12 @@ import modelkin
 PUBLIC = """
     ApiError Assignment AsyncClient Banding BulkItem BulkResult BulkSummary Client Cluster
     ClusterQuality Clustering ClusteringInfo ClusteringPolicy ConnectionFailed Delivery
-    DeliveryAttempt Donor DonorReason Donors Graph GraphEdge GraphNode InvalidInput JobCancelled
-    JobFailed JobInfo JobProgress Kin Layout Lineage LineageLink MissingExtra ModelInfo
+    DeliveryAttempt Donor DonorExplanation Donors Graph GraphEdge GraphNode HubEvent InvalidInput
+    JobCancelled JobFailed JobInfo JobProgress Kin Layout Lineage LineageLink MissingExtra ModelInfo
     ModelkinError ModelkinVersionWarning Neighbor Neighbors Overlap Revision Revisions Selection
-    Signature SignatureSpec SimilarityMatrix Sketch SmallSupportWarning Source SourceDelivery
+    Signature SignatureSpec SimilarityMatrix Sketch SmallSupportWarning SimilarityBaseline Source
     SpaceInfo StopList Subscription Support SupportSize SupportSizePolicy TensorOverlap
-    TensorSpec UNCHANGED UnstableSupportWarning Usual Vote __version__ layout_of select
+    TensorSpec UNCHANGED UnstableSupportWarning Vote __version__ layout_of select
     select_support similarity stability
 """
 

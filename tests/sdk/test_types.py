@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from modelkin.errors import MissingExtra
-from modelkin.types.kinship import Donor, DonorReason, Donors
+from modelkin.types.kinship import Donor, DonorExplanation, Donors
 from modelkin.types.models import ModelInfo
 from modelkin.types.paging import UNCHANGED
 from modelkin.types.search import Neighbor, Neighbors, Overlap, SimilarityMatrix
@@ -61,7 +61,7 @@ def test_empty_tables_keep_their_columns() -> None:
     """No donor and no layout still make tables of the right columns."""
     donors = Donors((), target="a", method="similarity").to_pandas()
     tensors = Overlap("a", "b", 0, 0.0, 0.0, None).to_pandas()
-    reasons = [f.name for f in dataclasses.fields(DonorReason)]
+    reasons = [f.name for f in dataclasses.fields(DonorExplanation)]
     assert [f.name for f in dataclasses.fields(Donor)][:-1] + reasons == list(donors.columns)
     assert [f.name for f in dataclasses.fields(TensorOverlap)] == list(tensors.columns)
     assert (0, 0) == (len(donors), len(tensors))

@@ -15,11 +15,11 @@ from app.bootstrap import Resources, open_resources
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.hubs.clients.protocol import Hub
-from app.hubs.clients.registry import Hubs
+from app.hubs.clients.registry import HubRegistry
 from app.hubs.records import SourceRecord
 from app.hubs.repositories import sources
 from app.hubs.service import SourceIn
-from app.hubs.sync_requests import Looks
+from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.jobs import queue
@@ -27,7 +27,7 @@ from app.jobs.records import JobRecord
 from app.settings import Settings
 from app.spaces import repository as spaces
 from modelkin.core.support import Support
-from workers.executor import Bench
+from workers.executor import JobExecutor
 
 __all__ = ["Desk", "open_desk"]
 
@@ -38,9 +38,9 @@ class Desk:
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
         self.database = resources.database
-        self.looks = Looks(resources.jobs)
+        self.looks = SyncScheduler(resources.jobs)
         worker = secrets.token_hex(4)
-        self.bench = Bench(self.database, resources.jobs, worker)
+        self.bench = JobExecutor(self.database, resources.jobs, worker)
         with self.database.writing() as session:
             queue.add_worker(session, worker, datetime.now(UTC))
 
@@ -72,10 +72,10 @@ class Desk:
             return self.resources.jobs.get(session, self.resources.tenant, job.id)
 
     @property
-    def hubs(self) -> Hubs:
+    def hubs(self) -> HubRegistry:
         """What opens hubs for the looks."""
         handler: Any = self.resources.jobs.handler("ingest")
-        opened: Hubs = handler.__self__._hubs
+        opened: HubRegistry = handler.__self__._hubs
         return opened
 
     def opened(self, source: SourceRecord) -> AbstractContextManager[Hub]:

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from app.errors import Unavailable
 from app.infra.db.database import Writer
 from app.jobs.records import JobRecord
-from app.jobs.service import Finish, JobService, Progress
+from app.jobs.service import CommitHook, JobService, Progress
 from modelkin.errors import InvalidParameter
 
 
@@ -25,7 +25,7 @@ def _begun(job: JobRecord) -> None:
         file.write(f"{job.id} {job.attempts}\n")
 
 
-def count(job: JobRecord, progress: Progress) -> Finish:
+def count(job: JobRecord, progress: Progress) -> CommitHook:
     """Counts to ``steps``, ``pause`` seconds each, and leaves one effect."""
     _begun(job)
     steps = job.parameters["steps"]

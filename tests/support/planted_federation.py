@@ -18,7 +18,7 @@ from app.catalog.repositories import models
 from app.index import stop_list_repository
 from app.index.buckets.sql import SqlBuckets
 from app.infra.db.database import Database, Reader
-from app.infra.db.tables.index import BandValuesRow
+from app.infra.db.tables.index import BandedSignatureRow
 from app.maintenance.stop_lists import StopListService
 from app.settings import Settings
 from app.spaces import repository as spaces
@@ -135,9 +135,9 @@ class Stores:
 
     def versions(self, name: str) -> set[int]:
         """The versions that there are band values of."""
-        of_space = BandValuesRow.space_id == self.space(name).id
+        of_space = BandedSignatureRow.space_id == self.space(name).id
         with self.database.reading() as session:
-            return set(session.scalars(select(BandValuesRow.version).where(of_space)))
+            return set(session.scalars(select(BandedSignatureRow.version).where(of_space)))
 
     def in_buckets(self, name: str, expected: Mapping[str, Support | None]) -> dict[str, set[str]]:
         """The models that share a bucket with each of some, as the database's buckets have it.

@@ -13,7 +13,7 @@ from app.bootstrap import Resources, open_resources
 from app.catalog.batches import Entry
 from app.catalog.puts import Stored
 from app.clustering import service
-from app.clustering.request import Asked
+from app.clustering.request import ClusteringRequest
 from app.errors import SpaceNotFound
 from app.jobs.records import JobRecord
 from app.settings import Settings
@@ -76,11 +76,14 @@ class Place:
         with self.database.writing() as session:
             self.resources.spaces.delete(session, space)
 
-    def ask(self, asked: Asked | None = None) -> JobRecord:
+    def ask(self, asked: ClusteringRequest | None = None) -> JobRecord:
         """The job of a request."""
         with self.database.writing() as session:
             return self.resources.clusterings.create(
-                session, self.resources.tenant, self.space, asked or Asked("agglomerative")
+                session,
+                self.resources.tenant,
+                self.space,
+                asked or ClusteringRequest("agglomerative"),
             )
 
     def begin(self, job: JobRecord, progress: Any = silent) -> Any:
@@ -93,7 +96,7 @@ class Place:
             result: Mapping[str, Any] = end(session)
             return result
 
-    def cluster(self, asked: Asked | None = None) -> dict[str, int]:
+    def cluster(self, asked: ClusteringRequest | None = None) -> dict[str, int]:
         """The labels of a new clustering."""
         self.finish(self.begin(self.ask(asked)))
         return self.labels()

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from app.auth.service import SCOPES
 from app.bootstrap import Resources, open_resources
 from app.infra.db.tables.jobs import JobRow
-from app.infra.db.tables.webhooks import EventRow, SentRow, SubscriptionRow
+from app.infra.db.tables.webhooks import EventRow, SubscriptionRow, WebhookDeliveryRow
 from app.jobs import queue
 from app.main import create_app
 from app.settings import Settings
@@ -24,8 +24,8 @@ from app.webhooks.in_flight import THREAD
 from modelkin import Support
 from modelkin.wire import SUPPORT
 from tests.support.backends import Backend
-from workers.executor import Bench
-from workers.scheduler import Schedule
+from workers.executor import JobExecutor
+from workers.scheduler import Scheduler
 
 __all__ = ["PAST", "Bureau", "bureau"]
 
@@ -43,7 +43,7 @@ class Bureau:
     def __init__(self, resources: Resources, http: httpx.Client) -> None:
         self.resources = resources
         self.http = http
-        self._bench = Bench(resources.database, resources.jobs, "the test")
+        self._bench = JobExecutor(resources.database, resources.jobs, "the test")
         with resources.database.writing() as session:
             queue.add_worker(session, "the test", datetime.now(UTC))
 
@@ -67,7 +67,7 @@ class Bureau:
         done = []
         while True:
             with self.resources.database.reading() as session:
-                offers = queue.offers(session, datetime.now(UTC), each=1000)
+                offers = queue.ready_jobs(session, datetime.now(UTC), each=1000)
             if not offers:
                 sending = [t for t in threading.enumerate() if t.name == THREAD]
                 if not (sending and patient):
@@ -84,7 +84,11 @@ class Bureau:
     def later(self) -> None:
         """Let so much time pass that whatever waits is due."""
         waiting = update(JobRow).where(JobRow.state == "queued").values(not_before=None)
-        due = update(SentRow).where(SentRow.state == "pending").values(due_at=PAST)
+        due = (
+            update(WebhookDeliveryRow)
+            .where(WebhookDeliveryRow.state == "pending")
+            .values(due_at=PAST)
+        )
         with self.resources.database.writing() as session:
             for change in (waiting, due, update(SubscriptionRow).values(paused_until=None)):
                 session.execute(change)
@@ -93,12 +97,12 @@ class Bureau:
         """Let what happened be of long ago, and what was sent as well."""
         with self.resources.database.writing() as session:
             session.execute(update(EventRow).values(created_at=PAST))
-            ended = update(SentRow).where(SentRow.state != "pending")
+            ended = update(WebhookDeliveryRow).where(WebhookDeliveryRow.state != "pending")
             session.execute(ended.values(finished_at=PAST))
 
     def tick(self, *, patient: bool = True) -> list[str]:
         """Enqueue what the service's own schedule finds due, and carry it out."""
-        Schedule(self.resources.database, self.resources.jobs).tick(datetime.now(UTC))
+        Scheduler(self.resources.database, self.resources.jobs).tick(datetime.now(UTC))
         return self.work(patient=patient)
 
     # --- what tests say often -----------------------------------------------------------------

@@ -13,24 +13,24 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from app.errors import Unavailable
-from app.jobs.queue import Offer
+from app.jobs.queue import ReadyJob
 from tests.support.backends import SQLITE
-from workers.dbos_queue import Durable, State, beside
+from workers.dbos_queue import DbosQueue, State, beside
 
-Open = Callable[[str, list[tuple[str, int]]], Durable]
+Open = Callable[[str, list[tuple[str, int]]], DbosQueue]
 
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Open]:
     """Opens the queue beside one SQLite file, as a worker of some name; one at a time."""
-    queues: list[Durable] = []
+    queues: list[DbosQueue] = []
 
-    def opened(worker: str, done: list[tuple[str, int]]) -> Durable:
+    def opened(worker: str, done: list[tuple[str, int]]) -> DbosQueue:
         def carry_out(job_id: str, turn: int) -> None:
             done.append((job_id, turn))
 
         url = make_url(SQLITE.url(tmp_path))
-        queues.append(Durable(url, worker, carry_out, concurrency=2, migrate=True))
+        queues.append(DbosQueue(url, worker, carry_out, concurrency=2, migrate=True))
         return queues[-1]
 
     yield opened
@@ -51,12 +51,20 @@ def test_a_turn_is_carried_out_once(opened: Open) -> None:
     """
     done: list[tuple[str, int]] = []
     queue = opened("w", done)
-    first, second, never = (Offer("j", 1, 7, None), Offer("j", 2, 7, None), Offer("k", 1, 8, None))
+    first, second, never = (
+        ReadyJob("j", 1, 7, None),
+        ReadyJob("j", 2, 7, None),
+        ReadyJob("k", 1, 8, None),
+    )
     for offer in (first, first, second, first):
         queue.hand_over(offer)
     wait_for(lambda: all(s and s.ended for s in queue.states([first, second]).values()))
     queue.hand_over(first)
-    expected: dict[Offer, Any] = {first: State(True, None), second: State(True, None), never: None}
+    expected: dict[ReadyJob, Any] = {
+        first: State(True, None),
+        second: State(True, None),
+        never: None,
+    }
     assert expected == queue.states([first, second, never])
     assert [("j", 1), ("j", 2)] == sorted(done)
     queue.forget(timedelta(hours=1))
@@ -78,13 +86,13 @@ def test_what_waits_for_others_has_places_of_its_own(tmp_path: Path) -> None:
             over.wait(20)
 
     url = make_url(SQLITE.url(tmp_path))
-    queue = Durable(url, "w", carry_out, concurrency=4, apart={"ingest"}, migrate=True)
+    queue = DbosQueue(url, "w", carry_out, concurrency=4, apart={"ingest"}, migrate=True)
     try:
         for number in range(3):
-            queue.hand_over(Offer(f"slow{number}", 1, 7, None, "ingest"))
+            queue.hand_over(ReadyJob(f"slow{number}", 1, 7, None, "ingest"))
         wait_for(lambda: begun)
-        queue.hand_over(Offer("mine", 1, 7, None, "cluster"))
-        queue.hand_over(Offer("theirs", 1, 8, None, "ingest"))
+        queue.hand_over(ReadyJob("mine", 1, 7, None, "cluster"))
+        queue.hand_over(ReadyJob("theirs", 1, 8, None, "ingest"))
         wait_for(lambda: len(begun) == 3)
         assert {"mine", "theirs"} == {name for name in begun if not name.startswith("slow")}
         over.set()
@@ -101,7 +109,7 @@ def test_one_process_has_one_queue(opened: Open) -> None:
         opened("second", [])
     assert queue.close(10)
     done: list[tuple[str, int]] = []
-    opened("second", done).hand_over(Offer("j", 1, 7, None))
+    opened("second", done).hand_over(ReadyJob("j", 1, 7, None))
     wait_for(lambda: done)
 
 

@@ -23,9 +23,9 @@ from modelkin.errors import JobCancelled
 from tests.support.backends import Backend
 from tests.support.worker_harness import Shop
 from workers import executor as worker_jobs
-from workers.executor import ATTEMPTS, Bench
-from workers.heartbeat import LOOKS, Pulse
-from workers.scheduler import SERVICE, Schedule, slot_of
+from workers.executor import ATTEMPTS, JobExecutor
+from workers.heartbeat import LOOKS, Heartbeat
+from workers.scheduler import SERVICE, Scheduler, slot_of
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ class Own(JobService):
 
 def carry_out(shop: Shop, job: JobRecord, handler: Any, worker: str = "w") -> JobRecord:
     """What becomes of a job that ``handler`` carries out."""
-    Bench(shop.database, Own(handler), worker).carry_out(job.id, shop.show(job).turn)
+    JobExecutor(shop.database, Own(handler), worker).carry_out(job.id, shop.show(job).turn)
     return shop.show(job)
 
 
@@ -103,7 +103,9 @@ def test_a_beginning_that_nobody_heard_of_is_one(shop: Shop) -> None:
     """The worker asks again, has the job, carries it out, and has made one attempt."""
     job = shop.enqueue("count")
     database: Any = Unheard(shop.database)
-    bench = Bench(database, Own(lambda job, progress: {"ok": 1}), known(shop, "hard of hearing"))
+    bench = JobExecutor(
+        database, Own(lambda job, progress: {"ok": 1}), known(shop, "hard of hearing")
+    )
     bench.carry_out(job.id, job.turn)
     after = shop.show(job)
     assert ("succeeded", {"ok": 1}, 1) == (after.state, after.result, after.attempts)
@@ -119,7 +121,7 @@ def test_a_turn_is_under_way_once_at_a_time(shop: Shop) -> None:
         bench.carry_out(job.id, job.turn)
         return {}
 
-    bench = Bench(shop.database, Own(handler), known(shop, "asked twice"))
+    bench = JobExecutor(shop.database, Own(handler), known(shop, "asked twice"))
     bench.carry_out(job.id, job.turn)
     after = shop.show(job)
     assert ("succeeded", 1, [True]) == (after.state, after.attempts, begun)
@@ -136,7 +138,7 @@ def test_who_lost_a_job_changes_nothing_about_it(shop: Shop) -> None:
         assert queue.note_progress(session, lost, {"done": 1}) is None
         assert not queue.finish(session, lost, "succeeded", now, result={})
         assert not queue.finish(session, lost, "failed", now, error={})
-        assert not queue.put_back(session, lost, error=None, not_before=None, counts=True)
+        assert not queue.requeue(session, lost, error=None, not_before=None, counts=True)
         assert not queue.note_error(session, lost, {})
     assert before == shop.show(held)
 
@@ -255,7 +257,7 @@ def test_progress_is_recorded_now_and_then(shop: Shop, monkeypatch: pytest.Monke
         written.append(progress["done"])
         return real(session, job, progress)
 
-    monkeypatch.setattr(worker_jobs.work, "note_progress", counting)
+    monkeypatch.setattr(worker_jobs.queue, "note_progress", counting)
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
         for done in range(10_000):
@@ -278,7 +280,7 @@ def test_a_stopping_worker_puts_back_and_takes_nothing(shop: Shop) -> None:
         while True:
             progress(0, 0)
 
-    bench = Bench(shop.database, Own(handler), "w")
+    bench = JobExecutor(shop.database, Own(handler), "w")
     thread = threading.Thread(target=bench.carry_out, args=(job.id, job.turn))
     thread.start()
     assert heard.wait(10)
@@ -310,9 +312,9 @@ def test_cancelling_reaches_a_handler_as_an_error(shop: Shop) -> None:
 # --- pulse ----------------------------------------------------------------------------------------
 
 
-def listening(shop: Shop) -> Pulse:
+def listening(shop: Shop) -> Heartbeat:
     """A worker that hears, and looks when the test says so."""
-    pulse = Pulse(shop.database, "me", lease=60, alone=False, on_silence=lambda: None)
+    pulse = Heartbeat(shop.database, "me", lease=60, alone=False, on_silence=lambda: None)
     known(shop, f"{id(pulse)}")
     return pulse
 
@@ -359,7 +361,7 @@ def test_a_slot_has_one_job(shop: Shop) -> None:
     jobs = Own(away)
     jobs.every(timedelta(minutes=10), "count", {"all": True})
     now = datetime(2026, 5, 4, 10, 3, tzinfo=UTC)
-    schedules = [Schedule(shop.database, jobs) for _ in range(3)]
+    schedules = [Scheduler(shop.database, jobs) for _ in range(3)]
     for schedule in schedules:
         schedule.tick(now)
         schedule.tick(now + timedelta(minutes=5))
@@ -368,7 +370,7 @@ def test_a_slot_has_one_job(shop: Shop) -> None:
     schedules[0].tick(now + timedelta(minutes=10))
     assert [first] == service_jobs(shop, "count")
     assert "succeeded" == carry_out(shop, first, lambda job, progress: {}).state
-    for schedule in (*schedules, Schedule(shop.database, jobs)):
+    for schedule in (*schedules, Scheduler(shop.database, jobs)):
         schedule.tick(now + timedelta(minutes=21))
     assert 2 == len(service_jobs(shop, "count"))
     with shop.database.reading() as session:
@@ -381,7 +383,7 @@ def test_what_nobody_wants_is_not_enqueued(shop: Shop) -> None:
     jobs, looks = Own(away), []
     jobs.every(timedelta(hours=1), "count", wanted=lambda session: looks.append(session) or False)
     before = service_jobs(shop, "count")
-    schedule = Schedule(shop.database, jobs)
+    schedule = Scheduler(shop.database, jobs)
     now = datetime(2027, 5, 4, 10, tzinfo=UTC)
     for minutes in (1, 2, 59, 61):
         schedule.tick(now + timedelta(minutes=minutes))
@@ -401,7 +403,7 @@ def test_a_look_is_taken_without_a_job(shop: Shop, caplog: pytest.LogCaptureFixt
     jobs.look_every(timedelta(minutes=1), "away", lambda: fails(Unavailable("not now")))
     jobs.look_every(timedelta(minutes=1), "buggy", lambda: fails(ZeroDivisionError("a bug")))
     jobs.look_every(timedelta(minutes=2), "well", lambda: looks.append("well"))
-    schedules = [Schedule(shop.database, jobs) for _ in range(2)]
+    schedules = [Scheduler(shop.database, jobs) for _ in range(2)]
     before = service_jobs(shop, "count")
     now = datetime(2028, 5, 4, 10, tzinfo=UTC)
     for seconds in (0, 1, 59, 60, 61):
@@ -447,7 +449,7 @@ def test_one_tenants_backlog_leaves_room_in_the_queue(shop: Shop) -> None:
 
     def hand_over() -> list[str]:
         with shop.database.writing() as session:
-            found = queue.offers(session, datetime.now(UTC), each=3)
+            found = queue.ready_jobs(session, datetime.now(UTC), each=3)
             queue.mark_handed(session, found)
         return [offer.job_id for offer in found if offer.tenant_id in mine]
 

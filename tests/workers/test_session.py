@@ -20,7 +20,7 @@ from tests.support.worker_harness import Shop
 from workers import session as lives
 from workers.dbos_queue import beside
 from workers.scheduler import SERVICE
-from workers.session import Life
+from workers.session import WorkerSession
 
 
 @pytest.fixture
@@ -32,14 +32,14 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 @pytest.fixture
-def live(shop: Shop) -> Iterator[Callable[..., Life]]:
+def live(shop: Shop) -> Iterator[Callable[..., WorkerSession]]:
     """Begins the one life there can be."""
-    begun: list[Life] = []
+    begun: list[WorkerSession] = []
 
-    def live(**settings: Any) -> Life:
+    def live(**settings: Any) -> WorkerSession:
         of_worker = Settings(database_url=shop.url, **settings)
         resources: Any = SimpleNamespace(settings=of_worker, database=shop.database, jobs=shop.jobs)
-        begun.append(Life(resources, alone=True, nudge=lambda: None))
+        begun.append(WorkerSession(resources, alone=True, nudge=lambda: None))
         return begun[-1]
 
     yield live
@@ -47,7 +47,7 @@ def live(shop: Shop) -> Iterator[Callable[..., Life]]:
         assert life.end()
 
 
-def until(life: Life, condition: Callable[[], object]) -> None:
+def until(life: WorkerSession, condition: Callable[[], object]) -> None:
     """Step by step until it holds."""
     end = time.monotonic() + 30
     while not condition():
@@ -56,7 +56,9 @@ def until(life: Life, condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def test_nothing_is_opened_before_there_is_a_job(shop: Shop, live: Callable[..., Life]) -> None:
+def test_nothing_is_opened_before_there_is_a_job(
+    shop: Shop, live: Callable[..., WorkerSession]
+) -> None:
     """Without a job a step makes no file and knows no worker; with one, it does both."""
     life = live()
     assert [False, False] == [life.step(), life.step()]
@@ -69,7 +71,7 @@ def test_nothing_is_opened_before_there_is_a_job(shop: Shop, live: Callable[...,
 
 
 def test_what_is_due_again_is_done(
-    shop: Shop, live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+    shop: Shop, live: Callable[..., WorkerSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A periodic kind is enqueued for no tenant, carried out, and not once more in its period."""
     monkeypatch.setattr(lives, "_BEGIN", 0.0)
@@ -88,7 +90,7 @@ def test_what_is_due_again_is_done(
 
 
 def test_what_was_claimed_and_never_read_is_done(
-    shop: Shop, live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+    shop: Shop, live: Callable[..., WorkerSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue's database fails between the claim of a turn and its start; then all is well."""
     monkeypatch.setattr(lives, "_REVIEW", 0.5)
@@ -113,7 +115,7 @@ def test_what_was_claimed_and_never_read_is_done(
 
 
 def test_what_this_worker_holds_and_does_not_do_is_done(
-    shop: Shop, live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+    shop: Shop, live: Callable[..., WorkerSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that is running by its row alone is begun again; one that runs indeed is left alone,
     however long it says nothing.
@@ -139,7 +141,7 @@ def test_what_this_worker_holds_and_does_not_do_is_done(
 
 
 def test_what_ended_long_ago_is_cleared_away(
-    shop: Shop, live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+    shop: Shop, live: Callable[..., WorkerSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs are kept as long as the setting says, and those that go are gone from the list."""
     monkeypatch.setattr(lives, "_BEGIN", 0.0)
@@ -157,7 +159,7 @@ def test_what_ended_long_ago_is_cleared_away(
 
 
 def test_a_connection_for_nothing_is_given_up(
-    shop: Shop, live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+    shop: Shop, live: Callable[..., WorkerSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A life that had a job and has had none for a while is tired, one that never had is not."""
     monkeypatch.setattr(lives, "_REST", 0.2)

@@ -13,7 +13,7 @@ from app.auth.records import Tenant
 from app.errors import Unavailable
 from app.jobs import watcher
 from app.jobs.records import JobRecord
-from app.jobs.watcher import Following
+from app.jobs.watcher import JobWatcher
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 
@@ -63,7 +63,7 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "_EVERY", 0.01)
 
 
-async def told(following: Following, first: JobRecord, after: int | None = None) -> list[int]:
+async def told(following: JobWatcher, first: JobRecord, after: int | None = None) -> list[int]:
     """The revisions that a stream tells."""
     return [now.revision async for now in following.follow(first, after) if now is not None]
 
@@ -71,14 +71,14 @@ async def told(following: Following, first: JobRecord, after: int | None = None)
 def test_every_change_is_told_once() -> None:
     """From what is known already to the end, and nothing that was told before."""
     looks = Looks([job(2)], [job(2)], [job(3)], [job(5, finished=True)])
-    following = Following(looks, is_over=lambda: False)
+    following = JobWatcher(looks, is_over=lambda: False)
     assert [2, 3, 5] == asyncio.run(told(following, job(1), after=1))
 
 
 def test_one_look_tells_all() -> None:
     """However many watch, each look asks for each job once; when nobody does, none is made."""
     looks = Looks([job(2), job(2, "b")], [job(3, finished=True), job(3, "b", finished=True)])
-    following = Following(looks, is_over=lambda: False)
+    following = JobWatcher(looks, is_over=lambda: False)
 
     async def watch() -> list[list[int]]:
         streams = [told(following, job(1, name)) for name in "ab" * 50]
@@ -94,20 +94,20 @@ def test_a_database_that_is_away_ends_no_stream() -> None:
     """The next look that works goes on from where it was, and an older answer is not told."""
     away = Unavailable("it restarts")
     looks = Looks(away, [job(1)], ZeroDivisionError(), away, [job(3, finished=True)])
-    following = Following(looks, is_over=lambda: False)
+    following = JobWatcher(looks, is_over=lambda: False)
     assert [2, 3] == asyncio.run(told(following, job(2)))
 
 
 def test_a_job_that_is_forgotten_ends_its_stream() -> None:
     """So does a process that is about to end."""
-    assert [1] == asyncio.run(told(Following(Looks([]), is_over=lambda: False), job(1)))
-    assert [1] == asyncio.run(told(Following(Looks([job(2)]), is_over=lambda: True), job(1)))
+    assert [1] == asyncio.run(told(JobWatcher(Looks([]), is_over=lambda: False), job(1)))
+    assert [1] == asyncio.run(told(JobWatcher(Looks([job(2)]), is_over=lambda: True), job(1)))
 
 
 def test_too_many_streams_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more than there may be hears so, and what else it can do."""
     monkeypatch.setattr(watcher, "_MOST", 2)
-    following = Following(Looks([job(2)]), is_over=lambda: False)
+    following = JobWatcher(Looks([job(2)]), is_over=lambda: False)
 
     async def watch() -> None:
         streams = [following.follow(job(1), None) for _ in range(2)]

@@ -17,7 +17,7 @@ from app.catalog.batches import BYTES_AT_ONCE, Entry, Refused
 from app.catalog.endpoints.payloads import max_indices
 from app.catalog.schemas import BatchLineIn
 from app.infra.http.bodies import parse_strictly
-from app.infra.http.memory_budget import Hold
+from app.infra.http.memory_budget import Reservation
 from app.infra.http.problems import fields_of
 from app.settings import Settings
 from modelkin import wire
@@ -82,12 +82,12 @@ class LineReader:
         hold: what memory for supports is taken from, once, at the first of them.
     """
 
-    def __init__(self, settings: Settings, num_parameters: int, hold: Hold) -> None:
+    def __init__(self, settings: Settings, num_parameters: int, hold: Reservation) -> None:
         self._longest = settings.max_json_bytes
         self._num_parameters = num_parameters
         self._room = max_indices(settings, num_parameters)
         self._most = _SUPPORT_BYTES // index_dtype(num_parameters).itemsize
-        self._hold: Hold | None = hold
+        self._hold: Reservation | None = hold
 
     def read(self, line: memoryview) -> Entry | Refused:
         """The entry of a line, or why it is none."""

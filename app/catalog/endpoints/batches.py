@@ -19,7 +19,7 @@ from app.catalog.endpoints.payloads import SIGNATURE_SCHEMA
 from app.catalog.puts import Stored
 from app.infra.http.bodies import media_type_of, read_body
 from app.infra.http.dependencies import Handle, Reading
-from app.infra.http.memory_budget import Budgets, Hold
+from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.problems import described
 from app.settings import Settings
 from app.spaces.dependencies import WritableSpace
@@ -89,7 +89,7 @@ router = APIRouter(prefix="/v1/spaces/{space}", tags=["models"], dependencies=AU
 class _Body:
     """The body of a batch, and the memory that its supports may take."""
 
-    def __init__(self, data: bytearray, hold: Hold) -> None:
+    def __init__(self, data: bytearray, hold: Reservation) -> None:
         self.data = data
         self.hold = hold
 

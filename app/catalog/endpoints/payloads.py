@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from app.infra.http.bodies import media_type_of, read_body
-from app.infra.http.memory_budget import Budgets, Hold
+from app.infra.http.memory_budget import Budgets, Reservation
 from app.settings import Settings
 from modelkin import wire
 from modelkin.core.delta import Delta
@@ -111,7 +111,9 @@ ANY_BODY: dict[str, Any] = {
 class Payload:
     """The body of a request, read but not decoded: that waits for the space, and a thread."""
 
-    def __init__(self, data: bytearray, media_type: str, settings: Settings, hold: Hold) -> None:
+    def __init__(
+        self, data: bytearray, media_type: str, settings: Settings, hold: Reservation
+    ) -> None:
         self._data = data
         self._media_type = media_type
         self._settings = settings

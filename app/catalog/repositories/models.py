@@ -14,7 +14,7 @@ from app.catalog.repositories.sketches import drawn_content_id, insert_sketches,
 from app.errors import ModelNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_cursor, encode_cursor
-from app.infra.db.tables.catalog import ModelRow, RemovalRow, SignatureRow, TagRow
+from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
 from app.spaces.records import SpaceRecord
 from modelkin.types.paging import Page
 
@@ -262,7 +262,7 @@ def delete_model(session: Writer, model: ModelRecord, *, version: int) -> None:
     """Remove the model and leave word of it for the indexes that know it."""
     session.execute(delete(ModelRow).where(ModelRow.id == model.id))
     session.execute(
-        insert(RemovalRow).values(space_id=model.space_id, version=version, model_id=model.id)
+        insert(TombstoneRow).values(space_id=model.space_id, version=version, model_id=model.id)
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from app.clustering.algorithms.partition_selector import Judge
+from app.clustering.algorithms.partition_selector import PartitionSelector
 from app.jobs.service import Progress
 from modelkin.errors import InvalidParameter, MissingExtra
 
@@ -37,7 +37,11 @@ _CANDIDATES = 10
 
 
 def cluster(
-    similarity: Floats, options: Mapping[str, Any], seed: int, judge: Judge, progress: Progress
+    similarity: Floats,
+    options: Mapping[str, Any],
+    seed: int,
+    judge: PartitionSelector,
+    progress: Progress,
 ) -> None:
     """Let the judge consider what it finds.
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from app.clustering.algorithms.partition_selector import Judge
+from app.clustering.algorithms.partition_selector import PartitionSelector
 from app.jobs.service import Progress
 from modelkin.errors import MissingExtra
 
@@ -27,7 +27,7 @@ _SHARE = 4
 
 
 def cluster(
-    distances: Floats, options: Mapping[str, Any], judge: Judge, progress: Progress
+    distances: Floats, options: Mapping[str, Any], judge: PartitionSelector, progress: Progress
 ) -> None:
     """Let the judge consider what it finds.
 

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from app.clustering.algorithms.agglomerative import best_cut, tree
-from app.clustering.algorithms.partition_selector import Judge
-from app.infra.subprocesses import elsewhere
+from app.clustering.algorithms.partition_selector import PartitionSelector
+from app.infra.subprocesses import run_in_subprocess
 from app.jobs.service import Progress
 from modelkin.core.clustering.clustering import compact
 from modelkin.core.clustering.quality import Measured
@@ -62,7 +62,7 @@ def cluster(
     near: Nearest,
     options: Mapping[str, Any],
     seed: int,
-    judge: Judge,
+    judge: PartitionSelector,
     progress: Progress,
 ) -> None:
     """Let the judge consider what it finds.
@@ -102,7 +102,7 @@ def _merge(
     distances: Distances,
     graph: tuple[npt.NDArray[np.int64], Floats],
     seed: int,
-    judge: Judge,
+    judge: PartitionSelector,
     report: Callable[[int, int], None],
     still: Callable[[], None],
 ) -> None:
@@ -129,7 +129,7 @@ def _merge(
     best_cut(tree(apart, "average"), count, consider, report)
 
 
-def _part_strangers(distances: Distances, unlikely: float, judge: Judge) -> None:
+def _part_strangers(distances: Distances, unlikely: float, judge: PartitionSelector) -> None:
     """Have the judge prefer models alone that are put together and are as similar as any two.
 
     Every model has nearest neighbours, and so a community, and to the silhouette it is the same.
@@ -181,7 +181,7 @@ def _communities(
     """The same wherever it is computed; ``still`` is called meanwhile, where that takes long."""
     if len(ends) < _LONG:
         return _leiden(n, ends, weights, resolution, seed)
-    return elsewhere(_leiden, n, ends, weights, resolution, seed, meanwhile=still)
+    return run_in_subprocess(_leiden, n, ends, weights, resolution, seed, meanwhile=still)
 
 
 def _leiden(

@@ -19,7 +19,7 @@ from modelkin.core.clustering.clustering import compact
 from modelkin.core.clustering.quality import Measured, chance_floor
 from modelkin.core.similarity.distances import Distances, blocks
 
-__all__ = ["Judge", "Mergers", "Partition"]
+__all__ = ["PartitionSelector", "Mergers", "Partition"]
 
 Labels = npt.NDArray[np.int64]
 
@@ -75,7 +75,7 @@ class _Remembered:
         return found if columns is None else found[:, columns]
 
 
-class Judge:
+class PartitionSelector:
     """Measures candidates and keeps the best; of equal ones the first.
 
     Args:
@@ -170,13 +170,13 @@ class Mergers:
         measured: the partition, as the judge measures.
     """
 
-    def __init__(self, judge: Judge, labels: Labels, measured: Measured) -> None:
+    def __init__(self, judge: PartitionSelector, labels: Labels, measured: Measured) -> None:
         self._judge = judge
         self._measured = measured
         self.labels = labels
 
     def consider(self, groups: Labels, **chosen: Any) -> float:
-        """As :meth:`Judge.consider`.
+        """As :meth:`PartitionSelector.consider`.
 
         Args:
             groups: which cluster each of the partition's is a part of, 0 to g - 1; shape ``(k,)``.

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 import httpx
 
 from app.errors import StorageFull, Unavailable
-from app.hubs.clients.protocol import HubFile, HubUnavailable, HubUntrue, Received
+from app.hubs.clients.protocol import HubFile, HubProtocolError, HubUnavailable, Received
 from modelkin.errors import PayloadTooLarge
 
 __all__ = ["Download", "writing"]
@@ -57,7 +57,9 @@ class Download:
             target.seek(0)
             target.truncate()
         elif not self._continues(response):
-            raise HubUntrue(f"{self._host} sends another part of {self._file.path} than asked for")
+            raise HubProtocolError(
+                f"{self._host} sends another part of {self._file.path} than asked for"
+            )
         coming = response.headers.get("Content-Length", "")
         if self._declared is None and coming.isdecimal():
             self._declared = self.size + int(coming)
@@ -81,7 +83,7 @@ class Download:
     def finish(self) -> int:
         """The size, if these are the bytes that were declared."""
         if self._file.sha256 not in {None, self._sha256.hexdigest()}:
-            raise HubUntrue(
+            raise HubProtocolError(
                 f"{self._host} declares {self._file.path} with the SHA-256 {self._file.sha256}, "
                 f"what it sends has {self._sha256.hexdigest()}"
             )
@@ -93,7 +95,7 @@ class Download:
 
     def _require_no_more(self, size: int) -> None:
         if self._declared is not None and size > self._declared:
-            raise HubUntrue(
+            raise HubProtocolError(
                 f"{self._host} declares {self._declared} bytes of {self._file.path} and sends "
                 f"{size} or more"
             )

@@ -23,17 +23,17 @@ import httpx
 from app.hubs.clients.download import Download, writing
 from app.hubs.clients.protocol import (
     HubFile,
-    HubRefused,
-    HubTooSlow,
+    HubForbidden,
+    HubProtocolError,
+    HubTimeout,
     HubUnavailable,
-    HubUntrue,
     Received,
 )
 from app.infra.egress.client import Egress, EgressRefused
 from modelkin._http_dates import retry_after
 from modelkin.errors import ModelkinError
 
-__all__ = ["Limits", "Refusal", "Transfer", "bounded", "text_of"]
+__all__ = ["TransferLimits", "Refusal", "HubHttpClient", "bounded", "text_of"]
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ nothing of its own.
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TransferLimits:
     """How much of a hub's is taken, and for how long it is waited for.
 
     Attributes:
@@ -79,7 +79,7 @@ class Limits:
     answer_bytes: int = 16 << 20
 
 
-class Transfer:
+class HubHttpClient:
     """Speaks to one hub.
 
     Args:
@@ -91,7 +91,7 @@ class Transfer:
         heard: called before every request; what it raises ends all.
 
     Raises:
-        HubRefused: the authorization cannot be sent; does not show it.
+        HubForbidden: the authorization cannot be sent; does not show it.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Transfer:
         egress: Egress,
         *,
         authorization: str | None,
-        limits: Limits,
+        limits: TransferLimits,
         refusal: Refusal,
         heard: Callable[[], None] = lambda: None,
     ) -> None:
@@ -133,7 +133,7 @@ class Transfer:
         """What a path below the base, or a whole address, answers; with its headers and address.
 
         Raises:
-            HubUntrue: it is no JSON, or more than anybody reads.
+            HubProtocolError: it is no JSON, or more than anybody reads.
             HubUnavailable: the hub is away. And whatever ``refusal`` makes of its refusals.
         """
         with self._spoken():
@@ -146,7 +146,7 @@ class Transfer:
             for piece in response.iter_raw():
                 size += len(piece)
                 if size > self._limits.answer_bytes:
-                    raise HubUntrue(
+                    raise HubProtocolError(
                         f"{self.host} answered more than {self._limits.answer_bytes} bytes to "
                         f"{address.path}"
                     )
@@ -155,20 +155,22 @@ class Transfer:
         try:
             return json.loads(b"".join(pieces)), headers, final
         except (ValueError, RecursionError):
-            raise HubUntrue(f"{self.host} answered no JSON to {address.path}") from None
+            raise HubProtocolError(f"{self.host} answered no JSON to {address.path}") from None
 
     def next_page(self, headers: httpx.Headers, address: str) -> str | None:
         """Where a listing goes on, as a link in its headers says (RFC 8288); None where it ends.
 
         Raises:
-            HubUntrue: somewhere else than at this hub.
+            HubProtocolError: somewhere else than at this hub.
         """
         found = re.search(r'<([^>]+)>\s*;[^,]*\brel="?next"?', headers.get("Link", ""))
         if found is None:
             return None
         further = self._next(address, found[1])
         if _origin(further) != _origin(self.base):
-            raise HubUntrue(f"the listing of {self.host} goes on at another hub: {further[:200]!a}")
+            raise HubProtocolError(
+                f"the listing of {self.host} goes on at another hub: {further[:200]!a}"
+            )
         return further
 
     def download(self, url: str, file: HubFile, into: Path, received: Received | None) -> int:
@@ -185,7 +187,7 @@ class Transfer:
         with self._answer(self._files, self._absolute(url), headers) as response:
             part = re.fullmatch(r"bytes 0-\d+/(\d+)", response.headers.get("Content-Range", ""))
             if response.status_code == 206 and part is None:
-                raise HubUntrue(f"{self.host} sends another part of a file than asked for")
+                raise HubProtocolError(f"{self.host} sends another part of a file than asked for")
             whole = response.headers.get("Content-Length", "") if part is None else part[1]
             begun = bytearray()
             for piece in response.iter_raw():
@@ -233,7 +235,7 @@ class Transfer:
                     url = self._next(url, response.headers["Location"])
                 finally:
                     response.close()
-        raise HubUntrue(f"{self.host} redirects more than {_HOPS} times")
+        raise HubProtocolError(f"{self.host} redirects more than {_HOPS} times")
 
     def _headers(self, url: str, headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         own = _origin(url) == _origin(self.base)
@@ -245,7 +247,7 @@ class Transfer:
         """A header's value as HTTP takes it, without the blanks at its ends that it drops."""
         sent = value.encode("utf-8", "surrogatepass").strip(b" \t")
         if _HEADER.fullmatch(sent) is None:
-            raise HubRefused(
+            raise HubForbidden(
                 f"the source's token for {self.host} holds a line break or another control "
                 f"character, so it cannot be sent: give it anew"
             )
@@ -253,7 +255,7 @@ class Transfer:
 
     def _require_time(self) -> None:
         if time.monotonic() > self._end:
-            raise HubTooSlow(
+            raise HubTimeout(
                 f"{self.host} took more than {self._limits.total:g} s for all that was asked of it "
                 f"(MODELKIN_LOOK_TIMEOUT)"
             )
@@ -266,7 +268,9 @@ class Transfer:
         except ValueError:
             wrong, parts = True, urlsplit(url)
         if wrong or (urlsplit(url).scheme == "https" and parts.scheme == "http"):
-            raise HubUntrue(f"{self.host} redirects to where nobody follows: to no https address")
+            raise HubProtocolError(
+                f"{self.host} redirects to where nobody follows: to no https address"
+            )
         return target
 
     def _require_good(self, response: httpx.Response) -> None:
@@ -274,7 +278,7 @@ class Transfer:
         packed = response.headers.get("Content-Encoding", "").strip().lower() not in _IDENTITY
         if status in {200, 206}:
             if packed:
-                raise HubUntrue(
+                raise HubProtocolError(
                     f"{response.url.host} sends {response.url.path} compressed, although that was "
                     f"not asked for"
                 )
@@ -289,7 +293,7 @@ class Transfer:
         refused = None
         if 400 <= status < 500:
             refused = self._refusal(response, b"" if packed else _excerpt(response))
-        raise refused or HubRefused(
+        raise refused or HubForbidden(
             f"{response.url.host} answers {status} {response.reason_phrase} to {response.url.path}"
         )
 
@@ -305,12 +309,16 @@ class Transfer:
                 f"{self.host} said nothing for {self._limits.timeout:g} s, or is too slow: {error}"
             ) from error
         except httpx.LocalProtocolError:  # would show what was to be sent
-            raise HubUntrue(f"{self.host} cannot be asked: HTTP has no such request") from None
+            raise HubProtocolError(
+                f"{self.host} cannot be asked: HTTP has no such request"
+            ) from None
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
             raise HubUnavailable(f"{self.host} cannot be reached: {reason}") from error
         except httpx.InvalidURL as error:
-            raise HubUntrue(f"{self.host} leads to an address that is none: {error}") from error
+            raise HubProtocolError(
+                f"{self.host} leads to an address that is none: {error}"
+            ) from error
 
 
 def _excerpt(response: httpx.Response) -> bytes:
@@ -341,11 +349,11 @@ def bounded(items: Iterable[T], host: str) -> Iterator[T]:
     """The items of a listing, of which nobody looks through any number.
 
     Raises:
-        HubRefused: there are more.
+        HubForbidden: there are more.
     """
     for number, item in enumerate(items):
         if number == _MOST_MODELS:
-            raise HubRefused(
+            raise HubForbidden(
                 f"{host} lists more than {_MOST_MODELS:,} models, more than a poll looks through: "
                 f"narrow the source's filters, or leave it to deliveries"
             )

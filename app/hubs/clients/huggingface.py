@@ -14,14 +14,14 @@ from urllib.parse import quote
 
 import httpx
 
-from app.hubs.clients.http import Transfer, bounded, text_of
+from app.hubs.clients.http import HubHttpClient, bounded, text_of
 from app.hubs.clients.protocol import (
     HubFile,
-    HubGone,
+    HubForbidden,
     HubModel,
-    HubRefused,
+    HubNotFound,
+    HubProtocolError,
     HubRevision,
-    HubUntrue,
     Received,
 )
 from app.hubs.filters import Filters
@@ -41,7 +41,7 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 class HuggingFace:
     """The :class:`app.hubs.clients.protocol.Hub` of a Hugging Face hub."""
 
-    def __init__(self, transfer: Transfer) -> None:
+    def __init__(self, transfer: HubHttpClient) -> None:
         self._transfer = transfer
 
     def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:
@@ -59,18 +59,18 @@ class HuggingFace:
             path += f"/revision/{quote(revision, safe='')}"
         try:
             found, _, _ = self._transfer.json(path, blobs)
-        except HubGone:
+        except HubNotFound:
             if revision is not None:
                 raise
             # Mirrors may know no more than what downloads of whole repositories ask for.
             found, _, _ = self._transfer.json(f"{path}/revision/main", blobs)
         if not isinstance(found, dict):
-            raise HubUntrue(f"{self._transfer.host} answered no description of {name}")
+            raise HubProtocolError(f"{self._transfer.host} answered no description of {name}")
         current, sha = text_of(found.get("id")) or name, text_of(found.get("sha"), 200)
         if sha is None:
-            raise HubUntrue(f"{self._transfer.host} tells no commit of {name}")
+            raise HubProtocolError(f"{self._transfer.host} tells no commit of {name}")
         if found.get("disabled") is True:
-            raise HubRefused(f"{name} is disabled on {self._transfer.host}")
+            raise HubForbidden(f"{name} is disabled on {self._transfer.host}")
         return HubRevision(
             name=current,
             revision=sha,
@@ -97,7 +97,7 @@ class HuggingFace:
             return False
         try:
             self._transfer.json("/api/whoami-v2")
-        except (HubGone, HubRefused):
+        except (HubNotFound, HubForbidden):
             return False
         return True
 
@@ -118,13 +118,13 @@ class HuggingFace:
         for _ in pages:
             items, headers, address = self._transfer.json(url, params)
             if not isinstance(items, list):
-                raise HubUntrue(f"{self._transfer.host} answered no list of models")
+                raise HubProtocolError(f"{self._transfer.host} answered no list of models")
             yield from items
             further = self._transfer.next_page(headers, address)
             if further is None or not items:
                 return
             url, params = further, None
-        raise HubRefused(
+        raise HubForbidden(
             f"{self._transfer.host} lists more than {_MOST_PAGES} pages of models: name the "
             f"repositories or their owners in the source's filters"
         )
@@ -140,25 +140,25 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
     said = f" ({message})" if message else ""
     host, path = response.url.host, response.url.path
     if code == "GatedRepo":
-        return HubRefused(
+        return HubForbidden(
             f"{host} gates {path}: accept its terms there, and give the source a token of that "
             f"account{said}"
         )
     if response.status_code == 401 and "invalid credentials" in (message or "").lower():
-        return HubRefused(f"{host} takes the source's token for no good one{said}")
+        return HubForbidden(f"{host} takes the source's token for no good one{said}")
     if code == "RepoNotFound" or response.status_code == 404:
-        return HubGone(
+        return HubNotFound(
             f"{host} knows no {path}, or does not show it to this source's token{said}",
             told=code == "RepoNotFound",
         )
     if response.status_code == 401:
-        return HubRefused(
+        return HubForbidden(
             f"{host} wants another token for {path}: it is private, gated or not there{said}"
         )
     if response.status_code == 403:
-        return HubRefused(f"{host} does not let this source's token see {path}{said}")
+        return HubForbidden(f"{host} does not let this source's token see {path}{said}")
     if response.status_code == 410:
-        return HubGone(f"{host} says that {path} is gone{said}")
+        return HubNotFound(f"{host} says that {path} is gone{said}")
     return None
 
 
@@ -171,7 +171,7 @@ def _quoted(name: str) -> str:
     try:
         return quote_model(name)
     except InvalidName as error:
-        raise HubGone(f"no repository can be called that: {error}") from None
+        raise HubNotFound(f"no repository can be called that: {error}") from None
 
 
 def _tags(found: Mapping[str, Any]) -> tuple[str, ...]:

@@ -18,14 +18,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
-from app.hubs.clients.http import Transfer, bounded, text_of
+from app.hubs.clients.http import HubHttpClient, bounded, text_of
 from app.hubs.clients.protocol import (
     HubFile,
-    HubGone,
+    HubForbidden,
     HubModel,
-    HubRefused,
+    HubNotFound,
+    HubProtocolError,
     HubRevision,
-    HubUntrue,
     Received,
 )
 from modelkin.errors import ModelkinError
@@ -46,7 +46,7 @@ _OWN_TAGS: Final = "mlflow."
 class MLflow:
     """The :class:`app.hubs.clients.protocol.Hub` of an MLflow server."""
 
-    def __init__(self, transfer: Transfer) -> None:
+    def __init__(self, transfer: HubHttpClient) -> None:
         self._transfer = transfer
 
     def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:  # noqa: ARG002 (no use)
@@ -65,17 +65,17 @@ class MLflow:
             token = text_of(found.get("next_page_token"))
             if token is None:
                 return
-        raise HubRefused(f"{self._transfer.host} lists more than {_MOST_PAGES} pages of models")
+        raise HubForbidden(f"{self._transfer.host} lists more than {_MOST_PAGES} pages of models")
 
     def look_up(self, name: str, revision: str | None = None) -> HubRevision:
         model = _dict(self._ask(_MODEL, {"name": name}), "registered_model")
         number = _number(_newest(model)) if revision is None else self._number(name, revision)
         if number is None:
-            raise HubGone(f"{name} has no version that is ready on {self._transfer.host}")
+            raise HubNotFound(f"{name} has no version that is ready on {self._transfer.host}")
         asked = {"name": name, "version": number}
         version = _dict(self._ask("/model-versions/get", asked), "model_version")
         if version.get("status", "READY") != "READY":
-            raise HubGone(
+            raise HubNotFound(
                 f"version {number} of {name} is not ready on {self._transfer.host}: "
                 f"{text_of(version.get('status'), 100)}"
             )
@@ -116,7 +116,7 @@ class MLflow:
     def _ask(self, path: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         found, _, _ = self._transfer.json(_API + path, params)
         if not isinstance(found, dict):
-            raise HubUntrue(f"{self._transfer.host} answered no object to {_API}{path}")
+            raise HubProtocolError(f"{self._transfer.host} answered no object to {_API}{path}")
         return found
 
     def _number(self, name: str, revision: str) -> str | None:
@@ -130,7 +130,9 @@ class MLflow:
         asked = {"name": name, "version": number}
         uri = text_of(self._ask("/model-versions/get-download-uri", asked).get("artifact_uri"))
         if uri is None:
-            raise HubUntrue(f"{self._transfer.host} tells no place of version {number} of {name}")
+            raise HubProtocolError(
+                f"{self._transfer.host} tells no place of version {number} of {name}"
+            )
         source = text_of(version.get("source")) or ""
         logged = _LOGGED.fullmatch(source)
         return _Place(
@@ -145,7 +147,9 @@ class MLflow:
         try:
             parts = urlsplit(uri)
         except ValueError:
-            raise HubUntrue(f"{self._transfer.host} tells a place that is none: {uri!a}") from None
+            raise HubProtocolError(
+                f"{self._transfer.host} tells a place that is none: {uri!a}"
+            ) from None
         if parts.netloc not in {"", self._transfer.host}:
             return None
         if parts.scheme == "mlflow-artifacts":
@@ -162,7 +166,7 @@ class MLflow:
             for path, is_folder, size in self._entries(place, folder):
                 seen += 1
                 if seen > _MOST_FILES:
-                    raise HubRefused(f"{place.uri} holds more than {_MOST_FILES} files")
+                    raise HubForbidden(f"{place.uri} holds more than {_MOST_FILES} files")
                 if not is_folder:
                     yield HubFile(path, size)
                 elif depth < _DEEPEST:
@@ -197,7 +201,7 @@ class MLflow:
                 inside = place.uri.removeprefix(f"{root}/").strip("/")
                 path = f"{inside}/{folder}".rstrip("/")
                 return inside, self._ask("/artifacts/list", {**run, "path": path})
-        raise HubRefused(
+        raise HubForbidden(
             f"the files are at {urlsplit(place.uri).scheme}:, which this server neither serves nor "
             f"lists: start it with --serve-artifacts, or register versions of logged models or runs"
         )
@@ -233,9 +237,9 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
         asked = response.url.params.get("name")
         what = f"registered model {asked!r}, or not this version of it" if asked else path
         told = path.endswith(_MODEL) and b"RESOURCE_DOES_NOT_EXIST" in body
-        return HubGone(f"{host} knows no {what}", told=told)
+        return HubNotFound(f"{host} knows no {what}", told=told)
     if response.status_code in {401, 403}:
-        return HubRefused(
+        return HubForbidden(
             f"{host} answers {response.status_code}: the source's token does not let us see {path}"
         )
     return None
@@ -253,7 +257,7 @@ def _list(found: Mapping[str, Any], name: str) -> list[Any]:
 def _dict(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = found.get(name)
     if not isinstance(value, dict):
-        raise HubUntrue(f"the registry answered without a {name}")
+        raise HubProtocolError(f"the registry answered without a {name}")
     return value
 
 

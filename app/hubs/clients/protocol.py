@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from app.errors import NotFound
-from app.jobs.service import Later
+from app.jobs.service import RetryLater
 from modelkin.errors import ModelkinError
 
 __all__ = [
     "Hub",
     "HubFile",
-    "HubGone",
+    "HubNotFound",
     "HubModel",
-    "HubRefused",
+    "HubForbidden",
     "HubRevision",
     "HubSource",
-    "HubTooSlow",
+    "HubTimeout",
     "HubUnavailable",
-    "HubUntrue",
+    "HubProtocolError",
     "Received",
 ]
 
@@ -34,7 +34,7 @@ Received = Callable[[int], None]
 """Is told how many bytes of a file are there, again and again; what it raises ends the download."""
 
 
-class HubGone(NotFound):
+class HubNotFound(NotFound):
     """The hub has no such model, revision or file, or does not say so to this token.
 
     Attributes:
@@ -49,25 +49,25 @@ class HubGone(NotFound):
         self.told = told
 
 
-class HubRefused(ModelkinError):
+class HubForbidden(ModelkinError):
     """The hub knows the model and does not give it: private, gated, or a token that is no good."""
 
     code = "hub_refused"
 
 
-class HubUnavailable(Later):
+class HubUnavailable(RetryLater):
     """The hub is down, too slow or asks for patience: the job is begun again later, for days."""
 
     code = "hub_unavailable"
 
 
-class HubTooSlow(ModelkinError):
+class HubTimeout(ModelkinError):
     """All that was asked of the hub together took longer than it may."""
 
     code = "hub_too_slow"
 
 
-class HubUntrue(ModelkinError):
+class HubProtocolError(ModelkinError):
     """What came is not what the hub declared: more, or other bytes; or an answer nobody reads."""
 
     code = "hub_untrue"
@@ -158,15 +158,15 @@ class Hub(Protocol):
                 whoever calls looks at each line once more.
 
         Raises:
-            HubRefused: the token is no good.
+            HubForbidden: the token is no good.
         """
 
     def look_up(self, name: str, revision: str | None = None) -> HubRevision:
         """A model, at its newest revision unless another is named.
 
         Raises:
-            HubGone: there is none, or not for this token.
-            HubRefused: it is private or gated.
+            HubNotFound: there is none, or not for this token.
+            HubForbidden: it is private or gated.
         """
 
     def download(
@@ -177,8 +177,8 @@ class Hub(Protocol):
         What came before it failed is left there, for whoever made the folder.
 
         Raises:
-            HubGone, HubRefused: as :meth:`look_up`; some gate files and not pages.
-            HubUntrue: more came than was declared, or other bytes.
+            HubNotFound, HubForbidden: as :meth:`look_up`; some gate files and not pages.
+            HubProtocolError: more came than was declared, or other bytes.
             PayloadTooLarge: it is beyond what is left of the limit for a checkpoint.
             StorageFull: the disk is.
         """
@@ -190,7 +190,7 @@ class Hub(Protocol):
         None if nobody says so.
 
         Raises:
-            HubGone, HubRefused, HubUntrue: as :meth:`download`.
+            HubNotFound, HubForbidden, HubProtocolError: as :meth:`download`.
         """
 
     def knows_us(self) -> bool:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from app.hubs.clients import huggingface, mlflow
-from app.hubs.clients.http import Limits, Refusal, Transfer
+from app.hubs.clients.http import HubHttpClient, Refusal, TransferLimits
 from app.hubs.clients.huggingface import HuggingFace
 from app.hubs.clients.mlflow import MLflow
 from app.hubs.clients.protocol import Hub, HubSource
 from app.infra.egress.client import Egress
 from modelkin.errors import InvalidParameter
 
-__all__ = ["Hubs"]
+__all__ = ["HubRegistry"]
 
 _WAYS: Mapping[str, tuple[Callable[[str], str], Refusal]] = {
     "huggingface": ("Bearer {}".format, huggingface.refusal),
@@ -22,7 +22,7 @@ _WAYS: Mapping[str, tuple[Callable[[str], str], Refusal]] = {
 """What a token is sent as, and what a refusal means."""
 
 
-class Hubs:
+class HubRegistry:
     """Opens the hubs of sources.
 
     Args:
@@ -30,7 +30,7 @@ class Hubs:
         limits: of everything that a hub sends.
     """
 
-    def __init__(self, egress: Egress, limits: Limits) -> None:
+    def __init__(self, egress: Egress, limits: TransferLimits) -> None:
         self._egress = egress
         self.limits = limits
 
@@ -42,7 +42,7 @@ class Hubs:
             heard: called before every request; what it raises ends all.
 
         Raises:
-            HubRefused: its token cannot be sent.
+            HubForbidden: its token cannot be sent.
             InvalidParameter: the source has no url, so that its deliveries are only recorded.
         """
         if source.url is None:
@@ -54,9 +54,9 @@ class Hubs:
         with closing(self._transfer(source.url, source, heard)) as transfer:
             yield HuggingFace(transfer) if source.kind == "huggingface" else MLflow(transfer)
 
-    def _transfer(self, url: str, source: HubSource, heard: Callable[[], None]) -> Transfer:
+    def _transfer(self, url: str, source: HubSource, heard: Callable[[], None]) -> HubHttpClient:
         authorization, refusal = _WAYS[source.kind]
-        return Transfer(
+        return HubHttpClient(
             url,
             self._egress,
             authorization=None if source.token is None else authorization(source.token),

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from app.auth.dependencies import Handle
 from app.hubs.endpoints.schemas import ReceiptOut
 from app.infra.http.bodies import read_body
-from app.infra.http.dependencies import Turn
+from app.infra.http.dependencies import ConnectionSlot
 from modelkin import wire
 
 __all__ = ["HOOKS", "router"]
@@ -49,7 +49,7 @@ def receive(
     request: Request,
     resources: Handle,
     body: Annotated[bytes, Depends(_body)],
-    turn: Turn,
+    turn: ConnectionSlot,
     source: Annotated[str, Path(description="the id of the source")],
     response: Response,
 ) -> ReceiptOut:

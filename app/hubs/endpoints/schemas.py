@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from app.hubs.filters import MOST
 from app.hubs.incoming.service import Receipt
 from app.hubs.records import (
-    DeliveryRecord,
+    HubEventRecord,
     HubKind,
     Importance,
     OnDelete,
@@ -21,7 +21,7 @@ from app.hubs.service import DEFAULT_POLL, SourceIn
 from modelkin._validation import check_model_name, check_space_name
 from modelkin.errors import InvalidParameter
 
-__all__ = ["DeliveryPage", "ReceiptOut", "SourceChanges", "SourceNew", "SourceOut", "SourcePage"]
+__all__ = ["HubEventPage", "ReceiptOut", "SourceChanges", "SourceNew", "SourceOut", "SourcePage"]
 
 MAX_SECRET = 16 << 10
 MIN_POLL = 10
@@ -199,7 +199,7 @@ class SourcePage(BaseModel):
     next_cursor: str | None
 
 
-class DeliveryOut(BaseModel):
+class HubEventOut(BaseModel):
     """A delivery that was vouched for."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -214,12 +214,12 @@ class DeliveryOut(BaseModel):
     received_at: datetime
 
     @classmethod
-    def of(cls, delivery: DeliveryRecord) -> DeliveryOut:
+    def of(cls, delivery: HubEventRecord) -> HubEventOut:
         return cls.model_validate(delivery)
 
 
-class DeliveryPage(BaseModel):
-    items: list[DeliveryOut]
+class HubEventPage(BaseModel):
+    items: list[HubEventOut]
     next_cursor: str | None
 
 

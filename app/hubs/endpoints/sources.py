@@ -8,8 +8,8 @@ from fastapi import APIRouter, Body, Depends, Path, Request, Response
 
 from app.auth.dependencies import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
 from app.hubs.endpoints.schemas import (
-    DeliveryOut,
-    DeliveryPage,
+    HubEventOut,
+    HubEventPage,
     SourceChanges,
     SourceNew,
     SourceOut,
@@ -111,12 +111,12 @@ def list_deliveries(
     source: SourceId,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> DeliveryPage:
+) -> HubEventPage:
     """What the hub delivered, newest first, and what became of it."""
     found = resources.sources.get(session, tenant, source)
     page = resources.sources.deliveries(session, found, limit=limit, cursor=cursor)
-    items = [DeliveryOut.of(delivery) for delivery in page.items]
-    return DeliveryPage(items=items, next_cursor=page.next_cursor)
+    items = [HubEventOut.of(delivery) for delivery in page.items]
+    return HubEventPage(items=items, next_cursor=page.next_cursor)
 
 
 @router.post("/{source}/poll", operation_id="poll_source", status_code=202)

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Forged", "Told", "part", "text"]
+__all__ = ["InvalidWebhookSignature", "HubEvent", "part", "text"]
 
 _LONGEST = 200
 
 
-class Forged(Exception):
+class InvalidWebhookSignature(Exception):
     """Nothing vouches for a delivery; says why, for whoever owns its source."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HubEvent:
     """A delivery, understood as far as it can be.
 
     Attributes:

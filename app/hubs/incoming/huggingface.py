@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from app.hubs.incoming.events import Forged, Told, part, text
+from app.hubs.incoming.events import HubEvent, InvalidWebhookSignature, part, text
 
 __all__ = ["delivery_id", "read", "verify"]
 
@@ -24,17 +24,19 @@ _LONGEST = 200
 
 
 def verify(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> None:
-    """Raise :class:`Forged` unless whoever sent this knows the secret."""
+    """Raise :class:`InvalidWebhookSignature` unless whoever sent this knows the secret."""
     del body, now
     given = headers.get(HEADER)
     if given is None:
-        raise Forged("it has no X-Webhook-Secret: is a secret set in the webhook's settings?")
+        raise InvalidWebhookSignature(
+            "it has no X-Webhook-Secret: is a secret set in the webhook's settings?"
+        )
     # HTTP drops the blanks at a value's ends. Of equal length, so that the time tells nothing of
     # the secret's.
     known = hashlib.sha256(secret.strip(_BLANKS).encode()).digest()
     sent = hashlib.sha256(given.strip(_BLANKS).encode("latin-1")).digest()
     if not hmac.compare_digest(known, sent):
-        raise Forged("its X-Webhook-Secret is not that of the source")
+        raise InvalidWebhookSignature("its X-Webhook-Secret is not that of the source")
 
 
 def delivery_id(headers: Mapping[str, str], body: bytes, document: Any) -> str:
@@ -50,26 +52,26 @@ def delivery_id(headers: Mapping[str, str], body: bytes, document: Any) -> str:
     return "sha256:" + hashlib.sha256(body).hexdigest()
 
 
-def read(document: Any) -> Told:
+def read(document: Any) -> HubEvent:
     """What a delivery tells."""
     action = text(document, "event", "action") or "?"
     scope = text(document, "event", "scope") or "?"
     event = f"{scope}.{action}"[:_LONGEST]
     name = text(document, "repo", "name")
     if name is None:
-        return Told(event, ignored="it names no repository")
+        return HubEvent(event, ignored="it names no repository")
     if (kind := text(document, "repo", "type")) != "model":
-        return Told(event, name, ignored=f"{name} is a {kind or 'repository'}, not a model")
+        return HubEvent(event, name, ignored=f"{name} is a {kind or 'repository'}, not a model")
     if scope.partition(".")[0] != "repo":
-        return Told(event, name, ignored=f"{scope} says nothing of a model's files")
-    told = Told(event, name, revision=text(document, "repo", "headSha"), tags=_tags(document))
+        return HubEvent(event, name, ignored=f"{scope} says nothing of a model's files")
+    told = HubEvent(event, name, revision=text(document, "repo", "headSha"), tags=_tags(document))
     if action == "delete" and scope == "repo":
-        return Told(event, name, gone=True)
+        return HubEvent(event, name, gone=True)
     moved_to = text(document, "movedTo", "name")
     if action == "move" and moved_to is not None and moved_to != name:
-        return Told(event, moved_to, moved_from=name, revision=told.revision, tags=told.tags)
+        return HubEvent(event, moved_to, moved_from=name, revision=told.revision, tags=told.tags)
     if reason := _beside_main(document):
-        return Told(event, name, revision=told.revision, tags=told.tags, ignored=reason)
+        return HubEvent(event, name, revision=told.revision, tags=told.tags, ignored=reason)
     return told
 
 

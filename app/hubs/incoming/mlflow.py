@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from app.hubs.incoming.events import Forged, Told, text
+from app.hubs.incoming.events import HubEvent, InvalidWebhookSignature, text
 
 __all__ = ["delivery_id", "read", "verify"]
 
@@ -29,23 +29,27 @@ _ENTITIES = frozenset(
 
 
 def verify(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> None:
-    """Raise :class:`Forged` unless whoever knows the secret has signed this, just now."""
+    """Raise :class:`InvalidWebhookSignature` unless this was signed with the secret, just now."""
     given = {name: headers.get(name) for name in (SIGNATURE, ID, TIMESTAMP)}
     for name, value in given.items():
         if not value:
-            raise Forged(f"it has no {name}: is a secret set in the webhook?")
+            raise InvalidWebhookSignature(f"it has no {name}: is a secret set in the webhook?")
     signed = b".".join((_bytes(given[ID]), _bytes(given[TIMESTAMP]), body))
     digest = hmac.new(secret.encode(), signed, hashlib.sha256).digest()
     known = b"v1," + base64.b64encode(digest)
     if not any(hmac.compare_digest(known, one) for one in _bytes(given[SIGNATURE]).split(b" ")):
-        raise Forged("its X-MLflow-Signature is not made of this body with the source's secret")
+        raise InvalidWebhookSignature(
+            "its X-MLflow-Signature is not made of this body with the source's secret"
+        )
     timestamp = str(given[TIMESTAMP])
     if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) < 16):
-        raise Forged("its X-MLflow-Timestamp is no number of seconds")
+        raise InvalidWebhookSignature("its X-MLflow-Timestamp is no number of seconds")
     late = now.timestamp() - int(timestamp)
     if abs(late) > TOLERANCE:
         when = f"{late:.0f} s ago" if late > 0 else f"in {-late:.0f} s"
-        raise Forged(f"it was signed {when}, {TOLERANCE} s are tolerated: is every clock right?")
+        raise InvalidWebhookSignature(
+            f"it was signed {when}, {TOLERANCE} s are tolerated: is every clock right?"
+        )
 
 
 def delivery_id(headers: Mapping[str, str], body: bytes, document: Any) -> str:
@@ -57,19 +61,19 @@ def delivery_id(headers: Mapping[str, str], body: bytes, document: Any) -> str:
     return "sha256:" + hashlib.sha256(_bytes(given)).hexdigest()
 
 
-def read(document: Any) -> Told:
+def read(document: Any) -> HubEvent:
     """What a delivery tells."""
     entity = text(document, "entity") or "?"
     action = text(document, "action") or "?"
     event = f"{entity}.{action}"[:_LONGEST]
     name = text(document, "data", "name")
     if entity not in _ENTITIES:
-        return Told(event, name, ignored=f"{entity} says nothing of a model")
+        return HubEvent(event, name, ignored=f"{entity} says nothing of a model")
     if name is None:
-        return Told(event, ignored="it names no model")
+        return HubEvent(event, ignored="it names no model")
     if entity == "registered_model" and action == "created":
-        return Told(event, name, ignored="a model that is new in a registry has no version yet")
-    return Told(event, name, revision=text(document, "data", "version"))
+        return HubEvent(event, name, ignored="a model that is new in a registry has no version yet")
+    return HubEvent(event, name, revision=text(document, "data", "version"))
 
 
 def _bytes(header: str | None) -> bytes:

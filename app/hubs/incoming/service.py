@@ -20,18 +20,18 @@ from pydantic_core import from_json
 from app.errors import Unauthorized, Unavailable
 from app.hubs.filters import Filters, unnamable
 from app.hubs.incoming import huggingface, mlflow
-from app.hubs.incoming.events import Forged, Told
-from app.hubs.records import DeliveryRecord, HubKind, Outcome, SourceRecord
+from app.hubs.incoming.events import HubEvent, InvalidWebhookSignature
+from app.hubs.records import HubEventRecord, HubKind, Outcome, SourceRecord
 from app.hubs.repositories import deliveries, source_models, sources
-from app.hubs.sync_requests import Looks
+from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Database, Reader, Writer
-from app.infra.db.group_commit import Together
+from app.infra.db.group_commit import GroupCommit
 from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService, Progress
 from modelkin.errors import InvalidParameter
 
-__all__ = ["PRUNE", "HookService", "Receipt"]
+__all__ = ["PRUNE", "HubEventService", "Receipt"]
 
 PRUNE: Final = "prune_deliveries"
 """The kind of the periodic jobs that forget old deliveries."""
@@ -53,7 +53,7 @@ class _Hub(Protocol):
 
     def delivery_id(self, headers: Mapping[str, str], body: bytes, document: Any) -> str: ...
 
-    def read(self, document: Any) -> Told: ...
+    def read(self, document: Any) -> HubEvent: ...
 
 
 _KINDS: Mapping[HubKind, _Hub] = {"huggingface": huggingface, "mlflow": mlflow}
@@ -63,7 +63,7 @@ _KINDS: Mapping[HubKind, _Hub] = {"huggingface": huggingface, "mlflow": mlflow}
 class Receipt:
     """What became of a delivery; ``duplicate`` if that was before, and nothing is new."""
 
-    delivery: DeliveryRecord
+    delivery: HubEventRecord
     duplicate: bool
 
 
@@ -73,10 +73,10 @@ class _Delivery:
 
     source: SourceRecord
     delivery_id: str
-    told: Told
+    told: HubEvent
 
 
-class HookService:
+class HubEventService:
     """The use case of receiving.
 
     Args:
@@ -93,7 +93,7 @@ class HookService:
         database: Database,
         secrets: Secrets,
         jobs: JobService,
-        looks: Looks,
+        looks: SyncScheduler,
         *,
         retention: float,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -106,7 +106,7 @@ class HookService:
         self._stranger = random.token_urlsafe()
         self._noted: dict[str, float] = {}
         self._noting = threading.Lock()
-        self._records = Together(database, self._record, order=lambda given: given.source.id)
+        self._records = GroupCommit(database, self._record, order=lambda given: given.source.id)
         jobs.register(PRUNE, self._prune)
         jobs.every(_EVERY, PRUNE, wanted=self._any_old)
 
@@ -146,7 +146,7 @@ class HookService:
         secret = self._stranger if source is None else self._secrets.decrypt(source.secret)
         try:
             hub.verify(secret, headers, body, self._now())
-        except Forged as forged:
+        except InvalidWebhookSignature as forged:
             if source is not None:
                 self._note_refusal(source, str(forged))
         else:
@@ -191,7 +191,7 @@ class HookService:
                 moved_from=told.moved_from,
                 gone=told.gone,
             )
-        delivery = DeliveryRecord(
+        delivery = HubEventRecord(
             source_id=source.id,
             delivery_id=delivery_id,
             event=told.event,
@@ -206,7 +206,7 @@ class HookService:
         return Receipt(delivery, duplicate=False)
 
     def _decided(
-        self, session: Reader, source: SourceRecord, told: Told
+        self, session: Reader, source: SourceRecord, told: HubEvent
     ) -> tuple[Outcome, str | None]:
         """What to do about a delivery, and why that is nothing."""
         if told.ignored is not None:

@@ -11,14 +11,14 @@ from typing import Final
 
 from app.hubs.clients.download import writing
 from app.hubs.clients.protocol import Hub, HubFile, HubRevision
-from app.hubs.ingestion.checkpoint_files import Choice, choose, shards_of
-from app.hubs.ingestion.downloads import Room
+from app.hubs.ingestion.checkpoint_files import CheckpointFiles, choose, shards_of
+from app.hubs.ingestion.downloads import DownloadDir
 from app.spaces.service import MAX_DIMENSIONS, MAX_TENSOR_NAME, MAX_TENSORS
 from modelkin.checkpoints import Bounds, Checkpoint, open_checkpoint
 from modelkin.checkpoints.files import read_index
 from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
 
-__all__ = ["Counter", "Fetching", "fingerprint", "named"]
+__all__ = ["Counter", "CheckpointFetcher", "fingerprint", "named"]
 
 Counter = Callable[[int, int], None]
 """Is told how many bytes have come of how many, 0 where nobody knows."""
@@ -63,7 +63,7 @@ def fingerprint(revision: HubRevision) -> str:
 
 
 @dataclass
-class Fetching:
+class CheckpointFetcher:
     """Downloads the checkpoints of one job.
 
     Attributes:
@@ -74,7 +74,7 @@ class Fetching:
     """
 
     hub: Hub
-    room: Room
+    room: DownloadDir
     most: int
     count: Counter
     _done: int = field(default=0, init=False)
@@ -88,7 +88,7 @@ class Fetching:
             InvalidCheckpoint: none is there, or none that can be compared.
             PayloadTooLarge: it is too large.
             StorageFull: the disk cannot hold it.
-            HubGone, HubRefused, HubUnavailable, HubUntrue: the hub does not give it.
+            HubNotFound, HubForbidden, HubUnavailable, HubProtocolError: the hub does not give it.
         """
         return self._opened(revision, name, self._download)
 
@@ -168,7 +168,7 @@ class Fetching:
             )
 
 
-def _shards(choice: Choice, index: Path, where: str) -> list[HubFile]:
+def _shards(choice: CheckpointFiles, index: Path, where: str) -> list[HubFile]:
     return shards_of(choice, set(read_index(index, BOUNDS).values()), where)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from app.hubs.clients.protocol import HubFile
 from modelkin.errors import InvalidCheckpoint
 
-__all__ = ["Choice", "choose", "shards_of"]
+__all__ = ["CheckpointFiles", "choose", "shards_of"]
 
 _PLAIN: Final = ".safetensors"
 _INDEX: Final = ".safetensors.index.json"
@@ -27,7 +27,7 @@ _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CheckpointFiles:
     """A checkpoint among files.
 
     Attributes:
@@ -44,7 +44,7 @@ class Choice:
         return self.first.path.endswith(_INDEX)
 
 
-def choose(files: Sequence[HubFile], where: str) -> Choice:
+def choose(files: Sequence[HubFile], where: str) -> CheckpointFiles:
     """The checkpoint among the files of a revision: the one that is nearest to the top.
 
     Of several in a folder it is the one named ``model``, as transformers reads them: the file
@@ -84,7 +84,7 @@ def choose(files: Sequence[HubFile], where: str) -> Choice:
     return _in_folder(folders[top[0]], where)
 
 
-def shards_of(choice: Choice, names: set[str], where: str) -> list[HubFile]:
+def shards_of(choice: CheckpointFiles, names: set[str], where: str) -> list[HubFile]:
     """The files that an index names.
 
     Raises:
@@ -99,15 +99,15 @@ def shards_of(choice: Choice, names: set[str], where: str) -> list[HubFile]:
     return [choice.folder[name] for name in sorted(names)]
 
 
-def _in_folder(folder: dict[str, HubFile], where: str) -> Choice:
+def _in_folder(folder: dict[str, HubFile], where: str) -> CheckpointFiles:
     indexes = [name for name in folder if name.endswith(_INDEX)]
     whole = [name for name in folder if name.endswith(_PLAIN) and not _is_shard(name)]
     for usual in (_USUAL + _PLAIN, _USUAL + _INDEX):
         if usual in folder:
-            return Choice(folder[usual], folder)
+            return CheckpointFiles(folder[usual], folder)
     for candidates in (indexes, whole):
         if len(candidates) == 1:
-            return Choice(folder[candidates[0]], folder)
+            return CheckpointFiles(folder[candidates[0]], folder)
         if candidates:
             raise InvalidCheckpoint(
                 f"{where} holds several checkpoints, {_listed(sorted(candidates))}, and none is "

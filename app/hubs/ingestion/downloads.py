@@ -20,7 +20,7 @@ from typing import Final
 
 from app.errors import StorageFull, Unavailable
 
-__all__ = ["Downloads", "Room"]
+__all__ = ["Downloads", "DownloadDir"]
 
 _LOCK: Final = ".lock"
 _SPARED: Final = 256 << 20
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DownloadDir:
     """A folder, and the part of the disk that is promised to it.
 
     Attributes:
@@ -106,7 +106,7 @@ class Downloads:
         self._root = root
 
     @contextmanager
-    def room(self) -> Iterator[Room]:
+    def room(self) -> Iterator[DownloadDir]:
         """An empty folder, for as long as the block runs.
 
         Raises:
@@ -124,7 +124,7 @@ class Downloads:
                 f"nothing can be downloaded to {self._root}: {error.strerror}"
             ) from error
         try:
-            yield Room(folder)
+            yield DownloadDir(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(held)

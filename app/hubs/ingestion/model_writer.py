@@ -15,12 +15,12 @@ from typing import Any, Final
 from app.catalog.puts import PreparedSupport, Put
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
-from app.catalog.writer import IngestService
+from app.catalog.writer import ModelWriter
 from app.errors import Conflict, Unavailable
 from app.hubs.clients.protocol import HubRevision
 from app.hubs.ingestion.checkpoint_fetcher import named
 from app.hubs.ingestion.selection_plan import Base
-from app.hubs.ingestion.space_resolver import Placed
+from app.hubs.ingestion.space_resolver import ResolvedSpace
 from app.hubs.records import Importance
 from app.hubs.repositories import source_models
 from app.hubs.service import OpenSource
@@ -31,14 +31,14 @@ from modelkin._validation import MAX_TAGS, check_model_name, check_tag
 from modelkin.errors import InvalidName
 from modelkin.types.paging import UNCHANGED, Unchanged
 
-__all__ = ["HUB", "Held", "Made", "Storing", "held_by", "note", "require_free"]
+__all__ = ["HUB", "StoredModel", "IngestResult", "IngestWriter", "held_by", "note", "require_free"]
 
 HUB: Final = "hub"
 """The attribute that says where a model comes from."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class IngestResult:
     """What a look has found.
 
     Attributes:
@@ -64,19 +64,19 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredModel:
     """A model of a source as it is here."""
 
     space: SpaceRecord
     model: ModelRecord
 
-    def is_made_like(self, made: Made) -> bool:
+    def is_made_like(self, made: IngestResult) -> bool:
         """Whether its support is what would be made again."""
         recipe = _hub_of(self.model).get("recipe")
         return self.model.kind == "support" and recipe == made.recipe
 
 
-def held_by(session: Reader, source: OpenSource, name: str) -> Held | None:
+def held_by(session: Reader, source: OpenSource, name: str) -> StoredModel | None:
     """The model that a source has brought under a name of its hub, unless that is gone since."""
     place = source_models.placed(session, source.id, name)
     if place is None:
@@ -85,10 +85,10 @@ def held_by(session: Reader, source: OpenSource, name: str) -> Held | None:
     model = None if space is None else models.find_model(session, space, place[1])
     if space is None or model is None or not _is_of(model, source):
         return None
-    return Held(space, model)
+    return StoredModel(space, model)
 
 
-def require_free(session: Reader, space: SpaceRecord, made: Made) -> None:
+def require_free(session: Reader, space: SpaceRecord, made: IngestResult) -> None:
     """Refuse to replace what another hub has brought; what people have put is replaced.
 
     Raises:
@@ -102,20 +102,20 @@ def require_free(session: Reader, space: SpaceRecord, made: Made) -> None:
         )
 
 
-class Storing:
+class IngestWriter:
     """Writes what looks have found.
 
     Args:
         ingest: changes models.
     """
 
-    def __init__(self, ingest: IngestService) -> None:
+    def __init__(self, ingest: ModelWriter) -> None:
         self._ingest = ingest
 
     def store(
         self,
-        made: Made,
-        placed: Placed,
+        made: IngestResult,
+        placed: ResolvedSpace,
         prepared: PreparedSupport,
         importance: Importance,
         notes: Sequence[str],
@@ -158,7 +158,7 @@ class Storing:
             "left_in": left,
         }
 
-    def describe(self, made: Made, session: Writer) -> Mapping[str, Any]:
+    def describe(self, made: IngestResult, session: Writer) -> Mapping[str, Any]:
         """What is said of a model whose support is what it was.
 
         Raises:
@@ -229,7 +229,7 @@ class Storing:
             "detail": detail,
         }
 
-    def _begin(self, session: Writer, made: Made, space: SpaceRecord) -> str | None:
+    def _begin(self, session: Writer, made: IngestResult, space: SpaceRecord) -> str | None:
         """Let no earlier look follow, and the model have one name and one place; answers the space
         in which its revisions of another layout stay.
 
@@ -264,7 +264,7 @@ class Storing:
                 left = held.space.name
         return left
 
-    def _rename(self, session: Writer, held: Held, name: str) -> None:
+    def _rename(self, session: Writer, held: StoredModel, name: str) -> None:
         """What had another name gets its present one, unless that is there already."""
         if held.model.name == name:
             return
@@ -277,7 +277,7 @@ class Storing:
         self,
         session: Writer,
         space: SpaceRecord,
-        made: Made,
+        made: IngestResult,
         *,
         tags: Sequence[str] | None = None,
         attributes: dict[str, Any] | None = None,
@@ -338,7 +338,7 @@ def _address(source: OpenSource) -> str:
     return (source.url or "").rstrip("/")
 
 
-def _described(made: Made) -> dict[str, Any]:
+def _described(made: IngestResult) -> dict[str, Any]:
     revision = made.revision
     return {
         "kind": made.source.kind,
@@ -357,7 +357,7 @@ def _attributes(current: ModelRecord | None, hub: Mapping[str, Any]) -> dict[str
     return {**({} if current is None else current.attributes), HUB: dict(hub)}
 
 
-def _tags(current: ModelRecord | None, made: Made) -> tuple[str, ...]:
+def _tags(current: ModelRecord | None, made: IngestResult) -> tuple[str, ...]:
     """Those that people gave it, then the hub's, as many as a model may have."""
     if current is None:
         own: list[str] = []
@@ -379,7 +379,7 @@ def _valid(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))[:MAX_TAGS]
 
 
-def _base_model(made: Made) -> str | Unchanged:
+def _base_model(made: IngestResult) -> str | Unchanged:
     """What the model is made from, as a name; what people said stays where the hub says nothing."""
     declared = made.revision.base_model
     if declared is None and made.base.revision is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from app.hubs.clients.protocol import Hub, HubGone, HubRefused, HubRevision, HubUntrue
+from app.hubs.clients.protocol import Hub, HubForbidden, HubNotFound, HubProtocolError, HubRevision
 from app.hubs.ingestion.checkpoint_fetcher import Counter, named
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.space_resolver import in_order
@@ -34,7 +34,7 @@ from modelkin.errors import (
 
 __all__ = ["LACKING", "Base", "Selected", "Sizes", "base_of", "require_same", "select"]
 
-LACKING: Final = (HubGone, HubRefused, HubUntrue, InvalidCheckpoint, PayloadTooLarge)
+LACKING: Final = (HubNotFound, HubForbidden, HubProtocolError, InvalidCheckpoint, PayloadTooLarge)
 """Why a base may not be had, for good."""
 
 _PASSES: Final = 3
@@ -84,7 +84,7 @@ def base_of(
 
     Raises:
         InvalidParameter: ``delta`` is asked for, and nobody names a base.
-        HubGone, HubRefused, HubUntrue, InvalidCheckpoint: or the hub does not give it.
+        HubNotFound, HubForbidden, HubProtocolError, InvalidCheckpoint: or the hub does not give it.
     """
     if importance == "weight":
         return Base(None, required=False)

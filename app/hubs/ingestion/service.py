@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from app.catalog.writer import IngestService
+from app.catalog.writer import ModelWriter
 from app.errors import SourceNotFound, SpaceExists, Unavailable
-from app.hubs.clients.protocol import Hub, HubGone, HubRefused, HubRevision
-from app.hubs.clients.registry import Hubs
-from app.hubs.ingestion.checkpoint_fetcher import Fetching, fingerprint, named
+from app.hubs.clients.protocol import Hub, HubForbidden, HubNotFound, HubRevision
+from app.hubs.clients.registry import HubRegistry
+from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, fingerprint, named
 from app.hubs.ingestion.downloads import Downloads
-from app.hubs.ingestion.model_writer import Made, Storing, held_by, note, require_free
+from app.hubs.ingestion.model_writer import IngestResult, IngestWriter, held_by, note, require_free
 from app.hubs.ingestion.selection_plan import (
     LACKING,
     Base,
@@ -30,18 +30,18 @@ from app.hubs.ingestion.selection_plan import (
     require_same,
     select,
 )
-from app.hubs.ingestion.space_resolver import Placed, Placing
+from app.hubs.ingestion.space_resolver import ResolvedSpace, SpaceResolver
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
 from app.hubs.sync_requests import INGEST
 from app.infra.db.database import Database
 from app.jobs.records import JobRecord
-from app.jobs.service import Finish, JobService, Later, Progress
+from app.jobs.service import CommitHook, JobService, Progress, RetryLater
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Checkpoint
 from modelkin.errors import JobFailed, ModelkinError, SpaceMismatch
 
-__all__ = ["Ingestion"]
+__all__ = ["IngestionService"]
 
 _MIB: Final = 1 << 20
 _BUSY: Final = 30.0
@@ -50,12 +50,12 @@ _BUSY: Final = 30.0
 log = logging.getLogger(__name__)
 
 
-class _Busy(Later):
+class _Busy(RetryLater):
     """Another look at the model is under way: what it downloads is not downloaded beside it."""
 
 
 @dataclass(slots=True)
-class _Look:
+class _Sync:
     """One look at one model, and what it has come to know.
 
     Attributes:
@@ -71,7 +71,7 @@ class _Look:
     revision: str | None = None
 
 
-class Ingestion:
+class IngestionService:
     """Carries out the looks.
 
     Args:
@@ -88,11 +88,11 @@ class Ingestion:
         self,
         database: Database,
         service: SourceService,
-        hubs: Hubs,
+        hubs: HubRegistry,
         downloads: Downloads,
-        placing: Placing,
+        placing: SpaceResolver,
         sizes: Sizes,
-        ingest: IngestService,
+        ingest: ModelWriter,
     ) -> None:
         self._database = database
         self._sources = service
@@ -101,13 +101,13 @@ class Ingestion:
         self._placing = placing
         self._sizes = sizes
         self._ingest = ingest
-        self._storing = Storing(ingest)
+        self._storing = IngestWriter(ingest)
 
     def register(self, jobs: JobService) -> None:
         """Be who carries out the jobs of this kind."""
         jobs.register(INGEST, self.carry_out, apart=True)
 
-    def carry_out(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | Finish:
+    def carry_out(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | CommitHook:
         """The handler, see :data:`app.jobs.service.Handler`."""
         asked, source_id = job.parameters["model"], job.parameters["source"]
         try:
@@ -116,7 +116,7 @@ class Ingestion:
             number = self._begin(source, asked, job)
         except SourceNotFound:
             return {"outcome": "ignored", "reason": "its source was deleted"}
-        look = _Look(asked, number, job.parameters.get("moved_from"))
+        look = _Sync(asked, number, job.parameters.get("moved_from"))
         try:
             asking = partial(progress, 0, 0, "asking the hub")
             with self._hubs.hub_of(source, asking) as hub:
@@ -128,11 +128,11 @@ class Ingestion:
             raise
 
     def _look(
-        self, hub: Hub, source: OpenSource, look: _Look, job: JobRecord, progress: Progress
-    ) -> Mapping[str, Any] | Finish:
+        self, hub: Hub, source: OpenSource, look: _Sync, job: JobRecord, progress: Progress
+    ) -> Mapping[str, Any] | CommitHook:
         try:
             revision = hub.look_up(look.name)
-        except HubGone as error:
+        except HubNotFound as error:
             return self._gone(hub, source, look, job, error)
         if revision.name != look.name:  # the hub leads on from a name that it had before
             self._move(source, look, job, revision.name)
@@ -147,7 +147,7 @@ class Ingestion:
         if reason is not None and not known:  # what is here does not grow old unseen
             return partial(self._storing.ignore, source, look.name, look.number, revision, reason)
         base = base_of(hub, revision, source.importance, source.base_model)
-        made = Made(
+        made = IngestResult(
             source=source,
             look=look.number,
             name=look.name,
@@ -161,7 +161,7 @@ class Ingestion:
             return partial(self._storing.describe, made)
         return self._make(hub, made, progress)
 
-    def _make(self, hub: Hub, made: Made, progress: Progress) -> Finish:
+    def _make(self, hub: Hub, made: IngestResult, progress: Progress) -> CommitHook:
         """Download, select, and prepare what is then stored with the job's success."""
 
         def downloaded(what: str, done: int, total: int) -> None:
@@ -169,7 +169,7 @@ class Ingestion:
 
         with self._downloads.room() as room:
             most = self._hubs.limits.checkpoint_bytes
-            fetching = Fetching(hub, room, most, partial(downloaded, "it"))
+            fetching = CheckpointFetcher(hub, room, most, partial(downloaded, "it"))
             checkpoint = fetching.fetch(made.revision, "model")
             fetching.count = partial(downloaded, "its base")
             made, base = _with_base(fetching, made, checkpoint)
@@ -181,8 +181,12 @@ class Ingestion:
         return partial(self._storing.store, made, placed, prepared, importance, notes)
 
     def _select(
-        self, checkpoint: Checkpoint, base: Checkpoint | None, made: Made, progress: Progress
-    ) -> tuple[Placed, Selected]:
+        self,
+        checkpoint: Checkpoint,
+        base: Checkpoint | None,
+        made: IngestResult,
+        progress: Progress,
+    ) -> tuple[ResolvedSpace, Selected]:
         """The support, and its space, which is made once there is something to be put into it."""
 
         def selecting(done: int, total: int) -> None:
@@ -198,7 +202,7 @@ class Ingestion:
             layout = None if space is None else space.layout
             selected = select(checkpoint, base, made.base, layout, rule, selecting)
             if space is not None:
-                return Placed(space, created=False), selected
+                return ResolvedSpace(space, created=False), selected
             with suppress(SpaceExists):
                 placed = self._placing.place(*where)
                 if placed.created:
@@ -214,8 +218,8 @@ class Ingestion:
         return number
 
     def _gone(
-        self, hub: Hub, source: OpenSource, look: _Look, job: JobRecord, error: HubGone
-    ) -> Finish:
+        self, hub: Hub, source: OpenSource, look: _Sync, job: JobRecord, error: HubNotFound
+    ) -> CommitHook:
         """What was never here was asked for in vain; what is here stays, or goes by its source,
         where it is sure that the model was deleted and not kept from us.
         """
@@ -225,18 +229,18 @@ class Ingestion:
             raise error
         sure = error.told and (job.parameters.get("gone") is True or hub.knows_us())
         if source.on_delete == "remove" and not sure:
-            raise HubGone(
+            raise HubNotFound(
                 f"{error}; what is here of it stays, since that may be for want of a token, or of "
                 f"the hub itself"
             )
         return partial(self._storing.let_go, source, look.name, look.number, str(error))
 
-    def _move(self, source: OpenSource, look: _Look, job: JobRecord, name: str) -> None:
+    def _move(self, source: OpenSource, look: _Sync, job: JobRecord, name: str) -> None:
         check_model_name(name, field="model")
         number = self._begin(source, name, job)
         look.name, look.number, look.moved_from = name, number, look.name
 
-    def _note(self, source: OpenSource, look: _Look, error: ModelkinError) -> None:
+    def _note(self, source: OpenSource, look: _Sync, error: ModelkinError) -> None:
         """Let the source tell what went wrong; at a revision, so that nobody tries that again."""
         try:
             with self._database.writing() as session:
@@ -249,8 +253,8 @@ class Ingestion:
 
 
 def _with_base(
-    fetching: Fetching, made: Made, checkpoint: Checkpoint
-) -> tuple[Made, Checkpoint | None]:
+    fetching: CheckpointFetcher, made: IngestResult, checkpoint: Checkpoint
+) -> tuple[IngestResult, Checkpoint | None]:
     """The base beside what was made of it, if it is of the same layout, which its headers tell
     before its weights come; where it cannot be had, and need not be, another look tries again.
     """
@@ -273,9 +277,9 @@ def _leads_to(hub: Hub, before: str, now: str) -> bool:
     """Whether the name that a model had is nobody else's by now."""
     try:
         return hub.look_up(before).name == now
-    except HubGone:
+    except HubNotFound:
         return True
-    except HubRefused:
+    except HubForbidden:
         return False
 
 

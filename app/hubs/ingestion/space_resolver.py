@@ -22,7 +22,7 @@ from modelkin.checkpoints import Checkpoint
 from modelkin.core.layout import Layout
 from modelkin.errors import SpaceMismatch
 
-__all__ = ["Placed", "Placing", "in_order", "layout_digest"]
+__all__ = ["ResolvedSpace", "SpaceResolver", "in_order", "layout_digest"]
 
 _DIGITS: Final = 12
 _LONGEST: Final = 100
@@ -38,14 +38,14 @@ def layout_digest(layout: Layout) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ResolvedSpace:
     """The space of a checkpoint, and whether it was made for it."""
 
     space: SpaceRecord
     created: bool
 
 
-class Placing:
+class SpaceResolver:
     """Finds the space of a checkpoint, or makes it.
 
     Args:
@@ -69,17 +69,17 @@ class Placing:
         with self._database.reading() as session:
             return _found(session, tenant, name, layout)[1]
 
-    def place(self, tenant: Tenant, name: str, layout: Layout) -> Placed:
+    def place(self, tenant: Tenant, name: str, layout: Layout) -> ResolvedSpace:
         """The same, made durable if it is new: for a checkpoint that is known to be good, since
         the first layout that comes is that of the space for good.
         """
         with self._database.writing() as session:
             free, found = _found(session, tenant, name, layout)
             if found is not None:
-                return Placed(found, created=False)
+                return ResolvedSpace(found, created=False)
             return self._make(session, tenant, free, layout)
 
-    def _make(self, session: Writer, tenant: Tenant, name: str, layout: Layout) -> Placed:
+    def _make(self, session: Writer, tenant: Tenant, name: str, layout: Layout) -> ResolvedSpace:
         space, created = self._service.create(
             session,
             tenant,
@@ -90,7 +90,7 @@ class Placing:
             num_perm=_NUM_PERM,
             seed=_SEED,
         )
-        return Placed(space, created)
+        return ResolvedSpace(space, created)
 
 
 def in_order(checkpoint: Checkpoint, layout: Layout | None) -> Checkpoint:

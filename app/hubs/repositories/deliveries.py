@@ -7,28 +7,28 @@ from typing import cast
 
 from sqlalchemy import CursorResult, delete, insert, select
 
-from app.hubs.records import DeliveryRecord
+from app.hubs.records import HubEventRecord
 from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_cursor, encode_cursor
-from app.infra.db.tables.hubs import DeliveryRow
+from app.infra.db.tables.hubs import HubEventRow
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
 __all__ = ["any_before", "find_delivery", "insert_delivery", "list_deliveries", "prune_deliveries"]
 
-_COLUMNS = tuple(name for name in DeliveryRecord.__dataclass_fields__ if name != "job")
+_COLUMNS = tuple(name for name in HubEventRecord.__dataclass_fields__ if name != "job")
 
 
-def insert_delivery(session: Writer, delivery: DeliveryRecord) -> None:
+def insert_delivery(session: Writer, delivery: HubEventRecord) -> None:
     """A new delivery. The caller holds the lock of its source, and knows that its id is new."""
     values = {name: getattr(delivery, name) for name in _COLUMNS}
-    session.execute(insert(DeliveryRow).values(job_id=delivery.job, **values))
+    session.execute(insert(HubEventRow).values(job_id=delivery.job, **values))
 
 
-def find_delivery(session: Reader, source_id: str, delivery_id: str) -> DeliveryRecord | None:
+def find_delivery(session: Reader, source_id: str, delivery_id: str) -> HubEventRecord | None:
     """The delivery that a source's hub gave this id, or None."""
-    query = select(DeliveryRow).where(
-        DeliveryRow.source_id == source_id, DeliveryRow.delivery_id == delivery_id
+    query = select(HubEventRow).where(
+        HubEventRow.source_id == source_id, HubEventRow.delivery_id == delivery_id
     )
     row = session.scalar(query)
     return None if row is None else _record(row)
@@ -36,26 +36,26 @@ def find_delivery(session: Reader, source_id: str, delivery_id: str) -> Delivery
 
 def list_deliveries(
     session: Reader, source_id: str, *, limit: int, cursor: str | None
-) -> Page[DeliveryRecord]:
+) -> Page[HubEventRecord]:
     """The deliveries of a source, newest first."""
-    query = select(DeliveryRow).where(DeliveryRow.source_id == source_id)
+    query = select(HubEventRow).where(HubEventRow.source_id == source_id)
     if cursor is not None:
-        query = query.where(DeliveryRow.id < _number(decode_cursor(cursor)))
-    rows = session.scalars(query.order_by(DeliveryRow.id.desc()).limit(limit + 1)).all()
+        query = query.where(HubEventRow.id < _number(decode_cursor(cursor)))
+    rows = session.scalars(query.order_by(HubEventRow.id.desc()).limit(limit + 1)).all()
     more = encode_cursor(str(rows[limit - 1].id)) if len(rows) > limit else None
     return Page(tuple(_record(row) for row in rows[:limit]), more)
 
 
 def any_before(session: Reader, moment: datetime) -> bool:
     """Whether a delivery came before a moment."""
-    query = select(DeliveryRow.id).where(DeliveryRow.received_at < moment)
+    query = select(HubEventRow.id).where(HubEventRow.received_at < moment)
     return session.scalar(query.limit(1)) is not None
 
 
 def prune_deliveries(session: Writer, before: datetime, *, limit: int) -> int:
     """Forget deliveries that came before a moment, so many at most; how many it were."""
-    old = select(DeliveryRow.id).where(DeliveryRow.received_at < before).limit(limit)
-    done = session.execute(delete(DeliveryRow).where(DeliveryRow.id.in_(old)))
+    old = select(HubEventRow.id).where(HubEventRow.received_at < before).limit(limit)
+    done = session.execute(delete(HubEventRow).where(HubEventRow.id.in_(old)))
     return cast("CursorResult[None]", done).rowcount
 
 
@@ -67,6 +67,6 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _record(row: DeliveryRow) -> DeliveryRecord:
+def _record(row: HubEventRow) -> HubEventRecord:
     values = {name: getattr(row, name) for name in _COLUMNS}
-    return DeliveryRecord(job=row.job_id, **values)
+    return HubEventRecord(job=row.job_id, **values)

@@ -36,7 +36,7 @@ __all__ = ["BucketMates", "BucketService"]
 
 log = logging.getLogger(__name__)
 
-Told = Callable[[int, int, str], None]
+OnProgress = Callable[[int, int, str], None]
 """How many changes are in the buckets, of how many, and what is being done."""
 
 _ENTRIES = 50_000
@@ -167,7 +167,7 @@ class BucketService:
             self._dropping.add(space_id)
         self._submit(self._clean)
 
-    def rebuild(self, space: SpaceRecord, progress: Told | None = None) -> None:
+    def rebuild(self, space: SpaceRecord, progress: OnProgress | None = None) -> None:
         """Build the buckets of a space anew, from the database alone, while others use them.
 
         Args:
@@ -222,7 +222,7 @@ class BucketService:
             else:
                 log.error("the LSH buckets of space %d cannot follow it", space_id, exc_info=error)
 
-    def _catch_up(self, space_id: int, progress: Told | None = None) -> int:
+    def _catch_up(self, space_id: int, progress: OnProgress | None = None) -> int:
         """Apply to the buckets whatever they have not seen; the epoch that they are of."""
         for _ in range(_ATTEMPTS):
             # The buckets are asked first: they can only be ahead of a view that is taken later if
@@ -247,7 +247,7 @@ class BucketService:
             self._buckets.drop(space_id)
         return epoch
 
-    def _apply_all(self, space_id: int, epoch: int, progress: Told) -> bool:
+    def _apply_all(self, space_id: int, epoch: int, progress: OnProgress) -> bool:
         """Whether the buckets are at the version that the database has now."""
         state = self._buckets.state(space_id)
         with self._database.reading() as session:

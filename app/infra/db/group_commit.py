@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from app.infra.db.database import Database, Writer
 
-__all__ = ["Together"]
+__all__ = ["GroupCommit"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,7 +29,7 @@ class _Asked(Generic[T, R]):
         self.done = False
 
 
-class Together(Generic[T, R]):
+class GroupCommit(Generic[T, R]):
     """Acts for all who ask, each as if it were alone.
 
     Args:

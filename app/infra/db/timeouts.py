@@ -21,7 +21,7 @@ __all__ = ["bound", "without_bound"]
 T = TypeVar("T")
 
 
-class _Impatient(psycopg.Connection[Any]):
+class TimeoutConnection(psycopg.Connection[Any]):
     """Waits for each answer no longer than ``patience`` seconds; without end where that is None."""
 
     patience: float | None = None
@@ -44,8 +44,8 @@ def bound(engine: Engine, patience: float) -> None:
     @event.listens_for(engine, "do_connect")
     def connect(
         _dialect: object, _record: object, arguments: tuple[Any, ...], options: dict[str, Any]
-    ) -> _Impatient:
-        connection = _Impatient.connect(*arguments, **options)
+    ) -> TimeoutConnection:
+        connection = TimeoutConnection.connect(*arguments, **options)
         connection.patience = patience
         return connection
 
@@ -54,7 +54,7 @@ def bound(engine: Engine, patience: float) -> None:
 def without_bound(connection: Connection) -> Iterator[None]:
     """For what may take as long as it likes, as a migration of much data does."""
     driver = connection.connection.driver_connection
-    if not isinstance(driver, _Impatient):
+    if not isinstance(driver, TimeoutConnection):
         yield
         return
     patience, driver.patience = driver.patience, None

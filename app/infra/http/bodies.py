@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from app.auth.dependencies import identify
 from app.errors import BodyTimeout
-from app.infra.http.memory_budget import Hold
+from app.infra.http.memory_budget import Reservation
 from app.settings import Settings
 from modelkin import wire
 from modelkin.errors import InvalidParameter, ModelkinError, PayloadTooLarge, UnsupportedMediaType
@@ -39,7 +39,7 @@ def media_type_of(request: Request) -> str:
 
 
 async def read_body(
-    request: Request, settings: Settings, media_type: str, hold: Hold | None = None
+    request: Request, settings: Settings, media_type: str, hold: Reservation | None = None
 ) -> bytearray:
     """The whole body.
 

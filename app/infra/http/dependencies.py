@@ -27,7 +27,7 @@ __all__ = [
     "Limit",
     "Reading",
     "RequiredMatch",
-    "Turn",
+    "ConnectionSlot",
     "Writing",
 ]
 
@@ -49,10 +49,10 @@ async def _turn(request: Request, resources: Handle) -> AsyncIterator[None]:
         turns.release()
 
 
-Turn = Annotated[None, Depends(_turn, scope="function")]
+ConnectionSlot = Annotated[None, Depends(_turn, scope="function")]
 
 
-async def _reading(resources: Handle, _: Turn) -> AsyncIterator[Reader]:
+async def _reading(resources: Handle, _: ConnectionSlot) -> AsyncIterator[Reader]:
     """A view that begins with the first question, which is asked in a thread. It ends in one too,
     unless whoever asked has ended it: nothing here ever waits for a database in the event loop.
     """
@@ -64,7 +64,7 @@ async def _reading(resources: Handle, _: Turn) -> AsyncIterator[Reader]:
                 await run_in_threadpool(session.rollback)
 
 
-def _writing(resources: Handle, _: Turn) -> Iterator[Writer]:
+def _writing(resources: Handle, _: ConnectionSlot) -> Iterator[Writer]:
     with resources.database.writing() as session:
         yield session
 

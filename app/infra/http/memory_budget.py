@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from app.errors import Unavailable
 
-__all__ = ["Budget", "Budgets", "Hold"]
+__all__ = ["Budget", "Budgets", "Reservation"]
 
 _STEP = 0.02
 """Seconds between two looks of one who waits, on a thread or on the loop."""
@@ -66,9 +66,9 @@ class Budgets:
     decoded: Budget
 
     @contextmanager
-    def holding(self) -> Iterator[tuple[Hold, Hold]]:
+    def holding(self) -> Iterator[tuple[Reservation, Reservation]]:
         """What one request holds of each, all of it given back in the end."""
-        bodies, decoded = Hold(self.bodies), Hold(self.decoded)
+        bodies, decoded = Reservation(self.bodies), Reservation(self.decoded)
         try:
             yield bodies, decoded
         finally:
@@ -76,7 +76,7 @@ class Budgets:
             decoded.release()
 
 
-class Hold:
+class Reservation:
     """What one request holds of the budget, until it is released."""
 
     def __init__(self, budget: Budget) -> None:

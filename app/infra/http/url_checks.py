@@ -14,12 +14,12 @@ from fastapi import Request
 from app.bootstrap import Resources
 from app.errors import Unavailable
 
-__all__ = ["Reach", "require_reachable"]
+__all__ = ["UrlChecker", "require_reachable"]
 
 _AT_ONCE = 16
 
 
-class Reach:
+class UrlChecker:
     """Checks URLs, a few at a time.
 
     Args:
@@ -53,5 +53,5 @@ class Reach:
 async def require_reachable(request: Request, url: str | None) -> None:
     """The URL of a request may be connected to, if it brings one."""
     if url is not None:
-        reach: Reach = request.app.state.reach
+        reach: UrlChecker = request.app.state.reach
         await reach.require(url)

@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["Breaker"]
+__all__ = ["CircuitBreaker"]
 
 
-class Breaker:
+class CircuitBreaker:
     """Closed while calls succeed; open for ``pause`` seconds after one failed.
 
     When the pause is over, one call at a time is let through to try; the others are still refused

@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as TooSlow
 from redis.retry import Retry
 
 from app.errors import BackendUnavailable
-from app.infra.storage.circuit_breaker import Breaker
+from app.infra.storage.circuit_breaker import CircuitBreaker
 
 __all__ = ["AnyRedis", "RedisServer", "Script"]
 
@@ -59,7 +59,7 @@ class RedisServer:
             "protocol": 2,
         }
         self._timeout = timeout
-        self._breaker = Breaker(pause)
+        self._breaker = CircuitBreaker(pause)
         self._lock = threading.Lock()
         self._client: AnyRedis | None = None
 

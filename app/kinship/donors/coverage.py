@@ -14,21 +14,21 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import Library, Subject
+from app.catalog.reader import ModelReader, Subject
 from app.catalog.repositories.candidates import Candidate, candidates_by_id
 from app.errors import Unavailable
-from app.kinship.donors.request import Ask, Choice, Found, Target
+from app.kinship.donors.request import Choice, DonorRequest, Found, Target
 from app.spaces.records import SpaceRecord
 from modelkin.core import estimators
 from modelkin.core.kinship.cover import greedy_cover
-from modelkin.core.kinship.membership import Probe
+from modelkin.core.kinship.membership import TargetIndices
 from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.similarity.rarity import index_weights, rarities
 from modelkin.errors import InvalidSupport, SupportNeeded
-from modelkin.types.kinship import DonorReason
+from modelkin.types.kinship import DonorExplanation
 from modelkin.types.search import Neighbor
 
-__all__ = ["Holdings"]
+__all__ = ["CoverageSearch"]
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +44,13 @@ weighing by rarity moves the ranking by a few places, and who covers what is lef
 _MOST = 2000
 
 
-class Holdings:
+class CoverageSearch:
     """The methods ``idf`` and ``cover``, over the supports that are stored."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: ModelReader) -> None:
         self._library = library
 
-    def idf(self, target: Target, ask: Ask) -> Found:
+    def idf(self, target: Target, ask: DonorRequest) -> Found:
         """Overlap weighed by how rare an index is in the space."""
         probe = self._probe(target, ask)
         pool = self._pool(target, ask, probe, _RANKED_BY_RARITY)
@@ -61,7 +61,7 @@ class Holdings:
             Choice(
                 neighbor,
                 rarity.share,
-                DonorReason(
+                DonorExplanation(
                     "", neighbor.shared_indices, rarity=rarity.share, rarity_gain=rarity.gain
                 ),
             )
@@ -70,7 +70,7 @@ class Holdings:
         choices.sort(key=lambda choice: choice.rank)
         return Found(choices[: ask.k], pool.considered, pool.left_out, pool.whole)
 
-    def cover(self, target: Target, ask: Ask) -> Found:
+    def cover(self, target: Target, ask: DonorRequest) -> Found:
         """The fewest donors that together hold the target's support, one after another."""
         probe = self._probe(target, ask)
         pool = self._pool(target, ask, probe, _COVERING)
@@ -79,7 +79,7 @@ class Holdings:
             Choice(
                 pool.neighbors[step.row],
                 step.explained,
-                DonorReason(
+                DonorExplanation(
                     "",
                     pool.neighbors[step.row].shared_indices,
                     explained=step.explained,
@@ -90,7 +90,7 @@ class Holdings:
         ]
         return Found(choices, pool.considered, pool.left_out, pool.whole)
 
-    def _probe(self, target: Target, ask: Ask) -> Probe:
+    def _probe(self, target: Target, ask: DonorRequest) -> TargetIndices:
         """The target's indices.
 
         Raises:
@@ -105,11 +105,11 @@ class Holdings:
                 field="target",
             )
         try:
-            return Probe.of(packed)
+            return TargetIndices.of(packed)
         except InvalidSupport as error:
             raise Unavailable(f"the stored support of the target is damaged: {error}") from error
 
-    def _pool(self, target: Target, ask: Ask, probe: Probe, least: int) -> _Pool:
+    def _pool(self, target: Target, ask: DonorRequest, probe: TargetIndices, least: int) -> _Pool:
         """The nearest models with what they hold of the target, the nearest first."""
         count = min(_MOST, max(least, 4 * ask.k)) + len(ask.exclude)
         ids, _ = target.around.nearest(count, target.among)
@@ -133,7 +133,7 @@ class Holdings:
             whole=whole,
         )
 
-    def _holders(self, target: Target, probe: Probe) -> Words:
+    def _holders(self, target: Target, probe: TargetIndices) -> Words:
         """What a sample of the whole space holds of the target."""
         ids = target.around.sample(_COUNTED)
         sampled = candidates_by_id(target.session, target.space, ids.tolist())
@@ -177,7 +177,7 @@ class _Pool:
 
 
 def _seen(
-    name: str, target: Subject, packed: PackedSupport, probe: Probe
+    name: str, target: Subject, packed: PackedSupport, probe: TargetIndices
 ) -> tuple[Neighbor, Words]:
     """A model beside the target, exactly, and what it holds of the indices asked for."""
     assert target.packed is not None
@@ -190,5 +190,5 @@ def _seen(
     return Neighbor(name, similarity, jaccard, "exact", 0.0, shared), row
 
 
-def _stacked(rows: list[Words], probe: Probe) -> Words:
+def _stacked(rows: list[Words], probe: TargetIndices) -> Words:
     return np.stack(rows) if rows else np.empty((0, -(-probe.size // 64)), np.uint64)

@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from app.catalog.reader import Subject
 from app.infra.db.database import Reader
-from app.kinship.neighborhood import Surroundings
+from app.kinship.neighborhood import Neighborhood
 from app.search.service import MAX_K
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
-from modelkin.types.kinship import DonorReason
+from modelkin.types.kinship import DonorExplanation
 from modelkin.types.search import Neighbor
 
-__all__ = ["METHODS", "WEIGHTS", "Ask", "Choice", "Found", "Target", "check"]
+__all__ = ["METHODS", "WEIGHTS", "DonorRequest", "Choice", "Found", "Target", "check"]
 
 METHODS = ("similarity", "idf", "cover", "knn_shapley")
 WEIGHTS = ("zscore", "similarity", "score")
@@ -26,7 +26,7 @@ Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DonorRequest:
     """What donors are asked for; the API describes it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Target:
     session: Reader
     space: SpaceRecord
     subject: Subject
-    around: Surroundings
+    around: Neighborhood
     among: Ids | None
 
 
@@ -79,7 +79,7 @@ class Choice:
 
     neighbor: Neighbor
     score: float
-    reason: DonorReason
+    reason: DonorExplanation
 
     @property
     def rank(self) -> tuple[float, float, str]:
@@ -104,7 +104,7 @@ class Found:
     whole: bool = True
 
 
-def check(ask: Ask) -> None:
+def check(ask: DonorRequest) -> None:
     """:class:`InvalidParameter` for what is out of range or does not go together."""
     for name, value, known in (
         ("method", ask.method, METHODS),
@@ -128,7 +128,7 @@ def check(ask: Ask) -> None:
     _check_game(ask)
 
 
-def _check_game(ask: Ask) -> None:
+def _check_game(ask: DonorRequest) -> None:
     """Labels and metrics are for ``knn_shapley``, which needs exactly one of the two."""
     if ask.method != "knn_shapley":
         for name in ("label", "target_label", "metric", "neighbors"):

@@ -10,20 +10,20 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import Library, Subject
+from app.catalog.reader import ModelReader, Subject
 from app.catalog.repositories import models
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
-from app.kinship.donors.coverage import Holdings
-from app.kinship.donors.request import Ask, Choice, Found, Target, check
-from app.kinship.donors.shapley import Game
-from app.kinship.neighborhood import look_around
+from app.kinship.donors.coverage import CoverageSearch
+from app.kinship.donors.request import Choice, DonorRequest, Found, Target, check
+from app.kinship.donors.shapley import ShapleyGame
+from app.kinship.neighborhood import scan_neighborhood
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
 from modelkin.core.kinship import donors as mixing
 from modelkin.core.similarity.background import Background
-from modelkin.types.kinship import Donor, DonorReason, Donors, Usual
+from modelkin.types.kinship import Donor, DonorExplanation, Donors, SimilarityBaseline
 from modelkin.types.search import Neighbor
 
 __all__ = ["DonorService"]
@@ -34,22 +34,24 @@ class DonorService:
 
     def __init__(
         self,
-        library: Library,
+        library: ModelReader,
         comparer: Comparer,
         search: SearchService,
         indexes: IndexRegistry,
     ) -> None:
-        holdings = Holdings(library)
+        holdings = CoverageSearch(library)
         self._search = search
         self._indexes = indexes
-        self._methods: Mapping[str, Callable[[Target, Ask], Found]] = {
+        self._methods: Mapping[str, Callable[[Target, DonorRequest], Found]] = {
             "similarity": self._nearest,
             "idf": holdings.idf,
             "cover": holdings.cover,
-            "knn_shapley": Game(comparer).play,
+            "knn_shapley": ShapleyGame(comparer).play,
         }
 
-    def donors(self, session: Reader, space: SpaceRecord, target: Subject, ask: Ask) -> Donors:
+    def donors(
+        self, session: Reader, space: SpaceRecord, target: Subject, ask: DonorRequest
+    ) -> Donors:
         """The donors of a target, best first; there may be fewer than asked for.
 
         The target itself is no donor, nor is a model that shares nothing with it.
@@ -60,7 +62,7 @@ class DonorService:
             SupportNeeded: the method needs the support of a target that has only a signature.
         """
         check(ask)
-        around = look_around(self._indexes, session, space, target)
+        around = scan_neighborhood(self._indexes, session, space, target)
         among = None
         if ask.tags:
             among = np.sort(np.array(models.ids_with_tags(session, space, ask.tags), np.int64))
@@ -75,13 +77,13 @@ class DonorService:
             target=None if target.model is None else target.model.name,
             method=ask.method,
             weights=ask.weighing,
-            usual=Usual(background.mean, background.deviation, background.models),
+            usual=SimilarityBaseline(background.mean, background.deviation, background.models),
             candidates=found.considered,
             left_out=found.left_out,
             degraded=not found.whole,
         )
 
-    def _nearest(self, target: Target, ask: Ask) -> Found:
+    def _nearest(self, target: Target, ask: DonorRequest) -> Found:
         """Section 5 of the paper: the ranking by S."""
         near = self._search.neighbors(
             target.session,
@@ -92,7 +94,7 @@ class DonorService:
             tags=ask.tags,
         )
         choices = [
-            Choice(item, item.similarity, DonorReason("", item.shared_indices))
+            Choice(item, item.similarity, DonorExplanation("", item.shared_indices))
             for item in near
             if item.similarity > 0 and item.model not in ask.exclude
         ]
@@ -123,7 +125,7 @@ def _donor(choice: Choice, weight: float, background: Background) -> Donor:
     )
 
 
-def _sentence(neighbor: Neighbor, reason: DonorReason) -> str:
+def _sentence(neighbor: Neighbor, reason: DonorExplanation) -> str:
     """The reason for people."""
     if reason.shapley is not None:
         what = (

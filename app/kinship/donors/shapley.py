@@ -16,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from app.catalog.repositories.candidates import candidates_by_id
-from app.kinship.donors.request import Ask, Choice, Found, Target
+from app.kinship.donors.request import Choice, DonorRequest, Found, Target
 from app.kinship.repository import Labelled, labelled_by_id
 from app.search.comparer import Comparer
 from app.spaces.records import SpaceRecord
 from modelkin.core.kinship.shapley import knn_shapley
 from modelkin.errors import InvalidParameter
-from modelkin.types.kinship import DonorReason
+from modelkin.types.kinship import DonorExplanation
 from modelkin.types.search import Neighbor
 
-__all__ = ["Game"]
+__all__ = ["ShapleyGame"]
 
 Ids = npt.NDArray[np.int64]
 
@@ -40,13 +40,13 @@ _ROUNDING = 1e-12
 """A value that is 0 but for rounding: whoever is worth nothing or less is no donor."""
 
 
-class Game:
+class ShapleyGame:
     """The method ``knn_shapley``."""
 
     def __init__(self, comparer: Comparer) -> None:
         self._comparer = comparer
 
-    def play(self, target: Target, ask: Ask) -> Found:
+    def play(self, target: Target, ask: DonorRequest) -> Found:
         """Jia et al. 2019 with S in the neighbour stage, among the nearest that are labelled."""
         game = _Rules.of(target, ask)
         players, left_out = self._players(target, ask, game)
@@ -77,7 +77,7 @@ class Game:
         choices.sort(key=lambda choice: choice.rank)
         return Found(choices[: ask.k], len(names), left_out, whole)
 
-    def _players(self, target: Target, ask: Ask, game: _Rules) -> tuple[_Players, int]:
+    def _players(self, target: Target, ask: DonorRequest, game: _Rules) -> tuple[_Players, int]:
         """The nearest models that carry what the game is about, and how many near ones do not."""
         total = len(target.around.snapshot) if target.among is None else target.among.size
         wanted = max(_LABELLED, 4 * ask.k, 4 * game.neighbors)
@@ -138,7 +138,7 @@ class _Rules:
     neighbors: int
 
     @classmethod
-    def of(cls, target: Target, ask: Ask) -> _Rules:
+    def of(cls, target: Target, ask: DonorRequest) -> _Rules:
         """The game that is asked for.
 
         Raises:
@@ -172,9 +172,9 @@ class _Rules:
             return metric
         return float(_label(value) == self.wanted)
 
-    def reason(self, neighbor: Neighbor, value: Any, shapley: float) -> DonorReason:
+    def reason(self, neighbor: Neighbor, value: Any, shapley: float) -> DonorExplanation:
         """Why a model that carries this value is a donor."""
-        return DonorReason(
+        return DonorExplanation(
             "",
             neighbor.shared_indices,
             shapley=shapley,

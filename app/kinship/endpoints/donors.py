@@ -10,7 +10,7 @@ from app.auth.dependencies import AUTHENTICATED
 from app.catalog.dependencies import TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.infra.http.dependencies import Handle, K, Reading
-from app.kinship.donors.request import Ask
+from app.kinship.donors.request import DonorRequest
 from app.kinship.schemas import DonorsOut
 from app.spaces.dependencies import KnownSpace
 from modelkin._validation import check_model_name
@@ -61,9 +61,9 @@ async def _ask(
         int | None,
         Query(ge=1, le=1000, description="knn_shapley: how many nearest models count; 5"),
     ] = None,
-) -> Ask:
+) -> DonorRequest:
     names = [] if exclude is None else exclude
-    return Ask(
+    return DonorRequest(
         method=method,
         k=k,
         tags=tags,
@@ -79,7 +79,7 @@ async def _ask(
     )
 
 
-Asked = Annotated[Ask, Depends(_ask)]
+Asked = Annotated[DonorRequest, Depends(_ask)]
 
 
 @router.get("", operation_id="get_donors")

@@ -20,8 +20,8 @@ from modelkin.core.clustering.clustering import lasting_ids
 from modelkin.core.clustering.linkage import SEPARATION, groups
 from modelkin.errors import InvalidParameter
 from modelkin.integrations._background_uploader import Pusher
-from modelkin.integrations._messages import Offer, comparable, similarities
-from modelkin.integrations._space_session import SpaceDesk
+from modelkin.integrations._messages import SupportMessage, comparable, similarities
+from modelkin.integrations._space_session import SpaceSession
 from modelkin.types.models import BulkItem
 
 __all__ = ["RoundClusters", "RoundStore", "Rounds"]
@@ -92,7 +92,7 @@ class Rounds:
         return set(self._cluster_of.values())
 
     def clustered(
-        self, server_round: int, offers: Mapping[int, Offer], unread: Mapping[int, str]
+        self, server_round: int, offers: Mapping[int, SupportMessage], unread: Mapping[int, str]
     ) -> RoundClusters:
         """The clusters of a round.
 
@@ -148,7 +148,7 @@ class RoundStore:
         self._model, self._patience = model, patience
         self._pusher = Pusher(patience=patience)
 
-    def push(self, found: RoundClusters, offers: Mapping[int, Offer]) -> None:
+    def push(self, found: RoundClusters, offers: Mapping[int, SupportMessage]) -> None:
         """Has the offers of the clients in clusters stored, with round and cluster; no waiting."""
         clusters = dict(zip(found.nodes, found.clusters.tolist(), strict=True))
         items = [
@@ -168,6 +168,6 @@ class RoundStore:
         self._pusher = Pusher(patience=self._patience)
 
     def _store(self, items: list[BulkItem]) -> None:
-        SpaceDesk(self._client, self._space, items[0].content.num_parameters).open()
+        SpaceSession(self._client, self._space, items[0].content.num_parameters).open()
         for failure in self._client.put_many(self._space, items).failures:
             log.warning("%s is not stored: %s: %s", failure.model, failure.code, failure.detail)

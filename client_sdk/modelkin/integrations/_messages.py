@@ -1,4 +1,4 @@
-"""``Offer``: what a client of a federation tells about its model, and how alike several are.
+"""``SupportMessage``: how the support of a client travels through a federation, and its checks.
 
 A support, which tells more exactly whom it is kin to and more about the client's data, or a
 signature of it alone. It is carried as a few plain values; whose records these travel in is not
@@ -24,7 +24,7 @@ from modelkin.core.sketching.signature_matrix import estimated_matrix
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
-__all__ = ["MAX_K", "Bounds", "Offer", "comparable", "similarities"]
+__all__ = ["MAX_K", "Bounds", "SupportMessage", "comparable", "similarities"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -54,7 +54,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class SupportMessage:
     """What one client tells.
 
     Attributes:
@@ -74,7 +74,7 @@ class Offer:
         return {"kind": kind, "data": data, "k-star": self.k_star}
 
     @classmethod
-    def from_values(cls, values: Mapping[str, Any], bounds: Bounds | None = None) -> Offer:
+    def from_values(cls, values: Mapping[str, Any], bounds: Bounds | None = None) -> SupportMessage:
         """An offer as it was sent by whomever.
 
         Raises:
@@ -103,7 +103,7 @@ class Offer:
         return cls(content, k_star)
 
 
-def comparable(offers: Mapping[K, Offer]) -> tuple[dict[K, Offer], dict[K, str]]:
+def comparable(offers: Mapping[K, SupportMessage]) -> tuple[dict[K, SupportMessage], dict[K, str]]:
     """The most offers that can be compared with each other, and why the others cannot.
 
     All are of one M, and all signatures of one scheme, h and seed: those that most have.
@@ -116,7 +116,7 @@ def comparable(offers: Mapping[K, Offer]) -> tuple[dict[K, Offer], dict[K, str]]
         if isinstance(offer.content, Signature) and offer.content.num_parameters == m
     )
     way = ways.most_common(1)[0][0] if ways else None
-    kept, left_out = dict[K, Offer](), dict[K, str]()
+    kept, left_out = dict[K, SupportMessage](), dict[K, str]()
     for key, offer in offers.items():
         content = offer.content
         if content.num_parameters != m:
@@ -128,7 +128,7 @@ def comparable(offers: Mapping[K, Offer]) -> tuple[dict[K, Offer], dict[K, str]]
     return kept, left_out
 
 
-def similarities(offers: Sequence[Offer]) -> tuple[npt.NDArray[np.float64], int | None]:
+def similarities(offers: Sequence[SupportMessage]) -> tuple[npt.NDArray[np.float64], int | None]:
     """S of all pairs: exact where all are supports, else estimated from signatures.
 
     Args:

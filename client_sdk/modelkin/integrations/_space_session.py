@@ -1,4 +1,4 @@
-"""``SpaceDesk``: one space of a service, as those who push to it need it.
+"""``SpaceSession``: one space of a service, as those who push to it need it.
 
 It makes the space where there is none, asks it for its K, and stores supports. Every call is
 blocking and may raise what :class:`modelkin.Client` raises: see ``_pusher`` for who minds.
@@ -15,10 +15,10 @@ from modelkin.core.layout import Layout
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, SpaceMismatch
 
-__all__ = ["SpaceDesk"]
+__all__ = ["SpaceSession"]
 
 
-class SpaceDesk:
+class SpaceSession:
     """A space and a client of its service.
 
     Args:

@@ -22,7 +22,7 @@ from modelkin.client._protocol import sizes
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations._background_uploader import Pusher, check_patience
-from modelkin.integrations._space_session import SpaceDesk
+from modelkin.integrations._space_session import SpaceSession
 from modelkin.integrations._tracker import State, check_kind, check_whole, tracker_of
 from modelkin.torch import layout_of
 
@@ -123,7 +123,7 @@ class SupportRun:
         self._warned = False
         layout = layout_of(model)
         self._tracker = tracker_of(plan.importance, model, optimizer, plan.beta, state)
-        self._desk = SpaceDesk(plan.client, plan.space, layout.num_parameters, layout)
+        self._desk = SpaceSession(plan.client, plan.space, layout.num_parameters, layout)
         self._pusher = Pusher(patience=plan.patience)
         if main:
             self._pusher.submit(f"the layout of space {plan.space!r}", self._desk.open)

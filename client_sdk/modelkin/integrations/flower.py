@@ -25,7 +25,7 @@ from modelkin.core.clustering.linkage import SEPARATION
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, MissingExtra, ModelkinError
 from modelkin.integrations._federation import RoundClusters, Rounds, RoundStore
-from modelkin.integrations._messages import Bounds, Offer
+from modelkin.integrations._messages import Bounds, SupportMessage
 
 try:
     from flwr.app import (
@@ -155,7 +155,7 @@ class SupportMod:
             return
         content[RECORD] = ConfigRecord(dict(offer.to_values()))
 
-    def _offer(self, given: Any, k: Any, ctxt: Context) -> Offer:
+    def _offer(self, given: Any, k: Any, ctxt: Context) -> SupportMessage:
         averaged = getattr(given, "importance", None)  # of a GradientMoment
         importance = averaged() if callable(averaged) else given
         if self._beta is not None:
@@ -167,8 +167,8 @@ class SupportMod:
         asked = k if type(k) is int and 1 <= k <= chosen.num_parameters else None
         support = sizes.resized(importance, chosen, asked)
         if self._send == "support":
-            return Offer(support, chosen.k)
-        return Offer(support.signature(self._num_perm, self._seed), chosen.k)
+            return SupportMessage(support, chosen.k)
+        return SupportMessage(support.signature(self._num_perm, self._seed), chosen.k)
 
 
 def _averaged(importance: Any, beta: float, state: RecordDict) -> npt.NDArray[np.float32]:
@@ -336,9 +336,11 @@ class ClusteredStrategy(Strategy):
             del self.cluster_arrays[gone]
 
 
-def _taken(replies: Iterable[Message], bounds: Bounds) -> tuple[dict[int, Offer], dict[int, str]]:
+def _taken(
+    replies: Iterable[Message], bounds: Bounds
+) -> tuple[dict[int, SupportMessage], dict[int, str]]:
     """The offers of the replies, out of which their records are taken, and why others have none."""
-    offers, unread = dict[int, Offer](), dict[int, str]()
+    offers, unread = dict[int, SupportMessage](), dict[int, str]()
     for reply in replies:
         if not reply.has_content():
             continue  # failed: the strategy inside says so
@@ -348,7 +350,7 @@ def _taken(replies: Iterable[Message], bounds: Bounds) -> tuple[dict[int, Offer]
             unread[node] = "it sent no support; is SupportMod among the mods of its app?"
             continue
         try:
-            offers[node] = Offer.from_values(record, bounds)
+            offers[node] = SupportMessage.from_values(record, bounds)
         except ModelkinError as error:
             unread[node] = str(error)
     return offers, unread

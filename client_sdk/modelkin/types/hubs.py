@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-__all__ = ["Source", "SourceDelivery"]
+__all__ = ["Source", "HubEvent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceDelivery:
+class HubEvent:
     """What a hub has delivered, and what became of it.
 
     Attributes:

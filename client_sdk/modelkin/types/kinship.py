@@ -15,7 +15,7 @@ from modelkin.types.search import Ranking
 
 __all__ = [
     "Donor",
-    "DonorReason",
+    "DonorExplanation",
     "Donors",
     "Graph",
     "GraphEdge",
@@ -23,12 +23,12 @@ __all__ = [
     "Kin",
     "Lineage",
     "LineageLink",
-    "Usual",
+    "SimilarityBaseline",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
+class SimilarityBaseline:
     """What is usual in a space, as seen from one model.
 
     Attributes:
@@ -43,11 +43,11 @@ class Usual:
     models: int
 
 
-_UNSEEN: Final = Usual(0.0, 0.0, 0)
+_UNSEEN: Final = SimilarityBaseline(0.0, 0.0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class DonorReason:
+class DonorExplanation:
     """Why a model is a donor. What the method does not look at is None.
 
     Attributes:
@@ -79,7 +79,7 @@ class DonorReason:
     label: str | None = None
 
 
-_UNTOLD: Final = DonorReason("")
+_UNTOLD: Final = DonorExplanation("")
 """Of a service that gives no reasons."""
 
 
@@ -100,7 +100,7 @@ class Donor:
     weight: float
     estimate: str
     standard_error: float
-    why: DonorReason = _UNTOLD
+    why: DonorExplanation = _UNTOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Donors(Ranking[Donor]):
     target: str | None
     method: str
     weights: str = "similarity"
-    usual: Usual = _UNSEEN
+    usual: SimilarityBaseline = _UNSEEN
     candidates: int = 0
     left_out: int = 0
     degraded: bool = False
@@ -299,7 +299,7 @@ class Lineage:
     base: Kin | None
     rival: Kin | None
     kin: tuple[Kin, ...]
-    usual: Usual
+    usual: SimilarityBaseline
     limit: float
     chain: tuple[LineageLink, ...]
     cycle: bool
@@ -314,7 +314,7 @@ class Lineage:
 
 
 _OWN = [field.name for field in dataclasses.fields(Donor) if field.name != "why"]
-_REASONS = [field.name for field in dataclasses.fields(DonorReason)]
+_REASONS = [field.name for field in dataclasses.fields(DonorExplanation)]
 _FlatDonor = dataclasses.make_dataclass("_FlatDonor", [*_OWN, *_REASONS])
 
 

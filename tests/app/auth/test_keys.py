@@ -18,7 +18,7 @@ import modelkin
 from app.auth.service import KeyService, generate
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
-from app.infra.db.tables.tenants import KeyRow
+from app.infra.db.tables.tenants import ApiKeyRow
 from tests.app.conftest import Start
 from tests.support import forkserver
 from tests.support.backends import Backend
@@ -159,7 +159,7 @@ def stored(server: Server) -> list[tuple[object, ...]]:
     """The table of keys, every column of it."""
     database = Database(server.database_url, timeout=5)
     with database.reading() as session:
-        rows = [tuple(row) for row in session.execute(select(KeyRow.__table__))]
+        rows = [tuple(row) for row in session.execute(select(ApiKeyRow.__table__))]
     database.close()
     return rows
 

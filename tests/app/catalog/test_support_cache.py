@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.catalog.support_cache import OpenedSupports
+from app.catalog.support_cache import SupportCache
 from modelkin import Support
 from modelkin.core.packed import PackedSupport
 
@@ -19,7 +19,7 @@ USES = st.lists(st.sampled_from("abcdefgh"), max_size=60)
 @given(uses=USES, most=st.integers(0, 9), most_bytes=st.sampled_from([0, 300, 900, 10**9]))
 def test_it_keeps_what_was_used_last(uses: list[str], most: int, most_bytes: int) -> None:
     """After any uses it holds what a list in the order of use would, and never more than it may."""
-    opened, expected = OpenedSupports(most, most_bytes), list[str]()
+    opened, expected = SupportCache(most, most_bytes), list[str]()
     for key in uses:
         found = opened.get(key)
         assert (SUPPORTS[key] if key in expected else None) is found

@@ -15,9 +15,9 @@ from sklearn.metrics import adjusted_rand_score
 from app.clustering import request
 from app.clustering.algorithms import affinity_propagation as affinity
 from app.clustering.algorithms import hdbscan, leiden
-from app.clustering.algorithms.partition_selector import Judge
+from app.clustering.algorithms.partition_selector import PartitionSelector
 from app.clustering.pipeline import Groups, group
-from app.clustering.request import Asked
+from app.clustering.request import ClusteringRequest
 from app.clustering.snapshot import Snapshot
 from modelkin import Support
 from modelkin.core.clustering.clustering import NOISE, agreement
@@ -44,7 +44,7 @@ def snapshot(supports: list[Support], without: int = 0) -> Snapshot:
 
 def clustered(supports: list[Support], algorithm: str, **options: Any) -> Groups:
     """The groups that an algorithm finds."""
-    return group(snapshot(supports), Asked(algorithm, options), silent)
+    return group(snapshot(supports), ClusteringRequest(algorithm, options), silent)
 
 
 def found_all(labels: Labels, groups: Groups) -> bool:
@@ -243,7 +243,7 @@ def test_the_same_seed_gives_the_same_clusters(algorithm: str) -> None:
 def test_models_without_supports_are_estimated(without: int, kind: str) -> None:
     """Signatures alone, or beside supports, find the groups too, and the clustering says so."""
     supports, labels = planted()
-    groups = group(snapshot(supports, without), Asked("agglomerative"), silent)
+    groups = group(snapshot(supports, without), ClusteringRequest("agglomerative"), silent)
     assert (True, kind) == (found_all(labels, groups), groups.kind)
 
 
@@ -251,7 +251,7 @@ def test_models_without_supports_are_estimated(without: int, kind: str) -> None:
 def test_unrelated_signatures_are_one_cluster(algorithm: str) -> None:
     """The noise of estimates makes up no groups either."""
     supports, _ = planted((), alone=40)
-    groups = group(snapshot(supports, without=40), Asked(algorithm), silent)
+    groups = group(snapshot(supports, without=40), ClusteringRequest(algorithm), silent)
     assert {0} == set(groups.labels.tolist())
 
 
@@ -262,7 +262,7 @@ def test_many_models_are_compared_with_their_nearest_alone(
     monkeypatch.setattr(request, "_SMALL", 10)
     supports, labels = planted((40, 30, 20, 10))
     for without, kind in ((0, "mixed"), (50, "mixed"), (100, "signature")):
-        groups = group(snapshot(supports, without), Asked(options={}), silent)
+        groups = group(snapshot(supports, without), ClusteringRequest(options={}), silent)
         assert ("leiden", kind) == (groups.algorithm, groups.kind)
         assert found_all(labels, groups)
 
@@ -281,7 +281,7 @@ def test_a_judge_that_remembers_nothing_agrees(monkeypatch: pytest.MonkeyPatch) 
     scores = []
     for kept in (10**7, 0):
         monkeypatch.setattr("app.clustering.algorithms.partition_selector._REMEMBERED", kept)
-        scores.append(Judge(distances, seed=0).consider(labels))
+        scores.append(PartitionSelector(distances, seed=0).consider(labels))
     assert scores[0] == scores[1]
 
 
@@ -290,7 +290,7 @@ def test_progress_is_told_and_heard(algorithm: str) -> None:
     """Every stage is told within its bounds, and what a word of progress raises ends it."""
     told: list[tuple[int, int, str]] = []
     supports = snapshot(planted()[0])
-    group(supports, Asked(algorithm), lambda *word: told.append(word))  # type: ignore[arg-type]
+    group(supports, ClusteringRequest(algorithm), lambda *word: told.append(word))  # type: ignore[arg-type]
     assert len({stage for _, _, stage in told}) >= 3
     assert all(0 <= done <= total or total == 0 for done, total, _ in told)
     assert (36, 36, "measuring") == told[-1]
@@ -300,7 +300,7 @@ def test_progress_is_told_and_heard(algorithm: str) -> None:
             raise JobCancelled("enough")
 
     with pytest.raises(JobCancelled):
-        group(supports, Asked(algorithm), stop)
+        group(supports, ClusteringRequest(algorithm), stop)
 
 
 def test_what_does_not_settle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,20 +334,45 @@ def test_a_missing_library_is_named(
 @pytest.mark.parametrize(
     ("request_", "count", "field", "message"),
     [
-        (Asked(), 0, None, "the space has no model"),
-        (Asked(tags=("x",)), 0, "tags", "no model is as tags and models ask"),
-        (Asked(models=("a",)), 0, "models", "no model is as tags and models ask"),
-        (Asked(), 100_001, "tags", "takes 100000 models at most, and these are 100001"),
-        (Asked("hdbscan"), 5001, "algorithm", "takes 5000 models at most, these are 5001"),
-        (Asked("leiden", similarity="exact"), 20_001, "similarity", "leave similarity at auto"),
-        (Asked("agglomerative", {"n_clusters": 3}), 2, "n_clusters", "there are 2 models"),
-        (Asked("agglomerative", {"n_clusters": 2}), 1, "n_clusters", "there is one model"),
-        (Asked("hdbscan", {"min_cluster_size": 5}), 4, "min_cluster_size", "there are 4 models"),
-        (Asked("hdbscan", {"min_samples": 5}), 4, "min_samples", "there are 4 models"),
+        (ClusteringRequest(), 0, None, "the space has no model"),
+        (ClusteringRequest(tags=("x",)), 0, "tags", "no model is as tags and models ask"),
+        (ClusteringRequest(models=("a",)), 0, "models", "no model is as tags and models ask"),
+        (ClusteringRequest(), 100_001, "tags", "takes 100000 models at most, and these are 100001"),
+        (
+            ClusteringRequest("hdbscan"),
+            5001,
+            "algorithm",
+            "takes 5000 models at most, these are 5001",
+        ),
+        (
+            ClusteringRequest("leiden", similarity="exact"),
+            20_001,
+            "similarity",
+            "leave similarity at auto",
+        ),
+        (
+            ClusteringRequest("agglomerative", {"n_clusters": 3}),
+            2,
+            "n_clusters",
+            "there are 2 models",
+        ),
+        (
+            ClusteringRequest("agglomerative", {"n_clusters": 2}),
+            1,
+            "n_clusters",
+            "there is one model",
+        ),
+        (
+            ClusteringRequest("hdbscan", {"min_cluster_size": 5}),
+            4,
+            "min_cluster_size",
+            "there are 4 models",
+        ),
+        (ClusteringRequest("hdbscan", {"min_samples": 5}), 4, "min_samples", "there are 4 models"),
     ],
 )
 def test_what_cannot_be_of_so_many_models(
-    request_: Asked, count: int, field: str | None, message: str
+    request_: ClusteringRequest, count: int, field: str | None, message: str
 ) -> None:
     """Parameters and numbers of models that do not fit are refused, by field, with a way out."""
     with pytest.raises(InvalidParameter, match=message) as caught:
@@ -380,47 +405,49 @@ def test_parameters_that_make_no_sense_together(
 ) -> None:
     """A parameter of another algorithm, or two that say the same, are refused by name."""
     with pytest.raises(InvalidParameter, match=message) as caught:
-        Asked.from_json(given).check()
+        ClusteringRequest.from_json(given).check()
     assert field == caught.value.field
 
 
 def test_a_request_survives_its_json() -> None:
     """What is stored with a job is the request again."""
-    whole = Asked("hdbscan", {"min_samples": 2}, 7, "signature", ("a", "b"), ("x", "y"))
-    assert whole == Asked.from_json(whole.to_json())
-    assert Asked() == Asked.from_json(Asked().to_json())
+    whole = ClusteringRequest("hdbscan", {"min_samples": 2}, 7, "signature", ("a", "b"), ("x", "y"))
+    assert whole == ClusteringRequest.from_json(whole.to_json())
+    assert ClusteringRequest() == ClusteringRequest.from_json(ClusteringRequest().to_json())
 
 
 def test_scopes_tell_which_models() -> None:
     """All models have one scope, the same choice the same, in whatever order it is given."""
-    assert "" == Asked("leiden", seed=5).scope
-    one, other = Asked(tags=("a", "b")), Asked("hdbscan", tags=("b", "a"))
-    assert one.scope == other.scope != Asked(models=("a", "b")).scope
-    assert Asked(models=("x", "y")).scope == Asked(models=("y", "x")).scope
+    assert "" == ClusteringRequest("leiden", seed=5).scope
+    one, other = ClusteringRequest(tags=("a", "b")), ClusteringRequest("hdbscan", tags=("b", "a"))
+    assert one.scope == other.scope != ClusteringRequest(models=("a", "b")).scope
+    assert ClusteringRequest(models=("x", "y")).scope == ClusteringRequest(models=("y", "x")).scope
 
 
 def test_supports_are_compared_where_that_takes_minutes_at_most() -> None:
     """What is compared exactly depends on how much there is to read, unless it is said."""
     k = 80_000
-    assert Asked().affords_supports(1000, 1_000_000, [k] * 1000)
-    assert not Asked().affords_supports(5000, 10**9, [10**8] * 5000)
-    assert Asked(similarity="exact").affords_supports(5000, 10**9, [10**8] * 5000)
-    assert not Asked(similarity="signature").affords_supports(10, M, [30] * 10)
-    assert Asked("leiden").affords_supports(10_000, 1_000_000, [k] * 10_000)
-    assert not Asked("leiden").affords_supports(10_000, 11_000_000, [11 * k] * 10_000)
-    assert not Asked().affords_supports(50, M, [30])
-    assert Asked().affords_supports(50, M, [30] * 50, most=49)
-    assert Asked("leiden").affords_supports(20_000, 50_000, [4000] * 20_000, most=10)
-    assert not Asked("leiden").affords_supports(20_000, 500_000, [40_000] * 20_000, most=10)
-    assert not Asked().affords_supports(50, 10**6, [k] * 50, most=49)
+    assert ClusteringRequest().affords_supports(1000, 1_000_000, [k] * 1000)
+    assert not ClusteringRequest().affords_supports(5000, 10**9, [10**8] * 5000)
+    assert ClusteringRequest(similarity="exact").affords_supports(5000, 10**9, [10**8] * 5000)
+    assert not ClusteringRequest(similarity="signature").affords_supports(10, M, [30] * 10)
+    assert ClusteringRequest("leiden").affords_supports(10_000, 1_000_000, [k] * 10_000)
+    assert not ClusteringRequest("leiden").affords_supports(10_000, 11_000_000, [11 * k] * 10_000)
+    assert not ClusteringRequest().affords_supports(50, M, [30])
+    assert ClusteringRequest().affords_supports(50, M, [30] * 50, most=49)
+    assert ClusteringRequest("leiden").affords_supports(20_000, 50_000, [4000] * 20_000, most=10)
+    assert not ClusteringRequest("leiden").affords_supports(
+        20_000, 500_000, [40_000] * 20_000, most=10
+    )
+    assert not ClusteringRequest().affords_supports(50, 10**6, [k] * 50, most=49)
     with pytest.raises(InvalidParameter, match="more than the 49 that can be open at a time here"):
-        Asked(similarity="exact").affords_supports(50, 10**6, [k] * 50, most=49)
+        ClusteringRequest(similarity="exact").affords_supports(50, 10**6, [k] * 50, most=49)
 
 
 def test_sizes_that_are_tried_stay_below_the_models() -> None:
     """HDBSCAN on few models tries no size that they could not fill."""
     for count in (3, 4, 7, 12):
         distances = MatrixDistances(matrix([PackedSupport.pack(s) for s in planted((count,))[0]]))
-        judge = Judge(distances, seed=0)
+        judge = PartitionSelector(distances, seed=0)
         hdbscan.cluster(distances.matrix(), {}, judge, silent)
         assert count == judge.verdict(free=True).labels.size

@@ -9,7 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 from app.clustering import repository as clusterings
 from app.clustering import service
 from app.clustering.records import ClusteringContent
-from app.clustering.request import Asked
+from app.clustering.request import ClusteringRequest
 from app.errors import ClusteringNotFound, ModelNotFound, SpaceNotFound
 from app.infra.db.tables.clusterings import ClusteringRow
 from modelkin.errors import InvalidParameter, JobCancelled
@@ -76,7 +76,7 @@ def test_a_cancelled_clustering_leaves_nothing(kin: Place) -> None:
 
 def test_of_two_at_a_time_the_second_goes_on_from_the_first(kin: Place) -> None:
     """Whichever ends first is the previous one of the other, and no id is given out twice."""
-    slow, quick = kin.ask(), kin.ask(Asked("agglomerative", {"n_clusters": 5}))
+    slow, quick = kin.ask(), kin.ask(ClusteringRequest("agglomerative", {"n_clusters": 5}))
     end = kin.begin(slow)
     kin.finish(kin.begin(quick))
     kin.finish(end)
@@ -92,7 +92,7 @@ def test_of_two_at_a_time_the_second_goes_on_from_the_first(kin: Place) -> None:
 
 def test_a_space_that_is_deleted_ends_its_clustering(kin: Place) -> None:
     """Deleted before the job begins, or while it runs: nothing is stored, and the job says why."""
-    waiting, running = kin.ask(), kin.ask(Asked("leiden"))
+    waiting, running = kin.ask(), kin.ask(ClusteringRequest("leiden"))
     end = kin.begin(running)
     kin.drop()
     with pytest.raises(SpaceNotFound):
@@ -104,9 +104,9 @@ def test_a_space_that_is_deleted_ends_its_clustering(kin: Place) -> None:
 def test_models_that_go_before_the_job_begins_are_its_error(kin: Place) -> None:
     """What could not be known when it was asked for is an error that says what is wrong."""
     named_, many, tagged = (
-        kin.ask(Asked("leiden", models=("org/m000", "org/m001"))),
-        kin.ask(Asked("agglomerative", {"n_clusters": 18})),
-        kin.ask(Asked("hdbscan")),
+        kin.ask(ClusteringRequest("leiden", models=("org/m000", "org/m001"))),
+        kin.ask(ClusteringRequest("agglomerative", {"n_clusters": 18})),
+        kin.ask(ClusteringRequest("hdbscan")),
     )
     kin.remove("org/m001")
     with pytest.raises(ModelNotFound, match="'org/m001'"):
@@ -122,7 +122,7 @@ def test_the_same_request_twice_is_one_job(kin: Place) -> None:
     """While the first waits it answers the second; after a change, or for others, it does not."""
     first = kin.ask()
     assert first.id == kin.ask().id
-    assert first.id != kin.ask(Asked("agglomerative", seed=1)).id
+    assert first.id != kin.ask(ClusteringRequest("agglomerative", seed=1)).id
     kin.remove("org/m000")
     assert first.id != kin.ask().id
 
@@ -133,7 +133,11 @@ def test_old_clusterings_are_dropped(kin: Place, monkeypatch: pytest.MonkeyPatch
     whole = kin.ask()
     kin.finish(kin.begin(whole))
     for seed in range(4):
-        kin.finish(kin.begin(kin.ask(Asked("leiden", seed=seed, models=("org/m000", "org/m001")))))
+        kin.finish(
+            kin.begin(
+                kin.ask(ClusteringRequest("leiden", seed=seed, models=("org/m000", "org/m001")))
+            )
+        )
     assert [5, 4, 3, 1] == [record.number for record in kin.known()]
     assert whole.id == kin.known()[-1].id
     with kin.database.reading() as session, pytest.raises(ClusteringNotFound):

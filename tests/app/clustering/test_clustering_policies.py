@@ -11,7 +11,7 @@ from app.clustering import policy_repository as policies_store
 from app.clustering import service
 from app.clustering.policies import KIND, PolicyIn, PolicyService, noticed
 from app.clustering.records import ClusteringPolicy
-from app.clustering.request import Asked
+from app.clustering.request import ClusteringRequest
 from app.jobs import queue
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
@@ -52,7 +52,7 @@ def policies(kin: Place, clock: Clock) -> PolicyService:
 def put(kin: Place, policies: PolicyService, **terms: Any) -> ClusteringPolicy:
     """Set the policy of the space."""
     whole = {"after_changes": None, "every_seconds": None, "debounce_seconds": 0} | terms
-    wanted = PolicyIn(asked=whole.pop("asked", Asked("agglomerative")), **whole)
+    wanted = PolicyIn(asked=whole.pop("asked", ClusteringRequest("agglomerative")), **whole)
     with kin.database.writing() as session:
         return policies.put(session, kin.space, wanted)
 
@@ -172,7 +172,7 @@ def test_another_policy_begins_anew(kin: Place, policies: PolicyService, clock: 
     kept = put(kin, policies, after_changes=5)
     assert (kin.space.version, START) == (kept.done_version, kept.done_at)
     assert [] == policies.renew()
-    changed = put(kin, policies, after_changes=5, asked=Asked("leiden"))
+    changed = put(kin, policies, after_changes=5, asked=ClusteringRequest("leiden"))
     assert (0, START) == (changed.done_version, changed.created_at)
     assert ["leiden"] == [job.parameters["algorithm"] for job in policies.renew()]
 
@@ -277,10 +277,10 @@ def test_what_would_fail_again_waits_for_changes(
 def test_the_same_clustering_by_hand_counts(kin: Place, policies: PolicyService) -> None:
     """What somebody has asked for in the policy's own words is done; another one is not it."""
     put(kin, policies, after_changes=1)
-    kin.cluster(Asked("agglomerative", {"linkage": "average"}))
+    kin.cluster(ClusteringRequest("agglomerative", {"linkage": "average"}))
     with kin.database.reading() as session:
         assert policies.get(session, kin.space).done_version == 0
-    kin.cluster(Asked("agglomerative"))
+    kin.cluster(ClusteringRequest("agglomerative"))
     with kin.database.reading() as session:
         assert policies.get(session, kin.space).done_version == kin.space.version
     assert [] == policies.renew()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.errors import Unavailable
-from app.infra.http.memory_budget import Budget, Hold
+from app.infra.http.memory_budget import Budget, Reservation
 from modelkin import Support
 from tests.app.conftest import Start
 from tests.support.http_space import ROARING, SUPPORT
@@ -20,7 +20,7 @@ MIB = 1 << 20
 def test_a_hold_takes_and_gives_back() -> None:
     """What is held is counted, and a release gives all of it back."""
     budget = Budget(100, patience=0)
-    hold = Hold(budget)
+    hold = Reservation(budget)
     hold.take(60)
     hold.take(40)
     assert 100 == budget.held
@@ -31,7 +31,7 @@ def test_a_hold_takes_and_gives_back() -> None:
 def test_the_budget_is_shared() -> None:
     """What one holds another cannot have: it waits, then is refused, and keeps what it had."""
     budget = Budget(100, patience=0.05)
-    first, second = Hold(budget), Hold(budget)
+    first, second = Reservation(budget), Reservation(budget)
     first.take(60)
     second.take(30)
     with pytest.raises(Unavailable, match="MODELKIN_BODY_MEMORY"):
@@ -42,10 +42,10 @@ def test_the_budget_is_shared() -> None:
 def test_one_that_is_too_large_goes_alone() -> None:
     """More than the whole budget is given to one while nobody else holds any."""
     budget = Budget(100, patience=0)
-    hold = Hold(budget)
+    hold = Reservation(budget)
     hold.take(500)
     with pytest.raises(Unavailable):
-        Hold(budget).take(1)
+        Reservation(budget).take(1)
 
 
 def test_many_expanding_bodies_stay_within_the_budget(start: Start) -> None:

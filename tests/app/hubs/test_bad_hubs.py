@@ -19,8 +19,8 @@ from safetensors.numpy import save
 from sqlalchemy import update
 
 from app.hubs.clients import http, huggingface
-from app.hubs.clients.http import _TRIES, Limits
-from app.hubs.clients.protocol import HubRefused, HubUntrue
+from app.hubs.clients.http import _TRIES, TransferLimits
+from app.hubs.clients.protocol import HubForbidden, HubProtocolError
 from app.hubs.repositories import source_models
 from app.infra.db.tables.jobs import JobRow
 from tests.support.checkpoints import random_tensors, safetensors, sharded
@@ -388,7 +388,7 @@ def test_a_hub_whose_headers_drip(hub: Hub, desk: Desk, monkeypatch: pytest.Monk
         return True
 
     hub.on_cdn = drip
-    hurried = Limits(checkpoint_bytes=1 << 30, timeout=2.0, grace=0.3)
+    hurried = TransferLimits(checkpoint_bytes=1 << 30, timeout=2.0, grace=0.3)
     monkeypatch.setattr(desk.hubs, "limits", hurried)
     began = time.monotonic()
     state, code, detail = refused(desk, hub.url)
@@ -415,7 +415,7 @@ def test_a_hub_that_takes_too_long_altogether(
         return True
 
     hub.on_cdn = slowly
-    limits = Limits(checkpoint_bytes=1 << 30, timeout=2.0, slowest=10, total=0.4)
+    limits = TransferLimits(checkpoint_bytes=1 << 30, timeout=2.0, slowest=10, total=0.4)
     monkeypatch.setattr(desk.hubs, "limits", limits)
     state, code, detail = refused(desk, hub.url)
     assert ("failed", "hub_too_slow") == (state, code)
@@ -457,7 +457,7 @@ def test_a_hub_that_drips(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch)
         return True
 
     hub.on_cdn = drip
-    hurried = Limits(checkpoint_bytes=1 << 30, timeout=2.0, grace=0.3)
+    hurried = TransferLimits(checkpoint_bytes=1 << 30, timeout=2.0, grace=0.3)
     monkeypatch.setattr(desk.hubs, "limits", hurried)
     state, code, detail = refused(desk, hub.url)
     assert ("queued", "hub_unavailable") == (state, code)
@@ -485,7 +485,9 @@ def test_answers_that_are_none(hub: Hub, desk: Desk, answer: bytes, code: str) -
 def test_an_answer_without_end(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is no file is not read beyond a limit."""
     hub.on_hub = answering(200, b'{"a": "' + b" " * (4 << 20))
-    monkeypatch.setattr(desk.hubs, "limits", Limits(checkpoint_bytes=1 << 30, answer_bytes=1 << 20))
+    monkeypatch.setattr(
+        desk.hubs, "limits", TransferLimits(checkpoint_bytes=1 << 30, answer_bytes=1 << 20)
+    )
     state, code, detail = refused(desk, hub.url)
     assert ("failed", "hub_untrue") == (state, code)
     assert "more than" in detail
@@ -518,7 +520,7 @@ def test_a_listing_that_goes_on_elsewhere(hub: Hub, desk: Desk, link: str) -> No
     """A page leads to another one of the same hub, or the listing fails and says so."""
     hub.on_hub = answering(200, b'[{"id": "org/a"}]', Link=f'<{link}>; rel="next"')
     source = desk.follow(hub.url, token=TOKEN)
-    with desk.opened(source) as opened, pytest.raises(HubUntrue):
+    with desk.opened(source) as opened, pytest.raises(HubProtocolError):
         list(opened.models({}))
 
 
@@ -551,7 +553,7 @@ def test_a_page_of_endless_names(hub: Hub, desk: Desk, monkeypatch: pytest.Monke
     hub.on_hub = answering(200, json.dumps(names).encode())
     with desk.opened(desk.follow(hub.url)) as opened:
         assert 3 == len(list(opened.models({"owners": ["a"]})))
-        with pytest.raises(HubRefused, match="more than 5 models"):
+        with pytest.raises(HubForbidden, match="more than 5 models"):
             list(opened.models({"owners": ["a", "b"]}))
 
 
@@ -562,7 +564,7 @@ def test_a_listing_without_end(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyP
     hub.on_hub = answering(200, b'[{"id": "org/a"}]', Link=link)
     with (
         desk.opened(desk.follow(hub.url)) as opened,
-        pytest.raises(HubRefused, match="more than 5 pages"),
+        pytest.raises(HubForbidden, match="more than 5 pages"),
     ):
         list(opened.models({}))
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import StorageFull, Unavailable
-from app.hubs.clients.http import Limits, Transfer
+from app.hubs.clients.http import HubHttpClient, TransferLimits
 from app.hubs.clients.protocol import HubFile
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.downloads import Downloads
@@ -124,10 +124,10 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         with pytest.raises(Unavailable, match="File exists"):
             room.folder("model")
         egress = Egress(Allowlist.parse("127.0.0.1"))
-        limits = Limits(checkpoint_bytes=1)
+        limits = TransferLimits(checkpoint_bytes=1)
         with (
             closing(
-                Transfer(
+                HubHttpClient(
                     "http://127.0.0.1:1",
                     egress,
                     authorization=None,
@@ -167,11 +167,11 @@ def test_a_download_is_whole_however_it_is_cut(
     egress = Egress(Allowlist.parse("127.0.0.1"))
     file = HubFile("f", len(data), hashlib.sha256(data).hexdigest())
     with closing(
-        Transfer(
+        HubHttpClient(
             hub.cdn,
             egress,
             authorization=None,
-            limits=Limits(checkpoint_bytes=1 << 20),
+            limits=TransferLimits(checkpoint_bytes=1 << 20),
             refusal=lambda *_: None,
         )
     ) as transfer:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.hubs.incoming import huggingface, mlflow
-from app.hubs.incoming.events import Forged, Told
+from app.hubs.incoming.events import HubEvent, InvalidWebhookSignature
 from tests.support.hub_payloads import hf_payload, mlflow_payload, signed
 
 SECRET = "your-secret-key"
@@ -52,7 +52,7 @@ def test_a_body_that_was_changed_is_forged(at: int, by: int) -> None:
     """Whichever byte of the body is another, the signature is none."""
     tampered = bytearray(BODY)
     tampered[at] ^= by
-    with pytest.raises(Forged, match="Signature"):
+    with pytest.raises(InvalidWebhookSignature, match="Signature"):
         mlflow.verify(SECRET, HEADERS, bytes(tampered), SENT)
 
 
@@ -73,7 +73,7 @@ def test_a_body_that_was_changed_is_forged(at: int, by: int) -> None:
 def test_headers_that_were_changed_are_forged(header: str, value: str | None) -> None:
     """Id and time are signed with the body, and each of the three must be there."""
     headers = {name: text for name, text in (HEADERS | {header: value}).items() if text is not None}
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidWebhookSignature):
         mlflow.verify(SECRET, headers, BODY, SENT)
 
 
@@ -81,16 +81,16 @@ def test_blanks_that_http_drops_are_no_difference() -> None:
     """A secret that begins or ends with blanks comes without them, and is that secret."""
     huggingface.verify(f" {SECRET}\t ", {"x-webhook-secret": SECRET}, b"{}", SENT)
     huggingface.verify(SECRET, {"x-webhook-secret": f"{SECRET} "}, b"{}", SENT)
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidWebhookSignature):
         huggingface.verify(f"{SECRET}\n", {"x-webhook-secret": SECRET}, b"{}", SENT)
 
 
 @pytest.mark.parametrize("secret", ["Your-secret-key", "your secret-key", ""])
 def test_another_secret_vouches_for_nothing(secret: str) -> None:
     """Neither for a signature nor for a header."""
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidWebhookSignature):
         mlflow.verify(secret, HEADERS, BODY, SENT)
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidWebhookSignature):
         huggingface.verify(secret, {"x-webhook-secret": SECRET}, b"{}", SENT)
 
 
@@ -103,7 +103,7 @@ def test_five_minutes_are_tolerated(seconds: int, good: bool) -> None:
     if good:
         mlflow.verify(SECRET, HEADERS, BODY, now)
     else:
-        with pytest.raises(Forged, match="300 s are tolerated"):
+        with pytest.raises(InvalidWebhookSignature, match="300 s are tolerated"):
             mlflow.verify(SECRET, HEADERS, BODY, now)
 
 
@@ -111,7 +111,7 @@ def test_five_minutes_are_tolerated(seconds: int, good: bool) -> None:
 def test_a_time_that_is_none_is_refused(timestamp: str) -> None:
     """Even if it was signed."""
     headers, body = signed(SECRET, {"a": 1}, timestamp=timestamp)
-    with pytest.raises(Forged, match="number of seconds"):
+    with pytest.raises(InvalidWebhookSignature, match="number of seconds"):
         mlflow.verify(SECRET, headers, body, SENT)
 
 
@@ -119,9 +119,9 @@ def test_secrets_of_any_script_are_compared() -> None:
     """A secret is text, and its header the bytes of that in UTF-8."""
     headers = {"x-webhook-secret": "schlüssel☃".encode().decode("latin-1")}
     huggingface.verify("schlüssel☃", headers, b"{}", SENT)
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidWebhookSignature):
         huggingface.verify("schlüssel", headers, b"{}", SENT)
-    with pytest.raises(Forged, match="no X-Webhook-Secret"):
+    with pytest.raises(InvalidWebhookSignature, match="no X-Webhook-Secret"):
         huggingface.verify("schlüssel", {}, b"{}", SENT)
 
 
@@ -212,7 +212,7 @@ def test_anything_at_all_is_read(document: Any) -> None:
     """Whatever a payload is, reading it answers something that can be stored."""
     for read in (huggingface.read, mlflow.read):
         told = read(document)
-        assert isinstance(told, Told)
+        assert isinstance(told, HubEvent)
         assert told.model is not None or told.ignored is not None
         texts = [told.event, told.model, told.moved_from, told.revision]
         assert all(text is None or len(text) <= 200 for text in texts)

@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from app.hubs.incoming.service import PRUNE
 from app.hubs.repositories import source_models
-from app.infra.db.tables.hubs import DeliveryRow
+from app.infra.db.tables.hubs import HubEventRow
 from app.infra.db.tables.jobs import JobRow
 from app.jobs.service import Progress
 from tests.support.backends import SQLITE
@@ -232,7 +232,7 @@ def test_old_deliveries_are_forgotten(office: Office) -> None:
         office.deliver(source, hf_payload(model), delivery_id)
     old = datetime.now(UTC) - timedelta(days=31)
     with office.database.writing() as session:
-        changed = update(DeliveryRow).where(DeliveryRow.delivery_id == "msg_1")
+        changed = update(HubEventRow).where(HubEventRow.delivery_id == "msg_1")
         session.execute(changed.values(received_at=old))
     periodic = {known.kind: known for known in office.resources.jobs.periodic}[PRUNE]
     with office.database.reading() as session:

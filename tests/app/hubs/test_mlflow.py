@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from app.hubs.clients.mlflow import MLflow
-from app.hubs.clients.protocol import HubGone
+from app.hubs.clients.protocol import HubNotFound
 from modelkin import select_support
 from tests.support.checkpoints import random_tensors, safetensors, sharded
 from tests.support.ingestion_harness import Desk
@@ -69,7 +69,7 @@ def test_versions_are_revisions(registry: Registry, desk: Desk) -> None:
     """The newest version is what a model is; its tags and aliases are its tags."""
     registry.register("Digits CNN")
     source = desk.follow(registry.url, kind="mlflow")
-    with pytest.raises(HubGone, match="no version"), desk.opened(source) as hub:
+    with pytest.raises(HubNotFound, match="no version"), desk.opened(source) as hub:
         hub.look_up("Digits CNN")
     first, second = random_tensors(1), random_tensors(2)
     registry.log_run("Digits CNN", {"model.safetensors": safetensors(first), "x.pkl": b""})

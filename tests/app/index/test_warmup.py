@@ -17,7 +17,7 @@ from sqlalchemy.engine import make_url
 from app.bootstrap import open_resources
 from app.index.registry import IndexRegistry
 from app.index.space_index import bytes_of
-from app.index.warmup import Loading, LoadingProgress
+from app.index.warmup import IndexWarmup, WarmupProgress
 from app.infra.db.database import Database
 from app.main import create_app
 from app.settings import Settings
@@ -29,9 +29,9 @@ from tests.support.postgres import Postgres
 from tests.support.server_process import Server
 
 
-def loaded(database: Database, indexes: IndexRegistry) -> LoadingProgress:
+def loaded(database: Database, indexes: IndexRegistry) -> WarmupProgress:
     """What comes of loading it all."""
-    loading = Loading(database, indexes)
+    loading = IndexWarmup(database, indexes)
     loading.announce()
     assert not loading.progress.done
     loading.run(threading.Event())
@@ -46,7 +46,7 @@ def test_all_spaces_are_loaded_the_largest_first(database: Database) -> None:
         if size:
             written[name].put(*(f"m{i}" for i in range(size)))
     indexes = IndexRegistry(ROOM)
-    assert LoadingProgress(True, 3, 3, 41, 41) == loaded(database, indexes)
+    assert WarmupProgress(True, 3, 3, 41, 41) == loaded(database, indexes)
     assert [written[name].id for name in ("large", "middling", "small")] == indexes.spaces()
     assert (3, 41) == indexes.totals()[:2]
 
@@ -57,7 +57,7 @@ def test_no_more_is_loaded_than_there_is_memory_for(database: Database) -> None:
     for size, space in written.items():
         space.put(*(f"m{i}" for i in range(size)))
     indexes = IndexRegistry(bytes_of(SPEC, 40))
-    assert LoadingProgress(True, 2, 2, 35, 35) == loaded(database, indexes)
+    assert WarmupProgress(True, 2, 2, 35, 35) == loaded(database, indexes)
     assert [written[30].id, written[5].id] == indexes.spaces()
 
 
@@ -67,7 +67,7 @@ def test_a_database_that_is_away_for_a_moment_delays_it(postgres: Postgres, tmp_
     database = Database(url, timeout=0.1)
     written = Written(database)
     written.put("a", "b")
-    loading = Loading(database, IndexRegistry(ROOM))
+    loading = IndexWarmup(database, IndexRegistry(ROOM))
     loading.announce()
     thread = threading.Thread(target=loading.run, args=(threading.Event(),))
     with locked(postgres, url):
@@ -75,7 +75,7 @@ def test_a_database_that_is_away_for_a_moment_delays_it(postgres: Postgres, tmp_
         time.sleep(0.5)
         assert not loading.progress.done
     thread.join()
-    assert LoadingProgress(True, 1, 1, 2, 2) == loading.progress
+    assert WarmupProgress(True, 1, 1, 2, 2) == loading.progress
     database.close()
 
 
@@ -86,7 +86,7 @@ def test_it_stops_when_it_is_told(postgres: Postgres, tmp_path: Path) -> None:
     Written(database).put("a")
     stopping = threading.Event()
     thread = threading.Thread(
-        target=Loading(database, IndexRegistry(ROOM)).run, args=(stopping,), daemon=True
+        target=IndexWarmup(database, IndexRegistry(ROOM)).run, args=(stopping,), daemon=True
     )
     with locked(postgres, url):
         thread.start()

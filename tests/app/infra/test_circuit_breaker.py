@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.infra.storage.circuit_breaker import Breaker
+from app.infra.storage.circuit_breaker import CircuitBreaker
 
 
 class Clock:
@@ -17,13 +17,13 @@ class Clock:
 
 def test_a_new_breaker_lets_everyone_through() -> None:
     """Nothing has failed yet."""
-    assert Breaker(2.0, clock=Clock()).allows()
+    assert CircuitBreaker(2.0, clock=Clock()).allows()
 
 
 def test_it_opens_for_the_pause_after_a_failure() -> None:
     """Until the pause is over nobody calls."""
     clock = Clock()
-    breaker = Breaker(2.0, clock=clock)
+    breaker = CircuitBreaker(2.0, clock=clock)
     breaker.failed()
     clock.now += 1.9
     assert not breaker.allows()
@@ -34,7 +34,7 @@ def test_it_opens_for_the_pause_after_a_failure() -> None:
 def test_one_alone_tries_again() -> None:
     """After the pause one call is let through, and the others wait for what it finds."""
     clock = Clock()
-    breaker = Breaker(2.0, clock=clock)
+    breaker = CircuitBreaker(2.0, clock=clock)
     breaker.failed()
     clock.now += 3
     assert [True, False, False] == [breaker.allows() for _ in range(3)]
@@ -43,7 +43,7 @@ def test_one_alone_tries_again() -> None:
 def test_a_success_closes_it() -> None:
     """Once the server answered everyone is let through."""
     clock = Clock()
-    breaker = Breaker(2.0, clock=clock)
+    breaker = CircuitBreaker(2.0, clock=clock)
     breaker.failed()
     clock.now += 3
     assert breaker.allows()
@@ -54,7 +54,7 @@ def test_a_success_closes_it() -> None:
 def test_a_failed_try_opens_it_anew() -> None:
     """A server that is still down gets another pause."""
     clock = Clock()
-    breaker = Breaker(2.0, clock=clock)
+    breaker = CircuitBreaker(2.0, clock=clock)
     breaker.failed()
     clock.now += 3
     assert breaker.allows()
@@ -66,7 +66,7 @@ def test_a_failed_try_opens_it_anew() -> None:
 def test_a_try_that_never_ends_does_not_close_it_forever() -> None:
     """If who tried says nothing, another one may try after the pause."""
     clock = Clock()
-    breaker = Breaker(2.0, clock=clock)
+    breaker = CircuitBreaker(2.0, clock=clock)
     breaker.failed()
     clock.now += 3
     assert breaker.allows()

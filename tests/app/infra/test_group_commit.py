@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
-from app.infra.db.group_commit import Together
+from app.infra.db.group_commit import GroupCommit
 from tests.support.backends import SQLITE, Backend
 from tests.support.hub_payloads import hf_payload
 from tests.support.incoming_harness import open_office
@@ -45,7 +45,7 @@ def test_everybody_gets_an_answer_of_their_own(database: Database) -> None:
     """Many at once are all written, and each is answered for what it asked; one that fails alone
     is told so, and spoils nothing for those who shared its transaction.
     """
-    together = Together(database, insert, order=lambda number: number, most=7)
+    together = GroupCommit(database, insert, order=lambda number: number, most=7)
     lead = threading.Event()
 
     def ask(number: int) -> int | str:
@@ -74,7 +74,7 @@ def test_those_who_wait_are_written_at_once(database: Database) -> None:
         seen.append((session, number))
         return insert(session, number)
 
-    together = Together(database, act, order=lambda number: -number)
+    together = GroupCommit(database, act, order=lambda number: -number)
     with ThreadPoolExecutor(5) as pool:
         first = pool.submit(together.do, 0)
         entered.wait(5)
@@ -91,7 +91,7 @@ def test_those_who_wait_are_written_at_once(database: Database) -> None:
 def test_a_database_that_is_away_is_told_to_all(tmp_path: Path) -> None:
     """Nobody waits for ever, and nobody is told that something was written."""
     database = Database(SQLITE.url(tmp_path), timeout=0.1)
-    together = Together(database, insert, order=lambda number: number)
+    together = GroupCommit(database, insert, order=lambda number: number)
     with ThreadPoolExecutor(3) as pool:
         failures = [pool.submit(together.do, number).exception() for number in range(3)]
     assert [Unavailable] * 3 == [type(failure) for failure in failures]

@@ -13,7 +13,7 @@ import pytest
 
 from app.clustering.algorithms import leiden
 from app.errors import Unavailable
-from app.infra.subprocesses import elsewhere
+from app.infra.subprocesses import run_in_subprocess
 from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra
 
 
@@ -46,7 +46,7 @@ def test_what_holds_the_lock_holds_up_nobody_here() -> None:
 
     thread = threading.Thread(target=tick)
     thread.start()
-    pid = elsewhere(hog, 1.0, meanwhile=lambda: calls.append(time.monotonic()))
+    pid = run_in_subprocess(hog, 1.0, meanwhile=lambda: calls.append(time.monotonic()))
     over.set()
     thread.join()
     assert os.getpid() != pid
@@ -58,7 +58,7 @@ def test_arrays_go_and_come_back() -> None:
     """What is computed is what would have been computed here."""
     matrix = np.random.default_rng(3).random((300, 300))
     expected = np.sort(matrix, axis=0)
-    assert np.array_equal(expected, elsewhere(np.sort, matrix, 0, meanwhile=lambda: None))
+    assert np.array_equal(expected, run_in_subprocess(np.sort, matrix, 0, meanwhile=lambda: None))
 
 
 def test_communities_are_the_same_wherever_they_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_who_does_not_want_it_any_more_ends_it() -> None:
         raise JobCancelled("enough")
 
     with pytest.raises(JobCancelled, match="enough"):
-        elsewhere(hog, 60.0, meanwhile=cancelled)
+        run_in_subprocess(hog, 60.0, meanwhile=cancelled)
     assert time.monotonic() - began < 20
 
 
@@ -103,5 +103,5 @@ def test_who_does_not_want_it_any_more_ends_it() -> None:
 def test_what_goes_wrong_there_is_told_here(how: str, error: type[Exception], words: str) -> None:
     """A refusal is the same, a bug is named, and a killed process may be tried again."""
     with pytest.raises(error, match=words) as caught:
-        elsewhere(fail, how, meanwhile=lambda: None)
+        run_in_subprocess(fail, how, meanwhile=lambda: None)
     assert getattr(caught.value, "field", "leaves") == "leaves"

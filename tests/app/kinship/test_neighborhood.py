@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from app.index.space_index import Changed, SpaceIndex
-from app.kinship.neighborhood import Surroundings
+from app.kinship.neighborhood import Neighborhood
 from modelkin import SignatureSpec
 from modelkin.core.similarity.background import similarities_of_matches
 
@@ -37,10 +37,10 @@ class Feed:
         return [int(self._ids[5])]
 
 
-def around(ids: Ids, order: Ids, own: int | None = None) -> Surroundings:
+def around(ids: Ids, order: Ids, own: int | None = None) -> Neighborhood:
     """What model 0, or a stranger of its signature, sees."""
     snapshot = SpaceIndex(SignatureSpec(num_perm=H)).at(1, Feed(ids, order))
-    return Surroundings(snapshot, VALUES[0], None if own is None else int(ids[own]))
+    return Neighborhood(snapshot, VALUES[0], None if own is None else int(ids[own]))
 
 
 PLAIN = np.arange(N, dtype=np.int64) + 1
@@ -93,7 +93,7 @@ def test_the_nearest_come_in_order() -> None:
 
 def test_an_empty_space_has_no_surroundings() -> None:
     """Nobody is near, nothing is usual, nobody is drawn."""
-    empty = Surroundings(SpaceIndex(SignatureSpec(num_perm=H)).at(0, _Nothing()), VALUES[0], None)
+    empty = Neighborhood(SpaceIndex(SignatureSpec(num_perm=H)).at(0, _Nothing()), VALUES[0], None)
     assert [] == empty.nearest(5)[0].tolist() == empty.sample(5).tolist()
     assert (0, None) == (empty.background().models, empty.background().z_score(0.5))
 

@@ -27,13 +27,13 @@ from app.catalog.repositories.models import (
 from app.index.banding import Bands
 from app.index.buckets.memory import MemoryBuckets
 from app.index.buckets.service import BucketService
-from app.index.change_feed import SpaceFeed
+from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import Changed
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
-from app.infra.db.tables.catalog import ModelRow, RemovalRow
-from app.maintenance.cleanup import Housekeeping
+from app.infra.db.tables.catalog import ModelRow, TombstoneRow
+from app.maintenance.cleanup import Cleanup
 from app.spaces.records import SpaceRecord
 from app.spaces.repository import advance, delete_space, find_space_by_id, insert_space, lock_space
 from modelkin.core.sketching.banding import band_keys
@@ -98,8 +98,8 @@ class Written:
     def removals(self) -> int:
         """How many are told of."""
         with self.database.reading() as session:
-            count = select(func.count()).select_from(RemovalRow)
-            return session.scalars(count.where(RemovalRow.space_id == self.id)).one()
+            count = select(func.count()).select_from(TombstoneRow)
+            return session.scalars(count.where(TombstoneRow.space_id == self.id)).one()
 
 
 def content(value: int) -> Content:
@@ -129,10 +129,10 @@ class Follower:
             rows = session.execute(select(ModelRow.id, ModelRow.version)).all()
         assert sorted(snapshot.ids[snapshot.alive].tolist()) == sorted(row.id for row in rows)
 
-    def _feed(self, session: object) -> SpaceFeed:
+    def _feed(self, session: object) -> ChangeFeed:
         begun = self.began_at
 
-        class Seen(SpaceFeed):
+        class Seen(ChangeFeed):
             def changed(self, since: int) -> Iterator[Changed]:
                 begun.append(since)
                 yield from super().changed(since)
@@ -146,9 +146,9 @@ def written(database: Database) -> Written:
     return Written(database)
 
 
-def housekeeping(database: Database, indexes: IndexRegistry | None = None) -> Housekeeping:
+def housekeeping(database: Database, indexes: IndexRegistry | None = None) -> Cleanup:
     """One that keeps 10 removals of each space, or as many as it has models."""
-    return Housekeeping(database, indexes or IndexRegistry(ROOM), every=60, kept=10)
+    return Cleanup(database, indexes or IndexRegistry(ROOM), every=60, kept=10)
 
 
 def test_removals_that_nobody_needs_are_pruned(written: Written) -> None:
@@ -198,14 +198,14 @@ def test_the_horizon_is_that_of_the_reader(written: Written) -> None:
     written.put(*(f"m{i}" for i in range(30)))
     with written.database.reading() as session:
         find_space_by_id(session, written.id)
-        before = SpaceFeed(session, written.id)
+        before = ChangeFeed(session, written.id)
         assert (0, []) == (before.horizon, list(before.removed(0)))
         written.remove(*(f"m{i}" for i in range(30)))
         housekeeping(written.database).round()
         assert (0, []) == (before.horizon, list(before.removed(0)))
         assert 30 == sum(changed.ids.size for changed in before.changed(0))
     with written.database.reading() as session:
-        after = SpaceFeed(session, written.id)
+        after = ChangeFeed(session, written.id)
         assert (50, 10) == (after.horizon, len(list(after.removed(0))))
 
 
@@ -217,7 +217,7 @@ def test_whatever_happens_indexes_and_buckets_that_sleep_are_right(written: Writ
     followers = [Follower(written) for _ in range(3)]
     stored = MemoryBuckets()
     buckets = BucketService(written.database, stored, Bands())
-    keeper = Housekeeping(written.database, IndexRegistry(ROOM), every=60, kept=2)
+    keeper = Cleanup(written.database, IndexRegistry(ROOM), every=60, kept=2)
     known: dict[str, int] = {}
     epochs: set[int | None] = set()
     for step in range(160):
@@ -290,7 +290,7 @@ def test_readers_beside_the_pruning_are_right(written: Written) -> None:
         written.put(*names)
         written.remove(*names)
 
-    keeper = Housekeeping(written.database, IndexRegistry(ROOM), every=60, kept=3)
+    keeper = Cleanup(written.database, IndexRegistry(ROOM), every=60, kept=3)
     threads = [until_over(action) for action in (change, keeper.round)]
     followers = [Follower(written) for _ in range(3)]
     try:
@@ -314,7 +314,7 @@ def test_the_index_of_a_space_that_another_process_deleted_goes(written: Written
     for each in (written, other):
         each.put("a")
         with each.database.reading() as session:
-            indexes.at(each.id, SPEC, each.space().version, SpaceFeed(session, each.id))
+            indexes.at(each.id, SPEC, each.space().version, ChangeFeed(session, each.id))
     with written.database.writing() as session:
         delete_space(session, written.space())
     housekeeping(written.database, indexes).round()

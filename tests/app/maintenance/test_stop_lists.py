@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 import modelkin
 from app.errors import SupportMissing
-from app.infra.db.tables.index import BandValuesRow, StopListRow
+from app.infra.db.tables.index import BandedSignatureRow, StopListRow
 from modelkin import BulkItem, Support
 from modelkin.core.similarity.overlap import jaccard
 from modelkin.core.sketching.banding import collision_probability, recall_at
@@ -302,13 +302,13 @@ def test_deleting_a_model_or_a_space_deletes_its_band_values(
     """No row is left of what is gone."""
     space = open_stores.space(listed.name)
 
-    def rows(table: type[BandValuesRow | StopListRow]) -> int:
+    def rows(table: type[BandedSignatureRow | StopListRow]) -> int:
         with open_stores.database.reading() as session:
             of_space = select(table.version).where(table.space_id == space.id)
             return len(session.scalars(of_space).all())
 
-    assert (len(CLIENTS), 1) == (rows(BandValuesRow), rows(StopListRow))
+    assert (len(CLIENTS), 1) == (rows(BandedSignatureRow), rows(StopListRow))
     listed.http.delete(listed.path("models", "kin0"))
-    assert len(CLIENTS) - 1 == rows(BandValuesRow)
+    assert len(CLIENTS) - 1 == rows(BandedSignatureRow)
     listed.http.delete(f"/v1/spaces/{listed.name}")
-    assert (0, 0) == (rows(BandValuesRow), rows(StopListRow))
+    assert (0, 0) == (rows(BandedSignatureRow), rows(StopListRow))

@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 
 from app.errors import Unavailable
 from app.infra.db.tables.webhooks import EventRow
-from app.notifications.neighbor_changes import Crossings
+from app.notifications.neighbor_changes import NeighborChanges
 from app.webhooks.outbox import (
     CLUSTERING_COMPLETED,
     LINEAGE_MISMATCH,
@@ -28,7 +28,7 @@ from tests.support.backends import Backend
 from tests.support.http_space import random_support, related, true_similarity
 from tests.support.webhook_harness import Bureau, bureau
 from tests.support.webhook_receiver import Receiver, receiving
-from workers.scheduler import Schedule
+from workers.scheduler import Scheduler
 
 M = 10_000
 
@@ -406,17 +406,17 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
     near = desk.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5)
     desk.put(place, "x", related(rng, base, 0.9))
     desk.put(place, "z", fresh(rng))
-    whole = Crossings.changes
+    whole = NeighborChanges.changes
     tries = []
 
-    def away(self: Crossings, space: Any, model: Any, *rest: Any) -> Any:
+    def away(self: NeighborChanges, space: Any, model: Any, *rest: Any) -> Any:
         if model.name != "x":
             return whole(self, space, model, *rest)
         tries.append(model.name)
         raise Unavailable("the folder is away")
 
-    monkeypatch.setattr(Crossings, "changes", away)
-    schedule = Schedule(desk.resources.database, desk.resources.jobs)
+    monkeypatch.setattr(NeighborChanges, "changes", away)
+    schedule = Scheduler(desk.resources.database, desk.resources.jobs)
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     desk.work()
     assert ["x", "z"] == models_of(desk, stored)

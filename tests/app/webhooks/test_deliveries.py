@@ -279,7 +279,7 @@ def test_what_a_dead_worker_had_taken_is_sent(desk: Bureau, receiver: Receiver) 
     ping(desk, made)
     now = datetime.now(UTC)
     with desk.resources.database.writing() as session:
-        due = store.find_due(session, now, room=store.Room(99, 99, 99))
+        due = store.find_due(session, now, room=store.FreeSlots(99, 99, 99))
         [delivery] = [each for each in due if each.subscription_id == made["id"]]
         assert store.take(session, delivery, now + timedelta(hours=1))
         assert not store.take(session, delivery, now + timedelta(hours=1))
@@ -303,11 +303,11 @@ def test_there_is_room_for_everybody(desk: Bureau, receiver: Receiver) -> None:
         assert 202 == desk.http.post(path, headers=other).status_code
     for _ in range(3):
         ping(desk, mine)
-    room = store.Room(all=20, each_tenant=6, each=2)
+    room = store.FreeSlots(all=20, each_tenant=6, each=2)
     with desk.resources.database.reading() as session:
         due = store.find_due(session, datetime.now(UTC), room=room)
         more = store.find_due(session, datetime.now(UTC), room=room, under_way=due)
-        few = store.find_due(session, datetime.now(UTC), room=store.Room(5, 6, 2))
+        few = store.find_due(session, datetime.now(UTC), room=store.FreeSlots(5, 6, 2))
     count = Counter(delivery.subscription_id for delivery in due)
     assert (2, 6) == (count[mine["id"]], sum(count[made["id"]] for made in theirs))
     assert max(count.values()) == 2

@@ -18,7 +18,7 @@ from sqlalchemy import insert, select, update
 
 from app.infra.db.database import Database, Reader
 from app.infra.db.ids import new_id
-from app.infra.db.tables.webhooks import EventRow, SentRow, SubscriptionRow
+from app.infra.db.tables.webhooks import EventRow, SubscriptionRow, WebhookDeliveryRow
 from app.infra.storage.encryption import Secrets
 from app.webhooks import delivery_repository as store
 from app.webhooks import event_repository
@@ -30,7 +30,7 @@ from tests.support.server_process import Server
 from tests.support.webhook_harness import PAST, Bureau, bureau
 from tests.support.webhook_receiver import Receiver, receiving
 
-ROOM = store.Room(all=32, each_tenant=8, each=2)
+ROOM = store.FreeSlots(all=32, each_tenant=8, each=2)
 
 
 @pytest.fixture
@@ -138,8 +138,8 @@ def test_what_waits_for_a_disabled_one_is_forgotten(desk: Bureau, receiver: Rece
     desk.tick()
     assert 1 == len(desk.deliveries(off))
     with desk.resources.database.writing() as session:
-        waiting = SentRow.subscription_id.in_((off["id"], on["id"]))
-        session.execute(update(SentRow).where(waiting).values(due_at=PAST))
+        waiting = WebhookDeliveryRow.subscription_id.in_((off["id"], on["id"]))
+        session.execute(update(WebhookDeliveryRow).where(waiting).values(due_at=PAST))
         far = datetime.now(UTC) + timedelta(hours=1)
         session.execute(update(SubscriptionRow).values(paused_until=far))
     desk.tick()
@@ -281,7 +281,7 @@ def test_a_backlog_costs_nothing_to_look_at(tmp_path: Path) -> None:
             columns = store.find_due(session, datetime.now(UTC), room=ROOM)[0]
             row = {name: getattr(columns, name) for name in store.Delivery.__dataclass_fields__}
             rows = [{**row, "id": new_id(now), "event_id": new_id(now)} for _ in range(10_000)]
-            session.execute(insert(SentRow), rows)
+            session.execute(insert(WebhookDeliveryRow), rows)
         ping(desk, quiet)
         many, found = look()
         count = Counter(delivery.subscription_id for delivery in found)
@@ -352,7 +352,11 @@ def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: P
         pinging.join()
         database = Database(server.database_url, timeout=10)
         with database.writing() as session:  # what was taken is due again, 90 s later
-            session.execute(update(SentRow).where(SentRow.due_at.is_not(None)).values(due_at=PAST))
+            session.execute(
+                update(WebhookDeliveryRow)
+                .where(WebhookDeliveryRow.due_at.is_not(None))
+                .values(due_at=PAST)
+            )
         database.close()
         server.start()
         with httpx.Client(base_url=server.url, timeout=30) as http:

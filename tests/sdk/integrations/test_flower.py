@@ -19,7 +19,7 @@ import modelkin
 from modelkin.core.codecs.checks import with_crc
 from modelkin.core.codecs.support import pack_header
 from modelkin.errors import InvalidInput
-from modelkin.integrations._messages import MAX_K, Offer
+from modelkin.integrations._messages import MAX_K, SupportMessage
 from modelkin.integrations.flower import ClusteredStrategy, RoundClusters, SupportMod
 from modelkin.torch import fisher_importance
 from tests.sdk.integrations.conftest import Wire
@@ -215,7 +215,7 @@ def sending(record: dict[str, Any] | None) -> ClientApp:
     return found
 
 
-GOOD = Offer(support_of(1), 9).to_values()
+GOOD = SupportMessage(support_of(1), 9).to_values()
 DENSE = modelkin.Support.from_indices(np.arange(93), 462).to_bytes()
 WIDE = modelkin.Support.from_indices([7], 1 << 40).to_bytes()
 WRONG: list[tuple[dict[str, Any] | None, str]] = [
@@ -230,7 +230,7 @@ WRONG: list[tuple[dict[str, Any] | None, str]] = [
     ({**GOOD, "data": DENSE}, "K=93 indices|93 indices|93"),
     ({**GOOD, "data": WIDE}, "of 1099511627776 parameters, the model of this round has 462"),
     (
-        Offer(support_of(1).signature(seed=2), 9).to_values(),
+        SupportMessage(support_of(1).signature(seed=2), 9).to_values(),
         "its signature is made as",
     ),
 ]
@@ -256,7 +256,7 @@ def test_a_huge_support_is_refused_before_it_is_unpacked() -> None:
     """A few bytes that ask for gigabytes are an error, not an allocation."""
     data = with_crc(pack_header(1 << 33, MAX_K + 1, f"sha256:{'0' * 64}"))
     with pytest.raises(modelkin.ModelkinError, match=r"268,435,457|268435457"):
-        Offer.from_values({"kind": "support", "data": data, "k-star": 1})
+        SupportMessage.from_values({"kind": "support", "data": data, "k-star": 1})
 
 
 def test_the_server_bounds_what_clients_send() -> None:

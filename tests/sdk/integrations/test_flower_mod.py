@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 
 import modelkin
 from modelkin.errors import InvalidInput, InvalidParameter
-from modelkin.integrations._messages import Offer
+from modelkin.integrations._messages import SupportMessage
 from modelkin.integrations.flower import ClusteredStrategy, SupportMod, hand_over
 from modelkin.torch import GradientMoment
 from tests.sdk.integrations.federation import LocalGrid, examples, mlp
@@ -63,12 +63,12 @@ def test_the_record_holds_the_support() -> None:
     """What goes out is the support of the importance, chosen as the mod was told."""
     record = answered(SupportMod(coverage=0.5), IMPORTANCE, message())
     support = modelkin.select_support(IMPORTANCE, coverage=0.5)
-    assert Offer(support, support.k) == Offer.from_values(record)
+    assert SupportMessage(support, support.k) == SupportMessage.from_values(record)
 
 
 def test_the_servers_k_is_followed() -> None:
     """A K that the server tells is selected, and the client's own is reported beside it."""
-    offer = Offer.from_values(answered(SupportMod(), IMPORTANCE, message(k=33)))
+    offer = SupportMessage.from_values(answered(SupportMod(), IMPORTANCE, message(k=33)))
     assert modelkin.select_support(IMPORTANCE, k=33) == offer.content
     assert modelkin.select_support(IMPORTANCE).k == offer.k_star
 
@@ -76,7 +76,7 @@ def test_the_servers_k_is_followed() -> None:
 @pytest.mark.parametrize("k", [0, -1, 501, "12", 1.5, True, b"x", [3]])
 def test_a_k_that_cannot_be_is_ignored(k: Any) -> None:
     """Whatever a server sends as K, the client's own is what it falls back to."""
-    offer = Offer.from_values(answered(SupportMod(), IMPORTANCE, message(k=k)))
+    offer = SupportMessage.from_values(answered(SupportMod(), IMPORTANCE, message(k=k)))
     assert modelkin.select_support(IMPORTANCE) == offer.content
 
 
@@ -94,7 +94,7 @@ def test_a_gradient_moment_may_be_handed_over() -> None:
     moment = GradientMoment(model)
     cross_entropy(model(inputs), labels).backward()
     moment.update()
-    offer = Offer.from_values(answered(SupportMod(), moment, message()))
+    offer = SupportMessage.from_values(answered(SupportMod(), moment, message()))
     assert modelkin.select_support(moment.importance()) == offer.content
 
 
@@ -105,10 +105,12 @@ def test_rounds_are_averaged_in_the_clients_state() -> None:
     for seed in range(3):
         here = np.random.default_rng(seed).random(500, np.float32)
         average = 0.8 * average + 0.2 * here
-        offer = Offer.from_values(answered(mod, torch.from_numpy(here), message(), context))
+        offer = SupportMessage.from_values(
+            answered(mod, torch.from_numpy(here), message(), context)
+        )
         assert modelkin.select_support(average) == offer.content
     answered(mod, np.full(500, np.nan, np.float32), message(), context)
-    offer = Offer.from_values(answered(mod, here, message(), context))
+    offer = SupportMessage.from_values(answered(mod, here, message(), context))
     assert modelkin.select_support(0.8 * average + 0.2 * here) == offer.content
 
 
@@ -140,7 +142,10 @@ def test_clients_of_the_older_api_send_supports_too() -> None:
     sent = message()
     sent.content = recorddict_compat.fitins_to_recorddict(asked, keep_input=True)
     content = legacy(sent, Context(1, 7, {}, RecordDict(), {})).content
-    assert modelkin.select_support(IMPORTANCE) == Offer.from_values(content["modelkin"]).content
+    assert (
+        modelkin.select_support(IMPORTANCE)
+        == SupportMessage.from_values(content["modelkin"]).content
+    )
     assert {"loss": 0.5} == recorddict_compat.recorddict_to_fitres(content, True).metrics
 
 

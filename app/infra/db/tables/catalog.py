@@ -24,10 +24,10 @@ from app.infra.db.tables.base import Base, Id, Moment, Name
 
 __all__ = [
     "ModelRow",
-    "RemovalRow",
+    "TombstoneRow",
     "RevisionRow",
     "SignatureRow",
-    "SizeReportRow",
+    "SupportSizeReportRow",
     "SketchRow",
     "SpaceRow",
     "TagRow",
@@ -152,7 +152,7 @@ class SketchRow(Base):
     data: Mapped[bytes] = mapped_column(LargeBinary)
 
 
-class SizeReportRow(Base):
+class SupportSizeReportRow(Base):
     """The K* that a client of a space found: one a reporter, the last it told."""
 
     __tablename__ = "size_reports"
@@ -176,7 +176,7 @@ class TagRow(Base):
     tag: Mapped[str] = mapped_column(Name, primary_key=True)
 
 
-class RemovalRow(Base):
+class TombstoneRow(Base):
     """A model that was removed, so that an index which has seen it can forget it."""
 
     __tablename__ = "removals"

@@ -23,7 +23,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.infra.db.tables.base import Base, Id, Moment, Name
 
-__all__ = ["DeliveryRow", "SourceModelRow", "SourceRow"]
+__all__ = ["HubEventRow", "SourceModelRow", "SourceRow"]
 
 
 class SourceRow(Base):
@@ -63,7 +63,7 @@ class SourceRow(Base):
     next_poll_at: Mapped[datetime | None] = mapped_column(Moment)
 
 
-class DeliveryRow(Base):
+class HubEventRow(Base):
     """A delivery that a source's secret vouched for, once for each of its hub's delivery ids."""
 
     __tablename__ = "deliveries"

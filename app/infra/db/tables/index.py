@@ -19,7 +19,13 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.infra.db.tables.base import Base, Id, Moment
 
-__all__ = ["BandValuesRow", "BucketBuildRow", "BucketEntryRow", "BucketModelRow", "StopListRow"]
+__all__ = [
+    "BandedSignatureRow",
+    "BucketBuildRow",
+    "BucketEntryRow",
+    "BucketModelRow",
+    "StopListRow",
+]
 
 
 class StopListRow(Base):
@@ -41,7 +47,7 @@ class StopListRow(Base):
     computed_at: Mapped[datetime] = mapped_column(Moment)
 
 
-class BandValuesRow(Base):
+class BandedSignatureRow(Base):
     """The minhashes of what a stop-list leaves of a model's support, little-endian; None where that
     is nothing, or the model sent no support. Of versions that are not in force nothing is believed.
     """

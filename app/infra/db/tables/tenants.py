@@ -9,10 +9,10 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.infra.db.tables.base import Base, Id, Moment, Name
 
-__all__ = ["KeyRow", "StoreRow", "TenantRow"]
+__all__ = ["ApiKeyRow", "InstallationRow", "TenantRow"]
 
 
-class StoreRow(Base):
+class InstallationRow(Base):
     """The one row that tells this database from every other: whose blobs are whose goes by it."""
 
     __tablename__ = "store"
@@ -28,7 +28,7 @@ class TenantRow(Base):
     name: Mapped[str] = mapped_column(Name)
 
 
-class KeyRow(Base):
+class ApiKeyRow(Base):
     """An API key: its SHA-256, by which it is looked up. 256 random bits need no slower hash."""
 
     __tablename__ = "keys"

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.infra.db.tables.base import Base, Moment, Name
 
-__all__ = ["EventRow", "SentRow", "SubscriptionRow"]
+__all__ = ["EventRow", "WebhookDeliveryRow", "SubscriptionRow"]
 
 
 def _where(condition: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class EventRow(Base):
     created_at: Mapped[datetime] = mapped_column(Moment)
 
 
-class SentRow(Base):
+class WebhookDeliveryRow(Base):
     """One event for one subscription: the body that is sent, and what came of every attempt.
 
     ``due_at`` is when the next attempt is; while one is made, when others may take it for lost.

@@ -18,7 +18,7 @@ from modelkin.client._sync.listing import AsyncListing, Listing
 from modelkin.client._sync.resource import AsyncCalling, Calling
 from modelkin.client._transport.messages import Request, Response, parse_json
 from modelkin.errors import InvalidParameter
-from modelkin.types.hubs import Source, SourceDelivery
+from modelkin.types.hubs import HubEvent, Source
 from modelkin.types.jobs import JobInfo
 from modelkin.types.paging import UNCHANGED, Page, Unchanged
 from modelkin.wire import JSON
@@ -119,9 +119,9 @@ class SourceCalls(Calling):
         """Follows a hub no more; the models that came from it stay."""
         self._run(_delete(source))
 
-    def source_deliveries(self, source: str | Source) -> Listing[SourceDelivery]:
+    def source_deliveries(self, source: str | Source) -> Listing[HubEvent]:
         """What a hub delivered, newest first, and what became of it."""
-        return Listing(self._rows(_deliveries(source)), SourceDelivery)
+        return Listing(self._rows(_deliveries(source)), HubEvent)
 
     def poll_source(self, source: str | Source) -> JobInfo:
         """Has the hub looked through now, for what no delivery told; answers the job at once."""
@@ -183,9 +183,9 @@ class AsyncSourceCalls(AsyncCalling):
         """Follows a hub no more; the models that came from it stay."""
         await self._run(_delete(source))
 
-    def source_deliveries(self, source: str | Source) -> AsyncListing[SourceDelivery]:
+    def source_deliveries(self, source: str | Source) -> AsyncListing[HubEvent]:
         """What a hub delivered, newest first, and what became of it."""
-        return AsyncListing(self._rows(_deliveries(source)), SourceDelivery)
+        return AsyncListing(self._rows(_deliveries(source)), HubEvent)
 
     async def poll_source(self, source: str | Source) -> JobInfo:
         """Has the hub looked through now, for what no delivery told; answers the job at once."""
@@ -257,7 +257,7 @@ def _delete(source: str | Source) -> Call[None]:
     return Call(requests.write("DELETE", _path(source)), lambda _: None)
 
 
-def _deliveries(source: str | Source) -> Call[Page[SourceDelivery]]:
+def _deliveries(source: str | Source) -> Call[Page[HubEvent]]:
     request = requests.get(f"{_path(source)}/deliveries", _PAGE_SIZE)
     return Call(request, lambda r: decoding.read_page(Fields(parse_json(r)), _read_delivery))
 
@@ -304,8 +304,8 @@ def _read_source(body: Fields) -> Source:
     )
 
 
-def _read_delivery(body: Fields) -> SourceDelivery:
-    return SourceDelivery(
+def _read_delivery(body: Fields) -> HubEvent:
+    return HubEvent(
         delivery_id=body.text("delivery_id"),
         event=body.text("event"),
         model=body.optional("model", body.text),

@@ -23,9 +23,9 @@ from modelkin.types.jobs import JobInfo, JobProgress
 from modelkin.types.paging import Page
 from modelkin.wire import JSON
 
-__all__ = ["AsyncJobCalls", "JobCalls", "Told", "read_job"]
+__all__ = ["AsyncJobCalls", "JobCalls", "OnProgress", "read_job"]
 
-Told = Callable[[JobInfo], object]
+OnProgress = Callable[[JobInfo], object]
 
 _JOBS = "/v1/jobs"
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
@@ -80,7 +80,7 @@ class JobCalls(Calling):
         job: str | JobInfo,
         *,
         timeout: float | None = None,
-        on_progress: Told | None = None,
+        on_progress: OnProgress | None = None,
     ) -> JobInfo:
         """The job once it has succeeded.
 
@@ -126,7 +126,7 @@ class AsyncJobCalls(AsyncCalling):
         job: str | JobInfo,
         *,
         timeout: float | None = None,
-        on_progress: Told | None = None,
+        on_progress: OnProgress | None = None,
     ) -> JobInfo:
         """The job once it has succeeded."""
         waiting = _Waiting(timeout, on_progress)
@@ -143,7 +143,7 @@ class _Waiting:
         told: called with the job when it has changed.
     """
 
-    def __init__(self, timeout: float | None, told: Told | None) -> None:
+    def __init__(self, timeout: float | None, told: OnProgress | None) -> None:
         if timeout is not None and not timeout >= 0:
             raise InvalidParameter(f"timeout must be 0 or more, not {timeout!r}", field="timeout")
         self._end = None if timeout is None else time.monotonic() + timeout

@@ -9,7 +9,7 @@ from __future__ import annotations
 from modelkin.client._protocol.decoding import Fields
 from modelkin.types.kinship import (
     Donor,
-    DonorReason,
+    DonorExplanation,
     Donors,
     Graph,
     GraphEdge,
@@ -17,12 +17,12 @@ from modelkin.types.kinship import (
     Kin,
     Lineage,
     LineageLink,
-    Usual,
+    SimilarityBaseline,
 )
 
 __all__ = ["read_donors", "read_graph", "read_lineage"]
 
-_UNTOLD = Usual(0.0, 0.0, 0)
+_UNTOLD = SimilarityBaseline(0.0, 0.0, 0)
 
 
 def read_donors(body: Fields) -> Donors:
@@ -66,8 +66,10 @@ def read_lineage(body: Fields) -> Lineage:
     )
 
 
-def _read_usual(body: Fields) -> Usual:
-    return Usual(body.number("similarity"), body.number("deviation"), body.integer("models"))
+def _read_usual(body: Fields) -> SimilarityBaseline:
+    return SimilarityBaseline(
+        body.number("similarity"), body.number("deviation"), body.integer("models")
+    )
 
 
 def _read_donor(body: Fields) -> Donor:
@@ -78,15 +80,15 @@ def _read_donor(body: Fields) -> Donor:
         weight=body.number("weight"),
         estimate=body.text("estimate"),
         standard_error=body.number("standard_error"),
-        why=why or DonorReason(""),
+        why=why or DonorExplanation(""),
     )
 
 
-def _read_reason(body: Fields) -> DonorReason:
+def _read_reason(body: Fields) -> DonorExplanation:
     def number(name: str) -> float | None:
         return body.optional(name, body.number)
 
-    return DonorReason(
+    return DonorExplanation(
         sentence=body.text("sentence"),
         shared_indices=body.optional("shared_indices", body.integer),
         z_score=number("z_score"),

@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 
 from modelkin.client._protocol import clusterings
 from modelkin.client._protocol.clusterings import LATEST, Which
-from modelkin.client._protocol.jobs import AsyncJobCalls, JobCalls, Told
+from modelkin.client._protocol.jobs import AsyncJobCalls, JobCalls, OnProgress
 from modelkin.client._sync.listing import AsyncListing, Listing
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
@@ -31,7 +31,7 @@ class ClusteringCalls(JobCalls):
         *,
         wait: Literal[True] = True,
         timeout: float | None = None,
-        on_progress: Told | None = None,
+        on_progress: OnProgress | None = None,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
         **parameters: Any,
@@ -54,7 +54,7 @@ class ClusteringCalls(JobCalls):
         *,
         wait: bool = True,
         timeout: float | None = None,
-        on_progress: Told | None = None,
+        on_progress: OnProgress | None = None,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
         **parameters: Any,
@@ -167,7 +167,7 @@ class AsyncClusteringCalls(AsyncJobCalls):
         *,
         wait: Literal[True] = True,
         timeout: float | None = None,
-        on_progress: Told | None = None,
+        on_progress: OnProgress | None = None,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
         **parameters: Any,
@@ -190,7 +190,7 @@ class AsyncClusteringCalls(AsyncJobCalls):
         *,
         wait: bool = True,
         timeout: float | None = None,
-        on_progress: Told | None = None,
+        on_progress: OnProgress | None = None,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
         **parameters: Any,

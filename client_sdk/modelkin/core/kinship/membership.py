@@ -1,4 +1,4 @@
-"""``Probe``: the indices of a target that other supports are asked for, and who holds which.
+"""``TargetIndices``: the indices of a target that other supports are asked for, and their holders.
 
 What a support holds is one bit an index of the target, however large the space is. It never says
 what holding an index is worth: that is ``rarity``'s, and ``cover``'s.
@@ -16,7 +16,7 @@ from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport, check_same_space
 
-__all__ = ["MOST_INDICES", "Probe"]
+__all__ = ["MOST_INDICES", "TargetIndices"]
 
 Words = npt.NDArray[np.uint64]
 
@@ -30,7 +30,7 @@ a standard error of 0.0014.
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class TargetIndices:
     """Some indices of a target, evenly spread over all of them; make one with :meth:`of`.
 
     Attributes:
@@ -45,7 +45,7 @@ class Probe:
     """The indices, and the last one again up to a whole word of them, as kernels take them."""
 
     @classmethod
-    def of(cls, target: PackedSupport, most: int = MOST_INDICES) -> Probe:
+    def of(cls, target: PackedSupport, most: int = MOST_INDICES) -> TargetIndices:
         """All indices of a target, or ``most`` of them at equal distances in their order.
 
         Of a larger target no more than these are ever in memory.

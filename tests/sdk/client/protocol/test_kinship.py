@@ -8,7 +8,7 @@ import httpx
 import networkx
 import pytest
 
-from modelkin import DonorReason, GraphEdge, GraphNode, Support, Usual
+from modelkin import DonorExplanation, GraphEdge, GraphNode, SimilarityBaseline, Support
 from modelkin.errors import InvalidName, InvalidParameter, ModelkinError
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
@@ -134,7 +134,7 @@ def test_a_plain_question_stays_plain(wire: Any) -> None:
 def test_donors_are_read_with_their_reasons(wire: Any) -> None:
     """Weights, the background and why each is a donor; the reasons are columns of a table."""
     found = wire.client(httpx.Response(200, json=DONORS)).donors("digits", "org/a")
-    assert ("cover", "score", Usual(0.2, 0.2, 7), 7, 2) == (
+    assert ("cover", "score", SimilarityBaseline(0.2, 0.2, 7), 7, 2) == (
         found.method,
         found.weights,
         found.usual,
@@ -142,7 +142,7 @@ def test_donors_are_read_with_their_reasons(wire: Any) -> None:
         found.left_out,
     )
     (donor,) = found
-    assert DonorReason(**{**WHY, "cumulative": 1.0}) == donor.why
+    assert DonorExplanation(**{**WHY, "cumulative": 1.0}) == donor.why
     row = found.to_pandas().loc[0]
     assert ("org/b", "holds much", 0.25) == (row.model, row.sentence, row.explained)
 
@@ -150,7 +150,7 @@ def test_donors_are_read_with_their_reasons(wire: Any) -> None:
 def test_donors_without_reasons_are_read(wire: Any, donors_json: dict[str, Any]) -> None:
     """A service that does not tell them gives donors all the same."""
     found = wire.client(httpx.Response(200, json=donors_json)).donors("digits", "org/a")
-    assert ("similarity", DonorReason("")) == (found.weights, found[0].why)
+    assert ("similarity", DonorExplanation("")) == (found.weights, found[0].why)
 
 
 def test_a_graph_is_read(wire: Any) -> None:

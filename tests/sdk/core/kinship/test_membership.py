@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from modelkin.core.kernels import fast, reference
 from modelkin.core.kinship import membership
 from modelkin.core.kinship.cover import Step, greedy_cover
-from modelkin.core.kinship.membership import Probe
+from modelkin.core.kinship.membership import TargetIndices
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.rarity import index_weights, rarities
 from modelkin.core.support import Support
@@ -31,7 +31,7 @@ def support(indices: set[int], m: int = M) -> Support:
 
 def rows_of(target: Support, donors: list[set[int]]) -> npt.NDArray[np.uint64]:
     """What each donor holds of all indices of the target."""
-    probe = Probe.of(PackedSupport.pack(target))
+    probe = TargetIndices.of(PackedSupport.pack(target))
     packed = [PackedSupport.pack(support(donor, target.num_parameters)) for donor in donors]
     return np.stack([probe.held_by(each) for each in packed])
 
@@ -54,7 +54,7 @@ def test_both_packed_forms_are_asked(each_kernels: ModuleType, k: int) -> None:
         donor = Support.from_indices(np.arange(k) * 2, m)
         packed = PackedSupport.pack(donor)
         target = PackedSupport.pack(Support.from_indices(np.arange(900), m))
-        bits = Probe.of(target).held_by(packed)
+        bits = TargetIndices.of(target).held_by(packed)
         assert min(k, 450) == int(np.bitwise_count(bits).sum())
 
 
@@ -67,10 +67,10 @@ def test_a_large_target_is_sampled_evenly(m: int, most: int) -> None:
     indices = np.sort(np.random.default_rng(1).choice(30_000, 10_000, replace=False))
     target = PackedSupport.pack(Support.from_indices(indices, m))
     assert ("bitmap" if m == 30_000 else "list") == target.kind
-    probe = Probe.of(target, most)
+    probe = TargetIndices.of(target, most)
     assert (most, False) == (probe.size, probe.whole)
     assert indices[np.arange(most) * 10_000 // most].tolist() == probe.indices.tolist()
-    whole = Probe.of(target)
+    whole = TargetIndices.of(target)
     assert (True, indices.tolist()) == (whole.whole, whole.indices.tolist())
 
 
@@ -82,13 +82,15 @@ def test_a_sample_of_a_bitmap_of_many_blocks(monkeypatch: pytest.MonkeyPatch) ->
     assert "bitmap" == target.kind
     for most in (1, 50, 1_000):
         expected = indices[np.arange(most) * indices.size // most]
-        assert expected.tolist() == Probe.of(target, most).indices.tolist()
+        assert expected.tolist() == TargetIndices.of(target, most).indices.tolist()
 
 
 def test_holdings_of_another_space_are_refused() -> None:
     """Indices mean nothing elsewhere."""
     with pytest.raises(SpaceMismatch):
-        Probe.of(PackedSupport.pack(support({1}))).held_by(PackedSupport.pack(support({1}, M + 1)))
+        TargetIndices.of(PackedSupport.pack(support({1}))).held_by(
+            PackedSupport.pack(support({1}, M + 1))
+        )
 
 
 @given(target=SETS, donors=MANY)
