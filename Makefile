@@ -32,6 +32,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m docs.generate --check
+	$(BIN)/python -m docs.wording
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,4 @@
-"""Writes what the documentation takes from the code: settings and the OpenAPI document."""
+"""Generate what the code defines of the documentation: settings and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def settings_table() -> str:
 
 
 def operations() -> str:
-    """docs/operations.md with the settings as they are."""
+    """docs/operations.md with the current settings."""
     text = (DOCS / "operations.md").read_text()
     return _SETTINGS.sub(lambda found: found[1] + settings_table() + found[2], text)
 

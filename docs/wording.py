@@ -1,0 +1,140 @@
+"""Check the wording of docstrings, comments, messages and pages.
+
+``python -m docs.wording`` prints the offences of clean places; ``--report`` counts those of all.
+Plain English names its actors (client, worker, hub, subscriber) and uses the trade's own words.
+The list below holds the words and idioms that hide them. Lines of pages are at most 120 characters.
+Fenced blocks are exempt from both rules: they show code, and the output of programs as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "CHANGELOG.md", "client_sdk/README.md", "docs")
+CLEAN = ("docs/generate.py", "docs/wording.py")
+"""Folders and files where an offence fails the check. The list grows until it holds all."""
+
+MAX_LINE_LENGTH = 120
+BANNED = {
+    r"(some|any|every|no)body": "name the actor: a client, a worker, another process",
+    r"who(m|so)?ever": "name the actor, or: if you ...",
+    r"t(old|ells?|elling)": "send, notify, report, show, say, distinguish",
+    r"hear(s|d|ing)?": "receives, is notified of",
+    r"look(s|ed|ing)?\s(at|through|around)|looked\sfor": "read, inspect, compare, sync, search",
+    r"(?<!there\s)(is|are|was|were)\snone": "is not one; is absent",
+    r"(?<!there\s)(is|are)\sno\s(?!longer\b|more\b|less\b|\w+er\b)": "is not a",
+    r"for\sever|as\sit\swere|as\sever": "leave it out, or: without end, as before",
+    r"anew": "again",
+    r"vouch(es|ed|ing)?": "verify, authenticate",
+    r"h(o|e)ld(s|ing)?(\s\w+){0,3}\sagainst": "compare with",
+    r"(comes?|came|become|becomes|became)\sof": "the result of",
+    r"foremost": "first, best",
+    r"lying": "left behind, remaining",
+    r"believe[sd]?": "trust, accept",
+    r"patience|patiently": "a timeout, a delay, tolerance",
+    r"none\sof\s(its|their)\sbusiness": "say what it does instead",
+    r"let(s|ting)?\sgo": "release, evict, delete",
+    r"whence|whither|wherein|whereupon|thereof|thereby": "say it with two sentences",
+}
+"""What is not written, as a regular expression over whole words, and what to write instead."""
+
+ALLOWED: dict[tuple[str, str], str] = {}
+"""(path, text of the offence with its neighbours): the reason why it stays. A line each."""
+
+_RULES = [(re.compile(rf"\b(?:{words})\b", re.IGNORECASE), BANNED[words]) for words in BANNED]
+_CODE = re.compile(r"^```.*?^```$|``.+?``|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+
+
+class Offence(NamedTuple):
+    """One place that breaks a rule."""
+
+    path: str
+    line: int
+    text: str
+    advice: str
+
+
+def in_prose(path: str, text: str, first_line: int = 1) -> Iterator[Offence]:
+    """The banned words of a text, without its code."""
+    prose = _CODE.sub(_blank, text)
+    for words, advice in _RULES:
+        for found in words.finditer(prose):
+            around = prose[max(0, found.start() - 40) : found.end() + 40]
+            if not any(path == place and quote in around for place, quote in ALLOWED):
+                line = first_line + prose.count("\n", 0, found.start())
+                yield Offence(path, line, " ".join(found[0].split()), advice)
+
+
+def in_page(path: str, text: str) -> Iterator[Offence]:
+    """The banned words and the long lines of a Markdown page."""
+    yield from in_prose(path, text)
+    fences = re.sub(r"^```.*?^```$", _blank, text, flags=re.DOTALL | re.MULTILINE)
+    for number, line in enumerate(fences.splitlines(), 1):
+        if len(line.rstrip()) > MAX_LINE_LENGTH:
+            yield Offence(path, number, f"{len(line)} characters", f"wrap at {MAX_LINE_LENGTH}")
+
+
+def in_code(path: str, source: str) -> Iterator[Offence]:
+    """The banned words in comments and in strings with a space, so in docstrings and messages."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield from in_prose(path, token.string, token.start[0])
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield from in_prose(path, node.value, node.lineno)
+
+
+def offences() -> Iterator[Offence]:
+    """Every offence in the pages and the Python files that git tracks or would track."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for path in sorted(set(listed.stdout.splitlines())):
+        if not (ROOT / path).exists():
+            continue
+        if path.endswith(".py"):
+            yield from in_code(path, (ROOT / path).read_text())
+        elif path.endswith(".md") and is_in(path, PAGES):
+            yield from in_page(path, (ROOT / path).read_text())
+
+
+def is_in(path: str, places: tuple[str, ...]) -> bool:
+    """Whether a path is one of some places, or in one of them."""
+    return any(path == place or path.startswith(f"{place}/") for place in places)
+
+
+def main() -> int:
+    """Print the offences of clean places; with ``--report`` only count them, folder by folder."""
+    found = list(offences())
+    if "--report" in sys.argv[1:]:
+        counts = Counter("/".join(Path(each.path).parts[:-1][:2]) or each.path for each in found)
+        for folder, count in sorted(counts.items()):
+            print(f"{count:5} {folder}")
+        return 0
+    enforced = [each for each in found if is_in(each.path, CLEAN)]
+    for each in enforced:
+        print(f"{each.path}:{each.line}: {each.text!r}: {each.advice}", file=sys.stderr)
+    return 1 if enforced else 0
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Spaces in place of a match, its line breaks kept."""
+    return re.sub(r"[^\n]", " ", found[0])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
