@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "CHANGELOG.md", "client_sdk/README.md", "docs")
-CLEAN = ("docs/generate.py", "docs/wording.py")
+CLEAN = ("README.md", "docs/generate.py", "docs/glossary.md", "docs/wording.py", "tests/docs")
 """Folders and files where an offence fails the check. The list grows until it holds all."""
 
 MAX_LINE_LENGTH = 120
@@ -48,8 +48,10 @@ BANNED = {
 }
 """What is not written, as a regular expression over whole words, and what to write instead."""
 
-ALLOWED: dict[tuple[str, str], str] = {}
-"""(path, text of the offence with its neighbours): the reason why it stays. A line each."""
+ALLOWED = {
+    ("tests/docs/test_wording.py", ""): "its examples are offences",
+}
+"""Path and text around an offence that stays (an empty text: the file), and the reason."""
 
 _RULES = [(re.compile(rf"\b(?:{words})\b", re.IGNORECASE), BANNED[words]) for words in BANNED]
 _CODE = re.compile(r"^```.*?^```$|``.+?``|`[^`\n]+`", re.DOTALL | re.MULTILINE)

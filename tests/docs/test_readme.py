@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ def test_tour(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
             printed = run_python(text, str(README), namespace)
         elif text.startswith("curl"):
             url = text.split("'")[1].replace("http://127.0.0.1:8000", server.url)
-            printed = httpx.get(url, trust_env=False).text
+            answer = httpx.get(url, trust_env=False).json()
+            printed = json.dumps(answer, indent=4)  # as json.tool prints it
         elif kind in {"text", "json"}:
             assert text.strip() == printed.strip()
             compared += 1
