@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +59,17 @@ def test_whoever_subscribed_hears_of_a_push(hub: Hub, client: modelkin.Client) -
         pushed["org/first-lies"] = _drifted(first, 5), {"base_model": "org/second"}
         for stored, (name, (tensors, card)) in enumerate(pushed.items()):
             if name == "org/first-lies":
-                _wait(lambda n=stored: _stored(receiver, subscription) == n)
+                _wait(partial(_has_stored, receiver, subscription, stored))
             sha = hub.push(name, {"model.safetensors": safetensors(tensors)}, card=card)
             _deliver(client, source.hook, name, sha)
-        _wait(lambda: _stored(receiver, subscription) == 11)
+        _wait(partial(_has_stored, receiver, subscription, 11))
         client.set_clustering_policy("pushed", "agglomerative", after_changes=1, debounce_seconds=0)
 
         families = [name for name in pushed if "stranger" not in name]
         nearest = {name: client.neighbors("pushed", name, k=1)[0].model for name in families}
         assert all(_family(a) == _family(b) for a, b in nearest.items())
         for kind in ("clustering.completed", "lineage.mismatch"):
-            _wait(lambda kind=kind: _heard(receiver, subscription)[kind])
+            _wait(partial(_has_heard, receiver, subscription, kind))
         heard = _heard(receiver, subscription)
         assert set(pushed) == {event["data"]["model"] for event in heard["support.stored"]}
         made = heard["clustering.completed"][0]["data"]["clustering"]
@@ -113,8 +114,12 @@ def _heard(receiver: Receiver, subscription: modelkin.Subscription) -> Heard:
     return heard
 
 
-def _stored(receiver: Receiver, subscription: modelkin.Subscription) -> int:
-    return len(_heard(receiver, subscription)["support.stored"])
+def _has_stored(receiver: Receiver, subscription: modelkin.Subscription, count: int) -> bool:
+    return len(_heard(receiver, subscription)["support.stored"]) == count
+
+
+def _has_heard(receiver: Receiver, subscription: modelkin.Subscription, kind: str) -> bool:
+    return bool(_heard(receiver, subscription)[kind])
 
 
 def _wait(condition: Callable[[], object]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from sqlalchemy import select
 
 import modelkin
+from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.index import stop_list_repository
 from app.index.buckets.sql import SqlBuckets
@@ -171,7 +172,7 @@ def stores(server: Server) -> Iterator[Stores]:
         database.close()
 
 
-def _models(session: Reader, space: SpaceRecord) -> list[models.ModelRecord]:
+def _models(session: Reader, space: SpaceRecord) -> list[ModelRecord]:
     page = models.list_models(session, space, limit=1000, cursor=None, tags=())
     return list(page.items)
 

@@ -28,7 +28,7 @@ __all__ = ["Place", "kin", "opened", "place", "silent"]
 _numbers = itertools.count()
 
 
-def silent(_done: int, _total: int, _stage: str = "") -> None:
+def silent(done: int, total: int, stage: str = "") -> None:
     """Nobody listens."""
 
 
@@ -119,8 +119,8 @@ class Place:
 def opened(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Resources]:
     """Resources on each database, for all tests here."""
     folder = tmp_path_factory.mktemp("clusterings")
-    stores = {"database_url": backend.url(folder), "blob_url": f"file://{folder}/blobs"}
-    with open_resources(Settings(_env_file=None, **stores)) as resources:
+    stores = Settings(database_url=backend.url(folder), blob_url=f"file://{folder}/blobs")
+    with open_resources(stores) as resources:
         yield resources
 
 

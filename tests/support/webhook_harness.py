@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
@@ -40,7 +39,7 @@ class Bureau:
         http: answers for the tenant ``default``.
     """
 
-    def __init__(self, resources: Resources, http: httpx.Client) -> None:
+    def __init__(self, resources: Resources, http: TestClient) -> None:
         self.resources = resources
         self.http = http
         self._bench = JobExecutor(resources.database, resources.jobs, "the test")
@@ -64,7 +63,7 @@ class Bureau:
         Args:
             patient: wait until what they began to send has ended, too.
         """
-        done = []
+        done: list[str] = []
         while True:
             with self.resources.database.reading() as session:
                 offers = queue.ready_jobs(session, datetime.now(UTC), each=1000)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.support.backends import SQLITE, PostgresBackend
+from tests.support.job_records import error_of
 from tests.support.postgres import Postgres, postgres_server
 from tests.support.worker_harness import LEASE, Shop
 
@@ -33,8 +34,8 @@ def test_kill_9_of_workers_at_any_moment(shop: Shop) -> None:
     died = time.monotonic()
     again = shop.until(jobs[0], lambda now: now.attempts == 2)
     assert time.monotonic() - died < 5 * LEASE + 5
-    assert ("running", "worker_lost") == (again.state, again.error["code"])
-    assert f"worker {held.worker} fell silent" in again.error["detail"]
+    assert ("running", "worker_lost") == (again.state, error_of(again)["code"])
+    assert f"worker {held.worker} fell silent" in error_of(again)["detail"]
     heir = shop.worker()
     time.sleep(np.random.default_rng().uniform(0.0, 1.0))
     next(worker for worker in workers if worker is not holder).kill()
@@ -136,8 +137,8 @@ def test_a_database_that_restarts_under_a_job(mortal: tuple[Postgres, Shop]) -> 
     time.sleep(LEASE + 1)
     server.restart()
     again = shop.until(short, lambda now: now.error or now.finished)
-    assert ("queued", "unavailable") == (again.state, again.error["code"])
-    assert "it is begun again after 1 s" in again.error["detail"]
+    assert ("queued", "unavailable") == (again.state, error_of(again)["code"])
+    assert "it is begun again after 1 s" in error_of(again)["detail"]
     assert ("succeeded", 1, [1, 2]) == (
         shop.ended(short).state,
         shop.effects(short),
@@ -168,6 +169,7 @@ def test_one_of_several_processes_works(tmp_path: Path) -> None:
         job = shop.enqueue("count", steps=20, pause=0.1)
         held = shop.running(job)
         assert 1 == len(re.findall("takes jobs", shop.logs()))
+        assert held.worker is not None
         os.kill(int(held.worker.split("-")[-2]), signal.SIGKILL)
         done = shop.ended(job)
         assert ("succeeded", 2, 1) == (done.state, done.attempts, shop.effects(job))

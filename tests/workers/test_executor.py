@@ -15,14 +15,14 @@ import pytest
 from sqlalchemy import text
 
 from app.errors import Conflict, Unavailable
-from app.infra.db.database import Database, Writer
+from app.infra.db.database import Database, Reader, Writer
 from app.jobs import queue
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService, Progress
 from modelkin.errors import JobCancelled
 from tests.support.backends import Backend
+from tests.support.job_records import error_of, progress_of
 from tests.support.worker_harness import Shop
-from workers import executor as worker_jobs
 from workers.executor import ATTEMPTS, JobExecutor
 from workers.heartbeat import LOOKS, Heartbeat
 from workers.scheduler import SERVICE, Scheduler, slot_of
@@ -199,7 +199,7 @@ def test_an_effect_that_fails_fails_the_job(shop: Shop) -> None:
         raise Conflict("the space has changed")
 
     after = carry_out(shop, job, lambda job, progress: finish)
-    assert ("failed", "conflict", 0) == (after.state, after.error["code"], shop.effects(job))
+    assert ("failed", "conflict", 0) == (after.state, error_of(after)["code"], shop.effects(job))
 
 
 def test_a_store_that_stays_away_is_the_error_in_the_end(shop: Shop) -> None:
@@ -227,9 +227,14 @@ def test_a_job_that_kills_its_workers_fails(shop: Shop) -> None:
     for number in range(ATTEMPTS):
         begin(shop, job, f"victim {number}")
     begun: list[JobRecord] = []
-    after = carry_out(shop, job, lambda job, progress: begun.append(job) or {})
-    assert ("failed", "worker_lost", []) == (after.state, after.error["code"], begun)
-    assert f"{ATTEMPTS} attempts" in after.error["detail"]
+
+    def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        begun.append(job)
+        return {}
+
+    after = carry_out(shop, job, handler)
+    assert ("failed", "worker_lost", []) == (after.state, error_of(after)["code"], begun)
+    assert f"{ATTEMPTS} attempts" in error_of(after)["detail"]
 
 
 def test_a_job_cancelled_while_nobody_held_it_ends(shop: Shop) -> None:
@@ -237,15 +242,15 @@ def test_a_job_cancelled_while_nobody_held_it_ends(shop: Shop) -> None:
     job = begin(shop, shop.enqueue("count"), "dead")
     shop.cancel(job)
     after = carry_out(shop, job, away)
-    assert ("cancelled", "job_cancelled") == (after.state, after.error["code"])
+    assert ("cancelled", "job_cancelled") == (after.state, error_of(after)["code"])
 
 
 def test_an_unknown_kind_waits_for_a_worker_that_knows_it(shop: Shop) -> None:
     """Workers of two versions share a database; the older one leaves the job to the newer."""
     job = shop.enqueue("patient", until=1)
     after = carry_out(shop, job, away)
-    assert ("queued", "unavailable") == (after.state, after.error["code"])
-    assert "knows no jobs of kind 'patient'" in after.error["detail"]
+    assert ("queued", "unavailable") == (after.state, error_of(after)["code"])
+    assert "knows no jobs of kind 'patient'" in error_of(after)["detail"]
 
 
 def test_progress_is_recorded_now_and_then(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +262,7 @@ def test_progress_is_recorded_now_and_then(shop: Shop, monkeypatch: pytest.Monke
         written.append(progress["done"])
         return real(session, job, progress)
 
-    monkeypatch.setattr(worker_jobs.queue, "note_progress", counting)
+    monkeypatch.setattr("app.jobs.queue.note_progress", counting)
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
         for done in range(10_000):
@@ -265,7 +270,7 @@ def test_progress_is_recorded_now_and_then(shop: Shop, monkeypatch: pytest.Monke
         return {}
 
     after = carry_out(shop, shop.enqueue("count"), handler)
-    assert ("succeeded", 9_999) == (after.state, after.progress["done"])
+    assert ("succeeded", 9_999) == (after.state, progress_of(after)["done"])
     assert written[0] == 0
     assert len(written) < 20
 
@@ -380,8 +385,13 @@ def test_a_slot_has_one_job(shop: Shop) -> None:
 
 def test_what_nobody_wants_is_not_enqueued(shop: Shop) -> None:
     """A periodic kind looks whether there is anything to do, once a period, before it is a job."""
-    jobs, looks = Own(away), []
-    jobs.every(timedelta(hours=1), "count", wanted=lambda session: looks.append(session) or False)
+    jobs, looks = Own(away), list[Reader]()
+
+    def wanted(session: Reader) -> bool:
+        looks.append(session)
+        return False
+
+    jobs.every(timedelta(hours=1), "count", wanted=wanted)
     before = service_jobs(shop, "count")
     schedule = Scheduler(shop.database, jobs)
     now = datetime(2027, 5, 4, 10, tzinfo=UTC)
@@ -429,7 +439,7 @@ def test_what_ended_long_ago_is_forgotten(shop: Shop) -> None:
     waiting = shop.enqueue("count")
     end = max(job.finished_at for job in old if job.finished_at) + timedelta(microseconds=1)
     young = carry_out(shop, shop.enqueue("count"), lambda job, progress: {})
-    counts = []
+    counts: list[int] = []
     while not counts or counts[-1]:
         with shop.database.writing() as session:
             counts.append(queue.prune(session, end, limit=2))

@@ -92,9 +92,9 @@ def test_a_job_of_a_space_that_went_fails(http: httpx.Client, busy: Shop, space:
     full = [busy.enqueue("count", steps=10, pause=0.1) for _ in range(2)]
     for job in full:
         busy.running(job)
-    job = ok_202(http.post(space.path("jobs"), json={"kind": "rebuild_buckets"}))
+    rebuilding = ok_202(http.post(space.path("jobs"), json={"kind": "rebuild_buckets"}))
     assert 204 == http.delete(f"/v1/spaces/{space.name}").status_code
-    done = wait(http, job)
+    done = wait(http, rebuilding)
     assert ("failed", "space_not_found") == (done["state"], done["error"]["code"])
     assert (space.name, None) == (done["space"], done["result"])
 
@@ -110,11 +110,12 @@ def test_jobs_are_listed_newest_first(http: httpx.Client, busy: Shop, space: Spa
     first = ok(http.get("/v1/jobs", params={"limit": 2}))
     second = ok(http.get("/v1/jobs", params={"limit": 3, "cursor": first["next_cursor"]}))
     assert ids == [job["id"] for job in first["items"] + second["items"]]
-    for params, expected in (
+    filters: list[tuple[dict[str, str | int], str]] = [
         ({"kind": "wrong", "limit": 1}, wrong.id),
         ({"space": space.name}, mine["id"]),
         ({"kind": "count", "state": "succeeded", "limit": 1}, jobs[-1].id),
-    ):
+    ]
+    for params, expected in filters:
         assert expected == ok(http.get("/v1/jobs", params=params))["items"][0]["id"]
     none = ok(http.get("/v1/jobs", params={"space": space.name, "state": "failed"}))
     assert {"items": [], "next_cursor": None} == none
@@ -272,6 +273,7 @@ def test_the_sdk_waits_for_a_job(busy: Shop, url: str, keys: dict[str, str], spa
     with modelkin.Client(url, keys["default"]) as client:
         job = client.start_job(space.name, "rebuild_buckets")
         done = client.wait_for_job(job, timeout=30)
+        assert done.result is not None
         assert ("succeeded", 3, done) == (done.state, done.result["models"], client.job(job.id))
         assert [done] == list(client.jobs(space=space.name, state="succeeded"))
         told: list[modelkin.JobInfo] = []

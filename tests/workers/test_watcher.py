@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -117,6 +117,7 @@ def test_too_many_streams_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(Unavailable, match="ask for the job itself"):
             following.require_room()
         for stream in streams:
+            assert isinstance(stream, AsyncGenerator)
             await stream.aclose()
         following.require_room()
 

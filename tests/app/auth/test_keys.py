@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -93,7 +94,11 @@ def test_without_a_key_no_body_is_read(locked: Server) -> None:
     """A PUT or POST without a key is a 401, whatever is in it."""
     url = f"{locked.url}/v1/spaces"
     for media_type in ("application/octet-stream", "application/json", "text/plain"):
-        asked = {"content": b"{", "headers": {"Content-Type": media_type}, "trust_env": False}
+        asked: dict[str, Any] = {
+            "content": b"{",
+            "headers": {"Content-Type": media_type},
+            "trust_env": False,
+        }
         assert 401 == httpx.put(f"{url}/a/supports/m", **asked).status_code
         assert 401 == httpx.patch(f"{url}/a/supports/m", **asked).status_code
         assert 401 == httpx.post(url, **asked).status_code
@@ -136,7 +141,7 @@ def test_scopes(locked: Server, scopes: list[str], reads: int, writes: int, meas
         assert reads == http.get("/v1/spaces").status_code
         assert writes == http.post("/v1/spaces", json=SPACE).status_code
         url, headers = f"/v1/spaces/{SPACE['name']}/supports/a", {"If-Match": "*"}
-        delta = {"added": [], "removed": []}
+        delta: dict[str, list[int]] = {"added": [], "removed": []}
         patched = http.patch(url, json=delta, headers=headers).status_code
         assert (403 if writes == 403 else 404) == patched
         assert measures == http.get("/metrics").status_code
@@ -244,5 +249,5 @@ def test_two_processes_may_bring_the_same_first_key(database: Database) -> None:
         time.sleep(0.3)  # it waits for this transaction by now
         session.commit()
         second.result(10)
-    with database.reading() as session:
-        assert [key[:11]] == [record.prefix for record in KeyService().list(session)]
+    with database.reading() as reader:
+        assert [key[:11]] == [record.prefix for record in KeyService().list(reader)]

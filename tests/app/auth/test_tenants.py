@@ -97,7 +97,8 @@ def told(answer: httpx.Response) -> bytes:
 
 def test_answers_are_the_same_with_and_without_others(start: Start, tmp_path: Path) -> None:
     """A tenant's whole script is answered byte for byte alike beside another tenant's data."""
-    told_alone, told_beside = [], []
+    told_alone: list[bytes] = []
+    told_beside: list[bytes] = []
     for others, into in ((False, told_alone), (True, told_beside)):
         folder = tmp_path / str(others)
         folder.mkdir()

@@ -194,7 +194,8 @@ def test_what_cannot_be_is_named(
     delta that makes no support of this one; nothing changes.
     """
     before = filled.show(), filled.model("a")
-    assert message in assert_problem(patch(filled, content, JSON), 422, "invalid_support", field)
+    answer = patch(filled, content, JSON)
+    assert message in assert_problem(answer, 422, "invalid_support", field or "")
     assert before == (filled.show(), filled.model("a"))
 
 

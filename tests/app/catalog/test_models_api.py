@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -256,7 +256,7 @@ def test_times_are_UTC_and_move_with_changes(stored: Space) -> None:
     )
     assert before["created_at"] == after["created_at"]
     assert created <= first < last
-    assert 0 == last.utcoffset().total_seconds()
+    assert timedelta(0) == last.utcoffset()
 
 
 def test_the_SDK_updates_and_deletes(client: modelkin.Client, stored: Space) -> None:

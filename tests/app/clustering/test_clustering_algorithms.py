@@ -26,19 +26,17 @@ from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import MatrixDistances
 from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra
 from tests.support.planted_clusters import GROUPS, Labels, M, planted
+from tests.support.service_harness import silent
+from tests.support.signatures import value_rows
 
 ALGORITHMS = request.ALGORITHMS
-
-
-def silent(_done: int, _total: int, _stage: str = "") -> None:
-    """Nobody listens."""
 
 
 def snapshot(supports: list[Support], without: int = 0) -> Snapshot:
     """The supports as a service would find them; the first ``without`` sent only signatures."""
     packed = [None if i < without else PackedSupport.pack(s) for i, s in enumerate(supports)]
     names = tuple(f"m{i:03d}" for i in range(len(supports)))
-    values = np.stack([support.signature(256, 1).values for support in supports])
+    values = value_rows([support.signature(256, 1) for support in supports])
     return Snapshot(None, names, values, tuple(packed))  # type: ignore[arg-type]  # asks it nothing
 
 
@@ -290,12 +288,16 @@ def test_progress_is_told_and_heard(algorithm: str) -> None:
     """Every stage is told within its bounds, and what a word of progress raises ends it."""
     told: list[tuple[int, int, str]] = []
     supports = snapshot(planted()[0])
-    group(supports, ClusteringRequest(algorithm), lambda *word: told.append(word))  # type: ignore[arg-type]
+
+    def record(done: int, total: int, stage: str = "") -> None:
+        told.append((done, total, stage))
+
+    group(supports, ClusteringRequest(algorithm), record)
     assert len({stage for _, _, stage in told}) >= 3
     assert all(0 <= done <= total or total == 0 for done, total, _ in told)
     assert (36, 36, "measuring") == told[-1]
 
-    def stop(_done: int, _total: int, stage: str = "") -> None:
+    def stop(done: int, total: int, stage: str = "") -> None:
         if stage == told[-2][2] or len(stage) > 9:
             raise JobCancelled("enough")
 

@@ -186,7 +186,8 @@ def test_the_workers_look_at_policies(kin: Place) -> None:
     assert look.every <= timedelta(minutes=1)
     assert not [each for each in jobs.periodic if each.kind == KIND]
     put(kin, kin.resources.policies, after_changes=1)
-    (job,) = look.look()
+    due: Any = look.look()
+    (job,) = due
     assert service.KIND == job.kind
     assert [] == look.look()
     kin.finish(kin.begin(job))

@@ -76,7 +76,8 @@ def test_any_delivery_is_taken_in_or_refused(
 ) -> None:
     """Whatever a payload is made of, it is recorded, and can be listed afterwards."""
     source = office.follow()
-    headers = {**hf_headers(SECRET), "webhook-id": delivery_id.encode("latin-1")}
+    vouched = {name.encode(): value.encode() for name, value in hf_headers(SECRET).items()}
+    headers = {**vouched, b"webhook-id": delivery_id.encode("latin-1")}
     content = _json({"event": event, "repo": repo, **more})
     answer = office.http.post(source["hook"], content=content, headers=headers)
     check(answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -14,7 +14,6 @@ from app.hubs.incoming.service import PRUNE
 from app.hubs.repositories import source_models
 from app.infra.db.tables.hubs import HubEventRow
 from app.infra.db.tables.jobs import JobRow
-from app.jobs.service import Progress
 from tests.support.backends import SQLITE
 from tests.support.hub_payloads import hf_headers, hf_payload, mlflow_payload, signed
 from tests.support.incoming_harness import SECRET, Office, open_office
@@ -238,7 +237,7 @@ def test_old_deliveries_are_forgotten(office: Office) -> None:
     with office.database.reading() as session:
         assert periodic.wanted(session)
     job: Any = None
-    pruned: Any = office.resources.jobs.handler(PRUNE)(job, cast("Progress", silent))
+    pruned: Any = office.resources.jobs.handler(PRUNE)(job, silent)
     assert pruned["pruned"] >= 1
     assert ["msg_2"] == [delivery["delivery_id"] for delivery in deliveries(office, source)]
     assert 202 == office.deliver(source, hf_payload("org/a"), "msg_1").status_code

@@ -298,8 +298,8 @@ def test_a_poll_and_a_change_take_locks_in_one_order(
                     ending.result(0.5)
                 source_models.look_again(session, source)
             assert 1 == ending.result(10)["gone"]
-        with database.reading() as session:
-            (model,) = source_models.seen_models(session, source)
+        with database.reading() as reader:
+            (model,) = source_models.seen_models(reader, source)
         assert ("", False) == (model.revision, model.listed)
 
 

@@ -102,8 +102,8 @@ def test_a_file_is_a_dict_that_may_forget(
             data = bytearray(path.read_bytes())
             place = model * 640 % len(data)
             data[place : place + 640] = os.urandom(len(data[place : place + 640]))
-            with path.open("r+b") as file:
-                file.write(data)
+            with path.open("r+b") as opened:
+                opened.write(data)
     query = SKETCHES[SMALL][0]
     for file in files.values():
         for model, content in written.items():

@@ -54,7 +54,8 @@ def differences(database: Database) -> list[Any]:
     with database.reading() as session:
         options = {"compare_type": True, "compare_server_default": True}
         context = MigrationContext.configure(session.connection(), opts=options)
-        return compare_metadata(context, Base.metadata)
+        found: list[Any] = compare_metadata(context, Base.metadata)
+        return found
 
 
 def test_migrations_make_what_the_tables_say(database: Database) -> None:

@@ -71,8 +71,9 @@ def test_communities_are_the_same_wherever_they_are_found(monkeypatch: pytest.Mo
     for long in (10**9, 0):
         monkeypatch.setattr(leiden, "_LONG", long)
         found.append(leiden._communities(200, pairs, weights, 1.0, 7, lambda: None))
-    assert np.array_equal(*found)
-    assert 5 == len(set(found[0].tolist()))
+    near, apart = found
+    assert np.array_equal(near, apart)
+    assert 5 == len(set(near.tolist()))
 
 
 def test_who_does_not_want_it_any_more_ends_it() -> None:

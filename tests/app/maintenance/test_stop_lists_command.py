@@ -96,7 +96,7 @@ def wait_for_kin(space: Space, fewer_than: int, more_than: int = 0) -> None:
     def answered() -> bool:
         answer = space.neighbors("base", method="lsh", min_similarity=0.6)
         assert true_neighbors(BASE, KIN) == ranking(answer)
-        return answer["method"] == "lsh" and more_than < answer["candidates"] < fewer_than
+        return answer["method"] == "lsh" and more_than < int(answer["candidates"]) < fewer_than
 
     wait_until(answered)
 

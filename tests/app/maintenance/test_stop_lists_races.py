@@ -39,9 +39,9 @@ def test_writes_while_a_list_is_made_are_not_lost(
         if stages.count(stage) == 3:
             return
         stages.append(stage)
-        now[f"new{step}"] = now["far00"] = stranger(rng)
-        clients.put(f"new{step}", now["far00"])
-        clients.put("far00", now["far00"])
+        put = now[f"new{step}"] = now["far00"] = stranger(rng)
+        clients.put(f"new{step}", put)
+        clients.put("far00", put)
         gone = f"far{step + 1:02d}"
         clients.http.delete(clients.path("models", gone))
         now.pop(gone)
@@ -66,7 +66,8 @@ def test_a_race_of_writers_and_lists_ends_whole(clients: Space, open_stores: Sto
     record = open_stores.space(clients.name)
 
     def write(number: int) -> dict[str, Support | None]:
-        rng, mine = np.random.default_rng(number), {}
+        rng = np.random.default_rng(number)
+        mine: dict[str, Support | None] = {}
         with httpx.Client(base_url=clients.http.base_url, timeout=60, trust_env=False) as http:
             own = replace_http(clients, http)
             while not over.is_set():
@@ -75,8 +76,8 @@ def test_a_race_of_writers_and_lists_ends_whole(clients: Space, open_stores: Sto
                     http.delete(own.path("models", name))
                     mine[name] = None
                 else:
-                    mine[name] = stranger(rng)
-                    own.put(name, mine[name])
+                    mine[name] = put = stranger(rng)
+                    own.put(name, put)
         return mine
 
     with ThreadPoolExecutor(2) as pool:
@@ -120,8 +121,12 @@ def test_of_two_lists_the_one_begun_last_counts(clients: Space, open_stores: Sto
 def test_dropping_stops_a_list_that_is_made(listed: Space, open_stores: Stores) -> None:
     """What is dropped does not come back by a list that was begun before."""
     record = open_stores.space(listed.name)
+
+    def drop(done: int, total: int, stage: str) -> None:
+        open_stores.lists.drop(record)
+
     with pytest.raises(Conflict, match="dropped"):
-        open_stores.lists.make(record, progress=lambda *_: open_stores.lists.drop(record) and None)
+        open_stores.lists.make(record, progress=drop)
     assert listed.show()["stop_list"] is None
 
 

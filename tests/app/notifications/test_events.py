@@ -329,7 +329,9 @@ def test_what_is_told_of_a_pair_is_its_history(
     now: dict[str, Support] = {}
     for _ in range(12):
         moved = rng.choice(list("abcde"), rng.integers(1, 4), replace=False)
-        supports = {str(name): span(at, at + 400) for name in moved for at in [rng.integers(600)]}
+        supports = {
+            str(name): span(at, at + 400) for name in moved for at in [int(rng.integers(600))]
+        }
         now |= supports
         if rng.random() < 0.5:
             a_batch(desk, place, supports)
@@ -437,8 +439,8 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
     schedule.tick(tomorrow + timedelta(seconds=10))
     desk.work()
     assert (["x"], ["x", "z"]) == (models_of(desk, near), models_of(desk, stored))
-    with desk.resources.database.reading() as session:
-        assert session.scalar(select(EventRow.id).where(EventRow.told.is_(False))) is None
+    with desk.resources.database.reading() as reader:
+        assert reader.scalar(select(EventRow.id).where(EventRow.told.is_(False))) is None
 
 
 def test_without_listeners_no_lineage_is_asked_after(
@@ -496,8 +498,8 @@ def test_a_mismatched_lineage_is_told(
         desk.put(place, f"base-{n}", base)
     made = desk.subscribe(f"{receiver.url}/ok", LINEAGE_MISMATCH, space=place)
     desk.put(place, "child", related(rng, bases[0], 0.8))
-    for base in ("base-0", "base-1"):
-        answer = desk.http.patch(f"/v1/spaces/{place}/models/child", json={"base_model": base})
+    for named in ("base-0", "base-1"):
+        answer = desk.http.patch(f"/v1/spaces/{place}/models/child", json={"base_model": named})
         assert 200 == answer.status_code
         desk.work()
     [delivery] = desk.deliveries(made)

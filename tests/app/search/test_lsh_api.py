@@ -257,9 +257,9 @@ def test_redis_is_really_used(near_redis: Space, redis: RedisProcess) -> None:
     """A query is answered by a script that the server is seen to run, on keys that are ours."""
     with redis.client() as client, client.monitor() as monitor:
         lsh(near_redis)
-        seen = []
+        seen: list[str] = []
         while not seen or "EVALSHA" not in seen[-1]:
-            seen.append(str(monitor.next_command()["command"]))  # type: ignore[no-untyped-call]
+            seen.append(str(monitor.next_command()["command"]))
         keys = client.keys("*")
     assert "modelkin:{" in seen[-1]
     assert len(keys) > 500

@@ -42,7 +42,7 @@ def save(path: Path, tensors: Tensors) -> Path:
 def save_sharded(folder: Path, tensors: Tensors, shards: int = 3) -> Path:
     """A folder with shards and their index, as transformers writes them."""
     folder.mkdir(exist_ok=True)
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for shard in range(shards):
         file = f"model-{shard + 1:05d}-of-{shards:05d}.safetensors"
         held = {name: tensors[name] for name in list(tensors)[shard::shards]}

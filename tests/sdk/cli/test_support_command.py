@@ -179,7 +179,7 @@ def test_a_reader_that_leaves_is_no_error(path: Path) -> None:
     """Where the reader of a pipe has gone, as `head` does, nothing is said about it."""
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "modelkin", "inspect", path]
+    command = [sys.executable, "-m", "modelkin", "inspect", str(path)]
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (1, b"") == (done.returncode, done.stderr)

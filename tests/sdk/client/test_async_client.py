@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import httpx
@@ -20,7 +20,9 @@ SUPPORT = Support.from_indices([2, 5, 7], 100)
 METHODS = sorted(name for name in vars(Client) if not name.startswith("_"))
 
 
-def client_of(handle: Callable[[httpx.Request], Awaitable[httpx.Response]], **options: Any) -> Any:
+def client_of(
+    handle: Callable[[httpx.Request], Coroutine[None, None, httpx.Response]], **options: Any
+) -> Any:
     """An AsyncClient whose requests reach a coroutine of the test."""
     return AsyncClient("http://kin.test", transport=httpx.MockTransport(handle), **options)
 

@@ -311,12 +311,13 @@ def test_models_are_clustered_alike(client: Any, space: str) -> None:
     client.delete_clustering_policy(space)
     with pytest.raises(ApiError, match="clustering_not_found"):
         client.clustering_policy(space)
-    for wrong in (
+    mistakes: list[Callable[[], object]] = [
         lambda: client.clustering(space, "a/b"),
         lambda: client.clustering(space, made, tags=["even"]),
         lambda: client.cluster(space, models="org/m0"),
         lambda: client.assign(space, "org/m0"),
-    ):
+    ]
+    for wrong in mistakes:
         with pytest.raises(modelkin.InvalidInput):
             wrong()
 

@@ -185,7 +185,7 @@ def test_choice_by_environment(
 def test_choice_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without numba the reference runs, and asking for fast says what to install."""
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.setattr(choice.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert reference is choice.kernels()
     choice.kernels.cache_clear()
     monkeypatch.setenv("MODELKIN_KERNELS", "fast")

@@ -23,7 +23,7 @@ from modelkin.errors import InvalidParameter, InvalidSupport
 def test_any_integers_make_a_support(indices: Any) -> None:
     """Lists, ranges, arrays of any integer type and tensors give one and the same support."""
     support = Support.from_indices(indices, 10)
-    assert ([1, 5, 9], np.uint32) == (support.indices.tolist(), support.indices.dtype)
+    assert ([1, 5, 9], np.dtype(np.uint32)) == (support.indices.tolist(), support.indices.dtype)
     assert (3, 10, 0.3, 3) == (support.k, support.num_parameters, support.density, len(support))
 
 

@@ -25,7 +25,7 @@ CLASSES, FEATURES = 6, 12
 OTHERWISE = torch.tensor([3, 4, 5, 0, 1, 2])
 
 
-def mlp() -> nn.Module:
+def mlp() -> nn.Sequential:
     """The same weights each time."""
     with torch.random.fork_rng():
         torch.manual_seed(5)

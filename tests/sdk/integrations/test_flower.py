@@ -50,6 +50,13 @@ def support_of(node: int, **how: Any) -> modelkin.Support:
     return modelkin.select_support(importance, **how)
 
 
+def agreed_k(message: Message) -> int:
+    """The K that a message of the strategy asks for."""
+    k = message.content["modelkin"]["k"]
+    assert isinstance(k, int)
+    return k
+
+
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.name == "modelkin.integrations"]
 
@@ -89,7 +96,9 @@ def test_clusters_have_models_of_their_own() -> None:
     for per_cluster in (False, True):
         strategy = ClusteredStrategy(FedAvg(), per_cluster=per_cluster)
         result = run(federation(SupportMod()), strategy, rounds=3)
-        accuracy[per_cluster] = result.evaluate_metrics_clientapp[3]["accuracy"]
+        measured = result.evaluate_metrics_clientapp[3]["accuracy"]
+        assert isinstance(measured, float)
+        accuracy[per_cluster] = measured
     assert accuracy[False] < 0.6
     assert accuracy[True] > 0.9
     assert {0, 1} == strategy.cluster_arrays.keys()
@@ -135,7 +144,7 @@ def test_clients_agree_on_k() -> None:
     for _ in range(2):
         run(grid, strategy)
         train = [m for m in grid.sent if m.metadata.message_type == "train"]
-        sizes.append([m.content["modelkin"]["k"] for m in train if "modelkin" in m.content])
+        sizes.append([agreed_k(m) for m in train if "modelkin" in m.content])
     median = sorted(support_of(node).k for node in NODES)[2]
     assert [[], [median] * 6] == sizes
     assert [1, 1] == [clusters.server_round for clusters in seen]

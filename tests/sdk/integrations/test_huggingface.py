@@ -64,7 +64,7 @@ def trainer(folder: Path, callback: Any, **arguments: Any) -> Any:
     """A Trainer that takes steps of plain SGD, each over all examples in two halves."""
     from transformers import Trainer, TrainingArguments
 
-    usual = {
+    usual: dict[str, Any] = {
         "max_steps": 6,
         "save_steps": 3,
         "logging_steps": 3,
@@ -128,7 +128,7 @@ def test_trainer_resumes_from_another_folder(
     first, plan = tmp_path / "first", (away.client(), "digits", "org/run")
     trainer(first, of_trainer(*plan), max_steps=3).train()
     checkpoint = first / "checkpoint-3"
-    steps = []
+    steps: list[int] = []
     for callback in (
         of_trainer(*plan, resume_from=checkpoint),
         of_trainer(*plan),

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_tasks_are_done_in_order() -> None:
     done: list[int] = []
     pusher = Pusher(patience=10)
     for i in range(WAITING):
-        pusher.submit(f"m{i}", lambda i=i: done.append(i))
+        pusher.submit(f"m{i}", partial(done.append, i))
     assert pusher.close()
     assert list(range(WAITING)) == done
 
@@ -53,7 +54,7 @@ def test_the_last_of_one_name_wins(gate: Gate) -> None:
     pusher.submit("first", gate.closed)
     assert gate.reached.wait(10)
     for step in ("step 1", "step 2", "step 3"):
-        pusher.submit("model", lambda step=step: gate.done.append(step))
+        pusher.submit("model", partial(gate.done.append, step))
     gate.opened.set()
     assert pusher.close()
     assert ["closed", "step 3"] == gate.done
@@ -66,7 +67,7 @@ def test_few_wait(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
     assert gate.reached.wait(10)
     names = [f"m{i}" for i in range(WAITING + 2)]
     for name in names:
-        pusher.submit(name, lambda name=name: gate.done.append(name))
+        pusher.submit(name, partial(gate.done.append, name))
     gate.opened.set()
     assert pusher.close()
     assert ["closed", *names[2:]] == gate.done
@@ -133,7 +134,8 @@ def test_what_is_refused_is_not_tried_again(caplog: pytest.LogCaptureFixture) ->
 def test_a_fault_is_told_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     """Any exception is a line of the log, with where it came from."""
     pusher = Pusher(patience=10)
-    pusher.submit("org/a", lambda: {}["nothing"])
+    nothing: dict[str, int] = {}
+    pusher.submit("org/a", lambda: nothing["nothing"])
     assert pusher.close()
     (record,) = caplog.records
     assert record.exc_info is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import nn
@@ -19,7 +20,7 @@ INPUTS = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.arange(16) % 3
 
 
-def mlp() -> nn.Module:
+def mlp() -> nn.Sequential:
     """The same weights each time."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
@@ -48,7 +49,8 @@ def kept(state: dict[str, Any]) -> np.ndarray[Any, Any]:
     names = [name for name, _ in mlp().named_parameters()]
     moments = torch.cat([by_name[name].reshape(-1) for name in names]).double()
     weight = (1 - state["beta"]) / (1 - state["beta"] ** state["steps"]) / state["growth"]
-    return (moments * weight).numpy()
+    average: npt.NDArray[Any] = (moments * weight).numpy()
+    return average
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from modelkin.torch import GradientMoment, adam_importance, weight_importance
 INPUTS = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
 
 
-def two_layers() -> nn.Module:
+def two_layers() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
 
 
@@ -62,7 +63,9 @@ def test_who_joins_later_is_corrected_by_its_own_steps() -> None:
     model[0].requires_grad_(True)
     optimizer.zero_grad()
     model(INPUTS).square().mean().backward()
-    expected = model[0].weight.grad.square()  # type: ignore[union-attr]
+    gradient = model.get_parameter("0.weight").grad
+    assert gradient is not None
+    expected = gradient.square()
     optimizer.step()
     torch.testing.assert_close(
         expected.reshape(-1), adam_importance(optimizer, model)[:12], rtol=1e-5, atol=1e-12
@@ -154,9 +157,10 @@ def test_states_that_are_no_whole_plain_tensor(state: Any, message: str) -> None
 
 
 @pytest.fixture
-def sharded() -> Iterator[nn.Module]:
+def sharded(tmp_path: Path) -> Iterator[nn.Linear]:
     """A model whose weight is a DTensor, over the one process that there is."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    rendezvous = f"file://{tmp_path}/rendezvous"
+    dist.init_process_group("gloo", init_method=rendezvous, rank=0, world_size=1)
     model = nn.Linear(4, 2, bias=False)
     mesh = init_device_mesh("cpu", (1,))
     model.weight = nn.Parameter(distribute_tensor(model.weight.detach(), mesh))
@@ -164,7 +168,7 @@ def sharded() -> Iterator[nn.Module]:
     dist.destroy_process_group()
 
 
-def test_sharded_models_are_refused(sharded: nn.Module) -> None:
+def test_sharded_models_are_refused(sharded: nn.Linear) -> None:
     """A DTensor parameter is named by every kind of importance, with how to gather it."""
     optimizer = torch.optim.Adam(sharded.parameters())
     for kind in (
@@ -176,7 +180,7 @@ def test_sharded_models_are_refused(sharded: nn.Module) -> None:
             kind()
 
 
-def test_sharded_states_are_refused(sharded: nn.Module) -> None:
+def test_sharded_states_are_refused(sharded: nn.Linear) -> None:
     """A DTensor moment of a whole parameter is refused too, naming the function that gathers it."""
     model = nn.Linear(4, 2, bias=False)
     optimizer = stepped(model, torch.optim.Adam(model.parameters()))
@@ -188,6 +192,6 @@ def test_a_moment_that_is_no_number_names_its_parameter() -> None:
     """A NaN in the optimizer's state is an error that says where."""
     model = two_layers()
     optimizer = stepped(model, torch.optim.Adam(model.parameters()))
-    optimizer.state[model[1].weight]["exp_avg_sq"][0, 0] = torch.nan
+    optimizer.state[model.get_parameter("1.weight")]["exp_avg_sq"][0, 0] = torch.nan
     with pytest.raises(InvalidImportance, match=r"second moment of '1\.weight' is NaN"):
         adam_importance(optimizer, model)

@@ -159,7 +159,7 @@ def test_host_indices_are_unsigned() -> None:
     indices = torch.tensor([0, 2**31 - 1, 2**31, 2**32 - 1])
     for m, dtype in ((2**32, np.uint32), (2**32 + 1, np.uint64)):
         actual = host_indices(indices, m)
-        assert (indices.tolist(), dtype) == (actual.tolist(), actual.dtype)
+        assert (indices.tolist(), np.dtype(dtype)) == (actual.tolist(), actual.dtype)
 
 
 def test_entries_are_entries() -> None:
@@ -175,7 +175,12 @@ def test_select_reads_a_tensor_where_it_lies(monkeypatch: pytest.MonkeyPatch) ->
     seen: list[int] = []
     of = DeviceEntries.of
     monkeypatch.setattr(modelkin.selection, "ON_THE_DEVICE", {"cpu"})
-    monkeypatch.setattr(DeviceEntries, "of", lambda t: seen.append(t.numel()) or of(t))
+
+    def recorded(values: torch.Tensor) -> DeviceEntries:
+        seen.append(values.numel())
+        return of(values)
+
+    monkeypatch.setattr(DeviceEntries, "of", recorded)
     values = torch.rand(30)
     expected = select_support(values.numpy(), k=4)
     assert expected == modelkin.select_support(values, k=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -147,10 +148,11 @@ def test_indices_that_are_no_support(indices: torch.Tensor, message: str) -> Non
 )
 def test_signatures_that_there_are_not(arguments: dict[str, Any], message: str) -> None:
     """h, seed and scheme are checked as on the host, before any work."""
-    for make in (
+    calls: list[Callable[[], object]] = [
         lambda: signature_of(torch.tensor([1]), 9, **arguments),
         lambda: select_signature(torch.ones(9), k=1, **arguments),
-    ):
+    ]
+    for make in calls:
         with pytest.raises(InvalidSignature, match=message):
             make()
 

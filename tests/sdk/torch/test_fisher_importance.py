@@ -65,7 +65,8 @@ class Tied(nn.Module):
         self.block = nn.Linear(4, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.decode(self.block(torch.tanh(self.block(self.encode(x)))))
+        decoded: Tensor = self.decode(self.block(torch.tanh(self.block(self.encode(x)))))
+        return decoded
 
 
 def tied_and_shared() -> Case:
@@ -74,7 +75,7 @@ def tied_and_shared() -> Case:
 
 def partly_frozen() -> Case:
     model, inputs, targets = mlp()
-    model[0].requires_grad_(False)
+    model.get_submodule("0").requires_grad_(False)
     return model, inputs, targets
 
 
@@ -154,13 +155,15 @@ def test_result_is_float32_in_layout_order() -> None:
 def test_frozen_and_unused_parameters_are_exactly_zero() -> None:
     """What is frozen or has no part in the loss has importance 0, and nothing else has."""
     model, inputs, targets = partly_frozen()
+    assert isinstance(model, nn.Sequential)
     model.add_module("unused", nn.Linear(2, 2))
-    actual = fisher_importance(
-        model,
-        cross_entropy,
-        [(inputs, targets)],
-        forward=lambda model, x: model[2](model[1](model[0](x))),
-    )
+
+    def forward(model: nn.Module, x: Tensor) -> Tensor:
+        assert isinstance(model, nn.Sequential)
+        output: Tensor = model[2](model[1](model[0](x)))
+        return output
+
+    actual = fisher_importance(model, cross_entropy, [(inputs, targets)], forward=forward)
     zero = torch.cat(
         [torch.full((p.numel(),), not n.startswith("2.")) for n, p in model.named_parameters()]
     )
@@ -179,13 +182,15 @@ def test_tiny_gradients_keep_their_order() -> None:
 def test_leaves_the_model_as_it_was(vectorize: bool) -> None:
     """Mode, weights, buffers, existing gradients and requires_grad are the same after as before."""
     model, inputs, targets = batch_norm_in_eval_mode()
-    model[0].weight.grad = torch.ones_like(model[0].weight)
+    weight = model.get_parameter("0.weight")
+    weight.grad = torch.ones_like(weight)
     before = copy.deepcopy(model)
     fisher_importance(model, cross_entropy, [(inputs, targets)], vectorize=vectorize)
     assert all(torch.equal(a, model.state_dict()[n]) for n, a in before.state_dict().items())
     assert [m.training for m in before.modules()] == [m.training for m in model.modules()]
     assert [1.0, None] == [
-        None if p.grad is None else p.grad.mean().item() for p in model[0].parameters()
+        None if p.grad is None else p.grad.mean().item()
+        for p in model.get_submodule("0").parameters()
     ]
 
 

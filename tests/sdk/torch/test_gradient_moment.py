@@ -21,7 +21,7 @@ INPUTS, TARGETS = (
 )
 
 
-def mlp() -> nn.Module:
+def mlp() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
 
 
@@ -130,7 +130,7 @@ def test_the_optimizer_steps_as_without_it() -> None:
         models.append(model)
     for plain, watched_too in zip(*(m.parameters() for m in models), strict=True):
         assert torch.equal(plain, watched_too)
-        assert torch.equal(plain.grad, watched_too.grad)  # type: ignore[arg-type]
+        assert torch.equal(plain.grad, watched_too.grad)
 
 
 def test_accumulated_gradients_are_one_step() -> None:
@@ -154,7 +154,7 @@ def test_a_missing_gradient_is_a_zero(set_to_none: bool) -> None:
     with GradientMoment(model, optimizer, beta=0.9) as moment:
         for used in (["first"], ["first", "later"], ["later"]):
             optimizer.zero_grad(set_to_none=set_to_none)
-            sum(model[name](INPUTS).square().mean() for name in used).backward()  # type: ignore[union-attr]
+            sum(model[name](INPUTS).square().mean() for name in used).backward()
             history.append(squares(model))
             optimizer.step()
     close(averaged(history, 0.9), moment.importance())
@@ -195,7 +195,8 @@ def test_gradients_scaled_by_hand() -> None:
     backward(model)
     expected = squares(model)
     for p in model.parameters():
-        p.grad *= 512.0  # type: ignore[operator]
+        assert p.grad is not None
+        p.grad *= 512.0
     moment = GradientMoment(model)
     moment.update(scale=512.0)
     close(expected, moment.importance())
@@ -288,7 +289,9 @@ def test_a_gradient_that_is_no_number_names_its_parameter() -> None:
     """A NaN in any step is told when the importance is asked for, with the parameter."""
     model = mlp()
     backward(model)
-    model[2].bias.grad[1] = torch.nan
+    bias = model.get_parameter("2.bias").grad
+    assert bias is not None
+    bias[1] = torch.nan
     moment = GradientMoment(model)
     moment.update()
     with pytest.raises(InvalidImportance, match=r"squared gradient of '2\.bias' is NaN"):

@@ -14,7 +14,7 @@ from modelkin.errors import InvalidImportance, InvalidLayout, InvalidParameter
 from modelkin.torch import delta_importance, weight_importance
 
 
-def model_with_buffers() -> nn.Module:
+def model_with_buffers() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
+from typing import Any
 
 import numpy as np
 import zstandard
@@ -42,7 +43,7 @@ def sealed(body: bytes) -> bytes:
     return body + struct.pack("<I", zlib.crc32(body))
 
 
-def forge(support: Support, **changes: object) -> bytes:
+def forge(support: Support, **changes: Any) -> bytes:
     """The native payload of a support with parts of it replaced, its CRC-32 right again.
 
     ``changes`` may name any field of the header, the gap ``stream`` or the whole ``frame``.
@@ -63,7 +64,7 @@ def forge(support: Support, **changes: object) -> bytes:
     return sealed(header + changes.get("frame", compressed(stream)))
 
 
-def compressed(stream: bytes, **options: object) -> bytes:
+def compressed(stream: bytes, **options: Any) -> bytes:
     """One zstd frame as the format wants it, unless ``options`` of zstandard say otherwise."""
     settings = {"level": 1, "write_checksum": True} | options
     return zstandard.ZstdCompressor(**settings).compress(stream)

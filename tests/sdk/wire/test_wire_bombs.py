@@ -132,7 +132,9 @@ def test_a_frame_without_checksum_is_refused() -> None:
 
 def test_a_dictionary_is_refused() -> None:
     """A frame that names a dictionary is refused: nobody here has it."""
-    samples = [f"{i:08d} sample of a dictionary {i * i}".encode() for i in range(2000)]
+    samples: list[bytes | bytearray | memoryview] = [
+        f"{i:08d} sample of a dictionary {i * i}".encode() for i in range(2000)
+    ]
     dictionary = zstandard.train_dictionary(4096, samples)
     with pytest.raises(InvalidSupport, match="no dictionary"):
         wire.decode_support(forge(SUPPORT, frame=compressed(STREAM, dict_data=dictionary)))

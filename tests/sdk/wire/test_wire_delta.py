@@ -32,8 +32,10 @@ DATA = wire.encode_delta(BEFORE, AFTER)
 ADDED = gaps.encode(np.array([29_998, 29_999], np.uint32), 30_000).tobytes()
 REMOVED = gaps.encode(np.arange(100, dtype=np.uint32), BEFORE.k).tobytes()
 HEADER = struct.Struct("<4sBBHQQQQQ32s32s")
-FIELDS = ("magic", "version", "encoding", "flags", "m", "k", "added", "removed", "split")
-FIELDS += ("before", "after")
+FIELDS = (
+    *("magic", "version", "encoding", "flags", "m", "k", "added", "removed", "split"),
+    *("before", "after"),
+)
 
 
 def forge(**changes: Any) -> bytes:

@@ -41,7 +41,9 @@ def test_the_example_of_a_support() -> None:
     data = example("support")
     assert SUPPORT == wire.decode_support(data)
     assert data[:56] == SUPPORT.to_bytes()[:56]
-    assert bytes.fromhex(re.search(r"the stream is `([0-9a-f ]+)`", PAGE)[1]) in data
+    stream = re.search(r"the stream is `([0-9a-f ]+)`", PAGE)
+    assert stream is not None
+    assert bytes.fromhex(stream[1]) in data
 
 
 def test_the_example_of_a_signature() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyroaring
@@ -39,7 +41,7 @@ def test_raw_round_trip(support: Support) -> None:
 @pytest.mark.parametrize(
     ("bitmap_type", "num_parameters"), [(pyroaring.BitMap, 200_000), (pyroaring.BitMap64, WIDE)]
 )
-def test_bitmaps_of_pyroaring_alone(bitmap_type: type, num_parameters: int, optimize: bool) -> None:
+def test_bitmaps_of_pyroaring_alone(bitmap_type: Any, num_parameters: int, optimize: bool) -> None:
     """A bitmap that pyroaring wrote, with or without runs, becomes the support of its members."""
     members = [0, 3, *range(70_000, 75_000), *range(130_000, 140_000, 3), num_parameters - 1]
     bitmap = bitmap_type(members, optimize=optimize)
@@ -50,7 +52,7 @@ def test_bitmaps_of_pyroaring_alone(bitmap_type: type, num_parameters: int, opti
 @pytest.mark.parametrize(
     ("bitmap_type", "num_parameters"), [(pyroaring.BitMap, 30_000), (pyroaring.BitMap64, WIDE)]
 )
-def test_pyroaring_alone_reads_ours(bitmap_type: type, num_parameters: int) -> None:
+def test_pyroaring_alone_reads_ours(bitmap_type: Any, num_parameters: int) -> None:
     """What the encoder writes is a bitmap to pyroaring, of the same members."""
     support = Support.from_indices([1, 2, 29_999], num_parameters)
     assert [1, 2, 29_999] == list(bitmap_type.deserialize(support.to_roaring()))
@@ -162,7 +164,9 @@ def test_raw_counts_before_it_reads() -> None:
 
 @pytest.mark.parametrize("decode", [wire.decode_raw, wire.decode_roaring])
 @pytest.mark.parametrize("num_parameters", [0, -1, 2**63, 1.5, True, None])
-def test_an_impossible_m_is_the_callers_mistake(decode: object, num_parameters: object) -> None:
+def test_an_impossible_m_is_the_callers_mistake(
+    decode: Callable[..., Support], num_parameters: object
+) -> None:
     """M itself is checked, since neither format carries it."""
     with pytest.raises(InvalidParameter, match="num_parameters"):
         decode(bytes(4), num_parameters)

@@ -26,11 +26,11 @@ SKETCHES = [entry for entry in ENTRIES if "sketch" in entry]
 
 
 def name_of(entry: dict[str, Any]) -> str:
-    return entry["file"]
+    return str(entry["file"])
 
 
 def bytes_of(entry: dict[str, Any]) -> bytes:
-    return (GOLDEN / entry["file"]).read_bytes()
+    return (GOLDEN / name_of(entry)).read_bytes()
 
 
 def support_of(entry: dict[str, Any]) -> Support:

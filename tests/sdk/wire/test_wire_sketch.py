@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -59,9 +60,16 @@ def test_every_other_length_is_refused() -> None:
             wire.decode_sketch(sealed(wrong))
 
 
-def forge(**changes: object) -> bytes:
+def forge(**changes: Any) -> bytes:
     """A sealed sketch of 64 coordinates with some fields of its header replaced."""
-    fields = {"magic": b"MKSK", "version": 1, "sample": 1, "flags": 0, "size": 64, "seed": 1}
+    fields: dict[str, Any] = {
+        "magic": b"MKSK",
+        "version": 1,
+        "sample": 1,
+        "flags": 0,
+        "size": 64,
+        "seed": 1,
+    }
     fields |= {"m": 1000, "k": 10} | changes
     bits = fields.pop("bits", bytes(8))
     return sealed(struct.pack("<4sBBHIIQQ", *fields.values()) + bits)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modelkin.core.indices import IndexArray
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 from modelkin.wire.streaming import stream_support
@@ -17,7 +19,8 @@ from tests.sdk.wire.payloads import every, scattered, supports
 
 def streamed(support: Support, cuts: list[int]) -> tuple[str, bytes]:
     """Digest and payload of a support handed over in parts, some of them perhaps empty."""
-    parts = np.split(support.indices, sorted(cuts))
+    bounds = [0, *(min(cut, support.k) for cut in sorted(cuts)), support.k]
+    parts: list[IndexArray] = [support.indices[a:b] for a, b in pairwise(bounds)]
     stream = stream_support(parts, support.num_parameters, support.k, io.BytesIO())
     return stream.digest, b"".join(stream.pieces)
 

@@ -63,6 +63,12 @@ class Kin:
             return answer
 
     @property
+    def held(self) -> Support:
+        """The stored support, once there is one."""
+        assert self.stored is not None
+        return self.stored
+
+    @property
     def methods(self) -> list[str]:
         """Of the requests so far, which are forgotten."""
         methods = [request.method for request in self.requests]
@@ -79,19 +85,19 @@ class Kin:
         if request.method == "GET" and "/supports/" in request.url.path:
             return httpx.Response(
                 200,
-                content=self.stored.to_bytes(),
+                content=self.held.to_bytes(),
                 headers={"ETag": self._etag, "Content-Type": SUPPORT},
             )
         if request.method == "PATCH" and "/models/" in request.url.path:
             self.change()
         elif request.method != "GET":
             if request.method == "PATCH":
-                after = decode_delta(request.content, self.stored).apply(self.stored)
+                after = decode_delta(request.content, self.held).apply(self.held)
             else:
                 after = decode_support(request.content)
             if after != self.stored:
                 self.change(after)
-        model = {**MODEL, "space": "digits", "model": "a", "digest": self.stored.digest}
+        model = {**MODEL, "space": "digits", "model": "a", "digest": self.held.digest}
         return httpx.Response(200, json=model, headers={"ETag": self._etag})
 
     @property

@@ -12,7 +12,7 @@ from modelkin import DonorExplanation, GraphEdge, GraphNode, SimilarityBaseline,
 from modelkin.errors import InvalidName, InvalidParameter, ModelkinError
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
-WHY = {
+WHY: dict[str, Any] = {
     "sentence": "holds much",
     "shared_indices": 2,
     "z_score": 1.5,
@@ -24,7 +24,7 @@ WHY = {
     "worth": None,
     "label": None,
 }
-DONORS = {
+DONORS: dict[str, Any] = {
     "target": "org/a",
     "method": "cover",
     "weights": "score",
@@ -142,7 +142,7 @@ def test_donors_are_read_with_their_reasons(wire: Any) -> None:
         found.left_out,
     )
     (donor,) = found
-    assert DonorExplanation(**{**WHY, "cumulative": 1.0}) == donor.why
+    assert DonorExplanation(**(WHY | {"cumulative": 1.0})) == donor.why
     row = found.to_pandas().loc[0]
     assert ("org/b", "holds much", 0.25) == (row.model, row.sentence, row.explained)
 

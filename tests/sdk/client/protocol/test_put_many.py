@@ -158,7 +158,7 @@ def test_wrong_arguments_are_refused(opened: Open, wrong: str) -> None:
     assert field == caught.value.field
 
 
-ODD = {
+ODD: dict[str, list[Any]] = {
     "too few": [line("a")],
     "an unknown status": [line("a"), line("b", "perhaps")],
     "a failure without a reason": [line("a"), {"model": "b", "status": "failed"}],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -115,11 +115,12 @@ def ended(client: Any, delivery: Any) -> Any:
 
 def test_mistakes_are_told_before_anything_is_sent(client: Any) -> None:
     """What no service would take is an error here."""
-    for mistake in (
+    mistakes: list[Callable[[], object]] = [
         lambda: client.create_subscription("http://127.0.0.1/", "support.stored"),
         lambda: client.subscription("a/b"),
         lambda: client.delivery("not one"),
-    ):
+    ]
+    for mistake in mistakes:
         with pytest.raises(InvalidParameter):
             mistake()
     with pytest.raises(InvalidName):

@@ -88,12 +88,12 @@ def test_a_terminal_shows_a_bar(
     wire: Any, model_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """progress=True draws one line on a terminal, from nothing to everything, and wipes it."""
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     monkeypatch.setenv("COLUMNS", "200")
     wire.client(httpx.Response(201, json=model_json)).put_support(
         "s", "org/a", SUPPORT, progress=True
     )
-    drawn = sys.stderr.getvalue().split("\r")  # type: ignore[attr-defined]
+    drawn = terminal.getvalue().split("\r")
     size = f"of {len(BODY) / 1e6:.1f} MB\x1b[K"
     assert f"org/a [{'.' * 30}]   0% {size}" == drawn[1]
     assert [f"org/a [{'#' * 30}] 100% {size}", "\x1b[K"] == drawn[-2:]
@@ -103,22 +103,22 @@ def test_a_long_name_stays_on_its_line(
     wire: Any, model_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name that the terminal has no room for is cut, since a second line is never wiped."""
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     monkeypatch.setenv("COLUMNS", "80")
     wire.client(httpx.Response(201, json=model_json)).put_support(
         "s", "n" * 200, SUPPORT, progress=True
     )
-    lines = sys.stderr.getvalue().split("\r")  # type: ignore[attr-defined]
+    lines = terminal.getvalue().split("\r")
     assert max(len(line.removesuffix("\x1b[K")) for line in lines) < 80
 
 
 def test_a_failure_wipes_the_bar(wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upload that fails leaves an empty line for the error."""
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     client = wire.client(httpx.WriteError("broken pipe"), retries=0)
     with pytest.raises(ConnectionFailed):
         client.put_support("s", "a", SUPPORT, progress=True)
-    assert sys.stderr.getvalue().endswith("\r\x1b[K")  # type: ignore[attr-defined]
+    assert terminal.getvalue().endswith("\r\x1b[K")
 
 
 @pytest.mark.parametrize("progress", [True, False])

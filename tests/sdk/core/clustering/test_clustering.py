@@ -50,7 +50,7 @@ def brute_force(table: np.ndarray) -> int:
     a, b = table.shape
     if a > b:
         return brute_force(table.T)
-    return max(sum(table[i, j] for i, j in enumerate(p)) for p in permutations(range(b), a))
+    return max(sum(int(table[i, j]) for i, j in enumerate(p)) for p in permutations(range(b), a))
 
 
 @given(

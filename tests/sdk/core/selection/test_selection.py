@@ -27,6 +27,10 @@ TIED = st.sampled_from([0.0, -0.0, 1e-45, 3e-45, 1.1754944e-38, 0.5, 1.0, 1.0000
 ANY = st.floats(0, width=32, allow_nan=False, allow_infinity=False)
 importances = hnp.arrays(np.float32, st.integers(1, 80), elements=TIED | ANY).filter(np.any)
 
+FOUR_FIFTHS: Any = Fraction(4, 5)
+NINE_TENTHS: Any = Fraction(9, 10)
+"""Exact shares; the signatures say float."""
+
 
 def ranking(values: Floats) -> list[int]:
     """Positive entries, largest first, ties by index."""
@@ -61,7 +65,7 @@ def test_top_k_is_the_first_k_of_the_ranking(
 
 
 @given(values=importances, coverage=st.fractions(Fraction(1, 1000), 1, max_denominator=1000))
-def test_k_star_is_exact(each_kernels: ModuleType, values: Floats, coverage: Fraction) -> None:
+def test_k_star_is_exact(each_kernels: ModuleType, values: Floats, coverage: Any) -> None:
     """By coverage, K is Algorithm 1's in exact rationals, and its coverage reaches the target."""
     support = select_support(values, coverage=coverage, k_max=1.0)
     assert sorted(ranking(values)[: k_star(values, coverage)]) == support.indices.tolist()
@@ -72,7 +76,7 @@ def test_k_star_is_exact(each_kernels: ModuleType, values: Floats, coverage: Fra
 def test_the_cap_cuts_the_ranking(each_kernels: ModuleType, values: Floats, cap: int) -> None:
     """A capped coverage is the top k_max of the ranking, also where the cap splits ties."""
     k = min(cap, k_star(values, Fraction(9, 10)))
-    support = select_support(values, coverage=Fraction(9, 10), k_max=cap)
+    support = select_support(values, coverage=NINE_TENTHS, k_max=cap)
     assert sorted(ranking(values)[:k]) == support.indices.tolist()
 
 
@@ -83,7 +87,7 @@ def test_large_sets_need_exact_sums() -> None:
     units = [int(v) for v in values[order].astype(np.float64) * 2.0**149]
     reached = np.cumsum(np.array(units, dtype=object))
     expected = int(np.searchsorted(reached, -(-reached[-1] * 4 // 5))) + 1
-    support = select_support(values, coverage=Fraction(4, 5), k_max=1.0)
+    support = select_support(values, coverage=FOUR_FIFTHS, k_max=1.0)
     assert np.array_equal(np.sort(order[:expected]), support.indices)
     rounded = np.cumsum(values[order])
     assert expected != int(np.searchsorted(rounded, rounded[-1] * np.float32(0.8))) + 1
@@ -93,7 +97,7 @@ def test_all_entries_equal_go_by_index(each_kernels: ModuleType) -> None:
     """With nothing but ties the support is the first K indices, K the exact share."""
     ones = np.ones(10_000, np.float32)
     assert list(range(123)) == select_support(ones, k=123).indices.tolist()
-    assert 8_000 == select_support(ones, coverage=Fraction(4, 5), k_max=1.0).k
+    assert 8_000 == select_support(ones, coverage=FOUR_FIFTHS, k_max=1.0).k
     assert 8_001 == select_support(ones, coverage=0.8, k_max=1.0).k  # 0.8 as a float is above 4/5
     assert 2_000 == select_support(ones).k
 
@@ -107,7 +111,8 @@ def test_fraction_is_rounded_down_as_written(fraction: Any, m: int, k: int) -> N
     """floor(fraction * M), at least one, of the decimal as written, not of its binary value."""
     values = np.arange(1, m + 1, dtype=np.float32)
     assert k == select_support(values, fraction=fraction).k
-    assert k == select_support(values, coverage=1, k_max=Decimal(str(fraction)) if m == 10 else k).k
+    cap: Any = Decimal(str(fraction)) if m == 10 else k
+    assert k == select_support(values, coverage=1, k_max=cap).k
 
 
 def test_fewer_positive_entries_warn(each_kernels: ModuleType) -> None:

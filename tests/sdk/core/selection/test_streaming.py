@@ -28,7 +28,7 @@ ANY = st.floats(0, width=32, allow_nan=False, allow_infinity=False)
 importances = hnp.arrays(np.float32, st.integers(1, 80), elements=TIED | ANY).filter(np.any)
 cuts = st.lists(st.integers(0, 80), max_size=6)
 shares = st.floats(0.01, 1.0)
-ways = st.one_of(
+ways: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(dict, k=st.integers(1, 80)),
     st.builds(dict, fraction=shares),
     st.builds(dict, coverage=shares, k_max=st.just(1.0) | shares),

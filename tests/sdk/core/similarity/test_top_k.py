@@ -27,7 +27,7 @@ def test_best_is_a_stable_sort(
     """The best are the first of a stable sort by count, without rows that are not eligible."""
     order = [row for row in np.argsort(-counts, kind="stable").tolist() if counts[row] >= 0]
     found = best(counts, 9, count)
-    assert (np.int64, sorted(order[:count])) == (found.dtype, found.tolist())
+    assert (np.dtype(np.int64), sorted(order[:count])) == (found.dtype, found.tolist())
 
 
 def test_best_of_many() -> None:

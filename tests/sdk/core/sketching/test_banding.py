@@ -122,7 +122,9 @@ def test_no_banding_is_more_selective(similarity: float, h: int) -> None:
     able = [each for each in every if recall_at(similarity, each) >= 0.99]
     chosen = banding_for(similarity, h)
     assert (chosen is None) == (not able)
-    for jaccard in (0.05, 0.1) if chosen else ():
+    if chosen is None:
+        return
+    for jaccard in (0.05, 0.1):
         least = min(collision_probability(jaccard, each) for each in able)
         assert least == pytest.approx(collision_probability(jaccard, chosen))
 

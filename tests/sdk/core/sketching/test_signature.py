@@ -23,6 +23,7 @@ from modelkin.core.sketching.signature import (
 )
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, InvalidSignature, MissingExtra, SpaceMismatch
+from tests.support.signatures import value_rows
 
 SMALL = Support.from_indices([3, 5, 8, 300, 999], 1000)
 
@@ -139,7 +140,7 @@ def test_estimates_of_many() -> None:
     supports = [Support.from_indices(range(s, s + 50), 1000) for s in range(0, 60, 20)]
     signatures = [support.signature() for support in supports]
     expected = [signature.jaccard(signatures[0]) for signature in signatures]
-    rows = np.stack([signature.values for signature in signatures])
+    rows = value_rows(signatures)
     assert expected == jaccard_estimates(rows, signatures[0].values).tolist()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -131,7 +132,7 @@ def test_any_flipped_bit_shows(position: int, bit: int) -> None:
 def test_bits_are_gathered_alike(words: list[int], at: list[int], dtype: type) -> None:
     """Bit j of the result is bit ``coordinates[j]`` of the bitmap, in both kernels."""
     bitmap = np.array(words, np.uint64)
-    coordinates = np.array([64 * (a % len(words)) + a for a in at], dtype)
+    coordinates: npt.NDArray[Any] = np.array([64 * (a % len(words)) + a for a in at], dtype)
     expected = sum(
         ((words[c // 64] >> (c % 64)) & 1) << j for j, c in enumerate(coordinates.tolist())
     )
