@@ -21,7 +21,14 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "CHANGELOG.md", "client_sdk/README.md", "docs")
-CLEAN = ("README.md", "docs/generate.py", "docs/glossary.md", "docs/wording.py", "tests/docs")
+CLEAN = (
+    "README.md",
+    "docs/architecture.md",
+    "docs/generate.py",
+    "docs/glossary.md",
+    "docs/wording.py",
+    "tests/docs",
+)
 """Folders and files where an offence fails the check. The list grows until it holds all."""
 
 MAX_LINE_LENGTH = 120
