@@ -24,8 +24,11 @@ PAGES = ("README.md", "CHANGELOG.md", "client_sdk/README.md", "docs")
 CLEAN = (
     "README.md",
     "docs/architecture.md",
+    "docs/clustering.md",
+    "docs/donors.md",
     "docs/generate.py",
     "docs/glossary.md",
+    "docs/method.md",
     "docs/wording.py",
     "tests/docs",
 )
