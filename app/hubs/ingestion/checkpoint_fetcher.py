@@ -1,4 +1,4 @@
-"""From a revision on a hub to a checkpoint that can be read: chosen, downloaded, opened."""
+"""``CheckpointFetcher``: the checkpoint of a hub's revision, chosen, downloaded and opened."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
 __all__ = ["Counter", "CheckpointFetcher", "fingerprint", "named"]
 
 Counter = Callable[[int, int], None]
-"""Is told how many bytes have come of how many, 0 where nobody knows."""
+"""Called with the bytes received and the bytes expected, 0 where the size is unknown."""
 
 _Get = Callable[[HubRevision, Sequence[HubFile], Path, str], None]
-"""Brings files of a revision into a folder."""
+"""Downloads files of a revision into a folder."""
 
 BOUNDS: Final = Bounds(
     header=8_000_000, tensors=MAX_TENSORS, name=MAX_TENSOR_NAME, dimensions=MAX_DIMENSIONS
 )
-"""Of what a checkpoint declares, that much is read; a header of a million tensors is no model's."""
+"""Limits of a checkpoint's header: no model has a million tensors."""
 
-_HEAD: Final = 64 << 10
-"""Bytes of a file that are asked for to learn how long its header is, and mostly hold all of it."""
-_LENGTH: Final = 8
-_WATCHED: Final = 8 << 20
-"""Bytes between two looks at the disk."""
-_EIGHT_BITS = "F8"
-_SCALES = ("_scale", "_scale_inv")
+_FIRST_REQUEST_BYTES: Final = 64 << 10
+"""Bytes of a file requested first: they give the header's length and mostly hold all of it."""
+_LENGTH_BYTES: Final = 8
+_DISK_CHECK_BYTES: Final = 8 << 20
+"""Bytes written between two checks of the free disk space."""
+_EIGHT_BIT_PREFIX = "F8"
+_SCALE_SUFFIXES = ("_scale", "_scale_inv")
 
 
 def named(revision: HubRevision) -> str:
-    """What messages call a revision."""
+    """The name of a revision in messages, ``org/name@revision``."""
     return f"{revision.name}@{revision.revision}"
 
 
 def fingerprint(revision: HubRevision) -> str:
-    """Changes with the weights of a revision, and with nothing else where the hub tells digests.
+    """A digest of the weights of a revision, from the digests that the hub declares.
 
-    Without digests it changes with every revision.
+    Where the hub declares no digests, it changes with every revision.
 
     Raises:
-        InvalidCheckpoint: no checkpoint is in it, or more than one.
+        InvalidCheckpoint: the revision holds no checkpoint, or more than one.
     """
-    choice = choose(revision.files, named(revision))
-    told = choice.folder.values() if choice.is_sharded else [choice.first]
+    chosen = choose(revision.files, named(revision))
+    files = chosen.folder.values() if chosen.is_sharded else [chosen.first]
     facts = [
         [PurePosixPath(file.path).name, file.sha256 or f"{revision.revision} {file.size}"]
-        for file in sorted(told, key=lambda file: file.path)
+        for file in sorted(files, key=lambda file: file.path)
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
@@ -67,33 +67,33 @@ class CheckpointFetcher:
     """Downloads the checkpoints of one job.
 
     Attributes:
-        hub: where from.
-        room: on the disk.
-        most: bytes of one checkpoint.
-        count: is told how far it is.
+        hub: the hub to download from.
+        directory: the directory to download into.
+        max_bytes: the largest size of one checkpoint.
+        on_progress: called as bytes arrive.
     """
 
     hub: Hub
-    room: DownloadDir
-    most: int
-    count: Counter
+    directory: DownloadDir
+    max_bytes: int
+    on_progress: Counter
     _done: int = field(default=0, init=False)
     _total: int = field(default=0, init=False)
-    _watched: int = field(default=0, init=False)
+    _checked: int = field(default=0, init=False)
 
     def fetch(self, revision: HubRevision, name: str) -> Checkpoint:
-        """The checkpoint of a revision, in a folder of this name.
+        """Download the checkpoint of a revision into a folder of this name, and open it.
 
         Raises:
-            InvalidCheckpoint: none is there, or none that can be compared.
-            PayloadTooLarge: it is too large.
+            InvalidCheckpoint: the revision holds no checkpoint that can be compared.
+            PayloadTooLarge: the checkpoint is too large.
             StorageFull: the disk cannot hold it.
-            HubNotFound, HubForbidden, HubUnavailable, HubProtocolError: the hub does not give it.
+            HubNotFound, HubForbidden, HubUnavailable, HubProtocolError: the hub refuses it.
         """
         return self._opened(revision, name, self._download)
 
     def outline(self, revision: HubRevision, name: str) -> Checkpoint:
-        """The same with holes for its weights: what tensors there are, from the headers alone.
+        """Open the checkpoint from its headers alone: tensor names and shapes, holes for weights.
 
         Raises: as :meth:`fetch`.
         """
@@ -101,16 +101,16 @@ class CheckpointFetcher:
 
     def _opened(self, revision: HubRevision, name: str, get: _Get) -> Checkpoint:
         where = named(revision)
-        choice = choose(revision.files, where)
-        folder = self.room.folder(name)
-        first = folder / PurePosixPath(choice.first.path).name
+        chosen = choose(revision.files, where)
+        folder = self.directory.folder(name)
+        first = folder / PurePosixPath(chosen.first.path).name
         try:
-            self._done, self._total, self._watched = 0, 0, 0
-            if choice.is_sharded:
-                self._download(revision, [choice.first], folder, where)
-                get(revision, _shards(choice, first, where), folder, where)
+            self._done, self._total, self._checked = 0, 0, 0
+            if chosen.is_sharded:
+                self._download(revision, [chosen.first], folder, where)
+                get(revision, _shards(chosen, first, where), folder, where)
             else:
-                get(revision, [choice.first], folder, where)
+                get(revision, [chosen.first], folder, where)
             checkpoint = open_checkpoint(first, bounds=BOUNDS)
             _refuse_scaled(checkpoint)
         except InvalidCheckpoint as error:
@@ -125,17 +125,17 @@ class CheckpointFetcher:
     ) -> None:
         declared = sum(file.size or 0 for file in files)
         self._require_small(self._done + declared, where)
-        self.room.reserve(declared)
+        self.directory.reserve(declared)
         self._total = self._done + declared
         for file in files:
             before = self._done
 
             def received(size: int, before: int = before) -> None:
                 self._require_small(before + size, where)
-                self.count(before + size, max(self._total, before + size))
-                if before + size - self._watched >= _WATCHED:
-                    self._watched = before + size
-                    self.room.watch()
+                self.on_progress(before + size, max(self._total, before + size))
+                if before + size - self._checked >= _DISK_CHECK_BYTES:
+                    self._checked = before + size
+                    self.directory.watch()
 
             into = folder / PurePosixPath(file.path).name
             self._done = before + self.hub.download(revision, file, into, received)
@@ -145,37 +145,37 @@ class CheckpointFetcher:
     ) -> None:
         left = BOUNDS.header
         for file in files:
-            begun, told = self.hub.beginning(revision, file, _HEAD)
-            size = told if file.size is None else file.size
-            if size is None:  # nobody knows where it ends before it has come
+            begun, total = self.hub.beginning(revision, file, _FIRST_REQUEST_BYTES)
+            size = total if file.size is None else file.size
+            if size is None:  # the hub does not say where the file ends
                 self._download(revision, [file], folder, where)
                 continue
-            length = _LENGTH + int.from_bytes(begun[:_LENGTH], "little")
+            length = _LENGTH_BYTES + int.from_bytes(begun[:_LENGTH_BYTES], "little")
             left -= length
-            if len(begun) < length <= size and left >= 0:  # else it is refused as it is
+            if len(begun) < length <= size and left >= 0:  # else opening the file refuses it
                 begun, _ = self.hub.beginning(revision, file, length)
-            self.room.watch()
+            self.directory.watch()
             into = folder / PurePosixPath(file.path).name
             with writing(file), into.open("wb") as target:
                 target.write(begun[:size])
                 target.truncate(size)
 
     def _require_small(self, size: int, where: str) -> None:
-        if size > self.most:
+        if size > self.max_bytes:
             raise PayloadTooLarge(
-                f"the checkpoint of {where} has {size} bytes or more, at most {self.most} are "
+                f"the checkpoint of {where} has {size} bytes or more, at most {self.max_bytes} are "
                 f"downloaded here (MODELKIN_MAX_CHECKPOINT_BYTES)"
             )
 
 
-def _shards(choice: CheckpointFiles, index: Path, where: str) -> list[HubFile]:
-    return shards_of(choice, set(read_index(index, BOUNDS).values()), where)
+def _shards(files: CheckpointFiles, index: Path, where: str) -> list[HubFile]:
+    return shards_of(files, set(read_index(index, BOUNDS).values()), where)
 
 
 def _refuse_scaled(checkpoint: Checkpoint) -> None:
-    """8-bit floats whose scales are elsewhere are no weights, and nobody is there to be warned."""
-    eights = [tensor for tensor in checkpoint.tensors if tensor.dtype.startswith(_EIGHT_BITS)]
-    scales = [tensor for tensor in checkpoint.tensors if tensor.name.endswith(_SCALES)]
+    """Refuse 8-bit floats with scales in other tensors: without the scales they are not weights."""
+    eights = [t for t in checkpoint.tensors if t.dtype.startswith(_EIGHT_BIT_PREFIX)]
+    scales = [t for t in checkpoint.tensors if t.name.endswith(_SCALE_SUFFIXES)]
     if eights and scales:
         raise InvalidCheckpoint(
             f"{checkpoint.name}: tensor {eights[0].name!a} is {eights[0].dtype}, and its scales "

@@ -1,6 +1,6 @@
-"""Which files of a repository are its checkpoint, decided from their names alone.
+"""The checkpoint among the files of a revision, chosen from their names alone.
 
-Owns that decision, and that nothing but safetensors is ever chosen: a pickle is a program.
+Only safetensors files are ever chosen: a pickle is a program.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ __all__ = ["CheckpointFiles", "choose", "shards_of"]
 
 _PLAIN: Final = ".safetensors"
 _INDEX: Final = ".safetensors.index.json"
-_USUAL: Final = "model"
-"""What a checkpoint is called where there are several: variants and adapters lie beside it."""
+_DEFAULT_STEM: Final = "model"
+"""The name of a checkpoint among several: variants and adapters lie beside it."""
 _SHARD: Final = re.compile(r"(.+)-\d{5}-of-(\d{5})\.safetensors")
-_LONGEST: Final = 255
-"""Bytes of a file's name, on every file system."""
+_MAX_NAME_BYTES: Final = 255
+"""The longest file name of every file system."""
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFiles:
-    """A checkpoint among files.
+    """The files of a checkpoint.
 
     Attributes:
         first: the file to open: the checkpoint itself, or the index of its shards.
-        folder: the files beside it, by their names.
+        folder: all files of its folder by name.
     """
 
     first: HubFile
@@ -45,27 +45,27 @@ class CheckpointFiles:
 
 
 def choose(files: Sequence[HubFile], where: str) -> CheckpointFiles:
-    """The checkpoint among the files of a revision: the one that is nearest to the top.
+    """Choose the checkpoint that lies nearest to the top of a revision.
 
-    Of several in a folder it is the one named ``model``, as transformers reads them: the file
-    before the index of shards.
+    Of several in a folder it is the one named ``model``, as transformers reads them: a single file
+    goes before an index of shards.
 
     Args:
-        files: all of them.
-        where: what errors call the revision.
+        files: all files of the revision.
+        where: the name of the revision in errors.
 
     Raises:
-        InvalidCheckpoint: there is none, or nobody can say which one is meant.
+        InvalidCheckpoint: there is no checkpoint, or the choice is ambiguous.
     """
     folders: dict[PurePosixPath, dict[str, HubFile]] = {}
     for file in files:
         path = PurePosixPath(file.path)
         if not file.path.endswith((_PLAIN, _INDEX)) or path.name in {_PLAIN, _INDEX}:
             continue
-        if len(path.name.encode()) > _LONGEST:
+        if len(path.name.encode()) > _MAX_NAME_BYTES:
             raise InvalidCheckpoint(
-                f"{where} holds {path.name[:50]!a}..., whose name has more than {_LONGEST} bytes: "
-                f"no file can be called that here"
+                f"{where} holds {path.name[:50]!a}..., whose name has more than {_MAX_NAME_BYTES} "
+                f"bytes: no file can have it here"
             )
         folders.setdefault(path.parent, {})[path.name] = file
     if not folders:
@@ -84,37 +84,37 @@ def choose(files: Sequence[HubFile], where: str) -> CheckpointFiles:
     return _in_folder(folders[top[0]], where)
 
 
-def shards_of(choice: CheckpointFiles, names: set[str], where: str) -> list[HubFile]:
+def shards_of(files: CheckpointFiles, names: set[str], where: str) -> list[HubFile]:
     """The files that an index names.
 
     Raises:
-        InvalidCheckpoint: one is not there.
+        InvalidCheckpoint: a file is missing.
     """
-    missing = sorted(names - choice.folder.keys())
+    missing = sorted(names - files.folder.keys())
     if missing:
         raise InvalidCheckpoint(
-            f"{where} lacks {len(missing)} of {len(names)} shards that {choice.first.path!a} "
+            f"{where} lacks {len(missing)} of {len(names)} shards that {files.first.path!a} "
             f"names: {_listed(missing)}"
         )
-    return [choice.folder[name] for name in sorted(names)]
+    return [files.folder[name] for name in sorted(names)]
 
 
 def _in_folder(folder: dict[str, HubFile], where: str) -> CheckpointFiles:
     indexes = [name for name in folder if name.endswith(_INDEX)]
     whole = [name for name in folder if name.endswith(_PLAIN) and not _is_shard(name)]
-    for usual in (_USUAL + _PLAIN, _USUAL + _INDEX):
-        if usual in folder:
-            return CheckpointFiles(folder[usual], folder)
+    for default in (_DEFAULT_STEM + _PLAIN, _DEFAULT_STEM + _INDEX):
+        if default in folder:
+            return CheckpointFiles(folder[default], folder)
     for candidates in (indexes, whole):
         if len(candidates) == 1:
             return CheckpointFiles(folder[candidates[0]], folder)
         if candidates:
             raise InvalidCheckpoint(
                 f"{where} holds several checkpoints, {_listed(sorted(candidates))}, and none is "
-                f"called {_USUAL}{_PLAIN}: nobody can say which one is meant"
+                f"named {_DEFAULT_STEM}{_PLAIN}: the choice is ambiguous"
             )
     raise InvalidCheckpoint(
-        f"{where} holds shards, {_listed(sorted(folder))}, and no {_USUAL}{_INDEX} to go by"
+        f"{where} holds shards, {_listed(sorted(folder))}, and no {_DEFAULT_STEM}{_INDEX} to go by"
     )
 
 

@@ -171,7 +171,7 @@ class IngestionService:
             most = self._hubs.limits.checkpoint_bytes
             fetching = CheckpointFetcher(hub, room, most, partial(downloaded, "it"))
             checkpoint = fetching.fetch(made.revision, "model")
-            fetching.count = partial(downloaded, "its base")
+            fetching.on_progress = partial(downloaded, "its base")
             made, base = _with_base(fetching, made, checkpoint)
             placed, (support, importance, note) = self._select(checkpoint, base, made, progress)
         progress(0, 0, "storing")

@@ -1,7 +1,7 @@
-"""Where a checkpoint goes: the space of its layout, found or made, and the order of its parameters.
+"""``SpaceResolver``: the space of a checkpoint's layout, found or created.
 
-A layout is what tensors there are, by name and shape. The space that a source names takes the first
-layout that comes, or whatever layout it was made with; checkpoints of another one go to
+A layout is the tensors by name and shape. The space that a source names takes the layout it was
+created with, else the first that arrives. Checkpoints of another layout go to
 ``{space}-{digest of their layout}``.
 """
 
@@ -24,33 +24,33 @@ from modelkin.errors import SpaceMismatch
 
 __all__ = ["ResolvedSpace", "SpaceResolver", "in_order", "layout_digest"]
 
-_DIGITS: Final = 12
-_LONGEST: Final = 100
+_DIGEST_DIGITS: Final = 12
+_MAX_NAME_LENGTH: Final = 100
 """Characters of a space's name."""
 _NUM_PERM, _SEED = 256, 1
 
 
 def layout_digest(layout: Layout) -> str:
-    """12 hexadecimal digits that are the same for the same tensors, whatever their order."""
+    """12 hexadecimal digits: a digest of the tensors' names and shapes in any order."""
     facts = sorted([tensor.name, list(tensor.shape)] for tensor in layout.tensors)
-    told = json.dumps(facts, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(told.encode()).hexdigest()[:_DIGITS]
+    text = json.dumps(facts, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSpace:
-    """The space of a checkpoint, and whether it was made for it."""
+    """The space of a checkpoint, and whether it was created for it."""
 
     space: SpaceRecord
     created: bool
 
 
 class SpaceResolver:
-    """Finds the space of a checkpoint, or makes it.
+    """Finds the space of a checkpoint, or creates it.
 
     Args:
-        database: the truth.
-        service: makes spaces.
+        database: the database of spaces.
+        service: creates spaces.
     """
 
     def __init__(self, database: Database, service: SpaceService) -> None:
@@ -58,20 +58,21 @@ class SpaceResolver:
         self._service = service
 
     def find(self, tenant: Tenant, name: str, layout: Layout) -> SpaceRecord | None:
-        """The space for a layout, or None where it is yet to be made.
+        """The space for a layout, or None where it does not exist yet.
 
         Args:
             name: the space that the source names.
 
         Raises:
-            SpaceMismatch: the space that is this layout's own was made with another one.
+            SpaceMismatch: the space named for this layout was created with another one.
         """
         with self._database.reading() as session:
             return _found(session, tenant, name, layout)[1]
 
     def place(self, tenant: Tenant, name: str, layout: Layout) -> ResolvedSpace:
-        """The same, made durable if it is new: for a checkpoint that is known to be good, since
-        the first layout that comes is that of the space for good.
+        """Find the space for a layout, or create it.
+
+        The checkpoint must be valid: the first layout of a space stays its layout.
         """
         with self._database.writing() as session:
             free, found = _found(session, tenant, name, layout)
@@ -94,35 +95,35 @@ class SpaceResolver:
 
 
 def in_order(checkpoint: Checkpoint, layout: Layout | None) -> Checkpoint:
-    """The checkpoint with its tensors as a layout has them, of which they are all.
+    """The checkpoint with its tensors in the order of a layout of the same tensors.
 
-    Index i then means the same parameter as in supports that were made from the model itself, whose
-    order is its own. Without a layout it stays that of the names.
+    Index i then means the same parameter as in supports that clients make from the model itself.
+    Without a layout the tensors stay ordered by name.
     """
     if layout is None or layout == checkpoint.layout:
         return checkpoint
-    held = {tensor.name: tensor for tensor in checkpoint.tensors}
-    return replace(checkpoint, tensors=tuple(held[tensor.name] for tensor in layout.tensors))
+    tensors = {tensor.name: tensor for tensor in checkpoint.tensors}
+    return replace(checkpoint, tensors=tuple(tensors[tensor.name] for tensor in layout.tensors))
 
 
 def _found(
     session: Reader, tenant: Tenant, name: str, layout: Layout
 ) -> tuple[str, SpaceRecord | None]:
-    """The name of the space for a layout, and the space if there is one."""
+    """The name of the space for a layout, and the space if it exists."""
     found = spaces.find_space(session, tenant, name)
     if found is None or _fits(found, layout):
         return name, found
-    own = f"{name[: _LONGEST - _DIGITS - 1]}-{layout_digest(layout)}"
+    own = f"{name[: _MAX_NAME_LENGTH - _DIGEST_DIGITS - 1]}-{layout_digest(layout)}"
     found = spaces.find_space(session, tenant, own)
     if found is None or _fits(found, layout):
         return own, found
     raise SpaceMismatch(
-        f"the space {own!r} would be for checkpoints of this layout, and was made with another"
+        f"the space {own!r} would be for checkpoints of this layout, but it has another one"
     )
 
 
 def _fits(space: SpaceRecord, layout: Layout) -> bool:
-    """Whether a space is of this layout; one that was made without tells its M alone."""
+    """Whether a space has this layout; without a layout only its M is compared."""
     if space.layout is None:
         return space.num_parameters == layout.num_parameters
     return _shapes(space.layout) == _shapes(layout)
