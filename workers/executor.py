@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from app.errors import Unavailable
+from app.errors import RetryLater, Unavailable
 from app.infra.db.database import Database, Writer
 from app.jobs import queue
 from app.jobs.records import JobRecord
-from app.jobs.service import CANCELLED, CommitHook, JobService, RetryLater
+from app.jobs.service import CANCELLED, CommitHook, JobService
 from modelkin.errors import JobCancelled, ModelkinError
 
 __all__ = ["ATTEMPTS", "JobExecutor"]

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
-from app.errors import SupportMissing
+from app.errors import PreconditionFailed, SupportMissing
 from app.infra.db.database import Reader
 from app.infra.http.preconditions import check_match
 from app.spaces.records import SpaceRecord
 from modelkin.core.delta import Delta
 from modelkin.core.support import Support
-from modelkin.errors import PreconditionFailed
+from modelkin.errors import DeltaMismatch
 
 __all__ = ["DeltaService"]
 
@@ -67,4 +67,7 @@ class DeltaService:
         before = self._library.support(space, model)
         if before.digest != model.digest:
             raise PreconditionFailed(f"model {model.name!r} was replaced just now: read it again")
-        return read(before).apply(before)
+        try:
+            return read(before).apply(before)
+        except DeltaMismatch as error:
+            raise PreconditionFailed(str(error)) from None

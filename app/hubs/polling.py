@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from app.errors import SourceNotFound
-from app.hubs.clients.protocol import Hub, HubForbidden, HubModel, HubNotFound, HubProtocolError
+from app.errors import HubForbidden, HubNotFound, HubProtocolError, SourceNotFound
+from app.hubs.clients.protocol import Hub, HubModel
 from app.hubs.filters import unnamable
 from app.hubs.records import SeenModel
 from app.hubs.repositories import source_models, sources
@@ -229,7 +229,7 @@ def _ask_for_hidden(
         try:
             now = hub.look_up(name)
         except HubNotFound as error:
-            if error.told:  # else its last look has said so, too
+            if error.definitive:  # else its last look has said so, too
                 found.gone.append(name)
         except (HubForbidden, HubProtocolError):
             continue  # as it was when it was looked at

@@ -27,7 +27,6 @@ __all__ = [
     "CommitHook",
     "Handler",
     "JobService",
-    "RetryLater",
     "PeriodicTask",
     "Periodic",
     "Progress",
@@ -67,24 +66,9 @@ It is called again, from the start, when a worker died or a store was away: what
 must bear being done twice. What must be done once it leaves to a :data:`CommitHook`, which is its
 answer then: that runs in the very transaction that marks the job as succeeded, or not at all.
 
-A :class:`modelkin.errors.Unavailable` that it raises is tried again later, a few times, a
-:class:`RetryLater` for days; any other error is the error of the job.
+An :class:`app.errors.Unavailable` that it raises is tried again later, a few times, a
+:class:`app.errors.RetryLater` for days; any other error is the error of the job.
 """
-
-
-class RetryLater(Unavailable):
-    """Raised by a handler that waits for somebody who is not this service: its job is begun again,
-    after pauses that grow, and no attempt is counted.
-
-    Attributes:
-        retry_after: seconds that it waits for at least.
-        most: seconds that a pause has at most, unless that is more.
-    """
-
-    def __init__(self, message: str, *, retry_after: float = 0, most: float = 7200) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-        self.most = most
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,55 +1,38 @@
-"""Every error that modelkin raises, on either side of the wire.
+"""Every error that the SDK raises; each class here is raised somewhere in it.
 
     ModelkinError
-    ├── InvalidInput (also a ValueError)   what was given cannot be right, whoever reads it
+    ├── InvalidInput (also a ValueError)   input that is wrong for every service; nothing was sent
     │   ├── InvalidSupport                 indices unsorted, repeated, out of range; broken payload
     │   ├── InvalidSignature               values, scheme or payload of a signature
     │   ├── InvalidImportance              NaN, infinite, negative or all-zero importance
     │   ├── InvalidLayout                  tensor names and shapes that make no layout
     │   ├── InvalidCheckpoint              a safetensors file, index or tensor that cannot be read
     │   ├── InvalidName                    a space, model or tag name
-    │   ├── InvalidWebhook                 one that is forged, stale or damaged
-    │   ├── SupportNeeded                  a signature alone, asked what only a support can tell
+    │   ├── InvalidWebhook                 a webhook that is forged, stale or damaged
     │   └── InvalidParameter               any other argument: k, coverage, method, a cursor
     ├── SpaceMismatch                      two things of different index spaces or schemes
-    ├── PayloadTooLarge                    a body, or what it would decode to, is over the limit
-    ├── UnsupportedMediaType               a body of a type nobody reads here
-    ├── NotAcceptable                      an Accept header that asks for nothing on offer
-    ├── BodyTimeout                        a body that came too slowly
-    ├── Unauthorized                       no key, or a malformed, unknown, revoked or expired one
-    ├── Forbidden                          a good key without the scope that this needs
-    ├── RateLimited                        somebody has asked too often
-    ├── NotFound
-    │   ├── SpaceNotFound
-    │   ├── ModelNotFound
-    │   ├── RevisionNotFound               one that never was, or whose support is not kept
-    │   ├── ClusteringNotFound             a clustering, or a space's policy for them
-    │   ├── JobNotFound
-    │   ├── SourceNotFound                 a source of models on a hub
-    │   ├── SubscriptionNotFound           a subscription to events
-    │   └── DeliveryNotFound               a delivery of an event to one
-    ├── Conflict                           the request is sound, the present state forbids it
-    │   ├── SpaceExists
-    │   ├── SupportExists                  a signature alone may not replace a support
-    │   ├── SupportMissing                 the model sent only a signature
-    │   ├── SketchMissing                  and no sketch beside it
-    │   ├── JobFinished                    a job that has ended cannot be cancelled
-    │   ├── SecretKeyMissing               a secret is to be stored, and there is no key for it
-    │   └── SubscriptionDisabled           nothing is sent until it is enabled again
-    ├── PreconditionFailed                 If-Match named another version
-    ├── PreconditionRequired               this changes nothing without an If-Match
-    ├── Unavailable                        a store cannot be reached or written just now
-    │   ├── StorageFull                    there is no room left to write
-    │   └── BackendUnavailable             an accelerator is away; the truth is not
-    ├── EgressRefused                      an address that the service does not connect to
+    ├── DeltaMismatch                      a delta that changes another support than the given one
+    ├── PayloadTooLarge                    a payload that decodes to more than the caller allows
+    ├── UnsupportedMediaType               a media type that the wire formats do not define
     ├── JobFailed                          a job that was waited for did not succeed
-    │   └── JobCancelled                   because somebody cancelled it
+    │   └── JobCancelled                   because it was cancelled
     ├── MissingExtra (also an ImportError) an optional dependency; says what to install
     ├── ConnectionFailed                   the client found no service at its address
-    └── ApiError                           the service answered with a problem document
+    └── ApiError                           the service refused; by itself for any other status
+        ├── BadRequestError                400: the service could not parse the request
+        ├── AuthenticationError            401: no key, or one that is unknown, revoked or expired
+        ├── PermissionDeniedError          403: the key lacks a scope
+        ├── NotFoundError                  404: no such space, model, revision, job, source, ...
+        ├── ConflictError                  409: the request is sound, the present state forbids it
+        ├── PreconditionError              412: If-Match names another version; 428: it is required
+        ├── RequestTooLargeError           413: the body, or what it decodes to, is over the limit
+        ├── MediaTypeError                 406, 415: a format that this service does not speak
+        ├── UnprocessableEntityError       422: the service rejects a value; ``errors`` names it
+        ├── RateLimitError                 429: too many requests; says when to try again
+        └── ServerError                    500 and above: the service or a store of it is failing
 
-The domain and the services raise these; only ``app.infra.http.problems`` knows which HTTP status
-each becomes. This module never imports anything of modelkin.
+The status alone selects the class of an ``ApiError``; ``problem_code`` says which case it is. What
+the service itself raises is the tree of ``app.errors``. This module imports nothing of modelkin.
 """
 
 from __future__ import annotations
@@ -58,7 +41,11 @@ from typing import Any, ClassVar
 
 __all__ = [
     "ApiError",
+    "AuthenticationError",
+    "BadRequestError",
+    "ConflictError",
     "ConnectionFailed",
+    "DeltaMismatch",
     "InvalidCheckpoint",
     "InvalidImportance",
     "InvalidInput",
@@ -70,12 +57,18 @@ __all__ = [
     "InvalidWebhook",
     "JobCancelled",
     "JobFailed",
+    "MediaTypeError",
     "MissingExtra",
     "ModelkinError",
+    "NotFoundError",
     "PayloadTooLarge",
-    "PreconditionFailed",
+    "PermissionDeniedError",
+    "PreconditionError",
+    "RateLimitError",
+    "RequestTooLargeError",
+    "ServerError",
     "SpaceMismatch",
-    "SupportNeeded",
+    "UnprocessableEntityError",
     "UnsupportedMediaType",
 ]
 
@@ -94,10 +87,12 @@ class ModelkinError(Exception):
         return _restored, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[ModelkinError], args: tuple[Any, ...], told: dict[str, Any]) -> Exception:
+def _restored(
+    kind: type[ModelkinError], args: tuple[Any, ...], attributes: dict[str, Any]
+) -> Exception:
     error = kind.__new__(kind)
     error.args = args
-    error.__dict__.update(told)
+    error.__dict__.update(attributes)
     return error
 
 
@@ -112,55 +107,75 @@ class InvalidInput(ModelkinError, ValueError):
 
 
 class InvalidSupport(InvalidInput):
+    """The indices are unsorted, repeated or out of range, or a payload of them is damaged."""
+
     code = "invalid_support"
 
 
 class InvalidSignature(InvalidInput):
+    """The values, the scheme or the payload of a signature or sketch cannot be right."""
+
     code = "invalid_signature"
 
 
 class InvalidImportance(InvalidInput):
+    """The importance is NaN, infinite or negative, or zero everywhere."""
+
     code = "invalid_importance"
 
 
 class InvalidLayout(InvalidInput):
+    """The tensor names and shapes make no layout."""
+
     code = "invalid_layout"
 
 
 class InvalidCheckpoint(InvalidInput):
+    """A safetensors file, its index or one of its tensors cannot be read."""
+
     code = "invalid_checkpoint"
 
 
 class InvalidName(InvalidInput):
+    """A space, a model or a tag cannot have this name."""
+
     code = "invalid_name"
 
 
 class InvalidWebhook(InvalidInput):
+    """A webhook is forged, stale or damaged."""
+
     code = "invalid_webhook"
 
 
-class SupportNeeded(InvalidInput):
-    code = "support_missing"
-
-
 class InvalidParameter(InvalidInput):
+    """Any other argument is out of its range or of another type."""
+
     code = "invalid_parameter"
 
 
 class SpaceMismatch(ModelkinError):
+    """Two things belong to different index spaces, or were made by different schemes."""
+
     code = "space_mismatch"
 
 
 class PayloadTooLarge(ModelkinError):
+    """A payload decodes to more indices than the caller allows."""
+
     code = "payload_too_large"
 
 
 class UnsupportedMediaType(ModelkinError):
+    """The wire formats define no such media type."""
+
     code = "unsupported_media_type"
 
 
-class PreconditionFailed(ModelkinError):
-    code = "precondition_failed"
+class DeltaMismatch(ModelkinError):
+    """The delta changes another support than the given one."""
+
+    code = "delta_mismatch"
 
 
 class JobFailed(ModelkinError):
@@ -177,7 +192,7 @@ class JobFailed(ModelkinError):
 
 
 class JobCancelled(JobFailed):
-    """Somebody cancelled the job."""
+    """The job was cancelled."""
 
     code = "job_cancelled"
 
@@ -200,16 +215,19 @@ class MissingExtra(ModelkinError, ImportError):
 
 
 class ConnectionFailed(ModelkinError):
+    """No service answers at the address, or its answer was lost on the way."""
+
     code = "connection_failed"
 
 
 class ApiError(ModelkinError):
-    """The service refused, and said why.
+    """The service refused, and said why; the subclass follows from the status.
 
     Attributes:
         status: the HTTP status.
-        problem_code: the ``code`` of the problem document, ``"space_not_found"`` for one.
-        request_id: what to quote to whoever runs the service; it stands in its log.
+        problem_code: the ``code`` of the problem document, such as ``"space_not_found"``.
+        detail: what is wrong, in a sentence.
+        request_id: quote it to the operator of the service, whose log has it.
         errors: for invalid input, one ``{"field", "message"}`` per field.
     """
 
@@ -235,3 +253,64 @@ class ApiError(ModelkinError):
         self.detail = detail
         self.request_id = request_id
         self.errors = errors
+
+
+class BadRequestError(ApiError):
+    """400: the service, or a proxy before it, could not parse the request."""
+
+
+class AuthenticationError(ApiError):
+    """401: the service asks for a key, and this one is missing, unknown, revoked or expired."""
+
+
+class PermissionDeniedError(ApiError):
+    """403: the key is good, and lacks the scope that this needs."""
+
+
+class NotFoundError(ApiError):
+    """404: there is no such space, model, revision, clustering, job, source or subscription."""
+
+
+class ConflictError(ApiError):
+    """409: the request is sound, and the present state forbids it."""
+
+
+class PreconditionError(ApiError):
+    """412: ``if_match`` names another version. 428: the service does this only with one."""
+
+
+class RequestTooLargeError(ApiError):
+    """413: the body, or what it decodes to, is larger than the service accepts."""
+
+
+class MediaTypeError(ApiError):
+    """415: the service cannot read the format that was sent. 406: nor write the one asked for."""
+
+
+class UnprocessableEntityError(ApiError):
+    """422: the service rejects a value; ``errors`` names the fields."""
+
+
+class RateLimitError(ApiError):
+    """429: the tenant or the address made too many requests.
+
+    Attributes:
+        retry_after: seconds until the service accepts the next one; None if it does not say.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        problem_code: str,
+        detail: str,
+        *,
+        request_id: str | None = None,
+        errors: tuple[dict[str, str], ...] = (),
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(status, problem_code, detail, request_id=request_id, errors=errors)
+        self.retry_after = retry_after
+
+
+class ServerError(ApiError):
+    """500 and above: the service or one of its stores fails; the same request may succeed later."""

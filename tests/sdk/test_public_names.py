@@ -9,15 +9,17 @@ import sys
 import modelkin
 
 PUBLIC = """
-    ApiError Assignment AsyncClient Banding BulkItem BulkResult BulkSummary Client Cluster
-    ClusterQuality Clustering ClusteringInfo ClusteringPolicy ConnectionFailed Delivery
-    DeliveryAttempt Donor DonorExplanation Donors Graph GraphEdge GraphNode HubEvent InvalidInput
-    JobCancelled JobFailed JobInfo JobProgress Kin Layout Lineage LineageLink MissingExtra ModelInfo
-    ModelkinError ModelkinVersionWarning Neighbor Neighbors Overlap Revision Revisions Selection
-    Signature SignatureSpec SimilarityMatrix Sketch SmallSupportWarning SimilarityBaseline Source
-    SpaceInfo StopList Subscription Support SupportSize SupportSizePolicy TensorOverlap
-    TensorSpec UNCHANGED UnstableSupportWarning Vote __version__ layout_of select
-    select_support similarity stability
+    ApiError Assignment AsyncClient AuthenticationError BadRequestError Banding BulkItem BulkResult
+    BulkSummary Client Cluster ClusterQuality Clustering ClusteringInfo ClusteringPolicy
+    ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation Donors Graph
+    GraphEdge GraphNode HubEvent InvalidInput JobCancelled JobFailed JobInfo JobProgress Kin Layout
+    Lineage LineageLink MediaTypeError MissingExtra ModelInfo ModelkinError ModelkinVersionWarning
+    Neighbor Neighbors NotFoundError Overlap PermissionDeniedError PreconditionError RateLimitError
+    RequestTooLargeError Revision Revisions Selection ServerError Signature SignatureSpec
+    SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo StopList
+    Subscription Support SupportSize SupportSizePolicy TensorOverlap TensorSpec UNCHANGED
+    UnprocessableEntityError UnstableSupportWarning Vote __version__ layout_of select select_support
+    similarity stability
 """
 
 

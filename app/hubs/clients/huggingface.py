@@ -14,16 +14,9 @@ from urllib.parse import quote
 
 import httpx
 
+from app.errors import HubForbidden, HubNotFound, HubProtocolError
 from app.hubs.clients.http import HubHttpClient, bounded, text_of
-from app.hubs.clients.protocol import (
-    HubFile,
-    HubForbidden,
-    HubModel,
-    HubNotFound,
-    HubProtocolError,
-    HubRevision,
-    Received,
-)
+from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received
 from app.hubs.filters import Filters
 from modelkin._validation import quote_model
 from modelkin.errors import InvalidName, ModelkinError
@@ -149,7 +142,7 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
     if code == "RepoNotFound" or response.status_code == 404:
         return HubNotFound(
             f"{host} knows no {path}, or does not show it to this source's token{said}",
-            told=code == "RepoNotFound",
+            definitive=code == "RepoNotFound",
         )
     if response.status_code == 401:
         return HubForbidden(

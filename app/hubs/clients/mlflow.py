@@ -18,16 +18,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
+from app.errors import HubForbidden, HubNotFound, HubProtocolError
 from app.hubs.clients.http import HubHttpClient, bounded, text_of
-from app.hubs.clients.protocol import (
-    HubFile,
-    HubForbidden,
-    HubModel,
-    HubNotFound,
-    HubProtocolError,
-    HubRevision,
-    Received,
-)
+from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received
 from modelkin.errors import ModelkinError
 
 __all__ = ["MLflow", "authorization", "refusal"]
@@ -236,8 +229,8 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
     if response.status_code in {404, 410}:
         asked = response.url.params.get("name")
         what = f"registered model {asked!r}, or not this version of it" if asked else path
-        told = path.endswith(_MODEL) and b"RESOURCE_DOES_NOT_EXIST" in body
-        return HubNotFound(f"{host} knows no {what}", told=told)
+        definitive = path.endswith(_MODEL) and b"RESOURCE_DOES_NOT_EXIST" in body
+        return HubNotFound(f"{host} knows no {what}", definitive=definitive)
     if response.status_code in {401, 403}:
         return HubForbidden(
             f"{host} answers {response.status_code}: the source's token does not let us see {path}"

@@ -12,65 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from app.errors import NotFound
-from app.jobs.service import RetryLater
-from modelkin.errors import ModelkinError
-
 __all__ = [
     "Hub",
     "HubFile",
-    "HubNotFound",
     "HubModel",
-    "HubForbidden",
     "HubRevision",
     "HubSource",
-    "HubTimeout",
-    "HubUnavailable",
-    "HubProtocolError",
     "Received",
 ]
 
 Received = Callable[[int], None]
 """Is told how many bytes of a file are there, again and again; what it raises ends the download."""
-
-
-class HubNotFound(NotFound):
-    """The hub has no such model, revision or file, or does not say so to this token.
-
-    Attributes:
-        told: it is the hub itself that said so of a model, in its own words: no other server that
-            stands before it, and not of a version or a file.
-    """
-
-    code = "hub_not_found"
-
-    def __init__(self, message: str, *, told: bool = False) -> None:
-        super().__init__(message)
-        self.told = told
-
-
-class HubForbidden(ModelkinError):
-    """The hub knows the model and does not give it: private, gated, or a token that is no good."""
-
-    code = "hub_refused"
-
-
-class HubUnavailable(RetryLater):
-    """The hub is down, too slow or asks for patience: the job is begun again later, for days."""
-
-    code = "hub_unavailable"
-
-
-class HubTimeout(ModelkinError):
-    """All that was asked of the hub together took longer than it may."""
-
-    code = "hub_too_slow"
-
-
-class HubProtocolError(ModelkinError):
-    """What came is not what the hub declared: more, or other bytes; or an answer nobody reads."""
-
-    code = "hub_untrue"
 
 
 class HubSource(Protocol):

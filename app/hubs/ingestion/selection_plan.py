@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from app.hubs.clients.protocol import Hub, HubForbidden, HubNotFound, HubProtocolError, HubRevision
+from app.errors import HubForbidden, HubNotFound, HubProtocolError
+from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.ingestion.checkpoint_fetcher import Counter, named
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.space_resolver import in_order

@@ -15,8 +15,15 @@ from functools import partial
 from typing import Any, Final
 
 from app.catalog.writer import ModelWriter
-from app.errors import SourceNotFound, SpaceExists, Unavailable
-from app.hubs.clients.protocol import Hub, HubForbidden, HubNotFound, HubRevision
+from app.errors import (
+    HubForbidden,
+    HubNotFound,
+    RetryLater,
+    SourceNotFound,
+    SpaceExists,
+    Unavailable,
+)
+from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, fingerprint, named
 from app.hubs.ingestion.downloads import Downloads
@@ -36,7 +43,7 @@ from app.hubs.service import OpenSource, SourceService
 from app.hubs.sync_requests import INGEST
 from app.infra.db.database import Database
 from app.jobs.records import JobRecord
-from app.jobs.service import CommitHook, JobService, Progress, RetryLater
+from app.jobs.service import CommitHook, JobService, Progress
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Checkpoint
 from modelkin.errors import JobFailed, ModelkinError, SpaceMismatch
@@ -227,7 +234,7 @@ class IngestionService:
             place = source_models.placed(session, source.id, look.name)
         if place is None:
             raise error
-        sure = error.told and (job.parameters.get("gone") is True or hub.knows_us())
+        sure = error.definitive and (job.parameters.get("gone") is True or hub.knows_us())
         if source.on_delete == "remove" and not sure:
             raise HubNotFound(
                 f"{error}; what is here of it stays, since that may be for want of a token, or of "

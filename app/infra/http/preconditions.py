@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.catalog.records import ModelRecord
-from modelkin.errors import PreconditionFailed
+from app.errors import PreconditionFailed
 
 __all__ = ["check_match", "etag_of"]
 

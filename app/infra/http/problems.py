@@ -23,6 +23,7 @@ from app.errors import (
     Forbidden,
     NotAcceptable,
     NotFound,
+    PreconditionFailed,
     PreconditionRequired,
     RateLimited,
     StorageFull,
@@ -34,16 +35,24 @@ from modelkin.errors import (
     InvalidParameter,
     ModelkinError,
     PayloadTooLarge,
-    PreconditionFailed,
     SpaceMismatch,
     UnsupportedMediaType,
 )
 
-__all__ = ["PROBLEM", "answer", "described", "fields_of", "install", "not_ready", "problem"]
+__all__ = [
+    "PROBLEM",
+    "answer",
+    "described",
+    "fields_of",
+    "install",
+    "not_ready",
+    "problem",
+    "status_of",
+]
 
 PROBLEM = "application/problem+json"
 
-# The first class an error is an instance of decides, so subclasses stand before their parents.
+# The first class that an error inherits from decides, so subclasses stand before their parents.
 _STATUS: Mapping[type[ModelkinError], int] = {
     InvalidInput: 422,
     Unauthorized: 401,
@@ -138,7 +147,7 @@ def fields_of(entries: Sequence[Any]) -> list[dict[str, str]]:
 
 def answer(request: Request, error: ModelkinError) -> Response:
     """The problem document of an error, where no route raised it."""
-    status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), 500)
+    status = status_of(type(error))
     if status >= 500:
         log.error("%s: %s", type(error).__name__, error, exc_info=error)
     return problem(
@@ -149,6 +158,11 @@ def answer(request: Request, error: ModelkinError) -> Response:
         fields=_named(error),
         headers=_headers(status, error),
     )
+
+
+def status_of(error: type[ModelkinError]) -> int:
+    """The HTTP status of a class of errors; 500 for one that no request is to raise."""
+    return next((status for kind, status in _STATUS.items() if issubclass(error, kind)), 500)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from app.catalog.reader import ModelReader, Subject
 from app.catalog.repositories.candidates import Candidate, candidates_by_id
-from app.errors import Unavailable
+from app.errors import SupportRequired, Unavailable
 from app.kinship.donors.request import Choice, DonorRequest, Found, Target
 from app.spaces.records import SpaceRecord
 from modelkin.core import estimators
@@ -24,7 +24,7 @@ from modelkin.core.kinship.cover import greedy_cover
 from modelkin.core.kinship.membership import TargetIndices
 from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.similarity.rarity import index_weights, rarities
-from modelkin.errors import InvalidSupport, SupportNeeded
+from modelkin.errors import InvalidSupport
 from modelkin.types.kinship import DonorExplanation
 from modelkin.types.search import Neighbor
 
@@ -94,12 +94,12 @@ class CoverageSearch:
         """The target's indices.
 
         Raises:
-            SupportNeeded: it has only a signature.
+            SupportRequired: it has only a signature.
             Unavailable: its support is damaged.
         """
         packed = target.subject.packed
         if packed is None:
-            raise SupportNeeded(
+            raise SupportRequired(
                 f"method={ask.method} asks which indices of the target others hold, and there is "
                 f"only a signature of it: send its support, or ask for method=similarity",
                 field="target",

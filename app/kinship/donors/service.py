@@ -59,7 +59,7 @@ class DonorService:
         Raises:
             InvalidParameter: what is asked for does not go together, or nobody carries the label or
                 metric.
-            SupportNeeded: the method needs the support of a target that has only a signature.
+            SupportRequired: the method needs the support of a target that has only a signature.
         """
         check(ask)
         around = scan_neighborhood(self._indexes, session, space, target)

@@ -130,8 +130,7 @@ def load_delta(data: Payload, media_type: str, before: Support, max_k: int | Non
 
     Raises:
         UnsupportedMediaType: none of ``DELTA_TYPES``.
-        InvalidSupport, SpaceMismatch, PreconditionFailed, PayloadTooLarge: as that type's decoder
-            says.
+        InvalidSupport, SpaceMismatch, DeltaMismatch, PayloadTooLarge: as that type's decoder says.
     """
     kind = _essence(media_type)
     if kind == DELTA:

@@ -18,9 +18,9 @@ import zstandard
 from safetensors.numpy import save
 from sqlalchemy import update
 
+from app.errors import HubForbidden, HubProtocolError
 from app.hubs.clients import http, huggingface
 from app.hubs.clients.http import _TRIES, TransferLimits
-from app.hubs.clients.protocol import HubForbidden, HubProtocolError
 from app.hubs.repositories import source_models
 from app.infra.db.tables.jobs import JobRow
 from tests.support.checkpoints import random_tensors, safetensors, sharded

@@ -10,8 +10,8 @@ import httpx
 import numpy as np
 import pytest
 
+from app.errors import HubNotFound
 from app.hubs.clients.mlflow import MLflow
-from app.hubs.clients.protocol import HubNotFound
 from modelkin import select_support
 from tests.support.checkpoints import random_tensors, safetensors, sharded
 from tests.support.ingestion_harness import Desk

@@ -16,10 +16,10 @@ from modelkin.core.codecs import gaps
 from modelkin.core.delta import Delta
 from modelkin.core.support import Support
 from modelkin.errors import (
+    DeltaMismatch,
     InvalidSupport,
     ModelkinError,
     PayloadTooLarge,
-    PreconditionFailed,
     SpaceMismatch,
     UnsupportedMediaType,
 )
@@ -94,7 +94,7 @@ def test_the_streams_are_what_the_page_says() -> None:
         ({"removed": 0}, InvalidSupport, "9900 indices, it has 10000"),
         ({"removed": 2**64 - 1}, InvalidSupport, "removed indices: no support"),
         ({"removed": 30_000}, InvalidSupport, "no support becomes another so"),
-        ({"before": bytes(32)}, PreconditionFailed, "changes sha256:0000"),
+        ({"before": bytes(32)}, DeltaMismatch, "changes sha256:0000"),
         ({"split": 1}, InvalidSupport, "added: the gap stream has 1 bytes"),
         ({"split": 2**40}, InvalidSupport, "bytes 40-47"),
         ({"stream": ADDED + REMOVED[:-1]}, InvalidSupport, "declares"),
@@ -131,7 +131,7 @@ def test_every_flipped_bit_shows() -> None:
     for bit in range(8 * len(data)):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
-        with pytest.raises((InvalidSupport, SpaceMismatch, PreconditionFailed)):
+        with pytest.raises((InvalidSupport, SpaceMismatch, DeltaMismatch)):
             wire.decode_delta(bytes(flipped), before)
 
 
@@ -139,7 +139,7 @@ def test_every_cut_shows() -> None:
     """A payload that ends early is refused, sealed anew or not."""
     for size in range(len(DATA)):
         for cut in {DATA[:size], sealed(DATA[:size])} - {DATA}:
-            with pytest.raises((InvalidSupport, SpaceMismatch, PreconditionFailed)):
+            with pytest.raises((InvalidSupport, SpaceMismatch, DeltaMismatch)):
                 wire.decode_delta(cut, BEFORE)
 
 

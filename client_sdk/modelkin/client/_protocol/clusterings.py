@@ -14,7 +14,8 @@ from modelkin.client._protocol import decoding, requests
 from modelkin.client._protocol.decoding import Fields
 from modelkin.client._protocol.jobs import read_job
 from modelkin.client._protocol.spaces import Call
-from modelkin.client._transport.messages import Request, Response, parse_json
+from modelkin.client._transport.errors import parse_json
+from modelkin.client._transport.messages import Request, Response
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidName, InvalidParameter

@@ -17,7 +17,8 @@ from modelkin.client._protocol.decoding import Fields
 from modelkin.client._protocol.spaces import Call
 from modelkin.client._sync.listing import AsyncListing, Listing
 from modelkin.client._sync.resource import AsyncCalling, Calling
-from modelkin.client._transport.messages import Request, Response, parse_json
+from modelkin.client._transport.errors import parse_json
+from modelkin.client._transport.messages import Request, Response
 from modelkin.errors import InvalidParameter, JobCancelled, JobFailed
 from modelkin.types.jobs import JobInfo, JobProgress
 from modelkin.types.paging import Page

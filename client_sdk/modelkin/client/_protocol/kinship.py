@@ -15,7 +15,7 @@ from modelkin.client._protocol.decoding import Fields
 from modelkin.client._protocol.kin_answers import read_donors, read_graph, read_lineage
 from modelkin.client._protocol.spaces import Call, Query
 from modelkin.client._sync.resource import AsyncCalling, Calling
-from modelkin.client._transport.messages import parse_json
+from modelkin.client._transport.errors import parse_json
 from modelkin.errors import InvalidName
 from modelkin.types.kinship import Donors, Graph, Lineage
 

@@ -14,7 +14,8 @@ from modelkin.client._protocol import decoding, requests, spaces
 from modelkin.client._protocol.decoding import Fields
 from modelkin.client._protocol.flows import Script
 from modelkin.client._protocol.spaces import Call
-from modelkin.client._transport.messages import Response, foreign_answer, media_type, parse_json
+from modelkin.client._transport.errors import foreign_answer, parse_json
+from modelkin.client._transport.messages import Response, media_type
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 from modelkin.types.models import ModelInfo

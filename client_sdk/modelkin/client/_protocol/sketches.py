@@ -7,7 +7,8 @@ from modelkin.client._protocol import decoding, requests
 from modelkin.client._protocol.decoding import Fields
 from modelkin.client._protocol.spaces import Call
 from modelkin.client._sync.resource import AsyncCalling, Calling
-from modelkin.client._transport.messages import Response, foreign_answer, media_type, parse_json
+from modelkin.client._transport.errors import foreign_answer, parse_json
+from modelkin.client._transport.messages import Response, media_type
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.types.models import ModelInfo
 

@@ -20,14 +20,8 @@ from modelkin._validation import check_model_name, check_space_name, check_tags
 from modelkin._version import __version__
 from modelkin.client._protocol import decoding, requests, sizes
 from modelkin.client._protocol.decoding import Fields, UnknownFormError
-from modelkin.client._transport.messages import (
-    Request,
-    Response,
-    api_error,
-    foreign_answer,
-    media_type,
-    parse_json,
-)
+from modelkin.client._transport.errors import api_error, foreign_answer, parse_json
+from modelkin.client._transport.messages import Request, Response, media_type
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding
 from modelkin.core.sketching.signature import Signature

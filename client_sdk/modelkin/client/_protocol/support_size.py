@@ -14,7 +14,8 @@ from modelkin.client._protocol import decoding, requests, sizes
 from modelkin.client._protocol.decoding import Fields
 from modelkin.client._protocol.spaces import Call
 from modelkin.client._sync.resource import AsyncCalling, Calling
-from modelkin.client._transport.messages import Response, parse_json
+from modelkin.client._transport.errors import parse_json
+from modelkin.client._transport.messages import Response
 from modelkin.client._transport.progress import Progress
 from modelkin.core.support import Support
 from modelkin.types.models import ModelInfo

@@ -65,7 +65,9 @@ class Client(
     Every method raises, beside what it says itself:
 
     - :class:`InvalidInput` for an argument that no service would take, before anything is sent;
-    - :class:`ApiError` where the service refuses; ``problem_code`` says why;
+    - :class:`ApiError` where the service refuses: a subclass by the status, such as
+      :class:`NotFoundError`, :class:`ConflictError` and :class:`RateLimitError`; ``problem_code``
+      says why;
     - :class:`ConnectionFailed` where no service answers;
     - :class:`ModelkinError` for an answer in a form that this version does not know.
 

@@ -1,24 +1,100 @@
-"""What the transport errors of httpx mean to a caller: which may be retried, and the one line said.
+"""The errors of a call: refusals as :class:`ApiError`, and failed connections.
 
-Shared by the synchronous and the asynchronous client. It never sends anything.
+The status selects the class of a refusal here and nowhere else. Shared by the synchronous and the
+asynchronous client; it never sends anything.
 """
 
 from __future__ import annotations
 
+import http
+import json
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import httpx
 
-from modelkin.client._transport.messages import Request
-from modelkin.errors import ConnectionFailed
+from modelkin._http_dates import retry_after
+from modelkin.client._transport.messages import Request, Response, excerpt, media_type, printable
+from modelkin.errors import (
+    ApiError,
+    AuthenticationError,
+    BadRequestError,
+    ConflictError,
+    ConnectionFailed,
+    MediaTypeError,
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    RateLimitError,
+    RequestTooLargeError,
+    ServerError,
+    UnprocessableEntityError,
+)
 
-__all__ = ["connection_failed", "may_have_arrived", "may_retry"]
+__all__ = [
+    "api_error",
+    "connection_failed",
+    "foreign_answer",
+    "may_have_arrived",
+    "may_retry",
+    "parse_json",
+]
+
+_BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
+    400: BadRequestError,
+    401: AuthenticationError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    406: MediaTypeError,
+    409: ConflictError,
+    412: PreconditionError,
+    413: RequestTooLargeError,
+    415: MediaTypeError,
+    422: UnprocessableEntityError,
+    428: PreconditionError,
+}
+"""Beside these, 429 and from 500 on; any other status is an ``ApiError`` by itself."""
 
 _NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
+
+
+def parse_json(response: Response) -> Any:
+    """The body as JSON.
+
+    Raises:
+        ApiError: it is not JSON; shows its first characters.
+    """
+    try:
+        return json.loads(response.content)
+    except (ValueError, RecursionError):
+        raise foreign_answer(response) from None
+
+
+def api_error(response: Response) -> ApiError:
+    """The error that a response of a status other than 2xx is."""
+    if 300 <= response.status < 400:
+        location = printable(response.headers.get("location", "nowhere"))
+        detail = f"it redirects to {location}; redirects are not followed, give that address as url"
+        return _error(response, "redirected", detail)
+    try:
+        problem = json.loads(response.content)
+    except (ValueError, RecursionError):
+        problem = None
+    if not isinstance(problem, dict) or not {"code", "title", "detail"} & problem.keys():
+        return foreign_answer(response)
+    return _from_problem(response, problem)
+
+
+def foreign_answer(response: Response) -> ApiError:
+    """The error for an answer that is not the service's own: a proxy's page, another program."""
+    what = media_type(response) or "of no media type"
+    shown = excerpt(response.content) or "nothing"
+    detail = f"the answer is {what}, not from a modelkin service; it begins with: {shown}"
+    return _error(response, "unexpected_answer", detail)
 
 
 def may_retry(error: httpx.RequestError) -> bool:
@@ -55,6 +131,41 @@ def connection_failed(error: httpx.RequestError, request: Request, url: str) -> 
         what = f"got no whole answer ({reason})"
     doubt = "" if request.method == "GET" else "; whether it took effect is not known"
     return ConnectionFailed(f"{request.method} {request.path} at {url} {what}{doubt}")
+
+
+def _from_problem(response: Response, problem: dict[str, Any]) -> ApiError:
+    """RFC 9457, with this service's ``code``, ``request_id`` and ``errors`` beside it."""
+    detail = problem.get("detail") or problem.get("title") or _phrase(response.status)
+    listed = problem.get("errors")
+    errors = tuple(
+        {str(key): str(value) for key, value in item.items()}
+        for item in (listed if isinstance(listed, list) else ())
+        if isinstance(item, dict)
+    )
+    code = problem.get("code") or f"http_{response.status}"
+    return _error(response, str(code), str(detail), problem.get("request_id"), errors)
+
+
+def _error(
+    response: Response,
+    code: str,
+    detail: str,
+    request_id: Any = None,
+    errors: tuple[dict[str, str], ...] = (),
+) -> ApiError:
+    known = request_id if isinstance(request_id, str) else response.headers.get("x-request-id")
+    if response.status == 429:
+        pause = retry_after(response.headers)
+        return RateLimitError(429, code, detail, request_id=known, errors=errors, retry_after=pause)
+    kind = ServerError if response.status >= 500 else _BY_STATUS.get(response.status, ApiError)
+    return kind(response.status, code, detail, request_id=known, errors=errors)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:
+        return "no reason given"
 
 
 def _reason(error: BaseException) -> str:

@@ -1,20 +1,15 @@
-"""A request and a response as plain values, and what a refusal says.
+"""A request and a response as plain values, and text of foreign answers made printable.
 
-Owns the passage from a response that is no success to an :class:`ApiError`. It never does I/O.
+It never does I/O.
 """
 
 from __future__ import annotations
 
-import http
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import quote, urlencode
 
-from modelkin.errors import ApiError
-
-__all__ = ["Request", "Response", "api_error", "excerpt", "media_type", "parse_json", "printable"]
+__all__ = ["Request", "Response", "excerpt", "media_type", "printable"]
 
 _EXCERPT = 200
 """Characters of a foreign answer that an error shows."""
@@ -70,75 +65,9 @@ def media_type(response: Response) -> str:
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def parse_json(response: Response) -> Any:
-    """The body as JSON.
-
-    Raises:
-        ApiError: it is not JSON; shows its first characters.
-    """
-    try:
-        return json.loads(response.content)
-    except (ValueError, RecursionError):
-        raise foreign_answer(response) from None
-
-
-def api_error(response: Response) -> ApiError:
-    """The error that a response of a status other than 2xx is."""
-    if 300 <= response.status < 400:
-        location = printable(response.headers.get("location", "nowhere"))
-        detail = f"it redirects to {location}; redirects are not followed, give that address as url"
-        return _error(response, "redirected", detail)
-    try:
-        problem = json.loads(response.content)
-    except (ValueError, RecursionError):
-        problem = None
-    if not isinstance(problem, dict) or not {"code", "title", "detail"} & problem.keys():
-        return foreign_answer(response)
-    return _from_problem(response, problem)
-
-
-def foreign_answer(response: Response) -> ApiError:
-    """The error for an answer that is not the service's own: a proxy's page, another program."""
-    what = media_type(response) or "of no media type"
-    shown = excerpt(response.content) or "nothing"
-    detail = f"the answer is {what}, not from a modelkin service; it begins with: {shown}"
-    return _error(response, "unexpected_answer", detail)
-
-
 def excerpt(content: bytes) -> str:
     """The first characters of a body on one line, without what does not print."""
     return printable(content[: 4 * _EXCERPT].decode("utf-8", errors="replace"))
-
-
-def _from_problem(response: Response, problem: dict[str, Any]) -> ApiError:
-    """RFC 9457, with this service's ``code``, ``request_id`` and ``errors`` beside it."""
-    detail = problem.get("detail") or problem.get("title") or _phrase(response.status)
-    listed = problem.get("errors")
-    errors = tuple(
-        {str(key): str(value) for key, value in item.items()}
-        for item in (listed if isinstance(listed, list) else ())
-        if isinstance(item, dict)
-    )
-    code = problem.get("code") or f"http_{response.status}"
-    return _error(response, str(code), str(detail), problem.get("request_id"), errors)
-
-
-def _error(
-    response: Response,
-    code: str,
-    detail: str,
-    request_id: Any = None,
-    errors: tuple[dict[str, str], ...] = (),
-) -> ApiError:
-    known = request_id if isinstance(request_id, str) else response.headers.get("x-request-id")
-    return ApiError(response.status, code, detail, request_id=known, errors=errors)
-
-
-def _phrase(status: int) -> str:
-    try:
-        return http.HTTPStatus(status).phrase
-    except ValueError:
-        return "no reason given"
 
 
 def printable(text: str) -> str:

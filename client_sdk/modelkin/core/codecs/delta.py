@@ -28,7 +28,7 @@ from modelkin.core.codecs.frames import compressor, read_frame
 from modelkin.core.delta import Delta
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray, index_dtype
 from modelkin.core.support import Support
-from modelkin.errors import InvalidSupport, PreconditionFailed
+from modelkin.errors import DeltaMismatch, InvalidSupport
 
 __all__ = ["DELTA", "declared_added", "decode_delta", "encode_delta"]
 
@@ -96,13 +96,13 @@ def decode_delta(data: Payload, before: Support, *, max_k: int | None = None) ->
         InvalidSupport: not this format, another version, truncated, damaged, or followed by other
             bytes.
         SpaceMismatch: of another M.
-        PreconditionFailed: it changes another support.
+        DeltaMismatch: it changes another support.
         PayloadTooLarge: the result's K is above ``max_k``.
     """
     header = _read_header(data)
     check_space(header.m, before.num_parameters, "delta")
     if header.before != before.digest:
-        raise PreconditionFailed(
+        raise DeltaMismatch(
             f"the delta changes {header.before}, and the support is {before.digest}: make one of "
             f"that, or send the support whole"
         )

@@ -1,0 +1,50 @@
+"""The tree of what the service refuses: drawn whole, one code a class, a status for each."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import app.errors
+from app.infra.http import problems
+from modelkin.errors import ModelkinError
+
+ERRORS = {
+    name: value
+    for name, value in vars(app.errors).items()
+    if isinstance(value, type)
+    and issubclass(value, ModelkinError)
+    and value.__module__ == "app.errors"
+}
+
+
+def test_all_classes_are_listed_and_drawn() -> None:
+    """``__all__`` and the tree in the docstring name every class of the module; * is the SDK's."""
+    tree = (app.errors.__doc__ or "").partition("The rule:")[0]
+    drawn = set(re.findall(r"^    [│ ]*[├└]── (\w+)(?!\w|\*)", tree, re.MULTILINE))
+    assert set(ERRORS) == set(app.errors.__all__) == drawn
+
+
+def test_each_is_drawn_below_its_parent() -> None:
+    """The drawing nests the classes as they inherit."""
+    line = re.compile(r"^    (?P<indent>[│ ]*)[├└]── (?P<name>\w+)", re.MULTILINE)
+    path = ["ModelkinError"]
+    for found in line.finditer(app.errors.__doc__ or ""):
+        depth = len(found["indent"]) // 4 + 1
+        path[depth:] = [found["name"]]
+        if (error := ERRORS.get(found["name"])) is not None:
+            assert path[depth - 1] == error.__mro__[1].__name__
+
+
+def test_no_two_classes_define_a_code() -> None:
+    """A code belongs to one class; SupportRequired borrows that of SupportMissing on purpose."""
+    own = [error for error in ERRORS.values() if "code" in vars(error)]
+    assert {app.errors.RetryLater} == set(ERRORS.values()) - set(own)  # it is Unavailable
+    counted = Counter(error.code for error in own)
+    assert ["support_missing"] == [code for code, times in counted.items() if times > 1]
+
+
+def test_every_refusal_of_a_request_has_a_status() -> None:
+    """Only what a request never raises has none: a hub's refusals, which end jobs."""
+    without = {name for name, error in ERRORS.items() if problems.status_of(error) == 500}
+    assert without == {"EgressRefused", "HubForbidden", "HubProtocolError", "HubTimeout"}
