@@ -24,11 +24,13 @@ PAGES = ("README.md", "CHANGELOG.md", "client_sdk/README.md", "docs")
 CLEAN = (
     "README.md",
     "docs/architecture.md",
+    "docs/cli.md",
     "docs/clustering.md",
     "docs/donors.md",
     "docs/generate.py",
     "docs/glossary.md",
     "docs/method.md",
+    "docs/training.md",
     "docs/wording.py",
     "tests/docs",
 )

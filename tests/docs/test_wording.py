@@ -67,8 +67,6 @@ def test_an_allowed_quotation_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines("It was told.") == [(1, "told")]
 
 
-def test_clean_places_have_no_offences() -> None:
-    """Every place of the list exists, and none has an offence."""
+def test_clean_places_exist() -> None:
+    """A folder that moves stays in the list, which ``make lint`` reads."""
     assert all((wording.ROOT / place).exists() for place in wording.CLEAN)
-    offences = [each for each in wording.offences() if wording.is_in(each.path, wording.CLEAN)]
-    assert offences == []
