@@ -31,6 +31,8 @@ CLEAN = (
     "docs/glossary.md",
     "docs/method.md",
     "docs/training.md",
+    "docs/webhooks.md",
+    "docs/wire-format.md",
     "docs/wording.py",
     "tests/docs",
 )
