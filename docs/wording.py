@@ -29,6 +29,7 @@ CLEAN = (
     "docs/donors.md",
     "docs/generate.py",
     "docs/glossary.md",
+    "docs/hubs.md",
     "docs/method.md",
     "docs/training.md",
     "docs/webhooks.md",
