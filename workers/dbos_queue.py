@@ -144,7 +144,7 @@ class DbosQueue:
                     "queue_partition_key": str(offer.tenant_id),
                 },
                 offer.job_id,
-                offer.turn,
+                offer.dispatch_no,
             )
 
     def states(self, offers: Iterable[ReadyJob]) -> dict[ReadyJob, State | None]:
@@ -204,14 +204,14 @@ class DbosQueue:
 
 
 def _workflow(carry_out: Callable[[str, int], None]) -> Callable[[str, int], None]:
-    def job(job_id: str, turn: int) -> None:
-        carry_out(job_id, turn)
+    def job(job_id: str, dispatch_no: int) -> None:
+        carry_out(job_id, dispatch_no)
 
     return job
 
 
 def _id(offer: ReadyJob) -> str:
-    return f"{offer.job_id}.{offer.turn}"
+    return f"{offer.job_id}.{offer.dispatch_no}"
 
 
 def _engine(url: URL, concurrency: int) -> Engine:

@@ -66,23 +66,23 @@ class JobExecutor:
         self._at_work: set[tuple[str, int]] = set()
         self._idle = threading.Condition(self._lock)
 
-    def carry_out(self, job_id: str, turn: int) -> None:
+    def carry_out(self, job_id: str, dispatch_no: int) -> None:
         """Do a job in its turn, and record what became of it; nothing if that is under way here."""
         with self._lock:
-            if (job_id, turn) in self._at_work:
+            if (job_id, dispatch_no) in self._at_work:
                 return
-            self._at_work.add((job_id, turn))
+            self._at_work.add((job_id, dispatch_no))
         try:
-            self._carry_out(job_id, turn)
+            self._carry_out(job_id, dispatch_no)
         finally:
             with self._lock:
-                self._at_work.remove((job_id, turn))
+                self._at_work.remove((job_id, dispatch_no))
                 self._idle.notify_all()
 
-    def has(self, job_id: str, turn: int) -> bool:
+    def has(self, job_id: str, dispatch_no: int) -> bool:
         """Whether a job is carried out here in this turn, now."""
         with self._lock:
-            return (job_id, turn) in self._at_work
+            return (job_id, dispatch_no) in self._at_work
 
     def stop(self, patience: float) -> bool:
         """Have every job put back at its next word of progress; whether all have been in time."""
@@ -90,8 +90,8 @@ class JobExecutor:
         with self._lock:
             return self._idle.wait_for(lambda: not self._at_work, patience)
 
-    def _carry_out(self, job_id: str, turn: int) -> None:
-        job = self._told(lambda session: self._begin(session, job_id, turn))
+    def _carry_out(self, job_id: str, dispatch_no: int) -> None:
+        job = self._told(lambda session: self._begin(session, job_id, dispatch_no))
         if job is None:
             return
         progress = _Progress(self._database, job, self._stopping)
@@ -117,13 +117,13 @@ class JobExecutor:
             detail = f"this is a bug in the service; its log has the details under job {job.id}"
             self._end(job, "failed", _described("internal_error", detail), progress.told)
 
-    def _begin(self, session: Writer, job_id: str, turn: int) -> JobRecord | None:
+    def _begin(self, session: Writer, job_id: str, dispatch_no: int) -> JobRecord | None:
         """The job, in the hands of this worker; None where there is nothing to do."""
         now = datetime.now(UTC)
         if self._stopping.is_set():
-            queue.offer_again(session, queue.ReadyJob(job_id, turn, 0, None))
+            queue.redispatch(session, queue.ReadyJob(job_id, dispatch_no, 0, None))
             return None
-        begun = queue.begin(session, job_id, turn, self._worker, now)
+        begun = queue.begin(session, job_id, dispatch_no, self._worker, now)
         if begun is None:
             return None
         job, before = begun
@@ -134,7 +134,7 @@ class JobExecutor:
                 queue.finish(session, job, "failed", now, error=_described("worker_lost", detail))
                 return None
             queue.note_error(session, job, _described("worker_lost", f"{lost}: it was begun again"))
-        if job.cancelling:
+        if job.cancel_requested:
             queue.finish(session, job, "cancelled", now, error=CANCELLED)
             return None
         return job
@@ -153,7 +153,7 @@ class JobExecutor:
             result = outcome if isinstance(outcome, Mapping) else outcome(session)
             now = datetime.now(UTC)
             if not queue.finish(session, job, "succeeded", now, progress=told, result=result):
-                if queue.is_cancelling(session, job):
+                if queue.is_cancel_requested(session, job):
                     raise JobCancelled(f"job {job.id} was cancelled")
                 raise LeaseLost
         log.info("job %s (%s) succeeded", job.id, job.kind)
@@ -196,7 +196,7 @@ class JobExecutor:
 
         def end(session: Writer) -> bool:
             ended, why = state, error
-            if queue.is_cancelling(session, job):
+            if queue.is_cancel_requested(session, job):
                 ended, why = "cancelled", CANCELLED
             return queue.finish(session, job, ended, datetime.now(UTC), progress=told, error=why)
 

@@ -65,7 +65,7 @@ class Heartbeat:
             return
         with self._database.writing() as session:
             if self._alone:
-                queue.remove_workers(session, queue.beats(session))
+                queue.remove_workers(session, queue.heartbeats(session))
             queue.add_worker(session, self._worker, datetime.now(UTC))
         self._known = True
         if not self._alone:
@@ -75,7 +75,7 @@ class Heartbeat:
     def living(self) -> set[str]:
         """The workers that are known, this one among them."""
         with self._database.reading() as session:
-            return set(queue.beats(session))
+            return set(queue.heartbeats(session))
 
     def stop(self) -> None:
         """Beat no more, and be known no more: what this worker held is free at once."""
@@ -86,7 +86,7 @@ class Heartbeat:
             return
         try:
             with self._database.writing() as session:
-                queue.remove_workers(session, _only(queue.beats(session), self._worker))
+                queue.remove_workers(session, _only(queue.heartbeats(session), self._worker))
         except Unavailable as error:
             log.info("others will have to find out that this worker is gone: %s", error)
 
@@ -94,7 +94,7 @@ class Heartbeat:
         while not self._ending.wait(self._every):
             try:
                 with self._database.writing() as session:
-                    known = queue.beat(session, self._worker)
+                    known = queue.heartbeat(session, self._worker)
                 if not known:
                     self.lost.set()
                     return
@@ -105,7 +105,7 @@ class Heartbeat:
     def _listen(self) -> None:
         """Look once at the others; know those no more that are silent."""
         with self._database.reading() as session:
-            beats = queue.beats(session)
+            beats = queue.heartbeats(session)
         silent = {}
         for worker, beat in beats.items():
             last, looks = self._heard.get(worker, (None, 0))

@@ -148,13 +148,13 @@ class WorkerSession:
             queue.hand_over(offer)
         if offers:
             with self._database.writing() as session:
-                work.mark_handed(session, offers)
+                work.mark_dispatched(session, offers)
         return bool(offers)
 
     def _review(self, queue: DbosQueue, clock: float) -> None:
         """See to the turns that will not end by themselves."""
         with self._database.reading() as session:
-            handed = work.handed(session)
+            handed = work.dispatched_jobs(session)
         states = queue.states(handed)
         living = self._pulse.living()
         dropped = self._dropped(states, clock)
@@ -166,7 +166,7 @@ class WorkerSession:
             if going is None:
                 # Its job would have ended, too, had it come to anything: unless that was just now.
                 with self._database.writing() as session:
-                    work.offer_again(session, offer)
+                    work.redispatch(session, offer)
             elif holder is not None:
                 queue.take_back(offer)
 
@@ -181,7 +181,7 @@ class WorkerSession:
             offer
             for offer, state in states.items()
             if self.name in (offer.worker, state and state.worker)
-            and not self._bench.has(offer.job_id, offer.turn)
+            and not self._bench.has(offer.job_id, offer.dispatch_no)
         }
         self._idle_since = {offer: self._idle_since.get(offer, clock) for offer in idle}
         return {offer for offer, since in self._idle_since.items() if clock - since >= _REVIEW}

@@ -44,13 +44,13 @@ class PolicyIn:
     """What a policy is to be.
 
     Attributes:
-        asked: the clustering.
+        request: the clustering.
         after_changes: changes of the space after which it is made; None for no such number.
         every_seconds: seconds after which it is, if anything changed; None for never.
         debounce_seconds: seconds without a change before it is.
     """
 
-    asked: ClusteringRequest
+    request: ClusteringRequest
     after_changes: int | None
     every_seconds: int | None
     debounce_seconds: int
@@ -90,7 +90,7 @@ class PolicyService:
         Raises:
             InvalidParameter: its clustering makes no sense, or nothing says when it is made.
         """
-        wanted.asked.check()
+        wanted.request.check()
         if wanted.after_changes is None and wanted.every_seconds is None:
             raise InvalidParameter(
                 "a policy says when: give after_changes, every_seconds or both",
@@ -101,7 +101,7 @@ class PolicyService:
         current = policy_repository.find_policy(session, space)
         policy = ClusteringPolicy(
             space_id=space.id,
-            asked=wanted.asked.to_json(),
+            request=wanted.request.to_json(),
             after_changes=wanted.after_changes,
             every_seconds=wanted.every_seconds,
             debounce_seconds=wanted.debounce_seconds,
@@ -171,7 +171,7 @@ class PolicyService:
         if find_kept(session, tenant, CLUSTERING, key) is not None:
             return None
         return self._jobs.enqueue(
-            session, tenant, CLUSTERING, policy.asked, space=space, dedup_key=key
+            session, tenant, CLUSTERING, policy.request, space=space, dedup_key=key
         )
 
 
@@ -234,7 +234,7 @@ def _pause(failures: int) -> timedelta:
 
 def _terms(policy: ClusteringPolicy) -> tuple[object, ...]:
     return (
-        policy.asked,
+        policy.request,
         policy.after_changes,
         policy.every_seconds,
         policy.debounce_seconds,

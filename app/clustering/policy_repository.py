@@ -99,7 +99,7 @@ def note_done(
         .with_for_update()
         .execution_options(populate_existing=True)
     )
-    if row is not None and row.asked == asked and row.done_version <= version:
+    if row is not None and row.request == asked and row.done_version <= version:
         row.done_version, row.done_at = version, asked_at
         session.flush()
 

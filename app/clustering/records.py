@@ -69,7 +69,7 @@ class ClusteringPolicy:
     """When a space is clustered anew, and how; and what the schedule has noticed so far.
 
     Attributes:
-        asked: the request, flat, as the API takes it.
+        request: the clustering request, flat, as the API takes it.
         after_changes: changes of the space after which it is; None for no such number.
         every_seconds: how long after the last time it is, if anything changed; None for never.
         debounce_seconds: how long nothing may have changed before it is.
@@ -83,7 +83,7 @@ class ClusteringPolicy:
     """
 
     space_id: int
-    asked: dict[str, Any]
+    request: dict[str, Any]
     after_changes: int | None
     every_seconds: int | None
     debounce_seconds: int

@@ -256,7 +256,7 @@ class ClusteringPolicyIn(_In):
 
     def wanted(self) -> PolicyIn:
         return PolicyIn(
-            asked=self.parameters.asked(self.algorithm),
+            request=self.parameters.asked(self.algorithm),
             after_changes=self.after_changes,
             every_seconds=self.every_seconds,
             debounce_seconds=self.debounce_seconds,
@@ -274,7 +274,7 @@ class ClusteringPolicyOut(_Out):
 
     @classmethod
     def of(cls, space: SpaceRecord, policy: ClusteringPolicy) -> ClusteringPolicyOut:
-        asked = dict(policy.asked)
+        asked = dict(policy.request)
         return cls(
             algorithm=asked.pop("algorithm", None),
             parameters=asked,

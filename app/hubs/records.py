@@ -61,7 +61,7 @@ class SourceRecord:
     poll_seconds: int | None
     created_at: datetime
     updated_at: datetime
-    last_delivery_at: datetime | None = None
+    last_event_at: datetime | None = None
     last_refusal: Mapping[str, Any] | None = None
     last_error: Mapping[str, Any] | None = None
     last_poll: Mapping[str, Any] | None = None
@@ -71,19 +71,19 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True)
 class HubEventRecord:
-    """A delivery that its source's secret vouched for.
+    """A hub event: an incoming webhook whose signature or secret was valid.
 
     Attributes:
-        delivery_id: the hub's id of it; where the hub sent none, a digest of the body.
-        event: what it told, ``repo.content.update`` or ``model_version.created``.
+        event_id: the hub's id of it; where the hub sent none, a digest of the body.
+        event: its kind, ``repo.content.update`` or ``model_version.created``.
         model: whose; None where it named none.
         revision: what it said the model is at, for people: ingestion asks the hub.
         outcome: what became of it, and ``reason`` why.
-        job: the id of the job that looks at the model.
+        job: the id of the job that synchronizes the model.
     """
 
     source_id: str
-    delivery_id: str
+    event_id: str
     event: str
     model: str | None
     revision: str | None

@@ -18,7 +18,7 @@ from app.auth.records import Tenant
 from app.errors import Conflict
 from app.hubs.filters import Filters
 from app.hubs.records import HubEventRecord, HubKind, Importance, OnDelete, SourceRecord
-from app.hubs.repositories import deliveries, source_models, sources
+from app.hubs.repositories import hub_events, source_models, sources
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
@@ -199,7 +199,7 @@ class SourceService:
         self, session: Reader, source: SourceRecord, *, limit: int, cursor: str | None
     ) -> Page[HubEventRecord]:
         """What a source delivered, newest first, for as long as that is kept."""
-        return deliveries.list_deliveries(session, source.id, limit=limit, cursor=cursor)
+        return hub_events.list_events(session, source.id, limit=limit, cursor=cursor)
 
     def open(self, session: Reader, tenant: Tenant, source_id: str) -> OpenSource:
         """A source as a job needs it.

@@ -26,7 +26,7 @@ class ChangeFeed:
 
     @property
     def horizon(self) -> int:
-        return change_repository.removal_horizon(self.session, self.space_id)
+        return change_repository.compacted_version(self.session, self.space_id)
 
     def changed(self, since: int) -> Iterable[Changed]:
         pages = change_repository.changed_since(self.session, self.space_id, since)

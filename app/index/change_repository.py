@@ -1,12 +1,12 @@
 """What changed in a space since a version: the log that the in-process indexes follow.
 
-The table of models, read from a version on, is its own change log; removals are kept beside it. A
-million signatures are read at a start, so this takes them in pages, straight from the driver: what
-would be a Python object a row is a few arrays a page.
+The table of models, read from a version on, is its own change log; removals leave tombstones
+beside it. A million signatures are read at a start, so this takes them in pages, straight from the
+driver: what would be a Python object a row is a few arrays a page.
 
-Removals would only grow. Old ones are deleted, and the horizon says up to which version: whoever
-has followed the space to an earlier one cannot tell what is gone, and begins anew. Both change
-together, under the space's lock, under which removals are written as well.
+Old tombstones are deleted, and the compacted version says up to where. An index that has followed
+the space to an earlier version cannot know what is gone, and starts anew. Both change together,
+under the space's lock, which every write of a tombstone holds as well.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = [
     "Page",
     "changed_ids",
     "changed_since",
-    "prune_removals",
-    "removal_horizon",
+    "prune_tombstones",
+    "compacted_version",
     "removed_since",
-    "spaces_with_removals",
+    "spaces_to_compact",
 ]
 
 _Ids = npt.NDArray[np.int64]
@@ -83,29 +83,29 @@ def removed_since(session: Reader, space_id: int, version: int) -> list[int]:
     return list(session.scalars(select(TombstoneRow.model_id).where(*removed)))
 
 
-def removal_horizon(session: Reader, space_id: int) -> int:
-    """The version up to which removals may have been deleted; 0 where there is no such space."""
-    horizon = session.scalar(select(SpaceRow.removal_horizon).where(SpaceRow.id == space_id))
+def compacted_version(session: Reader, space_id: int) -> int:
+    """The version up to which tombstones may be deleted; 0 where there is no such space."""
+    horizon = session.scalar(select(SpaceRow.compacted_version).where(SpaceRow.id == space_id))
     return horizon or 0
 
 
-def spaces_with_removals(session: Reader, more_than: int) -> list[tuple[int, int, int]]:
-    """The spaces with more than so many removals: id, how many models, how many removals."""
+def spaces_to_compact(session: Reader, more_than: int) -> list[tuple[int, int, int]]:
+    """The spaces with more than so many tombstones: id, number of models, number of tombstones."""
     models = SpaceRow.supports + SpaceRow.signatures
-    removals = func.count()
+    tombstones = func.count()
     query = (
-        select(SpaceRow.id, models, removals)
+        select(SpaceRow.id, models, tombstones)
         .join(TombstoneRow, TombstoneRow.space_id == SpaceRow.id)
         # A version removes one model at most, so most spaces need not be counted.
-        .where(SpaceRow.version - SpaceRow.removal_horizon > more_than)
+        .where(SpaceRow.version - SpaceRow.compacted_version > more_than)
         .group_by(SpaceRow.id, models)
-        .having(removals > more_than)
+        .having(tombstones > more_than)
     )
     return [(space_id, held, removed) for space_id, held, removed in session.execute(query)]
 
 
-def prune_removals(session: Writer, space_id: int, *, keep: int, at_once: int) -> int:
-    """Delete the oldest removals of a space, so that ``keep`` of them stay; how many it deleted.
+def prune_tombstones(session: Writer, space_id: int, *, keep: int, at_once: int) -> int:
+    """Delete the oldest tombstones of a space but ``keep``; returns how many it deleted.
 
     Args:
         at_once: deletes no more than this.
@@ -120,7 +120,7 @@ def prune_removals(session: Writer, space_id: int, *, keep: int, at_once: int) -
         return 0
     oldest = select(TombstoneRow.version).where(of_space).order_by(TombstoneRow.version)
     horizon = session.scalars(oldest.limit(1).offset(most - 1)).one()
-    moved = update(SpaceRow).where(SpaceRow.id == space_id).values(removal_horizon=horizon)
+    moved = update(SpaceRow).where(SpaceRow.id == space_id).values(compacted_version=horizon)
     session.execute(moved.execution_options(synchronize_session=False))
     pruned = delete(TombstoneRow).where(of_space, TombstoneRow.version <= horizon)
     session.execute(pruned.execution_options(synchronize_session=False))

@@ -41,8 +41,8 @@ def begin(session: Writer, space: SpaceRecord) -> int:
     version = session.scalar(
         update(SpaceRow)
         .where(SpaceRow.id == space.id)
-        .values(stop_lists_begun=SpaceRow.stop_lists_begun + 1)
-        .returning(SpaceRow.stop_lists_begun)
+        .values(stop_list_seq=SpaceRow.stop_list_seq + 1)
+        .returning(SpaceRow.stop_list_seq)
         .execution_options(synchronize_session=False)
     )
     if version is None:
@@ -60,7 +60,7 @@ def require_latest(session: Writer, space: SpaceRecord, version: int) -> None:
     """
     # Of two such shares none waits for the other, while whoever changes a model takes it all.
     latest = session.scalar(
-        select(SpaceRow.stop_lists_begun)
+        select(SpaceRow.stop_list_seq)
         .where(SpaceRow.id == space.id)
         .with_for_update(read=True, key_share=True)
     )

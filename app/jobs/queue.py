@@ -1,4 +1,4 @@
-"""Every query that workers ask: what waits, who carries out what, and which workers live.
+"""Queries of the workers: ready jobs, job claims and heartbeats.
 
 Who carries out a job is its ``worker`` and ``attempts`` together: every write about a running job
 names them, and changes nothing once it was taken over, cancelled or ended.
@@ -23,15 +23,15 @@ __all__ = [
     "ReadyJob",
     "add_worker",
     "any_unfinished",
-    "beat",
+    "heartbeat",
     "begin",
-    "beats",
+    "heartbeats",
     "finish",
-    "handed",
-    "is_cancelling",
-    "mark_handed",
+    "dispatched_jobs",
+    "is_cancel_requested",
+    "mark_dispatched",
     "note_progress",
-    "offer_again",
+    "redispatch",
     "ready_jobs",
     "prune",
     "requeue",
@@ -43,7 +43,7 @@ _UNFINISHED = ("queued", "running")
 
 @dataclass(frozen=True, slots=True)
 class ReadyJob:
-    """A job's turn: what is handed to the workers, and handed once.
+    """One dispatch of a job: the workers' queue receives it exactly once.
 
     Attributes:
         worker: who carries it out; None while it waits.
@@ -51,7 +51,7 @@ class ReadyJob:
     """
 
     job_id: str
-    turn: int
+    dispatch_no: int
     tenant_id: int
     worker: str | None
     kind: str = ""
@@ -69,53 +69,61 @@ def any_unfinished(session: Reader) -> bool:
 def ready_jobs(
     session: Reader, now: datetime, *, each: int, apart: Collection[str] = ()
 ) -> list[ReadyJob]:
-    """The turns that are due and not handed over, oldest first.
+    """The jobs that are due and not dispatched, oldest first.
 
     Args:
-        each: turns of one tenant that are handed over and wait at most, so that a tenant of many
-            jobs fills no queue.
+        each: dispatched jobs of one tenant that may wait at a time, so that no tenant fills
+            the queue.
         apart: the kinds that wait in a queue of their own, and so are counted for themselves.
     """
     place = func.row_number().over(
         partition_by=(JobRow.tenant_id, JobRow.kind.in_(apart)),
-        order_by=(JobRow.handed.desc(), JobRow.id),
+        order_by=(JobRow.dispatched.desc(), JobRow.id),
     )
     waiting = (
         select(
             JobRow.id,
-            JobRow.turn,
+            JobRow.dispatch_no,
             JobRow.tenant_id,
             JobRow.kind,
-            JobRow.handed,
+            JobRow.dispatched,
             place.label("place"),
         )
         .where(JobRow.state == "queued", or_(JobRow.not_before.is_(None), JobRow.not_before <= now))
         .subquery()
     )
     query = (
-        select(waiting.c.id, waiting.c.turn, waiting.c.tenant_id, waiting.c.kind)
-        .where(waiting.c.place <= each, waiting.c.handed.is_(False))
+        select(waiting.c.id, waiting.c.dispatch_no, waiting.c.tenant_id, waiting.c.kind)
+        .where(waiting.c.place <= each, waiting.c.dispatched.is_(False))
         .order_by(waiting.c.id)
     )
     return [
-        ReadyJob(row.id, row.turn, row.tenant_id, None, row.kind) for row in session.execute(query)
+        ReadyJob(row.id, row.dispatch_no, row.tenant_id, None, row.kind)
+        for row in session.execute(query)
     ]
 
 
-def mark_handed(session: Writer, handed_over: Iterable[ReadyJob]) -> None:
-    """Note that these turns were handed over."""
+def mark_dispatched(session: Writer, handed_over: Iterable[ReadyJob]) -> None:
+    """Record that these jobs were dispatched."""
     for offer in handed_over:
-        _change(session, _is(offer.job_id, offer.turn), handed=True)
+        _change(session, _is(offer.job_id, offer.dispatch_no), dispatched=True)
 
 
-def handed(session: Reader) -> list[ReadyJob]:
-    """The turns that were handed over, of jobs that have not ended."""
-    columns = (JobRow.id, JobRow.turn, JobRow.tenant_id, JobRow.state, JobRow.worker, JobRow.kind)
-    rows = session.execute(select(*columns).where(JobRow.state.in_(_UNFINISHED), JobRow.handed))
+def dispatched_jobs(session: Reader) -> list[ReadyJob]:
+    """The dispatches of all unfinished jobs."""
+    columns = (
+        JobRow.id,
+        JobRow.dispatch_no,
+        JobRow.tenant_id,
+        JobRow.state,
+        JobRow.worker,
+        JobRow.kind,
+    )
+    rows = session.execute(select(*columns).where(JobRow.state.in_(_UNFINISHED), JobRow.dispatched))
     return [
         ReadyJob(
             row.id,
-            row.turn,
+            row.dispatch_no,
             row.tenant_id,
             row.worker if row.state == "running" else None,
             row.kind,
@@ -124,17 +132,17 @@ def handed(session: Reader) -> list[ReadyJob]:
     ]
 
 
-def offer_again(session: Writer, offer: ReadyJob) -> bool:
-    """Offer a job anew whose turn came to nothing; False where it has ended, or goes on."""
+def redispatch(session: Writer, offer: ReadyJob) -> bool:
+    """Dispatch a job anew whose dispatch was lost; False where it has ended, or goes on."""
     carried = JobRow.worker.is_(None) if offer.worker is None else JobRow.worker == offer.worker
     state = "queued" if offer.worker is None else "running"
     return _change(
         session,
-        _is(offer.job_id, offer.turn) & (JobRow.state == state) & carried,
+        _is(offer.job_id, offer.dispatch_no) & (JobRow.state == state) & carried,
         state="queued",
         worker=None,
-        turn=JobRow.turn + 1,
-        handed=False,
+        dispatch_no=JobRow.dispatch_no + 1,
+        dispatched=False,
         revision=JobRow.revision + 1,
     )
 
@@ -143,7 +151,7 @@ def offer_again(session: Writer, offer: ReadyJob) -> bool:
 
 
 def begin(
-    session: Writer, job_id: str, turn: int, worker: str, now: datetime
+    session: Writer, job_id: str, dispatch_no: int, worker: str, now: datetime
 ) -> tuple[JobRecord, str | None] | None:
     """Take a job, and who held it before and is dead; None where it is not to be taken.
 
@@ -157,14 +165,14 @@ def begin(
     if found is None:
         return None
     row, tenant = found
-    if row.turn != turn or row.finished_at is not None:
+    if row.dispatch_no != dispatch_no or row.finished_at is not None:
         return None
     before = row.worker if row.state == "running" else None
     if before == worker:
         return record(row, tenant), None
     if before is not None and session.get(WorkerRow, before) is not None:
         return None
-    row.state, row.worker, row.handed = "running", worker, True
+    row.state, row.worker, row.dispatched = "running", worker, True
     row.attempts += 1
     row.revision += 1
     row.started_at = row.started_at or now
@@ -178,15 +186,15 @@ def note_progress(session: Writer, job: JobRecord, progress: Mapping[str, Any]) 
         update(JobRow)
         .where(_held(job))
         .values(progress=dict(progress), revision=JobRow.revision + 1)
-        .returning(JobRow.cancelling)
+        .returning(JobRow.cancel_requested)
         .execution_options(synchronize_session=False)
     )
     return done.scalar_one_or_none()
 
 
-def is_cancelling(session: Reader, job: JobRecord) -> bool | None:
+def is_cancel_requested(session: Reader, job: JobRecord) -> bool | None:
     """Whether a job is being cancelled, None where it is not held any more."""
-    return session.scalar(select(JobRow.cancelling).where(_held(job)))
+    return session.scalar(select(JobRow.cancel_requested).where(_held(job)))
 
 
 def finish(
@@ -202,7 +210,7 @@ def finish(
     """End a job; False where it is not held any more, and, for a success, where it is cancelled."""
     condition = _held(job)
     if state == "succeeded":
-        condition &= JobRow.cancelling.is_(False)
+        condition &= JobRow.cancel_requested.is_(False)
     told = {} if progress is None else {"progress": dict(progress)}
     return _change(
         session,
@@ -225,11 +233,11 @@ def requeue(
     not_before: datetime | None,
     counts: bool,
 ) -> bool:
-    """Let a job wait for another turn; False where it is not held any more.
+    """Let a job wait for another dispatch; False where it is not held any more.
 
     Args:
         error: why, shown until the job ends.
-        not_before: when its turn is.
+        not_before: the earliest time of that dispatch.
         counts: this attempt is one of those that a job has.
     """
     return _change(
@@ -237,8 +245,8 @@ def requeue(
         _held(job),
         state="queued",
         worker=None,
-        turn=JobRow.turn + 1,
-        handed=False,
+        dispatch_no=JobRow.dispatch_no + 1,
+        dispatched=False,
         attempts=job.attempts if counts else job.attempts - 1,
         error=None if error is None else dict(error),
         not_before=not_before,
@@ -267,38 +275,41 @@ def prune(session: Writer, before: datetime, *, limit: int) -> int:
 
 
 def add_worker(session: Writer, worker: str, now: datetime) -> None:
-    """Know this worker from now on."""
-    session.add(WorkerRow(id=worker, started_at=now, beat=0))
+    """Register a worker."""
+    session.add(WorkerRow(id=worker, started_at=now, heartbeat_seq=0))
 
 
-def beat(session: Writer, worker: str) -> bool:
-    """Say that a worker lives; False where nobody knows it any more."""
+def heartbeat(session: Writer, worker: str) -> bool:
+    """Count one heartbeat of a worker; False where it is not registered any more."""
     done = session.execute(
         update(WorkerRow)
         .where(WorkerRow.id == worker)
-        .values(beat=WorkerRow.beat + 1)
+        .values(heartbeat_seq=WorkerRow.heartbeat_seq + 1)
         .returning(WorkerRow.id)
         .execution_options(synchronize_session=False)
     )
     return done.first() is not None
 
 
-def beats(session: Reader) -> dict[str, int]:
-    """The workers that are known, and how often each has said that it lives."""
-    return {row.id: row.beat for row in session.execute(select(WorkerRow.id, WorkerRow.beat))}
+def heartbeats(session: Reader) -> dict[str, int]:
+    """The registered workers, each with the number of its last heartbeat."""
+    return {
+        row.id: row.heartbeat_seq
+        for row in session.execute(select(WorkerRow.id, WorkerRow.heartbeat_seq))
+    }
 
 
 def remove_workers(session: Writer, silent: Mapping[str, int]) -> list[str]:
-    """Know these workers no more, unless they have said something since; those that are gone.
+    """Unregister silent workers, unless a heartbeat came since; returns those removed.
 
     Args:
-        silent: by worker, the last that was heard of it.
+        silent: the number of the last known heartbeat, by worker.
     """
     gone = []
     for worker, last in silent.items():
         found = session.execute(
             delete(WorkerRow)
-            .where(WorkerRow.id == worker, WorkerRow.beat == last)
+            .where(WorkerRow.id == worker, WorkerRow.heartbeat_seq == last)
             .returning(WorkerRow.id)
             .execution_options(synchronize_session=False)
         )
@@ -306,8 +317,8 @@ def remove_workers(session: Writer, silent: Mapping[str, int]) -> list[str]:
     return gone
 
 
-def _is(job_id: str, turn: int) -> ColumnElement[bool]:
-    return (JobRow.id == job_id) & (JobRow.turn == turn)
+def _is(job_id: str, dispatch_no: int) -> ColumnElement[bool]:
+    return (JobRow.id == job_id) & (JobRow.dispatch_no == dispatch_no)
 
 
 def _held(job: JobRecord) -> ColumnElement[bool]:

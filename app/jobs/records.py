@@ -25,9 +25,9 @@ class JobRecord:
         result: what the handler answered, once it has succeeded.
         error: ``{"code", "detail"}``, once it has failed or was cancelled.
         attempts: times that it was begun.
-        cancelling: somebody asked to cancel it.
+        cancel_requested: a client asked to cancel it.
         revision: grows with every change of what is shown of it.
-        turn: times that it was offered to the workers.
+        dispatch_no: how often it was dispatched to the workers.
         worker: who carries it out, or did last.
     """
 
@@ -42,13 +42,13 @@ class JobRecord:
     result: dict[str, Any] | None
     error: dict[str, Any] | None
     attempts: int
-    cancelling: bool
+    cancel_requested: bool
     revision: int
     created_at: datetime
     not_before: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
-    turn: int
+    dispatch_no: int
     worker: str | None
 
     @property

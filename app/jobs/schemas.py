@@ -99,7 +99,10 @@ class JobOut(BaseModel):
         "begun again"
     )
     attempts: int = Field(description="how often it was begun; again after a crash or an outage")
-    cancelling: bool = Field(description="it ends as soon as it hears that it was cancelled")
+    cancelling: bool = Field(
+        validation_alias="cancel_requested",
+        description="it ends as soon as it hears that it was cancelled",
+    )
     created_at: datetime
     not_before: datetime | None = Field(description="when it may begin, if not at once")
     started_at: datetime | None = Field(description="when it was begun first")

@@ -274,8 +274,8 @@ class JobService:
         row = repository.lock_job(session, tenant, job_id)
         if row.state in {"succeeded", "failed"}:
             raise JobFinished(f"job {job_id} has {row.state} already")
-        if row.state != "cancelled" and not row.cancelling:
-            row.cancelling = True
+        if row.state != "cancelled" and not row.cancel_requested:
+            row.cancel_requested = True
             row.dedup_key = None  # who asks again now wants it done
             row.revision += 1
             if row.state == "queued":

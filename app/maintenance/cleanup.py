@@ -111,7 +111,7 @@ class Cleanup:
 
     def _prune(self) -> None:
         with self._database.reading() as session:
-            crowded = change_repository.spaces_with_removals(session, more_than=self._kept)
+            crowded = change_repository.spaces_to_compact(session, more_than=self._kept)
         for space_id, models, removals in crowded:
             keep = max(self._kept, models)
             if removals >= 2 * keep:  # not a few at a time
@@ -120,7 +120,7 @@ class Cleanup:
 
     def _prune_some(self, space_id: int, keep: int) -> bool:
         with self._database.writing() as session:
-            pruned = change_repository.prune_removals(
+            pruned = change_repository.prune_tombstones(
                 session, space_id, keep=keep, at_once=_AT_ONCE
             )
         return pruned > 0

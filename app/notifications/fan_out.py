@@ -96,7 +96,7 @@ class EventFanOut:
 
     def _any_late(self, session: Reader) -> bool:
         """Whether an event waits that nobody is under way to."""
-        return event_repository.any_untold(session, datetime.now(UTC) - _LATE)
+        return event_repository.any_overdue(session, datetime.now(UTC) - _LATE)
 
     def _carry_out(self, job: JobRecord, progress: Progress) -> CommitHook:
         """Tell the events of a space; see to it that somebody does where the job is nobody's."""
@@ -110,7 +110,7 @@ class EventFanOut:
 
         def finish(session: Writer) -> Mapping[str, Any]:
             # What was written down while this one was about to end may have found its key taken.
-            if event_repository.untold(
+            if event_repository.events_to_fan_out(
                 session, job.tenant.id, job.space_id, datetime.now(UTC), limit=1
             ):
                 again = not job.parameters.get("again", False)
@@ -121,7 +121,7 @@ class EventFanOut:
 
     def _wake_late(self, session: Writer) -> Mapping[str, Any]:
         """A job for each space of which an event is late, unless it has one."""
-        late = event_repository.whose_untold(session, datetime.now(UTC) - _LATE)
+        late = event_repository.overdue_spaces(session, datetime.now(UTC) - _LATE)
         for tenant, space_id in late:
             self._enqueue(session, tenant, space_id)
         return {"spaces": len(late)}
@@ -144,7 +144,7 @@ class EventFanOut:
         while True:
             with self._database.reading() as session:
                 now = datetime.now(UTC)
-                waiting = event_repository.untold(
+                waiting = event_repository.events_to_fan_out(
                     session, job.tenant.id, job.space_id, now, limit=_AT_ONCE
                 )
             for event in waiting:
@@ -159,7 +159,7 @@ class EventFanOut:
         out, those that are known, and when the others are tried again.
         """
         with self._database.reading() as session:
-            found = event_repository.find_untold(session, event)  # as it is after those before it
+            found = event_repository.find_pending(session, event)  # as it is after those before it
             if found is None:
                 return
             event = found
@@ -178,8 +178,8 @@ class EventFanOut:
             except Exception as error:
                 later = _again(event, error)
         with self._database.writing() as session:
-            now = event_repository.find_untold(session, event, lock=True)
-            if now is None or now.compared != event.compared:
+            now = event_repository.find_pending(session, event, lock=True)
+            if now is None or now.neighbors_compared != event.neighbors_compared:
                 return
             if compared is not None and not self._crossings.holds(session, compared):
                 return  # told by somebody else meanwhile: it is looked at once more
@@ -194,7 +194,7 @@ class EventFanOut:
                 return
             if compared is not None:
                 event_repository.mark_compared(session, event, compared.model.revision)
-            event_repository.mark_told(session, event)
+            event_repository.mark_fanned_out(session, event)
 
     def _follow(
         self, event: event_repository.Event, model: ModelRecord, here: Sequence[Subscription]
@@ -204,7 +204,7 @@ class EventFanOut:
         if space is None:
             return None, []
         compared, wanted = None, list[_Wanted]()
-        if event.type == SUPPORT_STORED and not event.compared:
+        if event.type == SUPPORT_STORED and not event.neighbors_compared:
             compared, wanted = self._neighbors(space, event, model, here)
         judged = [s for s in here if _hears(s, event, LINEAGE_MISMATCH)]
         if judged and model.base_model is not None:
@@ -244,7 +244,7 @@ class EventFanOut:
         here: Sequence[Subscription],
     ) -> tuple[int, list[Subscription]]:
         """The first revision of the changes that are told as one, and who hears of any of them."""
-        waiting = event_repository.uncompared(session, event, revision)
+        waiting = event_repository.uncompared_events(session, event, revision)
         first = min(one.revision or 1 for one in (event, *waiting))
         heard = [
             s for s in here if any(_hears(s, one, NEIGHBORS_CHANGED) for one in (event, *waiting))

@@ -161,7 +161,9 @@ class NeighborChanges:
         return all(waiting.get(of) == first for of, first in changes.waiting.items())
 
     def _waiting(self, session: Reader, space: SpaceRecord) -> dict[int, int]:
-        return event_repository.first_uncompared(session, space.id, SUPPORT_STORED, limit=MOST)
+        return event_repository.first_uncompared_revisions(
+            session, space.id, SUPPORT_STORED, limit=MOST
+        )
 
     def _before(self, space: SpaceRecord, name: str, number: int) -> Subject | None:
         """The support of a revision, unless that has just been let go."""

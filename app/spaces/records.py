@@ -63,7 +63,7 @@ class SpaceRecord:
     """How its signatures are cut into bands, for as long as it exists."""
     stop_list: StopList | None = None
     """The indices that are left out of what is banded; None where that is nothing."""
-    removal_horizon: int = 0
+    compacted_version: int = 0
     """Removals up to this version are told no more: who saw the space earlier begins anew."""
     support_size: SupportSizePolicy = FREE
     """What it asks of the sizes of its supports, for as long as it exists."""

@@ -197,7 +197,7 @@ def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
         created_at=row.created_at,
         bucket_epoch=row.bucket_epoch,
         banding=Banding(row.bands, row.band_rows),
-        removal_horizon=row.removal_horizon,
+        compacted_version=row.compacted_version,
         stop_list=None if stop_list is None else _stop_list(stop_list),
         support_size=SupportSizePolicy(row.size_policy, row.fixed_size),
     )

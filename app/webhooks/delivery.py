@@ -159,7 +159,7 @@ class DeliveryService:
         with self._database.reading() as session:
             if not (
                 delivery_repository.any_old(session, before)
-                or event_repository.any_told(session, before)
+                or event_repository.any_fanned_out(session, before)
             ):
                 return
         with self._database.writing() as session:

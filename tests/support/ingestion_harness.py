@@ -64,7 +64,7 @@ class Desk:
 
     def carry_out(self, job: JobRecord) -> JobRecord:
         """One attempt at a job."""
-        self.bench.carry_out(job.id, self.show(job).turn)
+        self.bench.carry_out(job.id, self.show(job).dispatch_no)
         return self.show(job)
 
     def show(self, job: JobRecord) -> JobRecord:

@@ -76,7 +76,7 @@ class Bureau:
             for offer in offers:
                 with self.resources.database.reading() as session:
                     job = self.resources.jobs.find_all(session, [offer.job_id])[offer.job_id]
-                self._bench.carry_out(offer.job_id, offer.turn)
+                self._bench.carry_out(offer.job_id, offer.dispatch_no)
                 done.append(job.kind)
             assert len(done) < 500, done
 

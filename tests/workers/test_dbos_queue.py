@@ -26,8 +26,8 @@ def opened(tmp_path: Path) -> Iterator[Open]:
     queues: list[DbosQueue] = []
 
     def opened(worker: str, done: list[tuple[str, int]]) -> DbosQueue:
-        def carry_out(job_id: str, turn: int) -> None:
-            done.append((job_id, turn))
+        def carry_out(job_id: str, dispatch_no: int) -> None:
+            done.append((job_id, dispatch_no))
 
         url = make_url(SQLITE.url(tmp_path))
         queues.append(DbosQueue(url, worker, carry_out, concurrency=2, migrate=True))

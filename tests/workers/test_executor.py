@@ -52,7 +52,7 @@ def known(shop: Shop, worker: str) -> str:
 def begin(shop: Shop, job: JobRecord, worker: str) -> JobRecord:
     """The job, in the hands of a worker."""
     with shop.database.writing() as session:
-        begun = queue.begin(session, job.id, shop.show(job).turn, worker, datetime.now(UTC))
+        begun = queue.begin(session, job.id, shop.show(job).dispatch_no, worker, datetime.now(UTC))
     assert begun is not None
     return begun[0]
 
@@ -67,16 +67,20 @@ class Own(JobService):
 
 def carry_out(shop: Shop, job: JobRecord, handler: Any, worker: str = "w") -> JobRecord:
     """What becomes of a job that ``handler`` carries out."""
-    JobExecutor(shop.database, Own(handler), worker).carry_out(job.id, shop.show(job).turn)
+    JobExecutor(shop.database, Own(handler), worker).carry_out(job.id, shop.show(job).dispatch_no)
     return shop.show(job)
 
 
 def test_a_job_is_one_workers(shop: Shop) -> None:
     """A second one does not get it while the first lives, and in another turn nobody does."""
     job = begin(shop, shop.enqueue("count"), known(shop, "first"))
-    for worker, turn in (("second", job.turn), ("first", job.turn + 1), ("second", job.turn + 1)):
+    for worker, dispatch_no in (
+        ("second", job.dispatch_no),
+        ("first", job.dispatch_no + 1),
+        ("second", job.dispatch_no + 1),
+    ):
         with shop.database.writing() as session:
-            assert queue.begin(session, job.id, turn, worker, datetime.now(UTC)) is None
+            assert queue.begin(session, job.id, dispatch_no, worker, datetime.now(UTC)) is None
     assert ("first", 1) == (shop.show(job).worker, shop.show(job).attempts)
 
 
@@ -106,7 +110,7 @@ def test_a_beginning_that_nobody_heard_of_is_one(shop: Shop) -> None:
     bench = JobExecutor(
         database, Own(lambda job, progress: {"ok": 1}), known(shop, "hard of hearing")
     )
-    bench.carry_out(job.id, job.turn)
+    bench.carry_out(job.id, job.dispatch_no)
     after = shop.show(job)
     assert ("succeeded", {"ok": 1}, 1) == (after.state, after.result, after.attempts)
 
@@ -117,15 +121,15 @@ def test_a_turn_is_under_way_once_at_a_time(shop: Shop) -> None:
     begun: list[bool] = []
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
-        begun.append(bench.has(job.id, job.turn))
-        bench.carry_out(job.id, job.turn)
+        begun.append(bench.has(job.id, job.dispatch_no))
+        bench.carry_out(job.id, job.dispatch_no)
         return {}
 
     bench = JobExecutor(shop.database, Own(handler), known(shop, "asked twice"))
-    bench.carry_out(job.id, job.turn)
+    bench.carry_out(job.id, job.dispatch_no)
     after = shop.show(job)
     assert ("succeeded", 1, [True]) == (after.state, after.attempts, begun)
-    assert not bench.has(job.id, job.turn)
+    assert not bench.has(job.id, job.dispatch_no)
 
 
 def test_who_lost_a_job_changes_nothing_about_it(shop: Shop) -> None:
@@ -182,9 +186,13 @@ def test_asked_again_while_it_dies_there_is_another(shop: Shop) -> None:
     """The key of a running job is free as soon as it is cancelled: what dies answers nobody."""
     dying = begin(shop, shop.enqueue("count", dedup_key="d"), known(shop, "slow to hear"))
     assert dying.id == shop.enqueue("count", dedup_key="d").id
-    assert ("running", True) == (shop.cancel(dying).state, shop.show(dying).cancelling)
+    assert ("running", True) == (shop.cancel(dying).state, shop.show(dying).cancel_requested)
     another = shop.enqueue("count", dedup_key="d")
-    assert (True, "queued", False) == (another.id != dying.id, another.state, another.cancelling)
+    assert (True, "queued", False) == (
+        another.id != dying.id,
+        another.state,
+        another.cancel_requested,
+    )
     with shop.database.writing() as session:
         assert queue.finish(session, dying, "cancelled", datetime.now(UTC))
     assert another.id == shop.enqueue("count", dedup_key="d").id
@@ -286,14 +294,14 @@ def test_a_stopping_worker_puts_back_and_takes_nothing(shop: Shop) -> None:
             progress(0, 0)
 
     bench = JobExecutor(shop.database, Own(handler), "w")
-    thread = threading.Thread(target=bench.carry_out, args=(job.id, job.turn))
+    thread = threading.Thread(target=bench.carry_out, args=(job.id, job.dispatch_no))
     thread.start()
     assert heard.wait(10)
     assert bench.stop(10)
     thread.join()
-    bench.carry_out(next_one.id, next_one.turn)
+    bench.carry_out(next_one.id, next_one.dispatch_no)
     for put_back in (shop.show(job), shop.show(next_one)):
-        state = put_back.state, put_back.turn, put_back.attempts, put_back.worker
+        state = put_back.state, put_back.dispatch_no, put_back.attempts, put_back.worker
         assert ("queued", 2, 0, None) == state
 
 
@@ -332,20 +340,20 @@ def test_who_says_nothing_for_long_is_silent(shop: Shop) -> None:
     for look in range(LOOKS + 1):
         assert {"mute", "loud"} <= pulse.living(), look
         with shop.database.writing() as session:
-            queue.beat(session, "loud")
+            queue.heartbeat(session, "loud")
         pulse._listen()
     assert {"mute", "loud"} & pulse.living() == {"loud"}
     with shop.database.writing() as session:
-        assert not queue.beat(session, "mute")
+        assert not queue.heartbeat(session, "mute")
 
 
 def test_a_word_in_the_last_moment_counts(shop: Shop) -> None:
     """Who was found silent and speaks before it is forgotten is not forgotten."""
     known(shop, "late")
     with shop.database.reading() as session:
-        last = queue.beats(session)["late"]
+        last = queue.heartbeats(session)["late"]
     with shop.database.writing() as session:
-        queue.beat(session, "late")
+        queue.heartbeat(session, "late")
         assert [] == queue.remove_workers(session, {"late": last})
         assert ["late"] == queue.remove_workers(session, {"late": last + 1})
 
@@ -460,7 +468,7 @@ def test_one_tenants_backlog_leaves_room_in_the_queue(shop: Shop) -> None:
     def hand_over() -> list[str]:
         with shop.database.writing() as session:
             found = queue.ready_jobs(session, datetime.now(UTC), each=3)
-            queue.mark_handed(session, found)
+            queue.mark_dispatched(session, found)
         return [offer.job_id for offer in found if offer.tenant_id in mine]
 
     first = sorted(job.id for job in (*many[:3], *few))

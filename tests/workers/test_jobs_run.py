@@ -61,8 +61,8 @@ def test_a_running_job_is_cancelled(busy: Shop) -> None:
     """It hears of it at its next word of progress, and has no effect."""
     job = busy.running(busy.enqueue("count", steps=600, pause=0.1))
     asked = busy.cancel(job)
-    assert ("running", True, None) == (asked.state, asked.cancelling, asked.finished_at)
-    assert busy.cancel(job).cancelling
+    assert ("running", True, None) == (asked.state, asked.cancel_requested, asked.finished_at)
+    assert busy.cancel(job).cancel_requested
     done = busy.ended(job)
     assert ("cancelled", "job_cancelled") == (done.state, error_of(done)["code"])
     assert (0, [1]) == (busy.effects(job), busy.begun(job))

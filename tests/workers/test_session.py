@@ -127,16 +127,16 @@ def test_what_this_worker_holds_and_does_not_do_is_done(
     job = shop.enqueue("count", steps=0, pause=0.0)
     real = life._bench._carry_out
 
-    def forgetful(job_id: str, turn: int) -> None:
-        if turn > 1:
-            real(job_id, turn)
+    def forgetful(job_id: str, dispatch_no: int) -> None:
+        if dispatch_no > 1:
+            real(job_id, dispatch_no)
             return
         with shop.database.writing() as session:
-            assert work.begin(session, job_id, turn, life.name, datetime.now(UTC))
+            assert work.begin(session, job_id, dispatch_no, life.name, datetime.now(UTC))
 
     monkeypatch.setattr(life._bench, "_carry_out", forgetful)
     until(life, lambda: shop.show(job).finished and shop.show(deaf).finished)
-    assert ("succeeded", 2) == (shop.show(job).state, shop.show(job).turn)
+    assert ("succeeded", 2) == (shop.show(job).state, shop.show(job).dispatch_no)
     assert ("succeeded", [1]) == (shop.show(deaf).state, shop.begun(deaf))
 
 

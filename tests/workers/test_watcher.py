@@ -32,13 +32,13 @@ def job(revision: int, name: str = "a", *, finished: bool = False) -> JobRecord:
         result=None,
         error=None,
         attempts=1,
-        cancelling=False,
+        cancel_requested=False,
         revision=revision,
         created_at=NOW,
         not_before=None,
         started_at=NOW,
         finished_at=NOW if finished else None,
-        turn=1,
+        dispatch_no=1,
         worker="w",
     )
 

@@ -188,10 +188,14 @@ class SourceOut(BaseModel):
         shown = {
             name: getattr(source, name)
             for name in cls.model_fields
-            if name not in {"has_token", "hook"}
+            if name not in {"has_token", "hook", "last_delivery_at"}
         }
-        hook = f"/v1/hooks/{source.id}"
-        return cls(hook=hook, has_token=source.token is not None, **shown)
+        return cls(
+            hook=f"/v1/hooks/{source.id}",
+            has_token=source.token is not None,
+            last_delivery_at=source.last_event_at,
+            **shown,
+        )
 
 
 class SourcePage(BaseModel):
@@ -204,7 +208,10 @@ class HubEventOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    delivery_id: str = Field(description="the hub's id of it, or a digest where it sent none")
+    delivery_id: str = Field(
+        validation_alias="event_id",
+        description="the hub's id of it, or a digest where it sent none",
+    )
     event: str
     model: str | None
     revision: str | None = Field(description="what it told; ingestion asks the hub")
@@ -214,8 +221,8 @@ class HubEventOut(BaseModel):
     received_at: datetime
 
     @classmethod
-    def of(cls, delivery: HubEventRecord) -> HubEventOut:
-        return cls.model_validate(delivery)
+    def of(cls, event: HubEventRecord) -> HubEventOut:
+        return cls.model_validate(event)
 
 
 class HubEventPage(BaseModel):
@@ -234,12 +241,12 @@ class ReceiptOut(BaseModel):
 
     @classmethod
     def of(cls, receipt: Receipt) -> ReceiptOut:
-        delivery = receipt.delivery
+        event = receipt.event
         return cls(
-            delivery_id=delivery.delivery_id,
-            outcome=delivery.outcome,
-            reason=delivery.reason,
-            job=delivery.job,
+            delivery_id=event.event_id,
+            outcome=event.outcome,
+            reason=event.reason,
+            job=event.job,
             duplicate=receipt.duplicate,
         )
 

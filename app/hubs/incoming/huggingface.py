@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from app.hubs.incoming.events import HubEvent, InvalidWebhookSignature, part, text
 
-__all__ = ["delivery_id", "read", "verify"]
+__all__ = ["event_id", "read", "verify"]
 
 HEADER: Final = "x-webhook-secret"
 ID: Final = "webhook-id"
@@ -39,7 +39,7 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) 
         raise InvalidWebhookSignature("its X-Webhook-Secret is not that of the source")
 
 
-def delivery_id(headers: Mapping[str, str], body: bytes, document: Any) -> str:
+def event_id(headers: Mapping[str, str], body: bytes, document: Any) -> str:
     """The hub's id of a delivery; a digest of the body where it sent none.
 
     The id of the webhook itself, which all its deliveries have, is none.

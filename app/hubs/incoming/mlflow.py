@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from app.hubs.incoming.events import HubEvent, InvalidWebhookSignature, text
 
-__all__ = ["delivery_id", "read", "verify"]
+__all__ = ["event_id", "read", "verify"]
 
 SIGNATURE: Final = "x-mlflow-signature"
 ID: Final = "x-mlflow-delivery-id"
@@ -52,7 +52,7 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) 
         )
 
 
-def delivery_id(headers: Mapping[str, str], body: bytes, document: Any) -> str:
+def event_id(headers: Mapping[str, str], body: bytes, document: Any) -> str:
     """The registry's id of a delivery, which is signed with it."""
     del body, document
     given = headers[ID]

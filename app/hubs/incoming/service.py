@@ -22,7 +22,7 @@ from app.hubs.filters import Filters, unnamable
 from app.hubs.incoming import huggingface, mlflow
 from app.hubs.incoming.events import HubEvent, InvalidWebhookSignature
 from app.hubs.records import HubEventRecord, HubKind, Outcome, SourceRecord
-from app.hubs.repositories import deliveries, source_models, sources
+from app.hubs.repositories import hub_events, source_models, sources
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.group_commit import GroupCommit
@@ -51,7 +51,7 @@ class _Hub(Protocol):
         self, secret: str, headers: Mapping[str, str], body: bytes, now: datetime
     ) -> None: ...
 
-    def delivery_id(self, headers: Mapping[str, str], body: bytes, document: Any) -> str: ...
+    def event_id(self, headers: Mapping[str, str], body: bytes, document: Any) -> str: ...
 
     def read(self, document: Any) -> HubEvent: ...
 
@@ -63,7 +63,7 @@ _KINDS: Mapping[HubKind, _Hub] = {"huggingface": huggingface, "mlflow": mlflow}
 class Receipt:
     """What became of a delivery; ``duplicate`` if that was before, and nothing is new."""
 
-    delivery: HubEventRecord
+    event: HubEventRecord
     duplicate: bool
 
 
@@ -72,7 +72,7 @@ class _Delivery:
     """One that is verified, and not recorded yet."""
 
     source: SourceRecord
-    delivery_id: str
+    event_id: str
     told: HubEvent
 
 
@@ -132,9 +132,9 @@ class HubEventService:
         if not isinstance(document, dict):
             raise InvalidParameter("the body is no JSON object")
         hub = _KINDS[source.kind]
-        delivery_id = hub.delivery_id(headers, body, document)
+        event_id = hub.event_id(headers, body, document)
         told = hub.read(document)
-        return self._records.do(_Delivery(source, delivery_id, told))
+        return self._records.do(_Delivery(source, event_id, told))
 
     # --- who sent it --------------------------------------------------------------------------
 
@@ -171,11 +171,11 @@ class HubEventService:
     # --- what becomes of it -------------------------------------------------------------------
 
     def _record(self, session: Writer, given: _Delivery) -> Receipt:
-        source, delivery_id, told = given.source, given.delivery_id, given.told
+        source, event_id, told = given.source, given.event_id, given.told
         now = self._now()
-        if not sources.note_delivery(session, source.id, now):  # locks it: one delivery at a time
+        if not sources.note_event(session, source.id, now):  # locks it: one delivery at a time
             raise Unauthorized("the source was deleted just now")
-        before = deliveries.find_delivery(session, source.id, delivery_id)
+        before = hub_events.find_event(session, source.id, event_id)
         if before is not None:
             return Receipt(before, duplicate=True)
         outcome, reason = self._decided(session, source, told)
@@ -193,7 +193,7 @@ class HubEventService:
             )
         delivery = HubEventRecord(
             source_id=source.id,
-            delivery_id=delivery_id,
+            event_id=event_id,
             event=told.event,
             model=told.model,
             revision=told.revision,
@@ -202,7 +202,7 @@ class HubEventService:
             job=None if job is None else job.id,
             received_at=now,
         )
-        deliveries.insert_delivery(session, delivery)
+        hub_events.insert_event(session, delivery)
         return Receipt(delivery, duplicate=False)
 
     def _decided(
@@ -228,7 +228,7 @@ class HubEventService:
     # --- what is kept -------------------------------------------------------------------------
 
     def _any_old(self, session: Reader) -> bool:
-        return deliveries.any_before(session, self._now() - self._retention)
+        return hub_events.any_before(session, self._now() - self._retention)
 
     def _prune(self, job: JobRecord, progress: Progress) -> dict[str, Any]:
         """Forget what came too long ago, a little at a time."""
@@ -237,7 +237,7 @@ class HubEventService:
         while True:
             progress(pruned, 0, "forgetting old deliveries")
             with self._database.writing() as session:
-                some = deliveries.prune_deliveries(session, before, limit=_AT_ONCE)
+                some = hub_events.prune_events(session, before, limit=_AT_ONCE)
             pruned += some
             if some < _AT_ONCE:
                 return {"pruned": pruned}

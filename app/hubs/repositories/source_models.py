@@ -44,7 +44,12 @@ def begin_look(session: Writer, source_id: str, name: str, job_id: str) -> int |
     row = _lock(session, source_id, name)
     if row is None:
         new = SourceModelRow(
-            source_id=source_id, name=name, begun=1, applied=0, looker=job_id, listed=True
+            source_id=source_id,
+            name=name,
+            sync_started_seq=1,
+            sync_applied_seq=0,
+            sync_job_id=job_id,
+            listed=True,
         )
         try:
             with session.begin_nested():
@@ -55,12 +60,12 @@ def begin_look(session: Writer, source_id: str, name: str, job_id: str) -> int |
                 raise Unavailable("the source has just been changed or deleted") from None
         else:
             return 1
-    if row.looker != job_id and _runs(session, row.looker):
+    if row.sync_job_id != job_id and _runs(session, row.sync_job_id):
         return None
-    row.looker = job_id
-    row.begun += 1
+    row.sync_job_id = job_id
+    row.sync_started_seq += 1
     session.flush()
-    return row.begun
+    return row.sync_started_seq
 
 
 def end_look(
@@ -89,15 +94,15 @@ def end_look(
         nothing may be stored.
     """
     row = _lock(session, source_id, name)
-    if row is None or row.applied > look:
+    if row is None or row.sync_applied_seq > look:
         return False
     # Read with the row locked: who changes the source afterwards marks the row after this.
     if revision is not None and _updated_at(session, source_id) != opened:
         revision = _AGAIN
-    row.applied = look
+    row.sync_applied_seq = look
     row.revision, row.space, row.model = revision, space, model
     row.error = None if error is None else dict(error)
-    row.looked_at = datetime.now(UTC)
+    row.synced_at = datetime.now(UTC)
     session.flush()
     return True
 

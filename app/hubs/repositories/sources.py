@@ -28,7 +28,7 @@ __all__ = [
     "insert_source",
     "list_sources",
     "lock_source",
-    "note_delivery",
+    "note_event",
     "note_error",
     "note_poll",
     "note_refusal",
@@ -111,9 +111,9 @@ def secrets_of(session: Reader) -> list[tuple[str, bytes, bytes | None]]:
 # --- what has happened ----------------------------------------------------------------------------
 
 
-def note_delivery(session: Writer, source_id: str, at: datetime) -> bool:
+def note_event(session: Writer, source_id: str, at: datetime) -> bool:
     """A delivery has come; whether there still is such a source, which is locked from now on."""
-    statement = update(SourceRow).where(SourceRow.id == source_id).values(last_delivery_at=at)
+    statement = update(SourceRow).where(SourceRow.id == source_id).values(last_event_at=at)
     return cast("CursorResult[None]", session.execute(statement)).rowcount > 0
 
 

@@ -340,7 +340,7 @@ def _can_follow(state: BucketState, space: SpaceRecord) -> bool:
     nor where removals that they have not seen are told no more.
     """
     return state.version <= space.version and (
-        state.version == 0 or state.version >= space.removal_horizon
+        state.version == 0 or state.version >= space.compacted_version
     )
 
 

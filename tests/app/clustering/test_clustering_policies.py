@@ -52,7 +52,7 @@ def policies(kin: Place, clock: Clock) -> PolicyService:
 def put(kin: Place, policies: PolicyService, **terms: Any) -> ClusteringPolicy:
     """Set the policy of the space."""
     whole = {"after_changes": None, "every_seconds": None, "debounce_seconds": 0} | terms
-    wanted = PolicyIn(asked=whole.pop("asked", ClusteringRequest("agglomerative")), **whole)
+    wanted = PolicyIn(request=whole.pop("request", ClusteringRequest("agglomerative")), **whole)
     with kin.database.writing() as session:
         return policies.put(session, kin.space, wanted)
 
@@ -172,7 +172,7 @@ def test_another_policy_begins_anew(kin: Place, policies: PolicyService, clock: 
     kept = put(kin, policies, after_changes=5)
     assert (kin.space.version, START) == (kept.done_version, kept.done_at)
     assert [] == policies.renew()
-    changed = put(kin, policies, after_changes=5, asked=ClusteringRequest("leiden"))
+    changed = put(kin, policies, after_changes=5, request=ClusteringRequest("leiden"))
     assert (0, START) == (changed.done_version, changed.created_at)
     assert ["leiden"] == [job.parameters["algorithm"] for job in policies.renew()]
 
@@ -222,7 +222,7 @@ def fail(kin: Place, job: JobRecord, at: datetime, code: str) -> None:
     state: Any = "cancelled" if code == "job_cancelled" else "failed"
     with kin.database.writing() as session:
         worker = f"w{job.id}"
-        begun = queue.begin(session, job.id, job.turn, worker, at)
+        begun = queue.begin(session, job.id, job.dispatch_no, worker, at)
         assert begun is not None
         error = {"code": code, "detail": "after 5 attempts"}
         assert queue.finish(session, begun[0], state, at, error=error)
@@ -292,7 +292,7 @@ def test_what_was_changed_long_ago_is_calm(kin: Place, ago: int, due: bool) -> N
     """A space that came to rest before anybody looked is clustered at the first look."""
     policy = ClusteringPolicy(
         space_id=kin.id,
-        asked={},
+        request={},
         after_changes=1,
         every_seconds=None,
         debounce_seconds=10,

@@ -44,7 +44,7 @@ ANYTHING = st.recursive(
 def test_a_published_signature_is_understood() -> None:
     """The example of MLflow's own format is good with its secret."""
     mlflow.verify(SECRET, HEADERS, BODY, SENT)
-    assert HEADERS["x-mlflow-delivery-id"] == mlflow.delivery_id(HEADERS, BODY, {})
+    assert HEADERS["x-mlflow-delivery-id"] == mlflow.event_id(HEADERS, BODY, {})
 
 
 @given(st.integers(0, len(BODY) - 1), st.integers(1, 255))
@@ -129,11 +129,11 @@ def test_a_delivery_without_an_id_is_known_by_its_body() -> None:
     """Where a hub sends none, or that of its webhook, the digest of the body stands in."""
     document, body = {"webhook": {"id": "6390e855e30d9209411de93b"}}, b"{...}"
     digest = "sha256:" + hashlib.sha256(body).hexdigest()
-    assert digest == huggingface.delivery_id({}, body, document)
+    assert digest == huggingface.event_id({}, body, document)
     webhook = {"webhook-id": "6390e855e30d9209411de93b"}
-    assert digest == huggingface.delivery_id(webhook, body, document)
-    assert "msg_1" == huggingface.delivery_id({"webhook-id": "msg_1"}, body, document)
-    long = huggingface.delivery_id({"webhook-id": "x" * 999}, body, document)
+    assert digest == huggingface.event_id(webhook, body, document)
+    assert "msg_1" == huggingface.event_id({"webhook-id": "msg_1"}, body, document)
+    long = huggingface.event_id({"webhook-id": "x" * 999}, body, document)
     assert long.startswith("sha256:")
     assert long != digest
 

@@ -231,7 +231,7 @@ def test_old_deliveries_are_forgotten(office: Office) -> None:
         office.deliver(source, hf_payload(model), delivery_id)
     old = datetime.now(UTC) - timedelta(days=31)
     with office.database.writing() as session:
-        changed = update(HubEventRow).where(HubEventRow.delivery_id == "msg_1")
+        changed = update(HubEventRow).where(HubEventRow.event_id == "msg_1")
         session.execute(changed.values(received_at=old))
     periodic = {known.kind: known for known in office.resources.jobs.periodic}[PRUNE]
     with office.database.reading() as session:

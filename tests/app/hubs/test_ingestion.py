@@ -384,7 +384,9 @@ def test_a_look_that_was_overtaken_looks_again(hub: Hub, desk: Desk) -> None:
     def meanwhile(_: object) -> bool:
         hub.on_cdn = lambda _: False
         with desk.database.writing() as session:
-            session.execute(text("UPDATE source_models SET applied = begun + 1"))
+            session.execute(
+                text("UPDATE source_models SET sync_applied_seq = sync_started_seq + 1")
+            )
         return False
 
     hub.on_cdn = meanwhile
@@ -396,7 +398,7 @@ def test_a_look_that_was_overtaken_looks_again(hub: Hub, desk: Desk) -> None:
         desk.model("org/a"),
     )
     with desk.database.writing() as session:
-        session.execute(text("UPDATE source_models SET applied = 0"))
+        session.execute(text("UPDATE source_models SET sync_applied_seq = 0"))
     assert "stored" == (desk.carry_out(late).result or {})["outcome"]
 
 

@@ -38,6 +38,7 @@ from tests.support.postgres import Postgres
 from tests.support.server_process import ROOT
 
 SCRIPTS = ScriptDirectory(str(ROOT / "migrations"))
+MOMENT = "2026-01-01 00:00:00.000000+00:00"
 
 
 def alembic(database: Database, step: Any, revision: str) -> None:
@@ -75,7 +76,7 @@ def constraints(database: Database) -> set[tuple[str, str]]:
     found = set()
     with database.reading() as session:
         inspector = inspect(session.connection())
-        for table in Base.metadata.tables:
+        for table in set(inspector.get_table_names()) - {"alembic_version"}:
             groups = (
                 inspector.get_foreign_keys(table),
                 inspector.get_unique_constraints(table),
@@ -231,7 +232,7 @@ def test_a_version_without_the_horizon_follows_no_buckets_beyond_it(database: Da
     migrate(database)
     space = (
         "INSERT INTO spaces (id, tenant_id, name, num_parameters, scheme, num_perm, seed, version, "
-        "supports, signatures, created_at, bucket_epoch, removal_horizon) VALUES "
+        "supports, signatures, created_at, bucket_epoch, compacted_version) VALUES "
         "({0}, 1, 's{0}', 9, 'affine32', 8, 1, 9, 0, 0, '2026-01-01 00:00:00', 77, {1})"
     )
     with database.writing() as session:
@@ -242,7 +243,7 @@ def test_a_version_without_the_horizon_follows_no_buckets_beyond_it(database: Da
     alembic(database, command.upgrade, "head")
     with database.reading() as session:
         kept = session.execute(
-            text("SELECT bucket_epoch, removal_horizon FROM spaces ORDER BY id")
+            text("SELECT bucket_epoch, compacted_version FROM spaces ORDER BY id")
         ).all()
     assert [(77, 0), (None, 0)] == kept
 
@@ -251,7 +252,7 @@ def test_a_version_that_knows_no_tries_takes_them_as_done(database: Database) ->
     """Down and up, a policy neither asks for the same again nor forgets what was done."""
     migrate(database)
     policy = (
-        "INSERT INTO clustering_policies (space_id, asked, debounce_seconds, created_at, "
+        "INSERT INTO clustering_policies (space_id, request, debounce_seconds, created_at, "
         "updated_at, seen_version, seen_at, done_version, tried_version, tried_job, failures) "
         "VALUES ({0}, '{{}}', 0, {1}, {1}, 9, {1}, {2}, {3}, 'j', 2)"
     )
@@ -292,21 +293,22 @@ def test_an_older_version_follows_no_hubs(database: Database) -> None:
         )
         session.execute(
             text(
-                "INSERT INTO deliveries (source_id, delivery_id, event, outcome, job_id, "
+                "INSERT INTO hub_events (source_id, event_id, event, outcome, job_id, "
                 f"received_at) VALUES ('s', 'd', 'e', 'enqueued', 'j', {moment})"
             )
         )
         session.execute(
             text(
-                "INSERT INTO source_models (source_id, name, begun, applied, listed) "
+                "INSERT INTO source_models (source_id, name, sync_started_seq, sync_applied_seq, "
+                "listed) "
                 "VALUES ('s', 'm', 1, 1, true)"
             )
         )
         session.execute(
             text(
-                "INSERT INTO jobs (id, tenant_id, kind, state, parameters, turn, handed, attempts, "
-                "cancelling, revision, created_at) VALUES ('j', 1, 'ingest', 'queued', '{}', 1, "
-                f"false, 0, false, 1, {moment})"
+                "INSERT INTO jobs (id, tenant_id, kind, state, parameters, dispatch_no, "
+                "dispatched, attempts, cancel_requested, revision, created_at) VALUES "
+                f"('j', 1, 'ingest', 'queued', '{{}}', 1, false, 0, false, 1, {moment})"
             )
         )
     alembic(database, command.downgrade, "0012")
@@ -315,9 +317,209 @@ def test_an_older_version_follows_no_hubs(database: Database) -> None:
     with database.reading() as session:
         counts = [
             session.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
-            for table in ("sources", "deliveries", "source_models", "jobs")
+            for table in ("sources", "hub_events", "source_models", "jobs")
         ]
     assert [0, 0, 0, 1] == counts
+
+
+# One row of each table that 0017 renames, or that has columns which it renames, as 0016 has it.
+BEFORE_STANDARD_WORDS: dict[str, dict[str, Any]] = {
+    "tenants": {"id": 1, "name": "t"},
+    "keys": {
+        "id": 3,
+        "tenant_id": 1,
+        "prefix": "mk_1",
+        "sha256": b"k" * 32,
+        "label": "ci",
+        "scopes": '["read"]',
+        "created_at": MOMENT,
+    },
+    "spaces": {
+        "id": 5,
+        "tenant_id": 1,
+        "name": "s",
+        "num_parameters": 9,
+        "scheme": "affine32",
+        "num_perm": 4,
+        "seed": 1,
+        "version": 8,
+        "supports": 1,
+        "signatures": 0,
+        "created_at": MOMENT,
+        "removal_horizon": 6,
+        "stop_lists_begun": 2,
+    },
+    "models": {
+        "id": 7,
+        "tenant_id": 1,
+        "space_id": 5,
+        "name": "m",
+        "kind": "support",
+        "support_size": 3,
+        "blob_key": "b",
+        "revision": 1,
+        "version": 8,
+        "attributes": "{}",
+        "created_at": MOMENT,
+        "updated_at": MOMENT,
+    },
+    "removals": {"space_id": 5, "version": 7, "model_id": 6},
+    "size_reports": {"space_id": 5, "reporter": "r", "k_star": 4, "reported_at": MOMENT},
+    "band_values": {"model_id": 7, "version": 2, "space_id": 5, "minhash": b"v" * 16},
+    "clustering_policies": {
+        "space_id": 5,
+        "asked": '{"algorithm": "leiden"}',
+        "debounce_seconds": 1,
+        "created_at": MOMENT,
+        "updated_at": MOMENT,
+        "done_version": 3,
+        "seen_version": 4,
+        "seen_at": MOMENT,
+    },
+    "jobs": {
+        "id": "j",
+        "tenant_id": 1,
+        "kind": "ingest",
+        "state": "running",
+        "parameters": "{}",
+        "turn": 2,
+        "handed": True,
+        "attempts": 1,
+        "cancelling": True,
+        "revision": 4,
+        "created_at": MOMENT,
+    },
+    "workers": {"id": "w", "started_at": MOMENT, "beat": 11},
+    "sources": {
+        "id": "so",
+        "tenant_id": 1,
+        "kind": "mlflow",
+        "space": "s",
+        "secret": b"x",
+        "filters": "{}",
+        "on_delete": "keep",
+        "created_at": MOMENT,
+        "updated_at": MOMENT,
+        "last_delivery_at": MOMENT,
+    },
+    "deliveries": {
+        "id": 4,
+        "source_id": "so",
+        "delivery_id": "d",
+        "event": "e",
+        "outcome": "enqueued",
+        "job_id": "j",
+        "received_at": MOMENT,
+    },
+    "source_models": {
+        "source_id": "so",
+        "name": "m",
+        "begun": 3,
+        "applied": 2,
+        "looker": "j",
+        "looked_at": MOMENT,
+        "listed": True,
+    },
+    "subscriptions": {
+        "id": "su",
+        "tenant_id": 1,
+        "url": "https://a.example",
+        "events": "[]",
+        "secret": b"x",
+        "enabled": True,
+        "failures": 0,
+        "created_at": MOMENT,
+        "updated_at": MOMENT,
+    },
+    "events": {
+        "id": "ev",
+        "tenant_id": 1,
+        "type": "support.stored",
+        "space_id": 5,
+        "space": "s",
+        "tags": "[]",
+        "data": "{}",
+        "told": True,
+        "compared": False,
+        "failures": 1,
+        "created_at": MOMENT,
+    },
+    "sent_deliveries": {
+        "id": "de",
+        "tenant_id": 1,
+        "subscription_id": "su",
+        "event_id": "ev",
+        "type": "support.stored",
+        "body": b"{}",
+        "state": "pending",
+        "attempts": 0,
+        "log": "[]",
+        "due_at": MOMENT,
+        "created_at": MOMENT,
+    },
+}
+STANDARD_TABLES = {
+    "store": "installation",
+    "keys": "api_keys",
+    "removals": "tombstones",
+    "size_reports": "support_size_reports",
+    "band_values": "banded_signatures",
+    "deliveries": "hub_events",
+    "sent_deliveries": "webhook_deliveries",
+}
+STANDARD_COLUMNS = {
+    "spaces": {"removal_horizon": "compacted_version", "stop_lists_begun": "stop_list_seq"},
+    "clustering_policies": {"asked": "request"},
+    "jobs": {"turn": "dispatch_no", "handed": "dispatched", "cancelling": "cancel_requested"},
+    "workers": {"beat": "heartbeat_seq"},
+    "sources": {"last_delivery_at": "last_event_at"},
+    "deliveries": {"delivery_id": "event_id"},
+    "source_models": {
+        "begun": "sync_started_seq",
+        "applied": "sync_applied_seq",
+        "looker": "sync_job_id",
+        "looked_at": "synced_at",
+    },
+    "events": {"told": "fanned_out", "compared": "neighbors_compared"},
+}
+
+
+def whole(database: Database) -> dict[str, list[dict[str, Any]]]:
+    """Every row of every table but the schema's version, with all its columns."""
+    with database.reading() as session:
+        tables = set(inspect(session.connection()).get_table_names()) - {"alembic_version"}
+        return {
+            table: [dict(row) for row in session.execute(text(f"SELECT * FROM {table}")).mappings()]
+            for table in tables
+        }
+
+
+def test_standard_words_change_names_and_no_value(database: Database) -> None:
+    """Each renamed table and column holds, row by row, what it held before; down and up again."""
+    migrate(database)
+    alembic(database, command.downgrade, "0016")
+    with database.writing() as session:
+        for table, row in BEFORE_STANDARD_WORDS.items():
+            into = f"{table} ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)})"
+            session.execute(text(f"INSERT INTO {into}"), row)
+    before = whole(database)
+    assert STANDARD_TABLES.keys() | STANDARD_COLUMNS.keys() <= before.keys()
+    assert [] == [table for table in STANDARD_TABLES if len(before[table]) != 1]
+    names = constraints(database)
+    after = {
+        STANDARD_TABLES.get(table, table): [
+            {STANDARD_COLUMNS.get(table, {}).get(name, name): row[name] for name in row}
+            for row in rows
+        ]
+        for table, rows in before.items()
+    }
+    for _ in range(2):
+        alembic(database, command.upgrade, "0017")
+        assert after == whole(database)
+        alembic(database, command.downgrade, "0016")
+        assert (before, names) == (whole(database), constraints(database))
+    alembic(database, command.upgrade, "head")
+    assert [] == differences(database)
 
 
 def test_contents_that_are_there_are_told_apart(database: Database) -> None:

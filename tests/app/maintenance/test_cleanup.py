@@ -156,7 +156,7 @@ def test_removals_that_nobody_needs_are_pruned(written: Written) -> None:
     written.put(*(f"m{i}" for i in range(30)))
     written.remove(*(f"m{i}" for i in range(25)))
     housekeeping(written.database).round()
-    assert (10, 30 + 15) == (written.removals(), written.space().removal_horizon)
+    assert (10, 30 + 15) == (written.removals(), written.space().compacted_version)
 
 
 def test_as_many_removals_stay_as_there_are_models(written: Written) -> None:
@@ -164,7 +164,7 @@ def test_as_many_removals_stay_as_there_are_models(written: Written) -> None:
     written.put(*(f"m{i}" for i in range(40)))
     written.remove(*(f"m{i}" for i in range(17)))
     housekeeping(written.database).round()
-    assert (17, 0) == (written.removals(), written.space().removal_horizon)
+    assert (17, 0) == (written.removals(), written.space().compacted_version)
 
 
 def test_an_index_beyond_the_horizon_is_built_anew_and_another_is_not(written: Written) -> None:
@@ -175,7 +175,7 @@ def test_an_index_beyond_the_horizon_is_built_anew_and_another_is_not(written: W
     written.remove(*(f"m{i}" for i in range(35)))
     awake.check()
     housekeeping(written.database).round()
-    assert written.space().removal_horizon == 65
+    assert written.space().compacted_version == 65
     written.remove("m39")
     asleep.check()
     awake.check()
@@ -190,7 +190,7 @@ def test_pruning_in_pieces_ends_where_it_should(
     written.put(*(f"m{i}" for i in range(30)))
     written.remove(*(f"m{i}" for i in range(30)))
     housekeeping(written.database).round()
-    assert (10, 50) == (written.removals(), written.space().removal_horizon)
+    assert (10, 50) == (written.removals(), written.space().compacted_version)
 
 
 def test_the_horizon_is_that_of_the_reader(written: Written) -> None:
@@ -304,7 +304,7 @@ def test_readers_beside_the_pruning_are_right(written: Written) -> None:
         for thread in threads:
             thread.join()
     assert [] == failures
-    assert written.space().removal_horizon > 0
+    assert written.space().compacted_version > 0
 
 
 def test_the_index_of_a_space_that_another_process_deleted_goes(written: Written) -> None:

@@ -425,7 +425,7 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
     for hours in range(1, 20):
         with desk.resources.database.writing() as session:
             earlier = datetime.now(UTC) - timedelta(hours=hours)
-            waiting = update(EventRow).where(EventRow.told.is_(False))
+            waiting = update(EventRow).where(EventRow.fanned_out.is_(False))
             session.execute(waiting.values(created_at=earlier, due_at=earlier))
         for _ in range(2):  # the second time it is not due
             tomorrow += timedelta(seconds=10)
@@ -440,7 +440,7 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
     desk.work()
     assert (["x"], ["x", "z"]) == (models_of(desk, near), models_of(desk, stored))
     with desk.resources.database.reading() as reader:
-        assert reader.scalar(select(EventRow.id).where(EventRow.told.is_(False))) is None
+        assert reader.scalar(select(EventRow.id).where(EventRow.fanned_out.is_(False))) is None
 
 
 def test_without_listeners_no_lineage_is_asked_after(

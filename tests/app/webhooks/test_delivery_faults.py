@@ -309,7 +309,7 @@ def test_a_backlog_of_events_costs_nothing_either(tmp_path: Path) -> None:
                 def compare() -> None:
                     event_repository.is_followed(session, event)
                     event_repository.mark_compared(session, event, 1)
-                    event_repository.any_told(session, PAST)
+                    event_repository.any_fanned_out(session, PAST)
 
                 return steps(session, compare)
 

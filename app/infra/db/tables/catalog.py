@@ -58,17 +58,19 @@ class SpaceRow(Base):
     band_rows: Mapped[int] = mapped_column(Integer, server_default="4")
     banding_version: Mapped[int] = mapped_column(BigInteger, server_default="0")
     """The stop-list in force; 0 without one."""
-    stop_lists_begun: Mapped[int] = mapped_column(BigInteger, server_default="0")
-    """The last version given out: versions only grow, whether their lists came to be or not."""
-    removal_horizon: Mapped[int] = mapped_column(BigInteger, server_default="0")
-    """Removals up to this version may have been deleted: see ``app.index.change_repository``."""
+    stop_list_seq: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """The last version given to a stop-list, finished or not: versions only grow."""
+    compacted_version: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """Tombstones up to this version may be deleted: see ``app.index.change_repository``."""
     size_policy: Mapped[str] = mapped_column(String(16), server_default="free")
     fixed_size: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class ModelRow(Base):
-    """One model of a space. ``version`` is the space's when it last changed: read in that order
-    from some version on, the table is its own change log (removals are kept beside it).
+    """One model of a space.
+
+    ``version`` is the space's at the model's last change. Read in that order, the table is its own
+    change log; removals are in ``tombstones``.
     """
 
     __tablename__ = "models"
@@ -96,19 +98,18 @@ class ModelRow(Base):
     base_model: Mapped[str | None] = mapped_column(Name)
     created_at: Mapped[datetime] = mapped_column(Moment)
     updated_at: Mapped[datetime] = mapped_column(Moment)
-    # Drawn at random with every change of what the model is, so that a cache marked with it never
-    # takes one content for another, not even of a database that was restored from a copy. 0 where
-    # there is a signature and nothing more: no support, and no sketch either.
+    # Drawn at random with every change of the content, so that a cache marked with it never takes
+    # one content for another, not even after the database was restored from a copy. 0 where there
+    # is only a signature: no support, and no sketch.
     content_id: Mapped[int] = mapped_column(BigInteger, server_default="0")
 
 
 class RevisionRow(Base):
-    """A content that a model has or had, once it has had more than one; a model that never changed
-    has no row here, for the one of ``models`` says it all.
+    """A revision of a model that has changed; a model that never changed has no row here.
 
-    ``blob_key`` is None where the support is kept no more, or never was sent. ``minhash`` is the
-    signature, and only the first row of a model has it: later ones are held against that for ever.
-    The self-overlaps J are with the revision before and with that first one.
+    ``blob_key`` is None where the support was never sent or is no longer kept. ``minhash`` is the
+    signature; only a model's first row has it, since all later ones are compared with that. The
+    self-overlaps J are with the revision before and with the first one.
     """
 
     __tablename__ = "revisions"
@@ -142,7 +143,7 @@ class SignatureRow(Base):
 
 
 class SketchRow(Base):
-    """The sketch that a model of a signature alone sent as well, in its native format."""
+    """The sketch of a model that sent a signature and no support, in its native format."""
 
     __tablename__ = "sketches"
 
@@ -153,9 +154,9 @@ class SketchRow(Base):
 
 
 class SupportSizeReportRow(Base):
-    """The K* that a client of a space found: one a reporter, the last it told."""
+    """The last K* that a client of a space reported; one row a reporter."""
 
-    __tablename__ = "size_reports"
+    __tablename__ = "support_size_reports"
     __table_args__ = (Index(None, "space_id", "k_star"),)
 
     space_id: Mapped[int] = mapped_column(
@@ -177,9 +178,9 @@ class TagRow(Base):
 
 
 class TombstoneRow(Base):
-    """A model that was removed, so that an index which has seen it can forget it."""
+    """A removed model: indexes that hold it read this and drop it."""
 
-    __tablename__ = "removals"
+    __tablename__ = "tombstones"
 
     space_id: Mapped[int] = mapped_column(
         ForeignKey("spaces.id", ondelete="CASCADE"), primary_key=True

@@ -1,4 +1,4 @@
-"""The tables of clusterings, and of when they are made."""
+"""Tables of clusterings and their policies."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ __all__ = ["ClusteringPolicyRow", "ClusteringRow", "ClusteringSeriesRow"]
 
 
 class ClusteringRow(Base):
-    """A finished clustering. ``number`` counts those of its space; ``scope`` is "" where it is of
-    all models. ``content`` holds the models and their clusters, compressed.
+    """A finished clustering. ``number`` counts the clusterings of its space.
+
+    ``scope`` is "" for all models. ``content`` holds the models and their clusters, compressed.
     """
 
     __tablename__ = "clusterings"
@@ -55,7 +56,7 @@ class ClusteringRow(Base):
 
 
 class ClusteringSeriesRow(Base):
-    """What the clusterings of a space have used up: numbers, and ids of clusters."""
+    """The last number of a clustering in a space, and the next free id of a cluster."""
 
     __tablename__ = "clustering_series"
 
@@ -67,9 +68,11 @@ class ClusteringSeriesRow(Base):
 
 
 class ClusteringPolicyRow(Base):
-    """When a space is clustered anew, and how. ``done`` is what the last clustering under it saw,
-    ``tried`` what the last one was asked for at, whatever came of it, after so many ``failures``;
-    ``seen`` the newest version that was noticed and when, ``due_since`` how long one is due.
+    """When a space is clustered again, and how. Versions are the space's.
+
+    ``done_*`` describe the last clustering under the policy, ``tried_*`` the last one that was
+    requested, whatever its outcome, after so many ``failures``. ``seen_*`` describe the newest
+    version that was noticed. ``due_since`` is set while a clustering is due.
     """
 
     __tablename__ = "clustering_policies"
@@ -77,7 +80,7 @@ class ClusteringPolicyRow(Base):
     space_id: Mapped[int] = mapped_column(
         ForeignKey("spaces.id", ondelete="CASCADE"), primary_key=True
     )
-    asked: Mapped[dict[str, Any]] = mapped_column(JSON)
+    request: Mapped[dict[str, Any]] = mapped_column(JSON)
     after_changes: Mapped[int | None] = mapped_column(BigInteger)
     every_seconds: Mapped[int | None] = mapped_column(BigInteger)
     debounce_seconds: Mapped[int] = mapped_column(BigInteger)

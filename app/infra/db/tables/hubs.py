@@ -1,7 +1,4 @@
-"""The tables of sources: hubs whose models are followed, what they delivered, what was seen there.
-
-They share the metadata, and the naming of constraints, of ``tables``.
-"""
+"""Tables of sources: followed hubs, the events they sent, and the last sync of each model."""
 
 from __future__ import annotations
 
@@ -29,8 +26,8 @@ __all__ = ["HubEventRow", "SourceModelRow", "SourceRow"]
 class SourceRow(Base):
     """A hub, or part of one, whose models are followed. ``secret`` and ``token`` are encrypted.
 
-    What follows ``updated_at`` is what has happened, for whoever wonders why nothing comes. No
-    foreign key to the space, which ingestion may yet have to make.
+    The columns after ``updated_at`` are the source's status, for its owner. There is no foreign key
+    to the space: ingestion may still have to create it.
     """
 
     __tablename__ = "sources"
@@ -55,7 +52,7 @@ class SourceRow(Base):
     poll_seconds: Mapped[int | None] = mapped_column(BigInteger)
     created_at: Mapped[datetime] = mapped_column(Moment)
     updated_at: Mapped[datetime] = mapped_column(Moment)
-    last_delivery_at: Mapped[datetime | None] = mapped_column(Moment)
+    last_event_at: Mapped[datetime | None] = mapped_column(Moment)
     last_refusal: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     last_error: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     last_poll: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -64,11 +61,11 @@ class SourceRow(Base):
 
 
 class HubEventRow(Base):
-    """A delivery that a source's secret vouched for, once for each of its hub's delivery ids."""
+    """An incoming webhook of a source's hub, verified; one row for each id that the hub sent."""
 
-    __tablename__ = "deliveries"
+    __tablename__ = "hub_events"
     __table_args__ = (
-        UniqueConstraint("source_id", "delivery_id"),
+        UniqueConstraint("source_id", "event_id"),
         Index(None, "source_id", "id"),
         Index(None, "received_at"),
         CheckConstraint("outcome IN ('enqueued', 'ignored', 'recorded')", name="outcome"),
@@ -76,7 +73,7 @@ class HubEventRow(Base):
 
     id: Mapped[int] = mapped_column(Id, primary_key=True)
     source_id: Mapped[str] = mapped_column(ForeignKey("sources.id", ondelete="CASCADE"))
-    delivery_id: Mapped[str] = mapped_column(String(200))
+    event_id: Mapped[str] = mapped_column(String(200))
     event: Mapped[str] = mapped_column(String(200))
     model: Mapped[str | None] = mapped_column(Name)
     revision: Mapped[str | None] = mapped_column(String(200))
@@ -87,11 +84,12 @@ class HubEventRow(Base):
 
 
 class SourceModelRow(Base):
-    """What was last seen of a model on a source's hub, and what became of it here.
+    """A model on a source's hub, as its last sync found it, and where it is stored here.
 
-    ``begun`` numbers the looks at it, ``applied`` is the newest that has come to its end: an older
-    one that ends later changes nothing. ``looker`` is the job that began one last: while it runs no
-    other looks. ``listed`` is False once a listing was without it, and somebody was sent to look.
+    ``sync_started_seq`` is the sequence number of the last sync, ``sync_applied_seq`` that of the
+    newest one that has ended: an older sync that ends later changes nothing. ``sync_job_id`` is the
+    job of the last sync; at most one runs at a time. ``listed`` is False once a listing lacked the
+    model, and a sync of it was requested.
     """
 
     __tablename__ = "source_models"
@@ -100,12 +98,12 @@ class SourceModelRow(Base):
         ForeignKey("sources.id", ondelete="CASCADE"), primary_key=True
     )
     name: Mapped[str] = mapped_column(Name, primary_key=True)
-    begun: Mapped[int] = mapped_column(BigInteger)
-    applied: Mapped[int] = mapped_column(BigInteger)
-    looker: Mapped[str | None] = mapped_column(String(36))
+    sync_started_seq: Mapped[int] = mapped_column(BigInteger)
+    sync_applied_seq: Mapped[int] = mapped_column(BigInteger)
+    sync_job_id: Mapped[str | None] = mapped_column(String(36))
     listed: Mapped[bool] = mapped_column(Boolean)
     revision: Mapped[str | None] = mapped_column(String(200))
     space: Mapped[str | None] = mapped_column(Name)
     model: Mapped[str | None] = mapped_column(Name)
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    looked_at: Mapped[datetime | None] = mapped_column(Moment)
+    synced_at: Mapped[datetime | None] = mapped_column(Moment)

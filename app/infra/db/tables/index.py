@@ -1,4 +1,4 @@
-"""The tables of LSH buckets, and of what a space leaves out of its bands."""
+"""Tables of LSH buckets and stop-lists."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ __all__ = [
 
 
 class StopListRow(Base):
-    """The indices that are everybody's, which a space leaves out of its bands; only of the version
-    in force. ``indices`` is the native wire format of a support.
+    """The stop-list in force of a space: indices so common that its bands leave them out.
+
+    ``indices`` is in the native wire format of a support.
     """
 
     __tablename__ = "stop_lists"
@@ -48,14 +49,16 @@ class StopListRow(Base):
 
 
 class BandedSignatureRow(Base):
-    """The minhashes of what a stop-list leaves of a model's support, little-endian; None where that
-    is nothing, or the model sent no support. Of versions that are not in force nothing is believed.
+    """A model's MinHash values after a stop-list, little-endian; bands are cut from these.
+
+    ``minhash`` is None where the stop-list leaves nothing, or the model has no support. Rows of
+    versions that are not in force are ignored.
     """
 
-    __tablename__ = "band_values"
+    __tablename__ = "banded_signatures"
     __table_args__ = (
         Index(
-            "ix_band_values_unbanded",
+            "ix_banded_signatures_unbanded",
             "space_id",
             "version",
             "model_id",
@@ -73,8 +76,10 @@ class BandedSignatureRow(Base):
 
 
 class BucketBuildRow(Base):
-    """The LSH buckets of a space as they were built once. ``space_id`` is None once they were
-    dropped and wait to be swept; no foreign key, so that deleting a space does not wait for it.
+    """One build of a space's LSH buckets.
+
+    ``space_id`` is None once the build is dropped and waits for the sweep. There is no foreign key,
+    so that deleting a space does not wait for it.
     """
 
     __tablename__ = "bucket_builds"
@@ -88,7 +93,7 @@ class BucketBuildRow(Base):
 
 
 class BucketModelRow(Base):
-    """The buckets a model is in, as big-endian keys, so that it can be taken out of them."""
+    """The big-endian keys of all buckets that hold a model, so that it can be removed from them."""
 
     __tablename__ = "bucket_models"
     __table_args__ = ({"sqlite_with_rowid": False},)

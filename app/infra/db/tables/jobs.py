@@ -1,4 +1,4 @@
-"""The tables of jobs, and of those who carry them out."""
+"""Tables of jobs and workers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ __all__ = ["JobRow", "WorkerRow"]
 
 
 class JobRow(Base):
-    """A job: what the API shows of it, and what the workers still have to take from here.
+    """A job: its public state, and what the workers need to dispatch and carry it out.
 
-    A row is written in the transaction of the data that it follows. ``turn`` numbers the times it
-    was offered to the workers, ``handed`` says that the present offer was taken over; ``worker``
-    and ``attempts`` name who carries it out, so that nobody else can end it. ``dedup_key`` is held
-    until it ends. No foreign key to the space: deleting one never waits for its jobs.
+    A row is written in the transaction of the data that the job is about. ``dispatch_no`` counts
+    its dispatches to the workers' queue; ``dispatched`` says that the queue has the present one.
+    ``worker`` and ``attempts`` together identify the attempt, so that no other can end the job.
+    ``dedup_key`` is held until the job ends. There is no foreign key to the space: deleting a space
+    never waits for its jobs.
     """
 
     __tablename__ = "jobs"
@@ -57,11 +58,11 @@ class JobRow(Base):
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     dedup_key: Mapped[str | None] = mapped_column(String(200))
-    turn: Mapped[int] = mapped_column(Integer)
-    handed: Mapped[bool] = mapped_column(Boolean)
+    dispatch_no: Mapped[int] = mapped_column(Integer)
+    dispatched: Mapped[bool] = mapped_column(Boolean)
     worker: Mapped[str | None] = mapped_column(String(64))
     attempts: Mapped[int] = mapped_column(Integer)
-    cancelling: Mapped[bool] = mapped_column(Boolean)
+    cancel_requested: Mapped[bool] = mapped_column(Boolean)
     revision: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[datetime] = mapped_column(Moment)
     not_before: Mapped[datetime | None] = mapped_column(Moment)
@@ -70,10 +71,14 @@ class JobRow(Base):
 
 
 class WorkerRow(Base):
-    """A worker that lives, as long as ``beat`` grows. Others take over what a silent one held."""
+    """A registered worker: alive while ``heartbeat_seq`` grows.
+
+    The heartbeat is a count and no time, since the clocks of machines differ. Other workers take
+    over the jobs of a silent one.
+    """
 
     __tablename__ = "workers"
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     started_at: Mapped[datetime] = mapped_column(Moment)
-    beat: Mapped[int] = mapped_column(BigInteger)
+    heartbeat_seq: Mapped[int] = mapped_column(BigInteger)

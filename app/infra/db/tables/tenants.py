@@ -13,9 +13,9 @@ __all__ = ["ApiKeyRow", "InstallationRow", "TenantRow"]
 
 
 class InstallationRow(Base):
-    """The one row that tells this database from every other: whose blobs are whose goes by it."""
+    """The identity of this database, in one row: it is part of every key in a blob store."""
 
-    __tablename__ = "store"
+    __tablename__ = "installation"
 
     token: Mapped[str] = mapped_column(String(32), primary_key=True)
 
@@ -31,7 +31,7 @@ class TenantRow(Base):
 class ApiKeyRow(Base):
     """An API key: its SHA-256, by which it is looked up. 256 random bits need no slower hash."""
 
-    __tablename__ = "keys"
+    __tablename__ = "api_keys"
     __table_args__ = (UniqueConstraint("sha256"), UniqueConstraint("prefix"))
 
     id: Mapped[int] = mapped_column(Id, primary_key=True)

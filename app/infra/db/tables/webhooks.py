@@ -1,7 +1,4 @@
-"""The tables of events: who is told of them, what there is to tell, and what was sent.
-
-They share the metadata, and the naming of constraints, of ``tables``.
-"""
+"""Tables of outgoing webhooks: subscriptions, the outbox of events, and deliveries."""
 
 from __future__ import annotations
 
@@ -30,15 +27,15 @@ __all__ = ["EventRow", "WebhookDeliveryRow", "SubscriptionRow"]
 
 
 def _where(condition: str) -> dict[str, Any]:
-    """Of an index: only the rows of which this holds are in it."""
+    """The options of a partial index over the rows that meet a condition."""
     return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 
 class SubscriptionRow(Base):
-    """Who is told of which events. ``secret`` and ``previous_secrets`` are encrypted.
+    """A receiver's URL and the events it gets. ``secret`` and ``previous_secrets`` are encrypted.
 
-    What follows ``previous_until`` is how its receiver fares. No foreign key to the space: a
-    subscription goes by its name, and is there when it is made again.
+    The columns after ``previous_until`` are the state of its receiver. There is no foreign key to
+    the space: a subscription names it, and outlives it.
     """
 
     __tablename__ = "subscriptions"
@@ -69,16 +66,18 @@ class SubscriptionRow(Base):
 
 
 class EventRow(Base):
-    """What has happened, written in the transaction of the data it tells of; ``told`` once it is
-    known who hears of it. ``compared`` where the neighbours of a later revision stand for it.
-    ``tags`` are the model's at that time; ``due_at`` is when it is tried again that went wrong.
+    """An event of the outbox, written in the transaction of the change that it is about.
+
+    ``fanned_out`` is True once its deliveries exist. ``neighbors_compared`` is True where a later
+    revision's neighbours stand for this one's. ``tags`` are the model's at that time; ``due_at`` is
+    when a failed fan-out is tried again.
     """
 
     __tablename__ = "events"
     __table_args__ = (
-        Index(None, "told", "tenant_id", "id"),
-        Index(None, "space_id", "told", "id"),
-        Index(None, "model_id", "told", "id"),
+        Index(None, "fanned_out", "tenant_id", "id"),
+        Index(None, "space_id", "fanned_out", "id"),
+        Index(None, "model_id", "fanned_out", "id"),
         Index(None, "created_at"),
     )
 
@@ -92,20 +91,21 @@ class EventRow(Base):
     revision: Mapped[int | None] = mapped_column(BigInteger)
     tags: Mapped[list[str]] = mapped_column(JSON)
     data: Mapped[dict[str, Any]] = mapped_column(JSON)
-    told: Mapped[bool] = mapped_column(Boolean)
-    compared: Mapped[bool] = mapped_column(Boolean)
+    fanned_out: Mapped[bool] = mapped_column(Boolean)
+    neighbors_compared: Mapped[bool] = mapped_column(Boolean)
     failures: Mapped[int] = mapped_column(Integer)
     due_at: Mapped[datetime | None] = mapped_column(Moment)
     created_at: Mapped[datetime] = mapped_column(Moment)
 
 
 class WebhookDeliveryRow(Base):
-    """One event for one subscription: the body that is sent, and what came of every attempt.
+    """One event for one subscription: the body, and a log of all attempts.
 
-    ``due_at`` is when the next attempt is; while one is made, when others may take it for lost.
+    ``due_at`` is when the next attempt is due; during an attempt, when another worker may assume
+    that it was lost.
     """
 
-    __tablename__ = "sent_deliveries"
+    __tablename__ = "webhook_deliveries"
     __table_args__ = (
         UniqueConstraint("subscription_id", "event_id", "type"),
         Index(None, "subscription_id", "id"),

@@ -1,4 +1,4 @@
-"""Every query about the deliveries of sources."""
+"""Queries about hub events: the incoming webhooks of sources."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from app.infra.db.tables.hubs import HubEventRow
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
-__all__ = ["any_before", "find_delivery", "insert_delivery", "list_deliveries", "prune_deliveries"]
+__all__ = ["any_before", "find_event", "insert_event", "list_events", "prune_events"]
 
 _COLUMNS = tuple(name for name in HubEventRecord.__dataclass_fields__ if name != "job")
 
 
-def insert_delivery(session: Writer, delivery: HubEventRecord) -> None:
-    """A new delivery. The caller holds the lock of its source, and knows that its id is new."""
-    values = {name: getattr(delivery, name) for name in _COLUMNS}
-    session.execute(insert(HubEventRow).values(job_id=delivery.job, **values))
+def insert_event(session: Writer, event: HubEventRecord) -> None:
+    """Store an event. The caller holds the lock of its source, and knows that its id is new."""
+    values = {name: getattr(event, name) for name in _COLUMNS}
+    session.execute(insert(HubEventRow).values(job_id=event.job, **values))
 
 
-def find_delivery(session: Reader, source_id: str, delivery_id: str) -> HubEventRecord | None:
-    """The delivery that a source's hub gave this id, or None."""
+def find_event(session: Reader, source_id: str, event_id: str) -> HubEventRecord | None:
+    """The event that a source's hub gave this id, or None."""
     query = select(HubEventRow).where(
-        HubEventRow.source_id == source_id, HubEventRow.delivery_id == delivery_id
+        HubEventRow.source_id == source_id, HubEventRow.event_id == event_id
     )
     row = session.scalar(query)
     return None if row is None else _record(row)
 
 
-def list_deliveries(
+def list_events(
     session: Reader, source_id: str, *, limit: int, cursor: str | None
 ) -> Page[HubEventRecord]:
-    """The deliveries of a source, newest first."""
+    """The events of a source, newest first."""
     query = select(HubEventRow).where(HubEventRow.source_id == source_id)
     if cursor is not None:
         query = query.where(HubEventRow.id < _number(decode_cursor(cursor)))
@@ -47,13 +47,13 @@ def list_deliveries(
 
 
 def any_before(session: Reader, moment: datetime) -> bool:
-    """Whether a delivery came before a moment."""
+    """Whether an event was received before a moment."""
     query = select(HubEventRow.id).where(HubEventRow.received_at < moment)
     return session.scalar(query.limit(1)) is not None
 
 
-def prune_deliveries(session: Writer, before: datetime, *, limit: int) -> int:
-    """Forget deliveries that came before a moment, so many at most; how many it were."""
+def prune_events(session: Writer, before: datetime, *, limit: int) -> int:
+    """Delete at most ``limit`` events received before a moment; returns how many."""
     old = select(HubEventRow.id).where(HubEventRow.received_at < before).limit(limit)
     done = session.execute(delete(HubEventRow).where(HubEventRow.id.in_(old)))
     return cast("CursorResult[None]", done).rowcount
