@@ -84,7 +84,7 @@ class SketchService:
         model = models.get_model(session, space, name)
         if model.kind == "support":
             packed = self._library.require_packed(space, model)
-            return model, Sketch.of_packed(packed, SAMPLE_SIZE, SAMPLE_SEED)
+            return model, packed.sketch(SAMPLE_SIZE, SAMPLE_SEED)
         sketch = self._library.sent_sketch(session, model)
         if sketch is None:
             raise SketchMissing(

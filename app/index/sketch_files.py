@@ -118,7 +118,7 @@ class SketchFile:
 
     def write_packed(self, model_id: int, content_id: int, packed: PackedSupport) -> None:
         """Keep the sketch of a support."""
-        self.write(model_id, content_id, Sketch.of_packed(packed, SAMPLE_SIZE, SAMPLE_SEED))
+        self.write(model_id, content_id, packed.sketch(SAMPLE_SIZE, SAMPLE_SEED))
 
     def close(self) -> None:
         """Let the file go: nothing is known here any more, and nothing is kept."""

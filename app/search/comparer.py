@@ -173,7 +173,7 @@ class Comparer:
                     log.error("%s", error)
                     continue
                 if found is not None and found[0].content_id == candidate.content_id:
-                    yield candidate, Sketch.of_packed(found[1], SAMPLE_SIZE, SAMPLE_SEED)
+                    yield candidate, found[1].sketch(SAMPLE_SIZE, SAMPLE_SEED)
 
 
 def _sketch(space: SpaceRecord, subject: Subject) -> Sketch | None:
@@ -183,7 +183,7 @@ def _sketch(space: SpaceRecord, subject: Subject) -> Sketch | None:
         expected = subject.packed.k * SAMPLE_SIZE / max(space.num_parameters, SAMPLE_SIZE)
         if space.num_parameters > SAMPLE_SIZE and expected < num_perm / 2:
             return None  # not worth looking the sample up
-        sketch = Sketch.of_packed(subject.packed, SAMPLE_SIZE, SAMPLE_SEED)
+        sketch = subject.packed.sketch(SAMPLE_SIZE, SAMPLE_SEED)
     return sketch if sketch is not None and tells(sketch, num_perm) else None
 
 

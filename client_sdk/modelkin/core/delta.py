@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from modelkin.core.indices import IndexArray, index_dtype
+from modelkin.core.indices import IndexArray, check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.packed import check_same_space
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 

@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.errors import InvalidParameter, InvalidSupport
+from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
 
-__all__ = ["IndexArray", "MAX_PARAMETERS", "index_dtype"]
+__all__ = [
+    "MAX_PARAMETERS",
+    "IndexArray",
+    "as_integers",
+    "check_num_parameters",
+    "check_same_space",
+    "index_dtype",
+]
 
 
 IndexArray = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
@@ -41,15 +48,24 @@ def check_num_parameters(num_parameters: Any) -> int:
     return m
 
 
-def _as_integers(indices: Any) -> npt.NDArray[np.integer[Any]]:
-    """Whatever holds integers, as an array of an integer dtype; floats and booleans are refused."""
+def check_same_space(num_parameters_a: int, num_parameters_b: int) -> None:
+    """Refuse to compare supports of different spaces: an error, not a similarity of zero."""
+    if num_parameters_a != num_parameters_b:
+        raise SpaceMismatch(
+            f"supports of {num_parameters_a} and {num_parameters_b} parameters are of different "
+            f"spaces and cannot be compared"
+        )
+
+
+def as_integers(indices: Any) -> npt.NDArray[np.integer[Any]]:
+    """An array of an integer dtype from any integers; floats and booleans are refused."""
     try:
         if hasattr(indices, "detach") and hasattr(indices, "cpu"):  # a tensor, without torch
             indices = indices.detach().cpu().numpy()
         array = np.asarray(indices)
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidSupport(
-            f"indices are no array of integers: {error}", field="indices"
+            f"indices are not an array of integers: {error}", field="indices"
         ) from error
     if array.size == 0 or array.dtype.kind in "iu":
         return array if array.dtype.kind in "iu" else array.astype(np.int64)

@@ -1,8 +1,8 @@
 """``PackedSupport``: a support as overlaps are counted from it, straight from mapped bytes.
 
 A dense support is a bitmap of M bits, a sparse one its sorted list of indices, whichever is
-smaller. The form is for a service's own disk: it trusts its bytes. What crosses a network is
-``modelkin.wire``'s.
+smaller. The form is for a service's own disk, and trusts its bytes; ``modelkin.wire`` has the forms
+that cross a network.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.indices import IndexArray, index_dtype
+from modelkin.core.indices import IndexArray, check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
+from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 from modelkin.core.support import Support
-from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
+from modelkin.errors import InvalidParameter, InvalidSupport
 
-__all__ = ["PackedSupport", "check_same_space", "matrix", "shared_packed"]
+__all__ = ["PackedSupport", "matrix", "shared_packed"]
 
 Words = npt.NDArray[np.uint64]
 
@@ -125,6 +126,16 @@ class PackedSupport:
             )
         return Support(indices, self._num_parameters)
 
+    def sketch(self, size: int = DEFAULT_SIZE, seed: int = 1) -> Sketch:
+        """The sketch of the support, of whose form only the sample is read.
+
+        Args and errors are those of :meth:`Support.sketch`.
+        """
+        if self._kind == "bitmap":
+            words = self.words(0, self._array.size)
+            return Sketch.of_bitmap(words, self._num_parameters, self._k, size=size, seed=seed)
+        return Sketch.of(self._array, self._num_parameters, size=size, seed=seed)
+
     def words(self, begin: int, end: int) -> Words:
         """The words ``begin`` to ``end`` of the bitmap, whatever the form."""
         if self._kind == "bitmap":
@@ -216,15 +227,6 @@ def _count_tiles(
             report(begin // step * n + min(n, i + TILE), -(-size // step) * n)
     lower = np.tril(shared)
     return lower + np.tril(lower, -1).T
-
-
-def check_same_space(num_parameters_a: int, num_parameters_b: int) -> None:
-    """Supports of different spaces are never compared: an error, not a zero."""
-    if num_parameters_a != num_parameters_b:
-        raise SpaceMismatch(
-            f"supports of {num_parameters_a} and {num_parameters_b} parameters are of different "
-            f"spaces and cannot be compared"
-        )
 
 
 def _form(num_parameters: int, k: int) -> tuple[Literal["bitmap", "list"], np.dtype[Any], int]:

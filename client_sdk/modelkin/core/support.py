@@ -1,27 +1,22 @@
 """``Support``: the indices of a model's most salient parameters, and nothing else of the model.
 
-A support is immutable and valid by construction: whoever holds one may rely on sorted, distinct,
-in-range indices. How it is chosen is ``selection``'s business, how it travels ``modelkin.wire``'s.
+A support is immutable and valid by construction: its indices are sorted, distinct and in range.
+``modelkin.core.selection`` chooses it, ``modelkin.core.codecs`` knows its bytes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from modelkin.core.codecs import gaps
-from modelkin.core.indices import (
-    IndexArray,
-    _as_integers,
-    check_num_parameters,
-    index_dtype,
-)
+from modelkin.core.codecs import gaps, roaring
+from modelkin.core.codecs import support as native
+from modelkin.core.codecs.checks import Payload
+from modelkin.core.indices import IndexArray, as_integers, check_num_parameters, index_dtype
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 from modelkin.errors import InvalidSupport
-
-if TYPE_CHECKING:
-    from modelkin.core.sketching.signature import Signature
-    from modelkin.core.sketching.sketch import Sketch
 
 __all__ = ["Support"]
 
@@ -60,7 +55,7 @@ class Support:
             InvalidParameter: M is not an integer in its range.
         """
         m = check_num_parameters(num_parameters)
-        array = _as_integers(indices)
+        array = as_integers(indices)
         if array.ndim != 1:
             raise InvalidSupport(
                 f"indices must be one-dimensional, these have shape {array.shape}", field="indices"
@@ -119,42 +114,89 @@ class Support:
         return self._digest
 
     def signature(self, num_perm: int = 256, seed: int = 1, scheme: str | None = None) -> Signature:
-        """The MinHash signature, see :meth:`Signature.of`."""
-        from modelkin.core.sketching.signature import Signature
+        """The MinHash signature of the support.
 
-        return Signature.of(self, num_perm=num_perm, seed=seed, scheme=scheme)
+        Args:
+            num_perm: h, 1 to 4,096; for ``fss32`` a power of two from 2 on.
+            seed: of the permutations, 0 to 2^32 - 1.
+            scheme: ``affine32``, ``affine64`` or ``fss32``; by default ``affine32`` up to M = 2^32,
+                ``affine64`` beyond.
 
-    def sketch(self, size: int = 1 << 16, seed: int = 1) -> Sketch:
-        """What a sample of coordinates shows of it, see :meth:`Sketch.of`."""
-        from modelkin.core.sketching.sketch import Sketch
+        Raises:
+            InvalidSignature: an argument out of its range, or a 32-bit scheme where indices need
+                more than 32 bits.
+        """
+        return Signature.of(
+            self._indices, self._num_parameters, num_perm=num_perm, seed=seed, scheme=scheme
+        )
 
-        return Sketch.of(self, size=size, seed=seed)
+    def sketch(self, size: int = DEFAULT_SIZE, seed: int = 1) -> Sketch:
+        """The support within a sample of coordinates.
+
+        Args:
+            size: coordinates of the sample, a multiple of 64 up to 2^20.
+            seed: of the sample, 0 to 2^32 - 1.
+
+        Raises:
+            InvalidParameter: size or seed is out of its range.
+        """
+        return Sketch.of(self._indices, self._num_parameters, size=size, seed=seed)
 
     def to_bytes(self) -> bytes:
         """The native wire format, ``application/vnd.modelkin.support``."""
-        from modelkin import wire
-
-        return wire.encode_support(self)
+        return native.encode(self._indices, self._num_parameters)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Support:
-        """A support from the native wire format; an :class:`InvalidSupport` says what is wrong."""
-        from modelkin import wire
+    def from_bytes(
+        cls, data: Payload, *, num_parameters: int | None = None, max_k: int | None = None
+    ) -> Support:
+        """A support from the native wire format.
 
-        return wire.decode_support(data)
+        Memory grows with K as the header declares it, and ``max_k`` bounds K. A short payload can
+        honestly declare a huge K (consecutive indices compress to nearly nothing), so leave
+        ``max_k`` out only for trusted writers.
+
+        Args:
+            data: the whole payload.
+            num_parameters: the M it has to have; None takes the payload's own.
+            max_k: the most indices to decode; None for no limit.
+
+        Raises:
+            InvalidSupport: not this format, another version, truncated, damaged, or followed by
+                other bytes.
+            SpaceMismatch: of another M.
+            PayloadTooLarge: K is above ``max_k``.
+        """
+        header, indices = native.decode(data, num_parameters=num_parameters, max_k=max_k)
+        return cls(indices, header.num_parameters, digest=header.digest)
 
     def to_roaring(self) -> bytes:
-        """A portable Roaring bitmap; needs ``modelkin[fast]``."""
-        from modelkin import wire
+        """A portable Roaring bitmap, 64-bit where M > 2^32; needs ``modelkin[fast]``.
 
-        return wire.encode_roaring(self)
+        Raises:
+            MissingExtra: pyroaring is not installed.
+        """
+        return roaring.encode_roaring(self._indices, self._num_parameters)
 
     @classmethod
-    def from_roaring(cls, data: bytes, num_parameters: int) -> Support:
-        """A support from a portable Roaring bitmap, which has no M; needs ``modelkin[fast]``."""
-        from modelkin import wire
+    def from_roaring(
+        cls, data: Payload, num_parameters: int, *, max_k: int | None = None
+    ) -> Support:
+        """A support from a portable Roaring bitmap, which has no M; needs ``modelkin[fast]``.
 
-        return wire.decode_roaring(data, num_parameters)
+        Args:
+            data: the bitmap and nothing behind it; 32-bit where M <= 2^32, else 64-bit.
+            num_parameters: M, 1 to 2^63 - 1.
+            max_k: the most indices to decode. A megabyte of runs can hold four billion, so leave it
+                out only for trusted writers.
+
+        Raises:
+            InvalidSupport: not a bitmap, damaged, empty, out of range, or followed by other bytes.
+            PayloadTooLarge: more than ``max_k`` indices.
+            MissingExtra: pyroaring is not installed.
+        """
+        indices = roaring.decode_roaring(data, num_parameters, max_k=max_k)
+        return cls.from_indices(indices, num_parameters)
 
     def __len__(self) -> int:
         return self.k

@@ -1,18 +1,27 @@
-"""Every form in which a support, a delta of one, or a signature crosses the network.
+"""The network formats of supports, deltas, signatures and sketches.
 
-``docs/wire-format.md`` is the specification. Owns bytes in and value objects out, in both
-directions, and believes nothing it reads: what a header declares is checked before anything of that
-size is allocated. It never speaks HTTP and never imports torch.
+``docs/wire-format.md`` is the specification. Bytes come in and value objects go out, and back. No
+input is trusted: what a header declares is checked before memory of that size is allocated. This
+package never speaks HTTP and never imports torch.
 """
 
 from __future__ import annotations
 
-from modelkin.core.codecs.delta import DELTA, decode_delta, encode_delta
 from modelkin.core.codecs.frames import MAX_WINDOW
-from modelkin.core.codecs.roaring import decode_raw, decode_roaring, encode_raw, encode_roaring
-from modelkin.core.codecs.signature import decode_signature, encode_signature
-from modelkin.core.codecs.sketch import SKETCH, decode_sketch, encode_sketch
-from modelkin.core.codecs.support import decode_support, encode_support
+from modelkin.wire.binary import (
+    decode_delta,
+    decode_raw,
+    decode_roaring,
+    decode_signature,
+    decode_sketch,
+    decode_support,
+    encode_delta,
+    encode_raw,
+    encode_roaring,
+    encode_signature,
+    encode_sketch,
+    encode_support,
+)
 from modelkin.wire.json import (
     delta_from_json,
     delta_to_json,
@@ -32,12 +41,14 @@ from modelkin.wire.media import (
     load_support,
 )
 from modelkin.wire.types import (
+    DELTA,
     DELTA_TYPES,
     JSON,
     RAW,
     ROARING,
     SIGNATURE,
     SIGNATURE_TYPES,
+    SKETCH,
     SUPPORT,
     SUPPORT_TYPES,
 )

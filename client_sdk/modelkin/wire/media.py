@@ -6,21 +6,25 @@ Service and client share it; the HTTP of neither is here.
 from __future__ import annotations
 
 from modelkin.core.codecs.checks import Payload, check_k
-from modelkin.core.codecs.delta import DELTA, declared_added, decode_delta
-from modelkin.core.codecs.roaring import (
-    count_roaring,
-    decode_raw,
-    decode_roaring,
-    encode_raw,
-    encode_roaring,
-)
-from modelkin.core.codecs.signature import decode_signature, encode_signature
-from modelkin.core.codecs.support import declared_k, decode_support, encode_support
+from modelkin.core.codecs.delta import declared_added
+from modelkin.core.codecs.roaring import count_roaring
+from modelkin.core.codecs.support import declared_k
 from modelkin.core.delta import Delta
 from modelkin.core.indices import index_dtype
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSignature, InvalidSupport, UnsupportedMediaType
+from modelkin.wire.binary import (
+    decode_delta,
+    decode_raw,
+    decode_roaring,
+    decode_signature,
+    decode_support,
+    encode_raw,
+    encode_roaring,
+    encode_signature,
+    encode_support,
+)
 from modelkin.wire.json import (
     delta_from_json,
     dump_json,
@@ -31,6 +35,7 @@ from modelkin.wire.json import (
     support_to_json,
 )
 from modelkin.wire.types import (
+    DELTA,
     DELTA_TYPES,
     JSON,
     RAW,

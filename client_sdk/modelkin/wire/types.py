@@ -1,43 +1,33 @@
-"""Names of the media types."""
+"""The names of the media types."""
 
 from __future__ import annotations
 
-from modelkin.core.codecs.delta import DELTA
-
 __all__ = [
+    "DELTA",
     "DELTA_TYPES",
     "JSON",
     "RAW",
     "ROARING",
     "SIGNATURE",
     "SIGNATURE_TYPES",
+    "SKETCH",
     "SUPPORT",
     "SUPPORT_TYPES",
 ]
 
-
 SUPPORT = "application/vnd.modelkin.support"
-
-
-ROARING = "application/vnd.roaring"
-
-
-RAW = "application/octet-stream"
-
-
-JSON = "application/json"
-
-
+DELTA = "application/vnd.modelkin.delta"
 SIGNATURE = "application/vnd.modelkin.signature"
-
+SKETCH = "application/vnd.modelkin.sketch"
+ROARING = "application/vnd.roaring"
+RAW = "application/octet-stream"
+JSON = "application/json"
 
 SUPPORT_TYPES = (SUPPORT, ROARING, RAW, JSON)
 """The media types of a support, the preferred one first."""
 
-
 SIGNATURE_TYPES = (SIGNATURE, JSON)
 """The media types of a signature, the preferred one first."""
-
 
 DELTA_TYPES = (DELTA, JSON)
 """The media types of a delta, the preferred one first."""

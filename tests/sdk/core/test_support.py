@@ -44,10 +44,10 @@ def test_any_integers_make_a_support(indices: Any) -> None:
         ([[1, 2]], "one-dimensional"),
         (["1"], "must be integers"),
         ([1, None], "must be integers"),
-        ([[1], [2, 3]], "no array of integers"),
+        ([[1], [2, 3]], "not an array of integers"),
         (None, "must be integers"),
         (2**70, "must be integers"),
-        (torch.ones(2, dtype=torch.bfloat16), "no array of integers"),
+        (torch.ones(2, dtype=torch.bfloat16), "not an array of integers"),
         (7, "one-dimensional"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from modelkin import wire
-from modelkin.core.sketching.sketch import Sketch, coordinates
+from modelkin.core.sketching.sketch import coordinates
 from modelkin.core.support import Support
 from tests.sdk.wire.payloads import every, scattered, supports
 
@@ -62,7 +62,7 @@ def test_the_example_of_fss32() -> None:
 
 def test_the_example_of_a_sketch() -> None:
     """The example is the sketch of that support, with the indices that the page names in it."""
-    sketch = Sketch.of(SUPPORT, 64, 48)
+    sketch = SUPPORT.sketch(64, 48)
     assert example("sketch") == wire.encode_sketch(sketch)
     assert [0, 999] == coordinates(1000, 64, 48)[[0, 63]].tolist()
     assert (1 | 1 << 63) == int(sketch.words[0])

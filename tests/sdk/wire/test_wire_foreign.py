@@ -137,7 +137,7 @@ def test_raw_is_plain_little_endian() -> None:
     ("data", "message"),
     [
         (b"", "empty"),
-        (bytes(5), "5 bytes are no whole number of uint32 indices"),
+        (bytes(5), "5 bytes are not a whole number of uint32 indices"),
         (bytes(8), "repeated"),
         (b"\2\0\0\0\1\0\0\0", "not sorted"),
         (b"\x64\0\0\0", "out of range for 100 parameters"),

@@ -12,7 +12,6 @@ import pytest
 import zstandard
 
 from modelkin import wire
-from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -92,7 +91,7 @@ def test_golden_sketches(entry: dict[str, Any]) -> None:
     sketch = wire.decode_sketch(bytes_of(entry), num_parameters=entry["num_parameters"])
     expected = entry["sketch"]
     assert expected["words"] == sketch.words.tolist()
-    assert sketch == Sketch.of(support_of(entry), expected["size"], expected["seed"])
+    assert sketch == support_of(entry).sketch(expected["size"], expected["seed"])
     assert bytes_of(entry) == wire.encode_sketch(sketch)
 
 

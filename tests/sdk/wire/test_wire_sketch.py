@@ -15,14 +15,14 @@ from modelkin.core.support import Support
 from modelkin.errors import InvalidSignature, SpaceMismatch
 from tests.sdk.wire.payloads import every, sealed, supports
 
-SMALL = [Sketch.of(every(3, 1000), 64), Sketch.of(every(3, 60), 128, seed=2**32 - 1)]
+SMALL = [every(3, 1000).sketch(64), every(3, 60).sketch(128, seed=2**32 - 1)]
 
 
 @given(supports(), st.integers(1, 20), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_round_trip(support: Support, words: int, seed: int) -> None:
     """Any sketch survives the format, in a space smaller than its sample or larger."""
-    sketch = Sketch.of(support, 64 * words, seed)
+    sketch = support.sketch(64 * words, seed)
     assert sketch == wire.decode_sketch(
         wire.encode_sketch(sketch), num_parameters=support.num_parameters
     )

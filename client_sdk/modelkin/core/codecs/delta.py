@@ -1,8 +1,8 @@
-"""The native format of a delta, ``application/vnd.modelkin.delta``: one support made of another.
+"""The native format of a delta, ``application/vnd.modelkin.delta``: indices added and removed.
 
-Owns the header and where the two gap streams meet. Indices that go are written as their places in
-the support before, which whoever applies the delta has: among K of them a place takes fewer bits
-than an index among M. Applying is ``modelkin.core.delta``'s.
+Owns the header and where the two gap streams meet. Removed indices are written as their positions
+in the support before, which every reader that applies the delta holds: among K of them a position
+takes fewer bits than an index among M. ``modelkin.core.delta`` applies deltas.
 """
 
 from __future__ import annotations
@@ -25,30 +25,36 @@ from modelkin.core.codecs.checks import (
     with_crc,
 )
 from modelkin.core.codecs.frames import compressor, read_frame
-from modelkin.core.delta import Delta
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray, index_dtype
-from modelkin.core.support import Support
-from modelkin.errors import DeltaMismatch, InvalidSupport
+from modelkin.errors import InvalidSupport
 
-__all__ = ["DELTA", "declared_added", "decode_delta", "encode_delta"]
-
-DELTA = "application/vnd.modelkin.delta"
+__all__ = ["DeltaHeader", "declared_added", "decode", "encode", "read_header"]
 
 _HEADER = struct.Struct("<4sBBHQQQQQ32s32s")
 _MAGIC = b"MKDL"
 _GAP_STREAMS = 1
 
 
-class _Header(NamedTuple):
-    """The sizes, the bytes of the stream of added indices, and both digests in their text form."""
+class DeltaHeader(NamedTuple):
+    """The header's fields.
 
-    m: int
+    Attributes:
+        num_parameters: M.
+        k: K of the support after.
+        added: how many indices it adds.
+        removed: how many it removes.
+        split: bytes of the gap stream of the added indices; that of the removed ones follows.
+        digest_before: of the support that it changes, in its text form.
+        digest_after: of the support that it makes.
+    """
+
+    num_parameters: int
     k: int
     added: int
     removed: int
     split: int
-    before: str
-    after: str
+    digest_before: str
+    digest_after: str
 
     @property
     def k_before(self) -> int:
@@ -56,63 +62,73 @@ class _Header(NamedTuple):
         return self.k - self.added + self.removed
 
 
-def encode_delta(before: Support, after: Support) -> bytes:
-    """The native format: 112 bytes of header, two gap streams in a zstd frame, a CRC-32 of it all.
+def encode(
+    before: IndexArray,
+    added: IndexArray,
+    removed: IndexArray,
+    *,
+    num_parameters: int,
+    digest_before: str,
+    digest_after: str,
+) -> bytes:
+    """Encode a delta: 112 bytes of header, two gap streams in a zstd frame, a CRC-32 of all of it.
 
-    Raises:
-        SpaceMismatch: they are of different numbers of parameters.
+    Args:
+        before: the indices of the support that it changes.
+        added: the new indices, none of them in ``before``; possibly none.
+        removed: the indices to remove, each of them in ``before``; possibly none.
+        num_parameters: M.
+        digest_before: of the support that it changes.
+        digest_after: of the support that it makes.
     """
-    delta = Delta.between(before, after)
-    places: Any = np.searchsorted(before.indices, delta.removed).astype(index_dtype(before.k))
-    added = _encode(delta.added, after.num_parameters)
-    removed = _encode(places, before.k)
+    positions: Any = np.searchsorted(before, removed).astype(index_dtype(before.size))
+    added_stream = _encode_stream(added, num_parameters)
     header = _HEADER.pack(
         _MAGIC,
         VERSION,
         _GAP_STREAMS,
         0,
-        after.num_parameters,
-        after.k,
-        delta.added.size,
-        delta.removed.size,
-        len(added),
-        _raw(before.digest),
-        _raw(after.digest),
+        num_parameters,
+        before.size + added.size - removed.size,
+        added.size,
+        removed.size,
+        len(added_stream),
+        _raw(digest_before),
+        _raw(digest_after),
     )
-    return with_crc(header + compressor().compress(added + removed))
+    streams = added_stream + _encode_stream(positions, before.size)
+    return with_crc(header + compressor().compress(streams))
 
 
-def decode_delta(data: Payload, before: Support, *, max_k: int | None = None) -> Delta:
-    """A delta from the native format, ready to be applied to ``before``.
+def decode(
+    data: Payload,
+    header: DeltaHeader,
+    before: IndexArray,
+    *,
+    max_k: int | None = None,
+) -> tuple[IndexArray, IndexArray]:
+    """Decode the body of a payload: the added indices, and the removed ones.
 
     Memory grows with the K that the header declares, and ``max_k`` bounds it.
 
     Args:
         data: the whole payload.
-        before: the support that it is to change.
+        header: what :func:`read_header` read from it.
+        before: the indices of the support that it changes.
         max_k: the most indices that the result may have; None for no limit.
 
     Raises:
-        InvalidSupport: not this format, another version, truncated, damaged, or followed by other
-            bytes.
-        SpaceMismatch: of another M.
-        DeltaMismatch: it changes another support.
+        InvalidSupport: damaged, or not made for a support of ``before``'s size.
         PayloadTooLarge: the result's K is above ``max_k``.
     """
-    header = _read_header(data)
-    check_space(header.m, before.num_parameters, "delta")
-    if header.before != before.digest:
-        raise DeltaMismatch(
-            f"the delta changes {header.before}, and the support is {before.digest}: make one of "
-            f"that, or send the support whole"
-        )
-    if header.k_before != before.k:
+    if header.k_before != before.size:
         raise InvalidSupport(
             f"K, added and removed (bytes 16-39) say that the support before has "
-            f"{header.k_before} indices, it has {before.k}"
+            f"{header.k_before} indices, it has {before.size}"
         )
     check_k(header.k, max_k)
-    added, removed = _bounds(header.m, header.added), _bounds(header.k_before, header.removed)
+    m = header.num_parameters
+    added, removed = _bounds(m, header.added), _bounds(header.k_before, header.removed)
     frame = memoryview(data)[_HEADER.size : -CRC_SIZE]
     content = read_frame(frame, _HEADER.size, added[0] + removed[0], added[1] + removed[1])
     stream = np.frombuffer(content, dtype=np.uint8)
@@ -121,17 +137,28 @@ def decode_delta(data: Payload, before: Support, *, max_k: int | None = None) ->
             f"bytes 40-47 say that the added indices take {header.split} bytes, both streams have "
             f"{stream.size}"
         )
-    new = _decode("added", stream[: header.split], header.m, header.added)
-    places = _decode("removed", stream[header.split :], header.k_before, header.removed)
-    return Delta(added=new, removed=before.indices[places], digest=header.after)
+    new = _decode_stream("added", stream[: header.split], m, header.added)
+    positions = _decode_stream("removed", stream[header.split :], header.k_before, header.removed)
+    return new, before[positions]
 
 
 def declared_added(data: Payload) -> int:
-    """How many indices a header says are added, believed by nobody yet; 0 of what has no header."""
+    """The number of added indices that a header declares, not verified yet; 0 without a header."""
     return int(_HEADER.unpack_from(data)[6]) if len(data) >= _HEADER.size else 0
 
 
-def _read_header(data: Payload) -> _Header:
+def read_header(data: Payload, *, num_parameters: int) -> DeltaHeader:
+    """Read and check the header of a payload.
+
+    Args:
+        data: the whole payload.
+        num_parameters: the M it has to have.
+
+    Raises:
+        InvalidSupport: not this format, another version, truncated, damaged, or followed by other
+            bytes.
+        SpaceMismatch: of another M.
+    """
     if len(data) < _HEADER.size + CRC_SIZE:
         raise InvalidSupport(
             f"the payload ends after {len(data)} bytes, header and checksum alone take "
@@ -148,26 +175,27 @@ def _read_header(data: Payload) -> _Header:
             f"1 has encoding {_GAP_STREAMS} and no flags"
         )
     digests = f"sha256:{before.hex()}", f"sha256:{after.hex()}"
-    header = _Header(m, k, added, removed, split, *digests)
+    header = DeltaHeader(m, k, added, removed, split, *digests)
     if not (
-        1 <= header.k <= header.m <= MAX_PARAMETERS
+        1 <= header.k <= m <= MAX_PARAMETERS
         and header.added <= header.k
-        and header.removed <= header.k_before <= header.m
+        and header.removed <= header.k_before <= m
         and header.k_before >= 1
     ):
         raise InvalidSupport(
-            f"bytes 8-39 declare M = {header.m}, K = {header.k}, {header.added} added and "
+            f"bytes 8-39 declare M = {m}, K = {header.k}, {header.added} added and "
             f"{header.removed} removed indices: no support becomes another so"
         )
+    check_space(m, num_parameters, "delta")
     return header
 
 
-def _encode(indices: IndexArray, num_parameters: int) -> bytes:
-    """A gap stream, which of no index has no byte."""
+def _encode_stream(indices: IndexArray, num_parameters: int) -> bytes:
+    """A gap stream; that of no index is empty."""
     return gaps.encode(indices, num_parameters).tobytes() if indices.size else b""
 
 
-def _decode(
+def _decode_stream(
     name: str, stream: npt.NDArray[np.uint8], num_parameters: int, count: int
 ) -> IndexArray:
     if count == 0:

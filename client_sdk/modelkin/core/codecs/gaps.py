@@ -6,23 +6,20 @@ rest ``q`` is a *symbol*: as many bytes 255 as ``q // 255`` says, then one byte 
 symbols come first, then the ``w`` planes of K bytes each, least significant plane first. Every
 support has exactly one stream and no stream has two readings.
 
-This module never compresses, and never touches a header: that is ``modelkin.wire``'s.
+This module neither compresses nor touches a header: ``frames`` and the formats do.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.errors import InvalidSupport
-
-if TYPE_CHECKING:
-    from modelkin.core.indices import IndexArray
 
 __all__ = ["decode", "digest", "encode", "encode_part", "low_bytes", "max_stream_size"]
 
@@ -94,7 +91,7 @@ def encode_part(
 
 
 def decode(stream: npt.NDArray[np.uint8], num_parameters: int, k: int) -> IndexArray:
-    """The indices of a gap stream that nobody has checked yet.
+    """The indices of an untrusted gap stream.
 
     Allocates ``k`` indices, and only once the stream is seen to hold ``k`` symbols.
 
@@ -107,8 +104,6 @@ def decode(stream: npt.NDArray[np.uint8], num_parameters: int, k: int) -> IndexA
         InvalidSupport: the stream is too short or too long for M and K, ends within an escape,
             holds more or fewer than K indices, or an index of it is M or beyond.
     """
-    from modelkin.core.indices import index_dtype  # support builds on this module
-
     if not 1 <= k <= num_parameters:
         raise InvalidSupport(f"a support of {num_parameters} parameters cannot have {k} indices")
     w = low_bytes(num_parameters, k)

@@ -1,6 +1,7 @@
-"""The native format of a support, ``application/vnd.modelkin.support``.
+"""The native format of a support, ``application/vnd.modelkin.support``: its header and its layout.
 
-Owns the header; ``frames`` owns the zstd frame and ``gaps`` the gap stream within.
+``frames`` owns the zstd frame within, ``gaps`` the gap stream within that. A codec knows arrays and
+headers alone; ``Support`` is built from them by its own class.
 """
 
 from __future__ import annotations
@@ -22,22 +23,29 @@ from modelkin.core.codecs.checks import (
     with_crc,
 )
 from modelkin.core.codecs.frames import compressor, read_frame
-from modelkin.core.indices import MAX_PARAMETERS
-from modelkin.core.support import Support
+from modelkin.core.indices import MAX_PARAMETERS, IndexArray
 from modelkin.errors import InvalidSupport
 
-__all__ = ["declared_k", "decode_support", "encode_support", "pack_header"]
+__all__ = ["SupportHeader", "declared_k", "decode", "encode", "pack_header"]
 
 _HEADER = struct.Struct("<4sBBHQQ32s")
 _MAGIC = b"MKSP"
 _GAP_STREAM = 1
 
 
-def encode_support(support: Support) -> bytes:
-    """The native format: 56 bytes of header, the gap stream in a zstd frame, a CRC-32 of it all."""
-    m, k = support.num_parameters, support.k
-    stream = gaps.encode(support.indices, m)
-    header = pack_header(m, k, gaps.digest(stream, m, k))
+class SupportHeader(NamedTuple):
+    """The header's fields: M, K, and the digest in its text form, ``sha256:...``."""
+
+    num_parameters: int
+    k: int
+    digest: str
+
+
+def encode(indices: IndexArray, num_parameters: int) -> bytes:
+    """Encode valid indices: 56 bytes of header, the gap stream in a zstd frame, and a CRC-32."""
+    stream = gaps.encode(indices, num_parameters)
+    digest = gaps.digest(stream, num_parameters, indices.size)
+    header = pack_header(num_parameters, indices.size, digest)
     return with_crc(header + compressor().compress(stream.data))
 
 
@@ -47,10 +55,10 @@ def pack_header(num_parameters: int, k: int, digest: str) -> bytes:
     return _HEADER.pack(_MAGIC, VERSION, _GAP_STREAM, 0, num_parameters, k, raw)
 
 
-def decode_support(
+def decode(
     data: Payload, *, num_parameters: int | None = None, max_k: int | None = None
-) -> Support:
-    """A support from the native format.
+) -> tuple[SupportHeader, IndexArray]:
+    """Decode and verify a payload: its header, and K valid indices.
 
     Memory grows with K as the header declares it, and ``max_k`` bounds K. A short payload can
     honestly declare a huge K (consecutive indices compress to nearly nothing), so leave ``max_k``
@@ -68,39 +76,32 @@ def decode_support(
         PayloadTooLarge: K is above ``max_k``.
     """
     header = _read_header(data)
-    check_space(header.m, num_parameters, "support")
-    check_k(header.k, max_k)
+    m, k = header.num_parameters, header.k
+    check_space(m, num_parameters, "support")
+    check_k(k, max_k)
     content = read_frame(
         memoryview(data)[_HEADER.size : -CRC_SIZE],
         _HEADER.size,
-        header.k * (1 + gaps.low_bytes(header.m, header.k)),
-        gaps.max_stream_size(header.m, header.k),
+        k * (1 + gaps.low_bytes(m, k)),
+        gaps.max_stream_size(m, k),
     )
     stream = np.frombuffer(content, dtype=np.uint8)
-    indices = gaps.decode(stream, header.m, header.k)
-    digest = gaps.digest(stream, header.m, header.k)
+    indices = gaps.decode(stream, m, k)
+    digest = gaps.digest(stream, m, k)
     if digest != header.digest:
         raise InvalidSupport(
             f"the content does not match its digest: bytes 24-55 say {header.digest}, the decoded "
             f"support has {digest}; its writer is at fault"
         )
-    return Support(indices, header.m, digest=digest)  # verified: nobody need hash it again
+    return header, indices
 
 
 def declared_k(data: Payload) -> int:
-    """The K that a header says, believed by nobody yet; 0 of what is too short for one."""
+    """The K that a header declares, not verified yet; 0 for a payload too short for a header."""
     return int(_HEADER.unpack_from(data)[5]) if len(data) >= _HEADER.size else 0
 
 
-class _Header(NamedTuple):
-    """M, K, and the digest in its text form."""
-
-    m: int
-    k: int
-    digest: str
-
-
-def _read_header(data: Payload) -> _Header:
+def _read_header(data: Payload) -> SupportHeader:
     if len(data) < _HEADER.size + CRC_SIZE:
         raise InvalidSupport(
             f"the payload ends after {len(data)} bytes, header and checksum alone take "
@@ -115,4 +116,4 @@ def _read_header(data: Payload) -> _Header:
         raise InvalidSupport(f"flags (bytes 6-7) must be zero in version 1, not {flags:#06x}")
     if not 1 <= k <= m <= MAX_PARAMETERS:
         raise InvalidSupport(f"bytes 8-23 declare M = {m} and K = {k}, not 1 <= K <= M <= 2^63 - 1")
-    return _Header(m, k, f"sha256:{digest.hex()}")
+    return SupportHeader(m, k, f"sha256:{digest.hex()}")

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.indices import IndexArray, index_dtype
+from modelkin.core.indices import IndexArray, check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.packed import PackedSupport, check_same_space
+from modelkin.core.packed import PackedSupport
 
 __all__ = ["MOST_INDICES", "TargetIndices"]
 

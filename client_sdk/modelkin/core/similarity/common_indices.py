@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.indices import IndexArray, index_dtype
-from modelkin.core.packed import PackedSupport, check_same_space
+from modelkin.core.indices import IndexArray, check_same_space, index_dtype
+from modelkin.core.packed import PackedSupport
 from modelkin.errors import InvalidParameter
 
 __all__ = ["common_indices"]

@@ -14,10 +14,10 @@ import numpy as np
 from modelkin.core.estimators import (
     similarity_of,
 )
-from modelkin.core.indices import IndexArray
+from modelkin.core.indices import IndexArray, check_same_space
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.layout import Layout
-from modelkin.core.packed import PackedSupport, check_same_space, matrix, shared_packed
+from modelkin.core.packed import PackedSupport, matrix, shared_packed
 from modelkin.core.support import Support
 from modelkin.errors import SpaceMismatch
 

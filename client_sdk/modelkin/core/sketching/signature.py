@@ -2,11 +2,11 @@
 
 ``affine32`` and ``affine64`` are datasketch 2.x's, bit for bit: an index goes through MurmurHash3's
 finaliser, then through ``a * x + b`` modulo 2^32 or 2^64 for h pairs of an odd ``a`` and a ``b``.
-Whoever has the indices can check a signature with datasketch, and bring signatures made by it.
-``fss32`` is fast similarity sketching, which reads the indices about once whatever h is.
+A client that has the indices can check a signature with datasketch, and bring signatures made by
+it. ``fss32`` is fast similarity sketching, which reads the indices about once, whatever h is.
 
-This module never reads a support back out of a signature, and knows no bytes: those are
-``modelkin.wire``'s.
+A support cannot be read back out of a signature; ``modelkin.core.codecs.signature`` knows the
+bytes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.codecs import signature as native
+from modelkin.core.codecs.checks import Payload
 from modelkin.core.estimators import similarity_from_jaccard, standard_error
-from modelkin.core.indices import check_num_parameters
+from modelkin.core.indices import IndexArray, check_num_parameters
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.sketching.schemes import (
     MAX_NUM_PERM,
@@ -33,7 +35,6 @@ from modelkin.core.sketching.schemes import (
     permutations,
     value_dtype,
 )
-from modelkin.core.support import Support
 from modelkin.errors import InvalidSignature, MissingExtra, SpaceMismatch
 
 if TYPE_CHECKING:
@@ -100,12 +101,19 @@ class Signature:
 
     @classmethod
     def of(
-        cls, support: Support, num_perm: int = 256, seed: int = 1, scheme: str | None = None
+        cls,
+        indices: IndexArray,
+        num_parameters: int,
+        *,
+        num_perm: int = 256,
+        seed: int = 1,
+        scheme: str | None = None,
     ) -> Signature:
-        """The signature of a support.
+        """The signature of a support's indices; ``support.signature()`` is the short way to it.
 
         Args:
-            support: any.
+            indices: valid ones, as ``Support.indices`` are.
+            num_parameters: M.
             num_perm: h, 1 to 4,096; for ``fss32`` a power of two from 2 on.
             seed: of the permutations, 0 to 2^32 - 1.
             scheme: ``affine32``, ``affine64`` or ``fss32``; by default :func:`default_scheme` of M.
@@ -114,10 +122,14 @@ class Signature:
             InvalidSignature: an argument out of its range, or a 32-bit scheme where indices need
                 more than 32 bits.
         """
-        m = support.num_parameters
-        scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
-        values = _minima(support.indices, scheme, h, seed)
-        return cls(values, scheme=scheme, seed=seed, num_parameters=m, support_size=support.k)
+        scheme, h, seed = check_permutations(num_parameters, num_perm, seed, scheme)
+        return cls(
+            _minima(indices, scheme, h, seed),
+            scheme=scheme,
+            seed=seed,
+            num_parameters=num_parameters,
+            support_size=int(indices.size),
+        )
 
     @classmethod
     def from_values(
@@ -271,16 +283,34 @@ class Signature:
 
     def to_bytes(self) -> bytes:
         """The binary wire format, ``application/vnd.modelkin.signature``."""
-        from modelkin import wire
-
-        return wire.encode_signature(self)
+        header = native.SignatureHeader(
+            self._scheme, self.num_perm, self._seed, self._num_parameters, self._support_size
+        )
+        return native.encode(header, self._values)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Signature:
-        """A signature from the binary wire format, or :class:`InvalidSignature`."""
-        from modelkin import wire
+    def from_bytes(cls, data: Payload, *, num_parameters: int | None = None) -> Signature:
+        """A signature from the binary wire format.
 
-        return wire.decode_signature(data)
+        Args:
+            data: the whole payload.
+            num_parameters: the M it has to have; None takes the payload's own.
+
+        Raises:
+            InvalidSignature: not this format, another version, truncated, damaged, or followed by
+                other bytes.
+            SpaceMismatch: of another M.
+        """
+        header, values = native.decode(
+            data, max_num_perm=MAX_NUM_PERM, num_parameters=num_parameters
+        )
+        return cls.from_values(
+            values,
+            num_parameters=header.num_parameters,
+            support_size=header.support_size,
+            scheme=header.scheme,
+            seed=header.seed,
+        )
 
     def _key(self) -> tuple[str, int, int, int]:
         return self._scheme, self.num_perm, self._seed, self._num_parameters

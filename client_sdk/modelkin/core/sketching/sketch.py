@@ -11,7 +11,7 @@ are represented by their sizes, and the sample ascends; where M is less than twi
 hold one coordinate twice, in neighbouring stretches. Where M is at most the size, the sample is
 all of M, in order, and everything said of it is exact.
 
-This module chooses no candidates and knows no bytes: those are ``modelkin.wire``'s.
+``modelkin.core.codecs.sketch`` knows the bytes of a sketch.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.codecs import sketch as native
+from modelkin.core.codecs.checks import Payload
 from modelkin.core.estimators import similarity_of, standard_error
 from modelkin.core.indices import IndexArray, check_num_parameters
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.kernels.reference_search import mix64
-from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.schemes import MAX_SEED
-from modelkin.core.support import Support
-from modelkin.errors import InvalidParameter, SpaceMismatch
+from modelkin.errors import InvalidParameter, InvalidSignature, SpaceMismatch
 
 __all__ = [
     "DEFAULT_SIZE",
@@ -78,42 +78,64 @@ class Sketch:
         self._support_size = support_size
 
     @classmethod
-    def of(cls, support: Support, size: int = DEFAULT_SIZE, seed: int = 1) -> Sketch:
-        """The sketch of a support.
+    def of(
+        cls,
+        indices: IndexArray,
+        num_parameters: int,
+        *,
+        size: int = DEFAULT_SIZE,
+        seed: int = 1,
+    ) -> Sketch:
+        """The sketch of a support's indices; ``support.sketch()`` is the short way to it.
 
         Args:
-            support: any.
+            indices: valid ones, as ``Support.indices`` are.
+            num_parameters: M.
             size: coordinates of the sample, a multiple of 64 up to 2^20.
             seed: of the sample, 0 to 2^32 - 1.
 
         Raises:
             InvalidParameter: size or seed is out of its range.
         """
-        m = support.num_parameters
+        m = num_parameters
         _check_sample(size, seed)
         words: Words
         if m <= size:
-            words = kernels().bitmap(support.indices, size)
+            words = kernels().bitmap(indices, size)
         else:
-            words = kernels().members(support.indices, coordinates(m, size, seed))
-        return cls(words, size=size, seed=seed, num_parameters=m, support_size=support.k)
+            words = kernels().members(indices, coordinates(m, size, seed))
+        return cls(words, size=size, seed=seed, num_parameters=m, support_size=int(indices.size))
 
     @classmethod
-    def of_packed(cls, packed: PackedSupport, size: int = DEFAULT_SIZE, seed: int = 1) -> Sketch:
-        """The same sketch from a packed support, of which only the sample is read.
+    def of_bitmap(
+        cls,
+        bitmap: Words,
+        num_parameters: int,
+        support_size: int,
+        *,
+        size: int = DEFAULT_SIZE,
+        seed: int = 1,
+    ) -> Sketch:
+        """The same sketch from a support's bitmap, of which only the sample is read.
 
-        Args and errors are those of :meth:`of`.
+        Args:
+            bitmap: shape ``(ceil(M / 64),)``; bit i % 64 of word i // 64 is index i's.
+            num_parameters: M.
+            support_size: K, how many bits are set.
+            size: as in :meth:`of`.
+            seed: as in :meth:`of`.
+
+        Raises:
+            InvalidParameter: size or seed is out of its range.
         """
-        m = packed.num_parameters
+        m = num_parameters
         _check_sample(size, seed)
         if m <= size:
             words = np.zeros(size // 64, np.uint64)
-            words[: -(-m // 64)] = packed.words(0, -(-m // 64))
-        elif packed.kind == "bitmap":
-            words = kernels().bits_at(packed.array, coordinates(m, size, seed))
+            words[: bitmap.size] = bitmap
         else:
-            words = kernels().members(packed.array, coordinates(m, size, seed))
-        return cls(words, size=size, seed=seed, num_parameters=m, support_size=packed.k)
+            words = kernels().bits_at(bitmap, coordinates(m, size, seed))
+        return cls(words, size=size, seed=seed, num_parameters=m, support_size=support_size)
 
     @classmethod
     def from_words(
@@ -203,16 +225,34 @@ class Sketch:
 
     def to_bytes(self) -> bytes:
         """The binary wire format, ``application/vnd.modelkin.sketch``."""
-        from modelkin import wire
-
-        return wire.encode_sketch(self)
+        header = native.SketchHeader(
+            self._size, self._seed, self._num_parameters, self._support_size
+        )
+        return native.encode(header, self._words)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Sketch:
-        """A sketch from the binary wire format, or :class:`InvalidSignature`."""
-        from modelkin import wire
+    def from_bytes(cls, data: Payload, *, num_parameters: int | None = None) -> Sketch:
+        """A sketch from the binary wire format.
 
-        return wire.decode_sketch(data)
+        Args:
+            data: the whole payload.
+            num_parameters: the M it has to have; None takes the payload's own.
+
+        Raises:
+            InvalidSignature: not this format, another version, truncated, damaged, followed by
+                other bytes, or bits that no support of its K has.
+            SpaceMismatch: of another M.
+        """
+        header, words = native.decode(data, max_size=MAX_SIZE, num_parameters=num_parameters)
+        try:
+            return cls.from_words(
+                words,
+                num_parameters=header.num_parameters,
+                support_size=header.support_size,
+                seed=header.seed,
+            )
+        except InvalidParameter as error:
+            raise InvalidSignature(str(error), field=error.field) from None
 
     def _check_bits(self) -> None:
         m, members = self._num_parameters, self.members

@@ -72,7 +72,7 @@ def test_bits_say_what_the_support_holds(
     sample = coordinates(m, SIZE, 3).tolist() if m > SIZE else list(range(m))
     members = st.sampled_from(sample) | st.integers(0, m - 1)
     indices = data.draw(st.sets(members, min_size=1, max_size=20))
-    sketch = Sketch.of(Support.from_indices(sorted(indices), m), SIZE, 3)
+    sketch = Support.from_indices(sorted(indices), m).sketch(SIZE, 3)
     bits = np.unpackbits(sketch.words.view(np.uint8), bitorder="little")[: len(sample)]
     assert [coordinate in indices for coordinate in sample] == bits.astype(bool).tolist()
     assert sum(coordinate in indices for coordinate in sample) == sketch.members
@@ -84,13 +84,13 @@ def test_bits_say_what_the_support_holds(
 def test_a_packed_support_shows_the_same(each_kernels: ModuleType, m: int, k: int) -> None:
     """Read from a bitmap or a list, the sketch is that of the support, K and all."""
     support = Support.from_indices(np.linspace(0, m - 1, k).astype(np.int64), m)
-    assert Sketch.of(support, SIZE, 3) == Sketch.of_packed(PackedSupport.pack(support), SIZE, 3)
+    assert support.sketch(SIZE, 3) == PackedSupport.pack(support).sketch(SIZE, 3)
 
 
 def test_a_sketch_knows_its_bytes() -> None:
     """There and back in the native format; and a support makes its own, of the default sample."""
     sketch = drawn(10**6, 90_000, 0).sketch()
-    assert Sketch.of(drawn(10**6, 90_000, 0), 1 << 16, 1) == sketch
+    assert drawn(10**6, 90_000, 0).sketch(1 << 16, 1) == sketch
     assert sketch == Sketch.from_bytes(sketch.to_bytes())
 
 
@@ -112,7 +112,7 @@ def test_kernels_agree_on_large_supports() -> None:
 def test_small_spaces_are_exact() -> None:
     """Where the sample is all of M the similarity is the exact one, without error."""
     a, b = drawn(200, 60, 1), drawn(200, 50, 2)
-    one, other = Sketch.of(a, SIZE), Sketch.of(b, SIZE)
+    one, other = a.sketch(SIZE), b.sketch(SIZE)
     assert (similarity(a, b), 0.0) == (one.similarity(other), one.standard_error(other))
 
 
@@ -124,7 +124,7 @@ def test_estimates_keep_to_their_error(shared: int) -> None:
     indices = np.random.default_rng(shared).permutation(250_000)[: 40_000 - shared]
     a = Support.from_indices(np.sort(indices[:20_000]), 250_000)
     b = Support.from_indices(np.sort(indices[20_000 - shared :]), 250_000)
-    pairs = [(Sketch.of(a, 4096, seed), Sketch.of(b, 4096, seed)) for seed in range(300)]
+    pairs = [(a.sketch(4096, seed), b.sketch(4096, seed)) for seed in range(300)]
     estimates = np.array([x.similarity(y) for x, y in pairs])
     error = np.mean([x.standard_error(y) for x, y in pairs])
     assert abs(estimates.mean() - shared / 20_000) <= 4 * error / np.sqrt(300)
@@ -137,7 +137,7 @@ def test_clustered_supports_are_seen_in_proportion() -> None:
     members in the sample.
     """
     for indices in (np.arange(400_000, 500_000), np.arange(0, 10**6, 10)):
-        members = Sketch.of(Support.from_indices(indices, 10**6), 1 << 16).members
+        members = Support.from_indices(indices, 10**6).sketch(1 << 16).members
         assert abs(members - 6553.6) < 4 * np.sqrt(6553.6)
 
 
@@ -153,7 +153,7 @@ def test_the_promised_error() -> None:
 
 def test_one_against_rows(each_kernels: ModuleType) -> None:
     """What some of many sketches share with one is what each of them alone shares."""
-    sketches = [Sketch.of(drawn(100_000, 9000, seed), 1024) for seed in range(5)]
+    sketches = [drawn(100_000, 9000, seed).sketch(1024) for seed in range(5)]
     rows, at = np.stack([sketch.words for sketch in sketches]), np.array([4, 0, 4])
     expected = [sketches[0].shared(sketches[i]) for i in at]
     assert expected == shared_in_sample(rows, sketches[0].words, at).tolist()
@@ -182,7 +182,7 @@ def test_samples_are_checked(arguments: Any, field: str) -> None:
     """A size or a seed out of its range is refused by name, in large spaces and in small ones."""
     for m in (10, 10**6):
         with pytest.raises(InvalidParameter) as caught:
-            Sketch.of(Support.from_indices([1], m), *arguments)
+            Support.from_indices([1], m).sketch(*arguments)
         assert field == caught.value.field
 
 
@@ -210,23 +210,23 @@ def test_untrusted_words_are_checked(words: Any, m: int, k: int, field: str) -> 
 
 def test_other_samples_are_never_compared() -> None:
     """Sketches of another M, size or seed are an error, not a low similarity."""
-    one = Sketch.of(Support.from_indices([1], 1000), 64, 1)
+    one = Support.from_indices([1], 1000).sketch(64, 1)
     for m, size, seed, name in (
         (1001, 64, 1, "num_parameters"), (1000, 128, 1, "size"), (1000, 64, 2, "seed"),
     ):  # fmt: skip
         with pytest.raises(SpaceMismatch, match=f"different {name} "):
-            one.similarity(Sketch.of(Support.from_indices([1], m), size, seed))
+            one.similarity(Support.from_indices([1], m).sketch(size, seed))
 
 
 def test_value_semantics() -> None:
     """Equal sketches are one key of a dict; words are copied and cannot be changed."""
     support = drawn(10**6, 90_000, 0)
-    one = Sketch.of(support, 1024)
+    one = support.sketch(1024)
     again = Sketch.from_words(
         one.words, num_parameters=one.num_parameters, support_size=one.support_size, seed=1
     )
     assert {one: 1} == {again: 1}
-    assert one != Sketch.of(support, 1024, 2)
+    assert one != support.sketch(1024, 2)
     assert one != "sketch"
     assert not again.words.flags.writeable
     assert repr(one).startswith("<Sketch of 1,024 coordinates, ")

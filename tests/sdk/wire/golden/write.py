@@ -51,18 +51,18 @@ def supports() -> dict[str, tuple[Support, str]]:
 def signatures() -> dict[str, tuple[Signature, Support]]:
     narrow, wide = drawn(4_000, 400), drawn(8_000_000_000, 500)
     return {
-        "signature-affine32.mksg": (Signature.of(narrow, num_perm=64), narrow),
-        "signature-affine64.mksg": (Signature.of(wide, num_perm=32, seed=2**32 - 1), wide),
-        "signature-fss32.mksg": (Signature.of(narrow, num_perm=64, scheme="fss32"), narrow),
+        "signature-affine32.mksg": (narrow.signature(num_perm=64), narrow),
+        "signature-affine64.mksg": (wide.signature(num_perm=32, seed=2**32 - 1), wide),
+        "signature-fss32.mksg": (narrow.signature(num_perm=64, scheme="fss32"), narrow),
     }
 
 
 def sketches() -> dict[str, tuple[Sketch, Support]]:
     narrow, wide = drawn(4_000, 400), drawn(8_000_000_000, 500)
     return {
-        "sketch-part.mksk": (Sketch.of(narrow, 1024), narrow),
-        "sketch-whole.mksk": (Sketch.of(narrow, 4096, seed=7), narrow),
-        "sketch-64bit.mksk": (Sketch.of(wide, 64, seed=2**32 - 1), wide),
+        "sketch-part.mksk": (narrow.sketch(1024), narrow),
+        "sketch-whole.mksk": (narrow.sketch(4096, seed=7), narrow),
+        "sketch-64bit.mksk": (wide.sketch(64, seed=2**32 - 1), wide),
     }
 
 
