@@ -30,7 +30,7 @@ from app.hubs.ingestion.space_resolver import SpaceResolver
 from app.hubs.polling import HubPoller
 from app.hubs.service import SourceService
 from app.hubs.sync_requests import SyncScheduler
-from app.index.banding import Bands
+from app.index.banding import BandValueService
 from app.index.buckets.service import BucketService
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Database
@@ -113,7 +113,7 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
     Raises:
         Unavailable: a store cannot be opened; says which and why.
     """
-    bands = Bands()
+    bands = BandValueService()
     with (
         open_stores(settings, prepared=prepared) as stores,
         open_redis(settings) as server,
@@ -128,7 +128,11 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
 
 
 def _put_together(
-    settings: Settings, stores: Stores, bands: Bands, buckets: BucketService, rates: RateLimits
+    settings: Settings,
+    stores: Stores,
+    bands: BandValueService,
+    buckets: BucketService,
+    rates: RateLimits,
 ) -> Resources:
     """All services; what carries out jobs registers its kinds."""
     database, library, indexes = stores.database, stores.library, stores.indexes

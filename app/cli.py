@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from app.auth.service import SCOPES, KeyService, generate
 from app.errors import Conflict, SpaceNotFound, SupportMissing
-from app.index.banding import Bands
+from app.index.banding import BandValueService
 from app.infra.db import secret_rotation as stored
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
@@ -168,7 +168,7 @@ def _rebuild_buckets(options: argparse.Namespace) -> int:
         chosen = _chosen(database, options.space)
         with (
             open_redis(settings) as server,
-            open_buckets(settings, database, Bands(), server) as buckets,
+            open_buckets(settings, database, BandValueService(), server) as buckets,
         ):
             for space in chosen:
                 buckets.rebuild(space)

@@ -16,7 +16,7 @@ from app.catalog.repositories.models import blob_keys
 from app.catalog.support_cache import SupportCache
 from app.errors import Unavailable
 from app.hubs.ingestion.downloads import Downloads
-from app.index.banding import Bands
+from app.index.banding import BandValueService
 from app.index.buckets.redis import RedisBuckets
 from app.index.buckets.service import BucketService
 from app.index.buckets.sql import SqlBuckets
@@ -144,7 +144,7 @@ def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
 
 @contextmanager
 def open_buckets(
-    settings: Settings, database: Database, bands: Bands, server: RedisServer | None
+    settings: Settings, database: Database, bands: BandValueService, server: RedisServer | None
 ) -> Iterator[BucketService]:
     """The LSH buckets, in Redis where there is one.
 

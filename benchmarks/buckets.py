@@ -94,7 +94,7 @@ class Ours(Store):
         return self._settled()
 
     def fill(self) -> None:
-        step = self._buckets.at_once
+        step = self._buckets.max_step_size
         for version, begin in enumerate(range(0, len(self._keys), step)):
             page = enumerate(self._keys[begin : begin + step], begin + 1)
             if not self._buckets.apply(SPACE, EPOCH, version, version + 1, page, ()):

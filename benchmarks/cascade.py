@@ -11,9 +11,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from app.index.cascade import compared, estimated, foremost, from_bytes, scanned
+from app.index.cascade import (
+    comparison_size,
+    estimate,
+    scan_size,
+    select_candidates,
+    similarity_from_matches,
+)
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile
-from app.index.space_index import Candidates, Changed, Snapshot, SpaceIndex
+from app.index.space_index import ChangedModels, ScanCandidates, Snapshot, SpaceIndex
 from benchmarks.kin import DENSITY, NEAR, H, Kin, Members, bits
 from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.sketching.signature import jaccard_estimates
@@ -67,12 +73,12 @@ class Cascade:
         self._values = kin.values
         self._asked = kin.queries
         self._index = SpaceIndex(SignatureSpec(num_perm=H))
-        self._snapshot = self._index.at(0, _Told(self._values))
+        self._snapshot = self._index.snapshot_at(0, _Told(self._values))
         self._sketches, self._queries = _sketches(kin, folder)
 
     def fill(self) -> Snapshot:
         """Takes in all models, as it does when a service starts."""
-        self._snapshot = self._index.at(1, _Told(self._values))
+        self._snapshot = self._index.snapshot_at(1, _Told(self._values))
         return self._snapshot
 
     def by_bytes(self, query: int, count: int = K) -> Ids:
@@ -82,12 +88,12 @@ class Cascade:
 
     def by_values(self, query: int) -> Ids:
         """Where models sent nothing but signatures: the scan, then all values of the foremost."""
-        ids = self._foremost(query, None, compared(K, exactly=False, sketched=False))
+        ids = self._foremost(query, None, comparison_size(K, exactly=False, sketched=False))
         return ids[np.argsort(-jaccard_estimates(self._values[ids], self._asked[query]))][:K]
 
     def by_sketches(self, query: int) -> Ids:
         """The scan, then the sketches of what it proposes: those to compare exactly, best first."""
-        count = compared(K, exactly=True, sketched=True)
+        count = comparison_size(K, exactly=True, sketched=True)
         return self._foremost(query, self._queries[query], count)
 
     def proposed(self, query: int) -> Ids:
@@ -98,33 +104,33 @@ class Cascade:
         """Lets the file go."""
         self._sketches.close()
 
-    def _proposed(self, query: int) -> Candidates:
-        return self._snapshot.candidates(self._asked[query], scanned(len(self._snapshot), K))
+    def _proposed(self, query: int) -> ScanCandidates:
+        return self._snapshot.candidates(self._asked[query], scan_size(len(self._snapshot), K))
 
     def _foremost(self, query: int, sketch: Sketch | None, count: int) -> Ids:
         found = self._proposed(query)
-        similarity = from_bytes(found.matches, H)
-        estimates = estimated(
+        similarity = similarity_from_matches(found.matches, H)
+        estimates = estimate(
             found.ids, found.contents, similarity, sketch, self._sketches, num_perm=H
         )
-        chosen = foremost(estimates, K, count)
-        return np.concatenate([chosen.ids, chosen.tied[: chosen.places]])
+        chosen = select_candidates(estimates, K, count)
+        return np.concatenate([chosen.ids, chosen.tied[: chosen.tied_places]])
 
 
 class _Told:
     """All models as the database of a service would tell of them, page by page."""
 
-    horizon = 0
+    compacted_version = 0
 
     def __init__(self, values: Values) -> None:
         self._values = values
 
-    def changed(self, since: int) -> Iterable[Changed]:
+    def changed(self, since: int) -> Iterable[ChangedModels]:
         del since
         for begin in range(0, len(self._values), AT_ONCE):
             page = self._values[begin : begin + AT_ONCE]
             ids = np.arange(begin, begin + len(page))
-            yield Changed(ids, ids + 1, page.tobytes())
+            yield ChangedModels(ids, ids + 1, page.tobytes())
 
     def removed(self, since: int) -> Iterable[int]:
         del since
@@ -138,10 +144,10 @@ class _Reused(SketchFile):
         super().__init__(path, M)
         self._slot_of = slots
 
-    def counts(self, sketch: Sketch, ids: Ids, contents: Ids, *, roughly: bool = False) -> Ids:
+    def counts(self, sketch: Sketch, ids: Ids, contents: Ids, *, coarse: bool = False) -> Ids:
         del contents  # the content of a slot is the slot's
         slots = self._slot_of[ids]
-        return super().counts(sketch, slots, slots + 1, roughly=roughly)
+        return super().counts(sketch, slots, slots + 1, coarse=coarse)
 
 
 def _sketches(kin: Kin, folder: Path) -> tuple[SketchFile, list[Sketch]]:

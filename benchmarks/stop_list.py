@@ -18,7 +18,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from app.index.buckets.batching import in_steps
+from app.index.buckets.batching import split_into_steps
 from app.index.buckets.sql import SqlBuckets
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
@@ -222,7 +222,7 @@ def _contender(
 ) -> Contender:
     keys = band_keys(values, banding)
     changes = ((number, number, b"") for number in range(1, len(keys) + 1))
-    for step in in_steps(changes, 0, len(keys), at_once=buckets.at_once):
+    for step in split_into_steps(changes, 0, len(keys), max_step_size=buckets.max_step_size):
         upserts = [(number, keys[number - 1]) for number, _ in step.upserts]
         assert buckets.apply(space, 1, step.since, step.until, upserts, ())
     asked = cycle(np.random.default_rng(2).choice(len(keys), QUERIES))

@@ -17,7 +17,7 @@ from app.catalog.repositories import models, revisions
 from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.sketches import require_fitting
 from app.errors import Unavailable
-from app.index.banding import Bands, bytes_of
+from app.index.banding import BandValueService, signature_bytes
 from app.infra.db.database import Reader, Writer
 from app.infra.http.preconditions import check_match
 from app.infra.storage.blobs import BlobStore
@@ -38,7 +38,9 @@ class Preparation:
         history: of the models.
     """
 
-    def __init__(self, blobs: BlobStore, bands: Bands, history: RevisionRecorder) -> None:
+    def __init__(
+        self, blobs: BlobStore, bands: BandValueService, history: RevisionRecorder
+    ) -> None:
         self._blobs = blobs
         self._bands = bands
         self._history = history
@@ -59,7 +61,7 @@ class Preparation:
             )
         require_size(space, support.k)
         spec = space.signature
-        signature = bytes_of(support.signature(spec.num_perm, spec.seed, spec.scheme))
+        signature = signature_bytes(support.signature(spec.num_perm, spec.seed, spec.scheme))
         form = PackedSupport.pack(support)
         packed = form.to_bytes()
         band_values = self._bands.prepare(session, space, support)

@@ -13,7 +13,7 @@ from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.revision_recorder import Drift
 from app.errors import SupportExists
-from app.index.banding import BandValues, bytes_of
+from app.index.banding import BandValues, signature_bytes
 from app.spaces.records import SpaceRecord
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
@@ -124,7 +124,7 @@ def signature_content(
     """
     require_same_space(space, signature)
     require_size(space, signature.support_size)
-    values = bytes_of(signature)
+    values = signature_bytes(signature)
     if current is not None:
         if current.kind == "support":
             raise SupportExists(

@@ -18,7 +18,7 @@ from app.catalog.repositories import models
 from app.catalog.revision_recorder import Change, RevisionRecorder
 from app.catalog.sketches import keep_after, replaced
 from app.index import stop_list_repository
-from app.index.banding import Bands
+from app.index.banding import BandValueService
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Reader, Writer
 from app.infra.http.preconditions import check_match
@@ -40,7 +40,7 @@ class ModelWriter:
     def __init__(
         self,
         blobs: BlobStore,
-        bands: Bands,
+        bands: BandValueService,
         history: RevisionRecorder,
         sketches: SketchFiles,
         outbox: Outbox | None = None,

@@ -1,7 +1,8 @@
-"""What a model is banded by: its signature or, in a space with a stop-list, the signature of what
-the list leaves of its support.
+"""Band values: the minhashes that place a model in LSH buckets.
 
-Keeps the stop-lists in force at hand, decoded. It never makes one, and never writes.
+They are the model's signature. In a space with a stop-list they are the signature of its support
+without the listed indices. This module caches the active stop-lists, decoded. It never creates a
+stop-list and never writes to the database.
 """
 
 from __future__ import annotations
@@ -23,35 +24,33 @@ from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 from modelkin.types.spaces import SignatureSpec
 
-__all__ = ["Bands", "left_of", "minhash_of", "BandValues", "bytes_of"]
+__all__ = ["BandValueService", "filtered_support", "minhash_bytes", "BandValues", "signature_bytes"]
 
 log = logging.getLogger(__name__)
 
-_MEMORY = 256 << 20
-"""Bytes of stop-lists that are kept; one is kept however large it is."""
+_MAX_CACHED_BYTES = 256 << 20
+"""Size of the stop-list cache; the last list used stays, however large it is."""
 
 
-class Bands:
-    """The stop-lists in force, of all spaces.
+class BandValueService:
+    """Computes and reads band values, with the active stop-lists of all spaces in a cache.
 
     Args:
-        memory: bytes of them that are kept.
+        memory: size of the cache in bytes.
     """
 
-    def __init__(self, *, memory: int = _MEMORY) -> None:
+    def __init__(self, *, memory: int = _MAX_CACHED_BYTES) -> None:
         self._memory = memory
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[int, int], Support] = OrderedDict()
 
     def prepare(self, session: Reader, space: SpaceRecord, support: Support) -> BandValues | None:
-        """The band values of a support; None where the space has no stop-list, or not this one
-        any more.
-        """
+        """The band values of a support; None if the space no longer has this stop-list, or none."""
         stop_list = self._stop_list(session, space)
         if stop_list is None:
             return None
-        left = left_of(support, stop_list)
-        return BandValues(space.banding_version, minhash_of(left, space.signature))
+        filtered = filtered_support(support, stop_list)
+        return BandValues(space.banding_version, minhash_bytes(filtered, space.signature))
 
     def settle(
         self,
@@ -60,14 +59,16 @@ class Bands:
         support: Support,
         prepared: BandValues | None,
     ) -> bytes | None:
-        """The band values as they are to be stored: as prepared, or made anew where the stop-list
-        was exchanged since; None for an unbanded model, and in a space without a stop-list.
+        """The band values to store: those prepared, or new ones if the stop-list was replaced.
 
         Args:
             session: holds the lock of the space.
-            space: as it is under that lock.
+            space: as read under that lock.
             support: of the model.
-            prepared: before the lock.
+            prepared: the values computed before the lock was taken.
+
+        Returns:
+            None for an unbanded model, and in a space without a stop-list.
         """
         if prepared is None or prepared.version != space.banding_version:
             prepared = self.prepare(session, space, support)
@@ -76,7 +77,7 @@ class Bands:
     def stored(
         self, session: Reader, space: SpaceRecord, model_id: int
     ) -> npt.NDArray[np.unsignedinteger] | None:
-        """What a stored model of a space with a stop-list is banded by; None for an unbanded one.
+        """The band values of a stored model, in a space with a stop-list; None if unbanded.
 
         Returns:
             Shape ``(num_perm,)``.
@@ -87,11 +88,11 @@ class Bands:
     def given(
         self, session: Reader, space: SpaceRecord, support: Support
     ) -> npt.NDArray[np.unsignedinteger] | None:
-        """The same of a support that is not stored."""
-        made = self.prepare(session, space, support)
-        if made is None or made.minhash is None:
+        """The band values of a support that is not stored, likewise."""
+        prepared = self.prepare(session, space, support)
+        if prepared is None or prepared.minhash is None:
             return None
-        return _values(made.minhash, space.signature)
+        return _values(prepared.minhash, space.signature)
 
     def _stop_list(self, session: Reader, space: SpaceRecord) -> Support | None:
         if space.banding_version == 0:
@@ -106,7 +107,7 @@ class Bands:
             return None
         try:
             read = Support.from_bytes(indices)
-        except InvalidSupport as error:  # models are unbanded then, and still found
+        except InvalidSupport as error:  # then models are unbanded, and are still found
             log.error("stop-list %d of space %r is damaged: %s", key[1], space.name, error)
             return None
         with self._lock:
@@ -119,17 +120,17 @@ class Bands:
         return sum(kept.indices.nbytes for kept in self._kept.values())
 
 
-def left_of(support: Support, stop_list: Support) -> Support | None:
-    """What a stop-list leaves of a support; None where that is nothing."""
-    left = without(support.indices, stop_list.indices)
-    return Support(left, support.num_parameters) if left.size else None
+def filtered_support(support: Support, stop_list: Support) -> Support | None:
+    """The support without the indices of a stop-list; None if no index remains."""
+    remaining = without(support.indices, stop_list.indices)
+    return Support(remaining, support.num_parameters) if remaining.size else None
 
 
-def minhash_of(left: Support | None, spec: SignatureSpec) -> bytes | None:
-    """The values that are stored of what a stop-list left."""
-    if left is None:
+def minhash_bytes(filtered: Support | None, spec: SignatureSpec) -> bytes | None:
+    """The stored minhashes of a filtered support; None if no index remains."""
+    if filtered is None:
         return None
-    return bytes_of(left.signature(spec.num_perm, spec.seed, spec.scheme))
+    return signature_bytes(filtered.signature(spec.num_perm, spec.seed, spec.scheme))
 
 
 def _values(minhash: bytes, spec: SignatureSpec) -> npt.NDArray[np.unsignedinteger]:
@@ -138,18 +139,18 @@ def _values(minhash: bytes, spec: SignatureSpec) -> npt.NDArray[np.unsignedinteg
 
 @dataclass(frozen=True, slots=True)
 class BandValues:
-    """What a support is banded by under one version of a stop-list.
+    """The band values of a support under one version of a stop-list.
 
     Attributes:
         version: of the list.
-        minhash: little-endian values; None where the list leaves nothing.
+        minhash: little-endian values; None if the list contains the whole support.
     """
 
     version: int
     minhash: bytes | None
 
 
-def bytes_of(signature: Signature) -> bytes:
-    """The values as they are stored, little-endian."""
+def signature_bytes(signature: Signature) -> bytes:
+    """The values of a signature as the database stores them, little-endian."""
     dtype = np.dtype(value_dtype(signature.scheme)).newbyteorder("<")
     return signature.values.astype(dtype, copy=False).tobytes()

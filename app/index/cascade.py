@@ -1,11 +1,11 @@
-"""What a query goes on with: stage by stage fewer candidates, each stage with a sharper estimate.
+"""The search cascade: each stage keeps fewer candidates and estimates S more sharply.
 
-1. The bytes of all signatures propose some (:func:`scanned`).
-2. Their coordinate sketches rank those, S within .006 where a sample holds 5,000 members.
-3. The foremost (:func:`compared`) are compared exactly, and that is not done here.
+1. A scan of the signature bytes proposes candidates (:func:`scan_size`).
+2. Coordinate sketches rank them: S within .006 where a sample holds 5,000 members.
+3. The best (:func:`comparison_size`) are compared exactly, by :mod:`app.search.comparer`.
 
-What has no sketch is ranked by its bytes, S within .04 or so, and therefore compared further down.
-Arrays in, places and estimates out: no database, no files but the sketches' own.
+A candidate without a sketch is ranked by its bytes, S within .04 or so. More of those are compared
+to make up for the error. The stages work on arrays; the only files they read are sketch files.
 """
 
 from __future__ import annotations
@@ -20,89 +20,94 @@ from app.index.sketch_files import SketchFile
 from modelkin.core.sketching.sketch import Sketch
 
 __all__ = [
-    "Chosen",
     "Estimates",
-    "compared",
-    "estimated",
-    "foremost",
-    "from_bytes",
-    "from_jaccards",
-    "scanned",
-    "tells",
+    "Selection",
+    "comparison_size",
+    "estimate",
+    "is_sharper",
+    "scan_size",
+    "select_candidates",
+    "similarity_from_jaccards",
+    "similarity_from_matches",
 ]
 
 Ids = npt.NDArray[np.int64]
 Similarities = npt.NDArray[np.float64]
 
-_SCANNED = 200
-_SCANNED_PER_ROOT = 8
-_SHARP, _BLUNT = 40, 100
-_SHARPENED = 200
-_ERRORS = 5.0
+_MIN_SCAN_SIZE = 200
+_SCAN_SIZE_PER_ROOT = 8
+_MIN_SKETCHED_COMPARISONS, _MIN_UNSKETCHED_COMPARISONS = 40, 100
+_MIN_FULLY_SKETCHED = 200
+"""Candidates that are estimated by the whole sketch, at least."""
+_BOUND_STANDARD_ERRORS = 5.0
 
 
-def scanned(models: int, k: int) -> int:
+def scan_size(models: int, k: int) -> int:
     """How many of so many models the bytes propose.
 
     Eight times the root: of the 10 nearest, at S from .3 to .9 of backgrounds whose S is .1 to .2,
     so many of 10^4, 10^5 and 10^6 models hold .997, .997 and .992, measured in the densest; of
     those at S = .3 alone .97, .97 and .92. Twice as many find little more.
     """
-    return max(_SCANNED, 4 * k, _SCANNED_PER_ROOT * math.isqrt(models))
+    return max(_MIN_SCAN_SIZE, 4 * k, _SCAN_SIZE_PER_ROOT * math.isqrt(models))
 
 
-def compared(k: int, *, exactly: bool, sketched: bool) -> int:
-    """How many of the foremost go on to be compared: beyond the k best others may belong there.
+def comparison_size(k: int, *, exactly: bool, sketched: bool) -> int:
+    """How many of the best candidates are compared: estimates may misplace some of the k nearest.
 
     Args:
-        k: how many are to be answered.
-        exactly: by overlap; else by all values of their signatures, which costs next to nothing.
-        sketched: what is foremost was told by sketches, and not by bytes.
+        k: how many the answer holds.
+        exactly: by overlap; else by full signatures, which costs next to nothing.
+        sketched: the candidates were ranked by sketches, not by bytes.
     """
     if not exactly:
-        return max(_SCANNED, 4 * k)
-    return max(_SHARP, 2 * k) if sketched else max(_BLUNT, 4 * k)
+        return max(_MIN_SCAN_SIZE, 4 * k)
+    return (
+        max(_MIN_SKETCHED_COMPARISONS, 2 * k)
+        if sketched
+        else max(_MIN_UNSKETCHED_COMPARISONS, 4 * k)
+    )
 
 
-def tells(sketch: Sketch, num_perm: int) -> bool:
-    """Whether a sketch tells more than a signature of so many values.
+def is_sharper(sketch: Sketch, num_perm: int) -> bool:
+    """Whether a sketch estimates S more sharply than a signature of ``num_perm`` values.
 
-    Both are so many trials of a chance of J: the values of the one, the members of the other. Where
-    the sample is all of M it tells all there is.
+    Both are trials with probability J: one for each value of the signature, one for each member of
+    the sketch. A sample of all M parameters gives S exactly.
     """
     return sketch.num_parameters <= sketch.size or sketch.members > num_perm
 
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What is known of candidates before any support is read.
+    """Estimates of S for candidates, before any support is read.
 
     Attributes:
         ids: of the models, ascending, shape ``(n,)``.
-        similarity: the best estimate there is, likewise.
-        most: what S hardly exceeds: five standard errors more, likewise.
-        blunt: whether there may be a sketch that is not known here, likewise.
+        similarity: the best estimate available, likewise.
+        upper_bound: the estimate plus five standard errors, likewise; S hardly exceeds it.
+        unsketched: whether the model may have a sketch that this machine lacks, likewise.
     """
 
     ids: Ids
     similarity: Similarities
-    most: Similarities
-    blunt: npt.NDArray[np.bool_]
+    upper_bound: Similarities
+    unsketched: npt.NDArray[np.bool_]
 
 
-def from_bytes(matches: npt.NDArray[np.int32], num_perm: int) -> Similarities:
-    """S from how many bytes of signatures are equal, of which one in 256 is so by chance."""
+def similarity_from_matches(matches: npt.NDArray[np.int32], num_perm: int) -> Similarities:
+    """S from the number of equal signature bytes, one in 256 of which is equal by chance."""
     chance = 1 / 256
-    return from_jaccards(np.clip((matches / num_perm - chance) / (1 - chance), 0.0, 1.0))
+    return similarity_from_jaccards(np.clip((matches / num_perm - chance) / (1 - chance), 0.0, 1.0))
 
 
-def from_jaccards(jaccards: npt.NDArray[np.float64]) -> Similarities:
+def similarity_from_jaccards(jaccards: npt.NDArray[np.float64]) -> Similarities:
     """S from J."""
     similarity: Similarities = 2 * jaccards / (1 + jaccards)
     return similarity
 
 
-def estimated(
+def estimate(
     ids: Ids,
     contents: Ids,
     similarity: Similarities,
@@ -110,101 +115,106 @@ def estimated(
     file: SketchFile,
     *,
     num_perm: int,
-    count: int = _SHARP,
+    count: int = _MIN_SKETCHED_COMPARISONS,
 ) -> Estimates:
-    """The second stage: by a quarter of the sample where there are many, the best by all of it.
+    """The second stage: a quarter of the sample ranks many candidates, all of it the best.
 
     Args:
         ids: of candidates, ascending, shape ``(n,)``.
-        contents: the ids of their contents, 0 where there is no sketch.
-        similarity: as their signatures estimate it; 1 where nothing is known of it yet.
-        sketch: the query's; None where it has none, or one that tells less than its signature.
+        contents: the ids of their contents, 0 for a model without a sketch.
+        similarity: as their signatures estimate it; 1 if there is no estimate yet.
+        sketch: the query's; None if it has none, or one that is less sharp than its signature.
         file: the sketches of the space.
         num_perm: values of a signature.
-        count: how many will be compared further.
+        count: how many the third stage will compare.
     """
-    told = _Told(similarity.copy(), _most(similarity, num_perm), np.zeros(ids.size, np.bool_))
+    bound, known = _upper_bound(similarity, num_perm), np.zeros(ids.size, np.bool_)
+    buffer = _EstimateBuffer(similarity.copy(), bound, known)
     if sketch is None:
-        return Estimates(ids, told.similarity, told.most, told.known)
-    best, sharpened = np.arange(ids.size), max(_SHARPENED, 5 * count)
+        return Estimates(ids, buffer.similarity, buffer.upper_bound, buffer.known)
+    best, sharpened = np.arange(ids.size), max(_MIN_FULLY_SKETCHED, 5 * count)
     if ids.size > sharpened:
-        told.see(best, file.counts(sketch, ids, contents, roughly=True), file, sketch, roughly=True)
-        best = np.flatnonzero(told.known)
+        counts = file.counts(sketch, ids, contents, coarse=True)
+        buffer.update(best, counts, file, sketch, coarse=True)
+        best = np.flatnonzero(buffer.known)
     if best.size > sharpened:
-        best = best[np.argpartition(-told.similarity[best], sharpened - 1)[:sharpened]]
-    told.see(best, file.counts(sketch, ids[best], contents[best]), file, sketch)
-    return Estimates(ids, told.similarity, told.most, ~told.known & (contents != 0))
+        best = best[np.argpartition(-buffer.similarity[best], sharpened - 1)[:sharpened]]
+    buffer.update(best, file.counts(sketch, ids[best], contents[best]), file, sketch)
+    unsketched = ~buffer.known & (contents != 0)
+    return Estimates(ids, buffer.similarity, buffer.upper_bound, unsketched)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """Estimates on their way: each stage writes over those of the one before."""
+class _EstimateBuffer:
+    """Estimates under construction: each stage overwrites those of the stage before."""
 
     similarity: Similarities
-    most: Similarities
+    upper_bound: Similarities
     known: npt.NDArray[np.bool_]
 
-    def see(
-        self, at: Ids, counts: Ids, file: SketchFile, sketch: Sketch, *, roughly: bool = False
+    def update(
+        self, at: Ids, counts: Ids, file: SketchFile, sketch: Sketch, *, coarse: bool = False
     ) -> None:
-        """Take in what the sketches of the candidates ``at`` share with the query's."""
+        """Estimate S of the candidates ``at`` from the members they share with the query."""
         seen = counts[:, 0] >= 0
         places, (shared, theirs) = at[seen], counts[seen].T
-        ours = file.members(sketch, roughly=roughly)
+        ours = file.members(sketch, coarse=coarse)
         similarity = 2 * shared / np.maximum(1, ours + theirs)
         whole = sketch.num_parameters <= sketch.size
         self.similarity[places] = similarity
-        self.most[places] = similarity if whole else _most(similarity, ours + theirs - shared)
+        trials = ours + theirs - shared
+        self.upper_bound[places] = similarity if whole else _upper_bound(similarity, trials)
         self.known[at] = seen
 
 
-def _most(similarity: Similarities, trials: int | Ids) -> Similarities:
-    """What S hardly exceeds, where it was estimated from so many trials of a chance of J."""
+def _upper_bound(similarity: Similarities, trials: int | Ids) -> Similarities:
+    """A bound that S hardly exceeds, from an estimate over ``trials`` with probability J."""
     jaccard = (similarity / (2 - similarity) * trials + 0.5) / (trials + 1)
     error = 2 / (1 + jaccard) ** 2 * np.sqrt(jaccard * (1 - jaccard) / (trials + 1))
-    most: Similarities = similarity + _ERRORS * error
-    return most
+    bound: Similarities = similarity + _BOUND_STANDARD_ERRORS * error
+    return bound
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """Who is compared.
+class Selection:
+    """The candidates to compare.
 
     Attributes:
-        ids: these, the foremost first, shape ``(n,)``.
-        most: what their S hardly exceeds: who falls short of others need not be compared.
-        tied: and some of these, whose estimates are equal, and who could all be among the answered.
-        places: how many: whoever knows their names may choose by them.
+        ids: of the models, best estimate first, shape ``(n,)``.
+        upper_bound: of their S, likewise; a model whose bound is too low need not be compared.
+        tied: models whose equal estimates straddle the cut; the caller compares some of them.
+        tied_places: how many of the tied; a caller that knows their names chooses by name.
     """
 
     ids: Ids
-    most: Similarities
+    upper_bound: Similarities
     tied: Ids
-    places: int
+    tied_places: int
 
 
-def foremost(estimates: Estimates, k: int, count: int) -> Chosen:
-    """Which candidates are compared exactly, or as well as their signatures allow.
+def select_candidates(estimates: Estimates, k: int, count: int) -> Selection:
+    """Choose the candidates for the third stage, the comparison.
 
     Args:
         estimates: of all candidates.
-        k: how many are to be answered.
+        k: how many the answer holds.
         count: how many to take by their estimates, at least k.
     """
     order = np.argsort(-estimates.similarity, kind="stable")
     first, rest = order[:count], order[count:]
     begin, end = _tied(estimates.similarity[order], k, count)
-    blunt = rest[max(0, end - count) :]
-    blunt = blunt[estimates.blunt[blunt]][: max(_BLUNT, 4 * k)]
-    sure = np.concatenate([first[:begin], blunt])
+    unsketched = rest[max(0, end - count) :]
+    unsketched = unsketched[estimates.unsketched[unsketched]]
+    unsketched = unsketched[: max(_MIN_UNSKETCHED_COMPARISONS, 4 * k)]
+    sure = np.concatenate([first[:begin], unsketched])
     tied = estimates.ids[order[begin:end]]
-    return Chosen(
-        estimates.ids[sure], estimates.most[sure], tied, count - begin if tied.size else 0
+    return Selection(
+        estimates.ids[sure], estimates.upper_bound[sure], tied, count - begin if tied.size else 0
     )
 
 
 def _tied(descending: Similarities, k: int, count: int) -> tuple[int, int]:
-    """The group that reaches from within the first k to behind the first ``count``, if one does."""
+    """The slice of equal estimates that begins within the first k and ends after ``count``."""
     if descending.size <= count or descending[k - 1] != descending[count]:
         return count, count
     last = -descending[count]

@@ -1,12 +1,12 @@
-"""What changed in a space since a version: the log that the in-process indexes follow.
+"""Queries for the change log of a space, which the in-process indexes follow.
 
-The table of models, read from a version on, is its own change log; removals leave tombstones
-beside it. A million signatures are read at a start, so this takes them in pages, straight from the
-driver: what would be a Python object a row is a few arrays a page.
+The table of models, read from a version on, is its own change log; removals leave tombstones beside
+it. A process reads a million signatures at its start. So this module reads pages straight from the
+driver: a few arrays a page instead of a Python object a row.
 
-Old tombstones are deleted, and the compacted version says up to where. An index that has followed
-the space to an earlier version cannot know what is gone, and starts anew. Both change together,
-under the space's lock, which every write of a tombstone holds as well.
+Old tombstones are deleted, because they would only grow; the compacted version says up to where. An
+index of an earlier version cannot know which models are gone, and starts again. Tombstones and the
+compacted version change together, under the space's lock.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ __all__ = [
 
 _Ids = npt.NDArray[np.int64]
 Page: TypeAlias = tuple[_Ids, _Ids, bytes]
-"""Ids of models, int64, shape ``(n,)``; the ids of their contents, likewise; and their signatures,
-little-endian, one after another.
+"""Model ids, int64, shape ``(n,)``; content ids, likewise; and the signatures, little-endian and
+concatenated.
 """
 
-_AT_ONCE = 1024
-"""Models on a page: at 256 values of four bytes a mebibyte; pages of four take Postgres longer."""
+_PAGE_SIZE = 1024
+"""Models a page: a mebibyte at 256 values of 4 bytes. Pages of 4 MiB take Postgres longer."""
 
-_CHANGED = """
+_CHANGED_SQLITE = """
 SELECT m.id, m.content_id, s."values"
 FROM models m JOIN signatures s ON s.model_id = m.id
 WHERE m.space_id = ? AND m.version > ?
 """
 
-# Postgres hands over a value of 1 MiB much sooner than 1,024 of 1 KiB. All four aggregates see the
-# rows of a page in one order, whichever it is. A page ends at an id, not at a version: nothing
-# forbids that many models share one.
-_CHANGED_IN_PAGES = """
+# Postgres returns one value of 1 MiB much sooner than 1,024 of 1 KiB. All four aggregates read the
+# rows of a page in the same order, whichever it is. A page ends at an id and not at a version,
+# because many models may share a version.
+_CHANGED_POSTGRES = """
 SELECT string_agg(int8send(m.id), ''), string_agg(int8send(m.content_id), ''),
        string_agg(int8send(m.version), ''), string_agg(s."values", '')
 FROM (
@@ -65,14 +65,14 @@ _LAST_ID = 2**63 - 1
 
 
 def changed_since(session: Reader, space_id: int, version: int) -> Iterator[Page]:
-    """The models that changed after ``version``, each once, as it is now, in no order."""
+    """The models that changed after ``version``: each once, in its present state, in any order."""
     if session.get_bind().dialect.name == "sqlite":
         return _from_sqlite(session, space_id, version)
     return _from_postgres(session, space_id, version)
 
 
 def changed_ids(session: Reader, space_id: int, version: int) -> list[int]:
-    """The ids of the models that changed after ``version``, in no order."""
+    """The ids of the models that changed after ``version``, in any order."""
     changed = ModelRow.space_id == space_id, ModelRow.version > version
     return list(session.scalars(select(ModelRow.id).where(*changed)))
 
@@ -84,19 +84,19 @@ def removed_since(session: Reader, space_id: int, version: int) -> list[int]:
 
 
 def compacted_version(session: Reader, space_id: int) -> int:
-    """The version up to which tombstones may be deleted; 0 where there is no such space."""
-    horizon = session.scalar(select(SpaceRow.compacted_version).where(SpaceRow.id == space_id))
-    return horizon or 0
+    """The version up to which tombstones may be deleted; 0 if the space does not exist."""
+    version = session.scalar(select(SpaceRow.compacted_version).where(SpaceRow.id == space_id))
+    return version or 0
 
 
 def spaces_to_compact(session: Reader, more_than: int) -> list[tuple[int, int, int]]:
-    """The spaces with more than so many tombstones: id, number of models, number of tombstones."""
+    """The spaces with more than ``more_than`` tombstones: id, how many models and tombstones."""
     models = SpaceRow.supports + SpaceRow.signatures
     tombstones = func.count()
     query = (
         select(SpaceRow.id, models, tombstones)
         .join(TombstoneRow, TombstoneRow.space_id == SpaceRow.id)
-        # A version removes one model at most, so most spaces need not be counted.
+        # A version removes at most one model, so this condition saves counting in most spaces.
         .where(SpaceRow.version - SpaceRow.compacted_version > more_than)
         .group_by(SpaceRow.id, models)
         .having(tombstones > more_than)
@@ -104,34 +104,34 @@ def spaces_to_compact(session: Reader, more_than: int) -> list[tuple[int, int, i
     return [(space_id, held, removed) for space_id, held, removed in session.execute(query)]
 
 
-def prune_tombstones(session: Writer, space_id: int, *, keep: int, at_once: int) -> int:
-    """Delete the oldest tombstones of a space but ``keep``; returns how many it deleted.
+def prune_tombstones(session: Writer, space_id: int, *, keep: int, batch_size: int) -> int:
+    """Delete the oldest tombstones of a space but ``keep``; return how many it deleted.
 
     Args:
-        at_once: deletes no more than this.
+        batch_size: the most that one call deletes.
     """
     locked = select(SpaceRow.id).where(SpaceRow.id == space_id).with_for_update()
     if session.scalar(locked) is None:
         return 0
     of_space = TombstoneRow.space_id == space_id
-    there = session.scalars(select(func.count()).select_from(TombstoneRow).where(of_space)).one()
-    most = min(there - keep, at_once)
-    if most <= 0:  # another process was first
+    total = session.scalars(select(func.count()).select_from(TombstoneRow).where(of_space)).one()
+    count = min(total - keep, batch_size)
+    if count <= 0:  # another process was first
         return 0
     oldest = select(TombstoneRow.version).where(of_space).order_by(TombstoneRow.version)
-    horizon = session.scalars(oldest.limit(1).offset(most - 1)).one()
-    moved = update(SpaceRow).where(SpaceRow.id == space_id).values(compacted_version=horizon)
+    until = session.scalars(oldest.limit(1).offset(count - 1)).one()
+    moved = update(SpaceRow).where(SpaceRow.id == space_id).values(compacted_version=until)
     session.execute(moved.execution_options(synchronize_session=False))
-    pruned = delete(TombstoneRow).where(of_space, TombstoneRow.version <= horizon)
+    pruned = delete(TombstoneRow).where(of_space, TombstoneRow.version <= until)
     session.execute(pruned.execution_options(synchronize_session=False))
-    return most
+    return count
 
 
 def _from_sqlite(session: Reader, space_id: int, version: int) -> Iterator[Page]:
     connection = session.connection().connection.driver_connection
     assert connection is not None
-    with closing(connection.execute(_CHANGED, (space_id, version))) as cursor:
-        while rows := cursor.fetchmany(_AT_ONCE):
+    with closing(connection.execute(_CHANGED_SQLITE, (space_id, version))) as cursor:
+        while rows := cursor.fetchmany(_PAGE_SIZE):
             ids, contents, signatures = zip(*rows, strict=True)
             yield _ids(ids), _ids(contents), b"".join(signatures)
 
@@ -139,17 +139,17 @@ def _from_sqlite(session: Reader, space_id: int, version: int) -> Iterator[Page]
 def _from_postgres(session: Reader, space_id: int, version: int) -> Iterator[Page]:
     connection = session.connection().connection.driver_connection
     assert isinstance(connection, psycopg.Connection)
-    place = {"space": space_id, "version": version, "id": _LAST_ID, "limit": _AT_ONCE}
+    place = {"space": space_id, "version": version, "id": _LAST_ID, "limit": _PAGE_SIZE}
     with connection.cursor(binary=True) as cursor:
         while True:
-            row = cursor.execute(_CHANGED_IN_PAGES, place).fetchone()
+            row = cursor.execute(_CHANGED_POSTGRES, place).fetchone()
             if row is None or row[0] is None:
                 return
             ids, contents, versions = (
                 np.frombuffer(column, ">i8").astype(np.int64) for column in row[:3]
             )
             yield ids, contents, row[3]
-            if ids.size < _AT_ONCE:
+            if ids.size < _PAGE_SIZE:
                 return
             last = int(versions.max())
             place |= {"version": last, "id": int(ids[versions == last].max())}

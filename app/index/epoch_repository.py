@@ -1,6 +1,6 @@
-"""Which build of a space's LSH buckets is the right one, and what happened in a space in order.
+"""Queries for the epoch of a space's LSH buckets, and for the history that the buckets follow.
 
-The database alone knows: a bucket store of another epoch is lost, however whole it looks.
+Only the database decides the epoch. Buckets of another epoch are lost, however complete they look.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["ensure_bucket_epoch", "history", "renew_bucket_epoch"]
 
 
 def ensure_bucket_epoch(session: Writer, space_id: int) -> int:
-    """The space's epoch, a new one where it has none yet; the same for all who ask at once.
+    """The space's epoch, created if it has none; concurrent callers get the same one.
 
     Raises:
         SpaceNotFound: the space was deleted.
@@ -38,7 +38,7 @@ def ensure_bucket_epoch(session: Writer, space_id: int) -> int:
 
 
 def renew_bucket_epoch(session: Writer, space_id: int) -> int:
-    """A new epoch: whatever buckets there are of the space are lost from now on.
+    """Set a new epoch, which invalidates all existing buckets of the space.
 
     Raises:
         SpaceNotFound: the space was deleted.
@@ -49,16 +49,16 @@ def renew_bucket_epoch(session: Writer, space_id: int) -> int:
 def history(
     session: Reader, space_id: int, since: int, banding_version: int = 0
 ) -> Iterator[tuple[int, int, bytes | None]]:
-    """What happened after version ``since``: version, model id and band values, by version.
+    """The changes after version ``since``, by version: version, model id and band values.
 
-    Band values are a model's signature or, with a stop-list, the minhashes of what that leaves of
-    its support. They are None where the model was removed or is unbanded: no bucket holds it. A
-    model that changed often stands here once, as it is now.
+    Band values are a model's signature or, with a stop-list, the minhashes of its filtered support.
+    They are ``None`` for a model that was removed or is unbanded: no bucket holds it. A model that
+    changed often appears once, in its present state.
 
     Args:
-        banding_version: the stop-list in force, 0 without one.
+        banding_version: of the active stop-list, 0 without one.
     """
-    banded = _by_signature() if banding_version == 0 else _by_what_is_left(banding_version)
+    banded = _by_signature() if banding_version == 0 else _by_filtered_support(banding_version)
     changed = banded.where(ModelRow.space_id == space_id, ModelRow.version > since)
     removed = select(
         TombstoneRow.version, TombstoneRow.model_id, literal(None, LargeBinary()).label("values")
@@ -77,7 +77,7 @@ def _by_signature() -> Select[int, int, bytes | None]:
     ).join(SignatureRow, SignatureRow.model_id == ModelRow.id)
 
 
-def _by_what_is_left(banding_version: int) -> Select[int, int, bytes | None]:
+def _by_filtered_support(banding_version: int) -> Select[int, int, bytes | None]:
     of_model = (BandedSignatureRow.model_id == ModelRow.id) & (
         BandedSignatureRow.version == banding_version
     )

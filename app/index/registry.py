@@ -1,7 +1,7 @@
-"""The indexes of spaces, by space id, which is never used again: those used last, in some memory.
+"""The registry of in-process indexes: an LRU cache by space id, with a limit in bytes.
 
-An index that is let go is built again from the database when its space is next asked, so what this
-forgets costs time and nothing else.
+An evicted index is built again from the database at the next query of its space, so an eviction
+costs time and nothing else. Space ids are never reused.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class _Held:
 
 
 class IndexRegistry:
-    """One :class:`SpaceIndex` a space, made when first asked for.
+    """One :class:`SpaceIndex` a space, created at its first use.
 
     Args:
-        most: bytes of all indexes; those that were not used for longest go beyond it. The one that
-            is in use stays, however large it is.
+        most: bytes of all indexes; beyond it the least recently used are evicted. The index in use
+            stays, however large it is.
     """
 
     def __init__(self, most: int) -> None:
@@ -39,8 +39,8 @@ class IndexRegistry:
         self._held: OrderedDict[int, _Held] = OrderedDict()
         self._nbytes = 0
 
-    def at(self, space_id: int, spec: SignatureSpec, version: int, feed: Feed) -> Snapshot:
-        """The index of a space as of ``version`` or later, as :meth:`SpaceIndex.at` answers it.
+    def snapshot_at(self, space_id: int, spec: SignatureSpec, version: int, feed: Feed) -> Snapshot:
+        """A snapshot of a space's index at ``version`` or later.
 
         Args:
             spec: how the space's signatures are made.
@@ -49,29 +49,29 @@ class IndexRegistry:
         with self._lock:
             held = self._held.setdefault(space_id, _Held(SpaceIndex(spec)))
             self._held.move_to_end(space_id)
-        snapshot = held.index.at(version, feed)
+        snapshot = held.index.snapshot_at(version, feed)
         if held.index.nbytes != held.nbytes:
             self._weigh(space_id, held)
         return snapshot
 
     def totals(self) -> tuple[int, int, int]:
-        """How many spaces are indexed, how many models, and in how many bytes."""
+        """The number of indexed spaces, of their models, and of the bytes they take."""
         with self._lock:
             indexes = [held.index for held in self._held.values()]
         return len(indexes), sum(len(i) for i in indexes), sum(i.nbytes for i in indexes)
 
-    def spaces(self) -> list[int]:
+    def space_ids(self) -> list[int]:
         """The ids of the spaces that are indexed."""
         with self._lock:
             return list(self._held)
 
     def forget(self, space_id: int) -> None:
-        """Let the index of a deleted space go."""
+        """Drop the index of a deleted space."""
         with self._lock:
             self._let_go(space_id)
 
     def _weigh(self, space_id: int, held: _Held) -> None:
-        """Note how large an index has become, and let others go if all are too large now."""
+        """Record how large an index has become, and evict others if the total is too large."""
         with self._lock:
             if self._held.get(space_id) is not held:
                 return

@@ -1,8 +1,8 @@
-"""Which row of an index stands for which model, in few bytes a model.
+"""A compact map from model ids to the rows of an index.
 
 A dict of integers takes a hundred bytes an entry, as much as two fifths of a signature. So only the
-newest rows are in one; the others are in arrays in the order of their models' ids, which are made
-anew, never written, whenever the dict holds a sixteenth of all.
+newest rows are in a dict. The others are in arrays, ordered by model id. Whenever the dict holds a
+sixteenth of all rows, new arrays replace the old; arrays are never written in place.
 """
 
 from __future__ import annotations
@@ -13,32 +13,34 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BYTES", "OrderedRows", "RowsById"]
+__all__ = ["BYTES_PER_ROW", "OrderedRows", "RowsById"]
 
 Ids = npt.NDArray[np.int64]
 
-_NEWEST = 16
-_FEWEST = 64
-BYTES = 8 + 4 + 106 // _NEWEST + 1
-"""Of a row, at most: its id, itself, and a sixteenth of what an entry of a dict takes."""
+_NEWEST_FRACTION = 16
+"""The dict holds at most one in so many rows."""
+_MIN_NEWEST = 64
+"""Rows that the dict may hold of a small index."""
+BYTES_PER_ROW = 8 + 4 + 106 // _NEWEST_FRACTION + 1
+"""The most that a row takes: its id, its number, and a sixteenth of an entry of a dict."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderedRows:
-    """Rows in the order of their models' ids; some may have died since.
+    """Rows ordered by model id; some may be dead by now.
 
     Attributes:
         ids: of the models, ascending, distinct, shape ``(n,)``.
         rows: int32, likewise.
-        reach: every row from here on is missing.
+        end: the first row that is not included; neither are those after it.
     """
 
     ids: Ids
     rows: npt.NDArray[np.int32]
-    reach: int
+    end: int
 
     def find(self, wanted: Ids) -> Ids:
-        """The rows that stand, or stood, for one of these models."""
+        """The rows, living or dead, of these models."""
         if not self.ids.size:
             return np.empty(0, np.int64)
         places = np.minimum(np.searchsorted(self.ids, wanted), self.ids.size - 1)
@@ -58,26 +60,26 @@ class RowsById:
         self._newest: dict[int, int] = {}
 
     def find(self, wanted: Ids) -> Ids:
-        """The rows, in no order, that stand, or stood, for one of these models."""
+        """The rows, living or dead, of these models, in any order."""
         found = map(self._newest.get, wanted.tolist())
         newest = np.array([row for row in found if row is not None], np.int64)
         return np.concatenate([self.ordered.find(wanted), newest])
 
     def append(self, first: int, model_ids: Sequence[int]) -> None:
-        """The rows from ``first`` on stand for these models from now on."""
+        """Assign the rows from ``first`` on to these models."""
         self._newest.update(zip(model_ids, range(first, first + len(model_ids)), strict=True))
 
-    def tidy(self, ids: Ids, alive: npt.NDArray[np.bool_]) -> None:
-        """Order the rows once many are not; those that died are forgotten then.
+    def consolidate(self, ids: Ids, alive: npt.NDArray[np.bool_]) -> None:
+        """Move the newest rows into the ordered arrays once there are many; drop dead rows.
 
         Args:
             ids: the model of each row.
-            alive: whether the row still stands for it.
+            alive: whether the row is the model's present one.
         """
-        if len(self._newest) <= max(_FEWEST, ids.size // _NEWEST):
+        if len(self._newest) <= max(_MIN_NEWEST, ids.size // _NEWEST_FRACTION):
             return
         living = np.flatnonzero(alive)
-        # Models come in the order of their ids, nearly: a stable sort has little to do.
+        # Models arrive nearly in the order of their ids, so a stable sort has little to do.
         rows = living[np.argsort(ids[living], kind="stable")]
         self.ordered = OrderedRows(ids[rows], rows.astype(np.int32), ids.size)
         self._newest = {}

@@ -1,14 +1,13 @@
-"""Coordinate sketches on this machine's disk: a file a space, which all its processes share.
+"""A disk cache of coordinate sketches: one file a space, shared by all processes of a machine.
 
-Derived data, a cache: of each model the slot of its id holds a sketch, the id of the content that
-it is a sketch of, and a seal over both. A slot whose content or seal is another one is not there,
-whatever was torn, left over, lost with the power or written by somebody else; so nobody locks or
-syncs anything. The first part of a slot, a quarter of the sample, has a seal of its own: most of
-what is looked at is passed over after that, without its other pages.
+The slot of a model holds its sketch, the id of the sketched content, and a seal (checksum) of both.
+A reader ignores a slot with another content or a wrong seal. So torn, stale, lost and foreign slots
+do no harm, and no process needs a lock or an fsync. The first quarter of a sample has a seal of its
+own: a query rejects most models after that, without reading the other pages of their slots.
 
-Slots are written whole by ``pwrite`` and read through a mapping, while others write. Without a
-file, or where none can be written, everything is answered all the same: what has no slot is
-compared in slower or in blunter ways. This module never says how similar anything is.
+A process writes a slot whole by ``pwrite`` while others read through a mapping. Without a file, or
+on a full disk, queries are still answered: models without a slot are compared in slower or less
+sharp ways. This module never estimates a similarity.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ Ids = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 SAMPLE_SIZE, SAMPLE_SEED = DEFAULT_SIZE, 1
-"""The sample of every space: ``support.sketch()`` without arguments."""
+"""The sample of every space: that of ``support.sketch()`` without arguments."""
 
 _SUFFIX = ".sketches"
-_HEADER = 8
-"""Words of a slot before those of its sketch, as ``sealed_counts`` describes them."""
-_PARTS = 4
-_SMALLEST = 256
-_MOST_OPEN = 64
-_PAUSE = 60.0
-"""Seconds without a try to write, once writing failed."""
+_HEADER_WORDS = 8
+"""Words of a slot that precede its sketch; ``sealed_counts`` describes them."""
+_PART_COUNT = 4
+_MIN_SLOTS = 256
+_MAX_OPEN_FILES = 64
+_WRITE_RETRY_DELAY_S = 60.0
+"""Seconds after a failed write during which no other write is tried."""
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ class SketchFile:
     Args:
         path: of the file, which need not exist.
         num_parameters: M of the space.
-        attempt: carries out a write, or not; see :class:`SketchFiles`.
+        attempt: runs a write, or skips it; see :class:`SketchFiles`.
     """
 
     def __init__(
@@ -69,78 +68,80 @@ class SketchFile:
         self._path = path
         self._attempt = attempt
         self._words = -(-min(num_parameters, SAMPLE_SIZE) // 64)
-        # Where the sample is all of M it is a sketch that tells all, and none of its parts does.
-        self._first = self._words // _PARTS if num_parameters > SAMPLE_SIZE else self._words
-        self._stride = -(-(_HEADER + self._words) // 8) * 8
+        # A sample of all M parameters gives S exactly; a part of it would not.
+        self._first_words = (
+            self._words // _PART_COUNT if num_parameters > SAMPLE_SIZE else self._words
+        )
+        self._stride = -(-(_HEADER_WORDS + self._words) // 8) * 8
         self._lock = threading.Lock()
         self._closed = False
         self._unreadable = False
         self._descriptor: int | None = None
         self._slots = self._nothing
 
-    def counts(self, sketch: Sketch, ids: Ids, contents: Ids, *, roughly: bool = False) -> Ids:
-        """What sketches share with one, as far as they are known here.
+    def counts(self, sketch: Sketch, ids: Ids, contents: Ids, *, coarse: bool = False) -> Ids:
+        """Count the members that models share with a sketch.
 
         Args:
             sketch: of the space's sample.
             ids: of models, shape ``(n,)``.
-            contents: the id of the content that each of them has.
-            roughly: only a quarter of a sample is looked at, which takes a quarter of the time.
+            contents: the present content id of each model.
+            coarse: count in a quarter of the sample, which takes a quarter of the time.
 
         Returns:
-            Shared and own members, shape ``(n, 2)``; -1 and -1 of a content not known here.
+            Shared and own members, shape ``(n, 2)``; -1 and -1 for a content not in the file.
         """
-        slots = self._reaching(int(ids.max(initial=-1)))
+        slots = self._slots_up_to(int(ids.max(initial=-1)))
         known = np.flatnonzero((ids < slots.shape[0]) & (contents != 0))
         found = np.full((ids.size, 2), -1, np.int64)
         if known.size:
             tags, words = contents[known].view(np.uint64), self._arranged(sketch)
-            words = words[: self._first] if roughly else words
-            part = 0 if roughly else 1
+            words = words[: self._first_words] if coarse else words
+            part = 0 if coarse else 1
             found[known] = kernels().sealed_counts(slots, words, ids[known], tags, part)
         return found
 
-    def members(self, sketch: Sketch, *, roughly: bool = False) -> int:
-        """How many members a sketch has in what :meth:`counts` looks at."""
+    def members(self, sketch: Sketch, *, coarse: bool = False) -> int:
+        """The number of members of a sketch that :meth:`counts` compares."""
         words = self._arranged(sketch)
-        return _count(words[: self._first]) if roughly else sketch.members
+        return _count(words[: self._first_words]) if coarse else sketch.members
 
     def write(self, model_id: int, content_id: int, sketch: Sketch) -> None:
-        """Keep the sketch of a content, if that can be done."""
+        """Cache the sketch of a content, if the file can be written."""
         words = self._arranged(sketch)
-        parts = words[: self._first], words
+        parts = words[: self._first_words], words
         first, members = map(_count, parts)
         seals = [kernels().seal(part, content_id, members, first) for part in parts]
         slot = np.zeros(self._stride, "<u8")
         slot[:5] = content_id, members, first, *seals
-        slot[_HEADER : _HEADER + words.size] = words
+        slot[_HEADER_WORDS : _HEADER_WORDS + words.size] = words
         self._attempt(lambda: self._write(model_id, slot.tobytes()))
 
     def write_packed(self, model_id: int, content_id: int, packed: PackedSupport) -> None:
-        """Keep the sketch of a support."""
+        """Cache the sketch of a support, likewise."""
         self.write(model_id, content_id, packed.sketch(SAMPLE_SIZE, SAMPLE_SEED))
 
     def close(self) -> None:
-        """Let the file go: nothing is known here any more, and nothing is kept."""
+        """Close the file: from now on reads find no slot, and writes do nothing."""
         with self._lock:
             self._closed = True
             self._forget()
 
     def _arranged(self, sketch: Sketch) -> Words:
-        """The words as a slot has them: every fourth from the first on, then from the second on."""
+        """The words in the order of a slot: every fourth from the first, then from the second..."""
         words = sketch.words[: self._words]
-        if self._first == self._words:
+        if self._first_words == self._words:
             return words
-        return np.ascontiguousarray(words.reshape(-1, _PARTS).T).ravel()
+        return np.ascontiguousarray(words.reshape(-1, _PART_COUNT).T).ravel()
 
     @property
     def _nothing(self) -> Words:
         return np.zeros((0, self._stride), np.uint64)
 
-    def _reaching(self, last: int) -> Words:
-        """The slots up to the last one asked for, or as far as the file goes; read-only."""
+    def _slots_up_to(self, last: int) -> Words:
+        """The slots up to ``last`` at least, or as many as the file holds; read-only."""
         with self._lock:
-            if self._is_gone() or self._slots.shape[0] <= last:
+            if self._was_deleted() or self._slots.shape[0] <= last:
                 try:
                     self._map()
                     self._unreadable = False
@@ -150,8 +151,8 @@ class SketchFile:
                     self._unreadable = True
             return self._slots
 
-    def _is_gone(self) -> bool:
-        """Whether the open file was deleted since; it is let go then."""
+    def _was_deleted(self) -> bool:
+        """Whether the open file was deleted; if so, close it."""
         if self._descriptor is None or os.fstat(self._descriptor).st_nlink:
             return False
         self._forget()
@@ -168,7 +169,7 @@ class SketchFile:
         size = 8 * self._stride
         count = os.fstat(self._descriptor).st_size // size
         if count > self._slots.shape[0]:
-            # Files only grow, so that no mapping ever reaches behind an end.
+            # Files only grow, so no mapping extends beyond the end of its file.
             mapped = mmap.mmap(self._descriptor, count * size, prot=mmap.PROT_READ)
             mapped.madvise(mmap.MADV_RANDOM)
             self._slots = np.frombuffer(mapped, np.uint64).reshape(count, self._stride)
@@ -185,11 +186,11 @@ class SketchFile:
             os.close(descriptor)
 
     def _writable(self) -> int | None:
-        """The file, open for this one write, which keeps nobody waiting; None once closed."""
+        """A descriptor for one write, so that the write needs no lock; None once closed."""
         with self._lock:
             if self._closed:
                 return None
-            self._is_gone()
+            self._was_deleted()
             if self._descriptor is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -197,13 +198,13 @@ class SketchFile:
             return os.dup(self._descriptor)
 
     def _grow(self, descriptor: int, model_id: int) -> None:
-        """Reach beyond the slot, to a power of two: what was mapped is seldom mapped anew.
+        """Extend the file beyond the slot, to a power of two, so that readers seldom map it again.
 
-        What is written is the last byte of a header, which is zero in all of them: so two processes
-        may do it at a time, and what either has put there since stays as it is.
+        The byte written is the last of a header, which is zero in every slot. So two processes may
+        extend the file at once, and neither overwrites a slot of the other.
         """
-        count = max(_SMALLEST, 1 << model_id.bit_length())
-        end = 8 * (count * self._stride + _HEADER)
+        count = max(_MIN_SLOTS, 1 << model_id.bit_length())
+        end = 8 * (count * self._stride + _HEADER_WORDS)
         if os.fstat(descriptor).st_size < end:
             os.pwrite(descriptor, b"\0", end - 1)
 
@@ -217,7 +218,7 @@ class SketchFiles:
     """The sketches of all spaces of one database on this machine.
 
     Args:
-        folder: holds the files of nobody else; it is made with the first of them.
+        folder: reserved for these files; the first write creates it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -234,7 +235,9 @@ class SketchFiles:
                 file = SketchFile(self._path(space_id), num_parameters, self._attempt)
                 self._files[space_id] = file
             self._files.move_to_end(space_id)
-            idle = self._files.popitem(last=False)[1] if len(self._files) > _MOST_OPEN else None
+            idle = (
+                self._files.popitem(last=False)[1] if len(self._files) > _MAX_OPEN_FILES else None
+            )
         if idle is not None:
             idle.close()
         return file
@@ -248,14 +251,14 @@ class SketchFiles:
         _delete(self._path(space_id))
 
     def sweep(self, space_ids: Iterable[int]) -> None:
-        """Delete what belongs to none of the spaces that there are: another machine deleted it."""
+        """Delete the files of all other spaces, which another machine has deleted."""
         wanted = {self._path(space_id).name for space_id in space_ids}
         for path in self._folder.glob(f"*{_SUFFIX}"):
             if path.name not in wanted and path.stem.isdecimal():
                 self.forget(int(path.stem))
 
     def close(self) -> None:
-        """Let all files go."""
+        """Close all files."""
         with self._lock:
             files, self._files = list(self._files.values()), OrderedDict()
         for file in files:
@@ -265,9 +268,9 @@ class SketchFiles:
         return self._folder / f"{space_id}{_SUFFIX}"
 
     def _attempt(self, write: Callable[[], None]) -> None:
-        """Write, unless that failed a moment ago; one line when it fails, and one when it works."""
+        """Write, unless a write failed a moment ago; log the first failure and the recovery."""
         failed_at = self._failed_at
-        if failed_at is not None and time.monotonic() < failed_at + _PAUSE:
+        if failed_at is not None and time.monotonic() < failed_at + _WRITE_RETRY_DELAY_S:
             return
         try:
             write()

@@ -1,7 +1,7 @@
-"""Every query about stop-lists, and about the band values that they leave of each model.
+"""Queries for stop-lists, and for the band values of each model under them.
 
-A version of a stop-list never changes. Band values of versions that are not in force lie beside the
-others, are believed by nobody, and are forgotten by and by.
+A version of a stop-list never changes. Band values of versions that are not active stay in the same
+table; no query reads them, and a later rollout deletes them.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from app.infra.db.tables.index import BandedSignatureRow, StopListRow
 from app.spaces.records import SpaceRecord, StopList
 
 __all__ = [
-    "begin",
+    "begin_version",
     "changed_after",
-    "enforce",
-    "forget_band_values",
+    "activate",
+    "delete_band_values",
     "get_band_values",
     "get_indices",
     "put_band_values",
     "require_latest",
-    "retire",
+    "deactivate",
     "support_ids",
-    "unbanded",
+    "unbanded_ids",
 ]
 
 
-def begin(session: Writer, space: SpaceRecord) -> int:
-    """The version of a stop-list that is to be made; none that was begun before comes to be.
+def begin_version(session: Writer, space: SpaceRecord) -> int:
+    """Reserve the next stop-list version; a stop-list begun earlier can no longer be activated.
 
     Raises:
         SpaceNotFound: the space was deleted.
@@ -51,14 +51,15 @@ def begin(session: Writer, space: SpaceRecord) -> int:
 
 
 def require_latest(session: Writer, space: SpaceRecord, version: int) -> None:
-    """Nothing, where no other version was begun after this one; nor does any, and no model comes or
-    goes, until the transaction ends.
+    """Require that no later version was begun.
+
+    Until the transaction ends, no version can begin and no model can change.
 
     Raises:
         SpaceNotFound: the space was deleted.
         Conflict: another version was begun, or the stop-list was dropped.
     """
-    # Of two such shares none waits for the other, while whoever changes a model takes it all.
+    # A shared lock: two of these do not wait for each other, but a change of a model waits.
     latest = session.scalar(
         select(SpaceRow.stop_list_seq)
         .where(SpaceRow.id == space.id)
@@ -68,17 +69,17 @@ def require_latest(session: Writer, space: SpaceRecord, version: int) -> None:
         raise SpaceNotFound(f"there is no space {space.name!r}")
     if latest != version:
         raise Conflict(
-            f"another stop-list of space {space.name!r} was begun, or its stop-list dropped, while "
-            f"this one was made: that one counts"
+            f"another stop-list of space {space.name!r} was begun, or its stop-list was dropped, "
+            f"while this one was being made: the later request counts"
         )
 
 
-def enforce(session: Writer, space: SpaceRecord, made: StopList, indices: bytes) -> None:
-    """Put a stop-list in force: all buckets of the space are lost from now on.
+def activate(session: Writer, space: SpaceRecord, made: StopList, indices: bytes) -> None:
+    """Activate a stop-list, which invalidates all buckets of the space.
 
-    The caller holds the space's lock, and has seen that every model has its band values.
+    The caller holds the space's lock, and has made sure that every model has its band values.
     """
-    _forget_lists(session, space)
+    _delete_lists(session, space)
     session.execute(
         insert(StopListRow).values(
             space_id=space.id,
@@ -94,17 +95,17 @@ def enforce(session: Writer, space: SpaceRecord, made: StopList, indices: bytes)
     _set_version(session, space, made.version)
 
 
-def retire(session: Writer, space: SpaceRecord) -> None:
-    """Go without a stop-list: all buckets of the space are lost from now on.
+def deactivate(session: Writer, space: SpaceRecord) -> None:
+    """Deactivate the space's stop-list, which invalidates all buckets of the space.
 
     The caller holds the space's lock.
     """
-    _forget_lists(session, space)
+    _delete_lists(session, space)
     _set_version(session, space, 0)
 
 
 def get_indices(session: Reader, space_id: int, version: int) -> bytes | None:
-    """The indices of a version in the native wire format; None where it is not in force."""
+    """The indices of a version in the native wire format; None if the version is not active."""
     return session.scalar(
         select(StopListRow.indices).where(
             StopListRow.space_id == space_id, StopListRow.version == version
@@ -115,13 +116,13 @@ def get_indices(session: Reader, space_id: int, version: int) -> bytes | None:
 def put_band_values(
     session: Writer, space: SpaceRecord, version: int, values: Mapping[int, bytes | None]
 ) -> None:
-    """The band values of some models, in place of those they had in this version.
+    """Replace the band values of some models under this version.
 
-    The caller holds the space's lock, or :func:`require_latest`'s share of it. Models that were
-    removed before get none.
+    The caller holds the space's lock, or the shared one of :func:`require_latest`. Models that were
+    removed get none.
 
     Args:
-        values: little-endian minhashes by the ids of the models; None for an unbanded one.
+        values: little-endian minhashes by the ids of the models; None for an unbanded_ids one.
     """
     alive = session.scalars(select(ModelRow.id).where(ModelRow.id.in_(values))).all()
     if not alive:
@@ -146,7 +147,7 @@ def put_band_values(
 
 
 def get_band_values(session: Reader, model_id: int, version: int) -> bytes | None:
-    """The band values of one model; None where it is unbanded."""
+    """The band values of one model; None if it is unbanded."""
     return session.scalar(
         select(BandedSignatureRow.minhash).where(
             BandedSignatureRow.model_id == model_id, BandedSignatureRow.version == version
@@ -154,8 +155,8 @@ def get_band_values(session: Reader, model_id: int, version: int) -> bytes | Non
     )
 
 
-def forget_band_values(session: Writer, ids: Collection[int], *, before: int) -> None:
-    """Forget the band values of some models, of all versions before one."""
+def delete_band_values(session: Writer, ids: Collection[int], *, before: int) -> None:
+    """Delete the band values of some models, of all versions before one."""
     session.execute(
         delete(BandedSignatureRow).where(
             BandedSignatureRow.model_id.in_(ids), BandedSignatureRow.version < before
@@ -163,8 +164,8 @@ def forget_band_values(session: Writer, ids: Collection[int], *, before: int) ->
     )
 
 
-def unbanded(session: Reader, space: SpaceRecord, limit: int) -> Sequence[int]:
-    """The ids of models that no bucket of the space can hold, at most so many."""
+def unbanded_ids(session: Reader, space: SpaceRecord, limit: int) -> Sequence[int]:
+    """The ids of models that no bucket of the space can hold, ``limit`` at most."""
     return session.scalars(
         select(BandedSignatureRow.model_id)
         .where(
@@ -179,7 +180,7 @@ def unbanded(session: Reader, space: SpaceRecord, limit: int) -> Sequence[int]:
 def changed_after(
     session: Reader, space: SpaceRecord, version: int, limit: int
 ) -> Sequence[tuple[int, int]]:
-    """The ids and versions of the models that changed first after ``version``, in that order."""
+    """The ids and versions of the next models that changed after ``version``, in that order."""
     query = (
         select(ModelRow.id, ModelRow.version)
         .where(ModelRow.space_id == space.id, ModelRow.version > version)
@@ -195,7 +196,7 @@ def support_ids(session: Reader, space: SpaceRecord) -> Sequence[int]:
     return session.scalars(query.order_by(ModelRow.id)).all()
 
 
-def _forget_lists(session: Writer, space: SpaceRecord) -> None:
+def _delete_lists(session: Writer, space: SpaceRecord) -> None:
     session.execute(delete(StopListRow).where(StopListRow.space_id == space.id))
 
 

@@ -1,7 +1,7 @@
-"""Loading at start: the indexes that queries will need, before these have to wait for them.
+"""Warm-up: a new process loads its indexes in the background, before queries need them.
 
-In the background, the largest first, as many as there is memory for. What is not loaded is built
-when it is asked for, so that nothing depends on this but time.
+The largest space comes first, and as many are loaded as fit into memory. An index that is not
+loaded is built at the first query of its space, so the warm-up only saves time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TypeVar
 from app.errors import Unavailable
 from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
-from app.index.space_index import Changed, bytes_of
+from app.index.space_index import ChangedModels, index_bytes
 from app.infra.db.database import Database
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -26,15 +26,15 @@ __all__ = ["IndexWarmup", "WarmupProgress"]
 
 T = TypeVar("T")
 
-_PAUSE = 1.0
-"""Seconds to leave a database alone that cannot be read."""
+_RETRY_INTERVAL_S = 1.0
+"""Seconds between tries while the database cannot be read."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class WarmupProgress:
-    """How far it is.
+    """The progress of the warm-up.
 
     Attributes:
         done: there is nothing left to load.
@@ -53,8 +53,8 @@ class IndexWarmup:
     """Loads the indexes of one process, once.
 
     Args:
-        database: the truth.
-        indexes: where they are kept.
+        database: read from.
+        indexes: filled.
     """
 
     def __init__(self, database: Database, indexes: IndexRegistry) -> None:
@@ -65,15 +65,15 @@ class IndexWarmup:
 
     @property
     def progress(self) -> WarmupProgress:
-        """How far it is; done before it is begun and where nobody begins it."""
+        """The progress; "done" in a process without a warm-up, and before :meth:`announce`."""
         return self._progress
 
     def announce(self) -> None:
-        """From now on it is not done, until :meth:`run` has ended."""
+        """Report "not done" from now on, until :meth:`run` has ended."""
         self._progress = WarmupProgress(done=False)
 
     def run(self, stopping: threading.Event) -> None:
-        """Load, until it is done or ``stopping`` is set. What fails for good ends it as well."""
+        """Load until all is done or ``stopping`` is set; an unexpected error ends it too."""
         began = time.monotonic()
         self._stopping = stopping
         try:
@@ -83,43 +83,43 @@ class IndexWarmup:
         loaded = self._progress
         if loaded.done and loaded.spaces:
             seconds = time.monotonic() - began
-            what = loaded.models_loaded, loaded.spaces_loaded
-            log.info("loaded the signatures of %d models in %d spaces in %.1f s", *what, seconds)
+            counts = loaded.models_loaded, loaded.spaces_loaded
+            log.info("loaded the signatures of %d models in %d spaces in %.1f s", *counts, seconds)
 
     def _run(self) -> None:
-        wanted = self._insist(self._plan) or []
+        wanted = self._retry(self._plan) or []
         models = sum(space.models for space in wanted)
         self._progress = WarmupProgress(False, spaces=len(wanted), models=models)
         for number, space in enumerate(wanted, start=1):
             before = self._progress.models_loaded
-            if self._insist(partial(self._load, space)) is None:
+            if self._retry(partial(self._load, space)) is None:
                 return
             loaded = before + space.models
             self._progress = replace(self._progress, spaces_loaded=number, models_loaded=loaded)
 
     def _plan(self) -> list[SpaceRecord]:
-        """The spaces to load: not those that are empty, nor those for which there is no room."""
+        """The spaces to load: all that fit into memory and are not empty, the largest first."""
         with self._database.reading() as session:
-            found = spaces.all_spaces(session)
-        found = sorted(found, key=lambda space: -bytes_of(space.signature, space.models))
-        room, wanted = self._indexes.most, []
-        for space in found:
-            needed = bytes_of(space.signature, space.models)
-            if 0 < needed <= room:
+            existing = spaces.all_spaces(session)
+        existing = sorted(existing, key=lambda space: -index_bytes(space.signature, space.models))
+        free_bytes, wanted = self._indexes.most, []
+        for space in existing:
+            needed = index_bytes(space.signature, space.models)
+            if 0 < needed <= free_bytes:
                 wanted.append(space)
-                room -= needed
+                free_bytes -= needed
         return wanted
 
     def _load(self, space: SpaceRecord) -> bool:
-        """Load one; False where it was deleted meanwhile."""
+        """Load one space; False if it has been deleted."""
         before = self._progress
         with self._database.reading() as session:
             now = spaces.find_space_by_id(session, space.id)
             if now is None:
                 return False
-            feed = _Counted(ChangeFeed(session, space.id), self._add)
+            feed = _CountingFeed(ChangeFeed(session, space.id), self._add)
             try:
-                self._indexes.at(space.id, space.signature, now.version, feed)
+                self._indexes.snapshot_at(space.id, space.signature, now.version, feed)
             except Unavailable:
                 self._progress = before
                 raise
@@ -131,29 +131,29 @@ class IndexWarmup:
         loaded = min(self._progress.models_loaded + models, self._progress.models)
         self._progress = replace(self._progress, models_loaded=loaded)
 
-    def _insist(self, action: Callable[[], T]) -> T | None:
-        """What ``action`` answers, as soon as the database does; None when the service stops."""
+    def _retry(self, action: Callable[[], T]) -> T | None:
+        """Repeat ``action`` while the database is unavailable; None when the service stops."""
         while not self._stopping.is_set():
             try:
                 return action()
             except Unavailable as error:
                 log.info("indexes cannot be loaded now: %s", error)
-                self._stopping.wait(_PAUSE)
+                self._stopping.wait(_RETRY_INTERVAL_S)
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
-    """A feed that tells how much of it was read."""
+class _CountingFeed:
+    """A feed that reports how many models were read from it."""
 
     feed: ChangeFeed
     add: Callable[[int], None]
 
     @property
-    def horizon(self) -> int:
-        return self.feed.horizon
+    def compacted_version(self) -> int:
+        return self.feed.compacted_version
 
-    def changed(self, since: int) -> Iterable[Changed]:
+    def changed(self, since: int) -> Iterable[ChangedModels]:
         for changed in self.feed.changed(since):
             yield changed
             self.add(changed.ids.size)

@@ -35,7 +35,7 @@ def scan_neighborhood(
 ) -> Neighborhood:
     """The space around a subject, as one transaction sees it."""
     feed = ChangeFeed(session, space.id)
-    snapshot = indexes.at(space.id, space.signature, space.version, feed)
+    snapshot = indexes.snapshot_at(space.id, space.signature, space.version, feed)
     own = None if subject.model is None else subject.model.id
     return Neighborhood(snapshot, subject.values, own)
 
@@ -81,7 +81,7 @@ class Neighborhood:
         order = np.lexsort((found.ids, -found.matches))
         ids, matches = found.ids[order], found.matches[order]
         others = np.flatnonzero(ids != (-1 if self.own is None else self.own))[:count]
-        return ids[others], cascade.from_bytes(matches[others], self.values.size)
+        return ids[others], cascade.similarity_from_matches(matches[others], self.values.size)
 
     def sample(self, count: int) -> Ids:
         """The ids of ``count`` models that may have a support, the subject left out, in an order

@@ -101,7 +101,7 @@ class Cleanup:
                 log.exception("housekeeping failed")
 
     def _forget(self) -> None:
-        indexed = self._indexes.spaces()
+        indexed = self._indexes.space_ids()
         with self._database.reading() as session:
             existing = spaces.space_ids(session)
         for space_id in set(indexed) - existing:
@@ -121,6 +121,6 @@ class Cleanup:
     def _prune_some(self, space_id: int, keep: int) -> bool:
         with self._database.writing() as session:
             pruned = change_repository.prune_tombstones(
-                session, space_id, keep=keep, at_once=_AT_ONCE
+                session, space_id, keep=keep, batch_size=_AT_ONCE
             )
         return pruned > 0

@@ -20,7 +20,7 @@ from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.errors import ModelNotFound, Unavailable
 from app.index import stop_list_repository
-from app.index.banding import left_of, minhash_of
+from app.index.banding import filtered_support, minhash_bytes
 from app.infra.db.database import Database
 from app.maintenance.recall import Pairs, curve
 from app.spaces import repository as spaces
@@ -139,7 +139,7 @@ class StopListRollout:
             records = models.models_by_id(session, (model_id for model_id, _ in late))
             values = self._band_values(records.values())
             stop_list_repository.put_band_values(session, space, self._version, values)
-            stop_list_repository.enforce(session, space, made, self._stop_list.to_bytes())
+            stop_list_repository.activate(session, space, made, self._stop_list.to_bytes())
         return True
 
     def _require_progress(self) -> None:
@@ -154,8 +154,8 @@ class StopListRollout:
         values: dict[int, bytes | None] = {}
         for model in records:
             support = self._support(model)
-            left = None if support is None else left_of(support, self._stop_list)
-            values[model.id] = minhash_of(left, self._space.signature)
+            left = None if support is None else filtered_support(support, self._stop_list)
+            values[model.id] = minhash_bytes(left, self._space.signature)
         return values
 
     def _read(self, model_id: int) -> tuple[Support, Support | None] | None:
@@ -163,7 +163,7 @@ class StopListRollout:
         with self._database.reading() as session:
             model = models.models_by_id(session, [model_id]).get(model_id)
         support = None if model is None else self._support(model)
-        return None if support is None else (support, left_of(support, self._stop_list))
+        return None if support is None else (support, filtered_support(support, self._stop_list))
 
     def _support(self, model: ModelRecord) -> Support | None:
         """The support of a model; None where it has none, was removed, or cannot be read: then it

@@ -83,7 +83,7 @@ class StopListService:
             raise InvalidParameter(f"share must be above 0, up to 1, not {share}", field="share")
         progress = progress or _silent
         with self._database.writing() as session:
-            version = stop_list_repository.begin(session, space)
+            version = stop_list_repository.begin_version(session, space)
         with self._database.reading() as session:
             ids = stop_list_repository.support_ids(session, space)
         random = np.random.default_rng(version)
@@ -119,7 +119,7 @@ class StopListService:
             SpaceNotFound: the space was deleted.
         """
         with self._database.writing() as session:
-            version = stop_list_repository.begin(session, space)
+            version = stop_list_repository.begin_version(session, space)
             dropped = self._retire(session, space, version)
         self._forget_older(space, version)
         return dropped
@@ -149,7 +149,7 @@ class StopListService:
         locked = spaces.lock_space(session, space)
         stop_list_repository.require_latest(session, locked, version)
         if locked.stop_list is not None:
-            stop_list_repository.retire(session, locked)
+            stop_list_repository.deactivate(session, locked)
         return locked.stop_list
 
     def _forget_older(self, space: SpaceRecord, version: int) -> None:
@@ -166,7 +166,7 @@ class StopListService:
                     if not some:
                         return
                     ids = [model_id for model_id, _ in some]
-                    stop_list_repository.forget_band_values(session, ids, before=version)
+                    stop_list_repository.delete_band_values(session, ids, before=version)
                 since = some[-1][1]
 
 

@@ -17,7 +17,7 @@ from app.catalog.reader import ModelReader, Subject
 from app.catalog.repositories.candidates import Candidate
 from app.catalog.repositories.sketches import sketches_by_id
 from app.errors import Unavailable
-from app.index.cascade import tells
+from app.index.cascade import is_sharper
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile, SketchFiles
 from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
@@ -184,7 +184,7 @@ def _sketch(space: SpaceRecord, subject: Subject) -> Sketch | None:
         if space.num_parameters > SAMPLE_SIZE and expected < num_perm / 2:
             return None  # not worth looking the sample up
         sketch = subject.packed.sketch(SAMPLE_SIZE, SAMPLE_SEED)
-    return sketch if sketch is not None and tells(sketch, num_perm) else None
+    return sketch if sketch is not None and is_sharper(sketch, num_perm) else None
 
 
 def _exact(candidate: Candidate, ours: PackedSupport, theirs: PackedSupport) -> Neighbor:

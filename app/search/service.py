@@ -64,7 +64,9 @@ class _Query:
     def compared(self) -> int:
         """How many candidates are compared at least."""
         exactly = self.asked.subject.packed is not None
-        return cascade.compared(self.k, exactly=exactly, sketched=self.asked.sketch is not None)
+        return cascade.comparison_size(
+            self.k, exactly=exactly, sketched=self.asked.sketch is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class SearchService:
         chosen = self._choose(query, among) if method == "auto" else method
         if chosen != "lsh":
             return self._search(query, chosen, among)
-        mates = self._buckets.mates(
+        mates = self._buckets.candidates(
             session,
             space,
             subject.values,
@@ -162,7 +164,7 @@ class SearchService:
         else:
             proposal = self._scanned(query, among)
         proposal = proposal.without(query.own)
-        estimates = cascade.estimated(
+        estimates = cascade.estimate(
             proposal.ids,
             proposal.contents,
             proposal.similarity,
@@ -171,15 +173,15 @@ class SearchService:
             num_perm=asked.subject.values.size,
             count=query.compared,
         )
-        chosen = cascade.foremost(estimates, query.k, query.compared)
+        chosen = cascade.select_candidates(estimates, query.k, query.compared)
         found, whole = self._compared(query, chosen)
         return _answered(query, method, found, proposal.ids.size, whole=whole)
 
-    def _compared(self, query: _Query, chosen: cascade.Chosen) -> tuple[list[Neighbor], bool]:
+    def _compared(self, query: _Query, chosen: cascade.Selection) -> tuple[list[Neighbor], bool]:
         """The third stage: the foremost, and then of the others who may still be among the best."""
         asked, first = query.asked, query.k + _MARGIN
-        near = chosen.most >= query.min_similarity
-        ids, most = chosen.ids[near], chosen.most[near]
+        near = chosen.upper_bound >= query.min_similarity
+        ids, most = chosen.ids[near], chosen.upper_bound[near]
         tied = _first_by_name(asked, chosen)
         candidates = candidates_by_id(asked.session, asked.space, ids[:first].tolist())
         found, whole = self._comparer.compare(asked, candidates + tied)
@@ -206,9 +208,9 @@ class SearchService:
         """The first stage of the cascade: what the bytes of the signatures propose."""
         subject = query.asked.subject
         snapshot = self._snapshot(query.asked)
-        count = cascade.scanned(len(snapshot) if among is None else among.size, query.k)
+        count = cascade.scan_size(len(snapshot) if among is None else among.size, query.k)
         found = snapshot.candidates(subject.values, count + 1, among=among)
-        similarity = cascade.from_bytes(found.matches, subject.values.size)
+        similarity = cascade.similarity_from_matches(found.matches, subject.values.size)
         return _Proposal(found.ids, found.contents, similarity)
 
     def _looked_up(self, query: _Query, among: Ids) -> _Proposal:
@@ -220,12 +222,14 @@ class SearchService:
         return _Proposal(
             np.array([candidate.id for candidate in found], np.int64),
             np.array([candidate.content_id for candidate in found], np.int64),
-            cascade.from_jaccards(np.array([jaccards.get(c.id, 1.0) for c in found], np.float64)),
+            cascade.similarity_from_jaccards(
+                np.array([jaccards.get(c.id, 1.0) for c in found], np.float64)
+            ),
         )
 
     def _snapshot(self, asked: Query) -> Snapshot:
         space, feed = asked.space, ChangeFeed(asked.session, asked.space.id)
-        return self._indexes.at(space.id, space.signature, space.version, feed)
+        return self._indexes.snapshot_at(space.id, space.signature, space.version, feed)
 
 
 def _answered(
@@ -246,12 +250,12 @@ def _rank(item: Neighbor) -> tuple[float, str]:
     return -item.similarity, item.model
 
 
-def _first_by_name(asked: Query, chosen: cascade.Chosen) -> list[Candidate]:
+def _first_by_name(asked: Query, chosen: cascade.Selection) -> list[Candidate]:
     """Of those that tie the first by name, as there is room for them."""
     if not chosen.tied.size:
         return []
     tied = candidates_by_id(asked.session, asked.space, chosen.tied.tolist())
-    return heapq.nsmallest(chosen.places, tied, lambda candidate: candidate.name)
+    return heapq.nsmallest(chosen.tied_places, tied, lambda candidate: candidate.name)
 
 
 def _ids(ids: Iterable[int]) -> npt.NDArray[np.int64]:

@@ -1,6 +1,6 @@
-"""What all bucket stores share: a step checked and normalised, and the choice of what to read.
+"""Steps of a space's history and the choice of buckets to read, shared by all bucket stores.
 
-Pure: arrays in, arrays out. It never computes a key.
+Pure functions over arrays; they never compute a key.
 """
 
 from __future__ import annotations
@@ -11,19 +11,27 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CAP", "MOST_AT_ONCE", "Changes", "Step", "choose", "gather", "in_steps"]
+__all__ = [
+    "MAX_BUCKET_SIZE",
+    "MAX_STEP_SIZE",
+    "NormalizedStep",
+    "Step",
+    "choose_buckets",
+    "normalize_step",
+    "split_into_steps",
+]
 
 Keys = npt.NDArray[np.uint64]
 
-CAP = 10_000
-"""Entries beyond which a bucket is never read: it says nothing of who is kin."""
-MOST_AT_ONCE = 1_000
-"""Models in one step, where a store does not want fewer."""
+MAX_BUCKET_SIZE = 10_000
+"""Entries beyond which a bucket is never read: one that large says nothing about kinship."""
+MAX_STEP_SIZE = 1_000
+"""Models in one step, unless a store sets a smaller limit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """A step as stores apply it.
+class NormalizedStep:
+    """A step, checked and in the form that stores apply.
 
     Attributes:
         upserts: the keys of each model, distinct, ascending, big-endian uint64 as bytes.
@@ -36,12 +44,12 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One piece of a space's history, to be applied as a whole.
+    """One piece of a space's history, applied as a whole.
 
     Attributes:
-        since, until: from which version to which.
+        since, until: the versions before and after the step.
         upserts: ids and band values, little-endian, of the models that are new or changed.
-        removals: ids of those that are gone, or in no bucket any more.
+        removals: ids of the models that are gone, or are no longer in any bucket.
     """
 
     since: int
@@ -50,16 +58,19 @@ class Step:
     removals: tuple[int, ...]
 
 
-def gather(
-    upserts: Iterable[tuple[int, Keys]], removals: Iterable[int], *, at_once: int = MOST_AT_ONCE
-) -> Changes:
-    """Check and normalise what :meth:`app.index.buckets.protocol.Buckets.apply` is given.
+def normalize_step(
+    upserts: Iterable[tuple[int, Keys]],
+    removals: Iterable[int],
+    *,
+    max_step_size: int = MAX_STEP_SIZE,
+) -> NormalizedStep:
+    """Check and normalise the arguments of :meth:`app.index.buckets.protocol.Buckets.apply`.
 
     Args:
-        at_once: models in a step, at most.
+        max_step_size: models in a step, at most.
 
     Raises:
-        ValueError: too many models at once, or keys that are no one-dimensional uint64 array.
+        ValueError: too many models at once, or keys that are not a one-dimensional uint64 array.
     """
     kept: dict[int, bytes] = {}
     for model_id, keys in upserts:
@@ -72,18 +83,18 @@ def gather(
     gone = tuple(dict.fromkeys(int(model_id) for model_id in removals))
     for model_id in gone:
         kept.pop(model_id, None)
-    if len(kept) + len(gone) > at_once:
+    if len(kept) + len(gone) > max_step_size:
         raise ValueError(
-            f"{len(kept) + len(gone)} models in one step, and {at_once} is the most: "
-            f"cut it with in_steps"
+            f"{len(kept) + len(gone)} models in one step, and {max_step_size} is the most: "
+            f"split it with split_into_steps"
         )
-    return Changes(kept, gone)
+    return NormalizedStep(kept, gone)
 
 
-def choose(
+def choose_buckets(
     sizes: npt.NDArray[np.int64], *, cap: int, limit: int
 ) -> tuple[npt.NDArray[np.intp], bool]:
-    """Which buckets a query reads: the smallest first, whole, while they fit.
+    """Choose the buckets that a query reads: the smallest first, whole, while they fit.
 
     Args:
         sizes: entries of each bucket, shape ``(b,)``.
@@ -91,7 +102,7 @@ def choose(
         limit: entries read at most.
 
     Returns:
-        The positions of the buckets to read, and whether any other holds something.
+        The positions of the buckets to read, and whether any other bucket has entries.
     """
     order = np.argsort(sizes, kind="stable")
     ascending = sizes[order]
@@ -99,29 +110,29 @@ def choose(
     return order[fits & (ascending > 0)], bool((~fits & (ascending > 0)).any())
 
 
-def in_steps(
+def split_into_steps(
     changes: Iterable[tuple[int, int, bytes | None]],
     since: int,
     until: int,
     *,
-    at_once: int = MOST_AT_ONCE,
+    max_step_size: int = MAX_STEP_SIZE,
 ) -> Iterator[Step]:
-    """Cut a space's history into steps that each lead from one version to another.
+    """Split a space's history into steps that each lead from one version to another.
 
-    A version is never cut in two, so that a store that stops between steps is at a version.
+    A version is never split, so a store that stops between steps is at a known version.
 
     Args:
-        changes: version, model id and band values, None where no bucket is to hold the model,
-            ascending by version.
-        since, until: the versions that the whole history leads from and to.
-        at_once: models in a step, at most.
+        changes: version, model id and band values, ascending by version. The values are
+            ``None`` for a model that no bucket is to hold.
+        since, until: the first and the last version of the whole history.
+        max_step_size: models in a step, at most.
 
     Raises:
         ValueError: one version alone changed more models than fit into a step.
     """
     pending: list[tuple[int, int, bytes | None]] = []
     for change in changes:
-        if len(pending) == at_once:
+        if len(pending) == max_step_size:
             step, pending = _cut(pending, since, change[0])
             since = step.until
             yield step
@@ -130,12 +141,12 @@ def in_steps(
 
 
 def _cut(
-    pending: Sequence[tuple[int, int, bytes | None]], since: int, coming: int
+    pending: Sequence[tuple[int, int, bytes | None]], since: int, next_version: int
 ) -> tuple[Step, list[tuple[int, int, bytes | None]]]:
-    """A step of what is certainly whole, and the rest: the version of ``coming`` is not."""
-    whole = [change for change in pending if change[0] < coming]
+    """A step of the complete versions, and the rest, which belongs to version ``next_version``."""
+    whole = [change for change in pending if change[0] < next_version]
     if not whole:
-        raise ValueError(f"version {coming} changed more than {len(pending)} models at once")
+        raise ValueError(f"version {next_version} changed more than {len(pending)} models at once")
     return _step(whole, since, whole[-1][0]), list(pending[len(whole) :])
 
 

@@ -1,4 +1,4 @@
-"""LSH buckets in this process: for tests, and for one that needs no other. Gone when it ends."""
+"""LSH buckets in the memory of this process: for tests, and for a service of one process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from app.index.buckets.batching import CAP, MOST_AT_ONCE, Changes, choose, gather
-from app.index.buckets.protocol import BucketState, Candidates
+from app.index.buckets.batching import (
+    MAX_BUCKET_SIZE,
+    MAX_STEP_SIZE,
+    NormalizedStep,
+    choose_buckets,
+    normalize_step,
+)
+from app.index.buckets.protocol import BucketCandidates, BucketState
 
 __all__ = ["MemoryBuckets"]
 
@@ -42,9 +48,9 @@ class MemoryBuckets:
         cap: entries beyond which a bucket is never read.
     """
 
-    at_once = MOST_AT_ONCE
+    max_step_size = MAX_STEP_SIZE
 
-    def __init__(self, *, cap: int = CAP) -> None:
+    def __init__(self, *, cap: int = MAX_BUCKET_SIZE) -> None:
         self._cap = cap
         self._lock = threading.Lock()
         self._spaces: dict[int, _Space] = {}
@@ -65,7 +71,7 @@ class MemoryBuckets:
         *,
         banding_version: int = 0,
     ) -> bool:
-        changes = gather(upserts, removals)
+        changes = normalize_step(upserts, removals)
         before = BucketState(epoch, since, banding_version)
         with self._lock:
             space = self._spaces.get(space_id)
@@ -76,36 +82,38 @@ class MemoryBuckets:
             space.state = BucketState(epoch, until, banding_version)
         return True
 
-    def candidates(self, space_id: int, keys: npt.NDArray[np.uint64], limit: int) -> Candidates:
+    def candidates(
+        self, space_id: int, keys: npt.NDArray[np.uint64], limit: int
+    ) -> BucketCandidates:
         distinct = np.unique(keys).tolist()
         with self._lock:
             space = self._spaces.get(space_id)
             if space is None:
-                return Candidates(np.empty(0, np.int64), False, None)
+                return BucketCandidates(np.empty(0, np.int64), False, None)
             buckets = [space.members.get(key, set()) for key in distinct]
             sizes = np.array([len(bucket) for bucket in buckets], np.int64)
-            chosen, truncated = choose(sizes, cap=self._cap, limit=limit)
+            chosen, truncated = choose_buckets(sizes, cap=self._cap, limit=limit)
             found = set().union(*(buckets[i] for i in chosen))
             state = space.state
-        return Candidates(np.sort(np.fromiter(found, np.int64)), truncated, state)
+        return BucketCandidates(np.sort(np.fromiter(found, np.int64)), truncated, state)
 
     def drop(self, space_id: int) -> None:
         with self._lock:
             self._spaces.pop(space_id, None)
 
     def sweep(self, models: int = 200) -> int:
-        del models  # memory is freed as soon as a space is dropped
+        del models  # dropping a space frees its memory at once
         return 0
 
     def ping(self) -> None:
-        """This process always answers itself."""
+        """Do nothing: the store is in this process."""
 
     def close(self) -> None:
         with self._lock:
             self._spaces.clear()
 
     @staticmethod
-    def _change(space: _Space, changes: Changes) -> None:
+    def _change(space: _Space, changes: NormalizedStep) -> None:
         for model_id in changes.removals:
             space.take_out(model_id)
         for model_id, keys in changes.upserts.items():

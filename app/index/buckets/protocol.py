@@ -1,4 +1,4 @@
-"""The contracts between services and stores: the records that pass, and what a blob store promises.
+"""The contract of a store of LSH buckets, and the records that it passes.
 
 Records are plain frozen values: no session, no lazy loading, safe to hand to any thread.
 """
@@ -12,17 +12,17 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BucketState", "Buckets", "Candidates"]
+__all__ = ["BucketState", "Buckets", "BucketCandidates"]
 
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
-    """What a bucket store believes of a space; the database decides whether it is right.
+    """The state of a space's buckets according to their store; only the database knows the truth.
 
     Attributes:
-        epoch: names the build. Another epoch than the database's is a build that is lost.
-        version: the space's version that the buckets have followed it to.
-        banding_version: which banding, and which stop-list, the keys were made with.
+        epoch: names the build. A build of another epoch than the database's is lost.
+        version: the version of the space that the buckets have followed it to.
+        banding_version: of the banding and stop-list that the keys were computed with.
     """
 
     epoch: int
@@ -31,13 +31,13 @@ class BucketState:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class BucketCandidates:
     """The models that share a bucket with a query, and the state of the buckets they came from.
 
     Attributes:
         ids: distinct, ascending, int64, shape ``(n,)``.
         truncated: a bucket was left out, because it was too large or the limit was reached.
-        state: as of the same moment; None where nothing is known of the space.
+        state: at the same moment; None if the store does not know the space.
     """
 
     ids: npt.NDArray[np.int64]
@@ -48,23 +48,23 @@ class Candidates:
 class Buckets(Protocol):
     """The LSH buckets of all spaces (Algorithm 2 of the paper): derived data, never the truth.
 
-    The buckets of a space follow its database row by version, one ``apply`` after another. Whoever
-    finds them lost (``state`` None, or of another epoch or banding than the database says) drops
-    them and applies from version 0. Keys are opaque: 64 bits, the band mixed into them.
+    The buckets of a space follow its database row by version, one ``apply`` after another. A caller
+    that finds them lost (``state`` None, or of another epoch or banding than the database says)
+    drops them and applies from version 0. Keys are opaque: 64 bits, the band mixed into them.
 
-    Every method raises :class:`modelkin.errors.BackendUnavailable` soon, rather than wait, where
-    the store cannot serve.
+    Every method raises :class:`app.errors.BackendUnavailable` soon, rather than wait, where the
+    store cannot serve.
 
     Attributes:
-        at_once: models in one step at most; ``app.index.buckets.batching.in_steps`` cuts a long
-            history into such steps.
+        max_step_size: models in one step at most;
+            ``app.index.buckets.batching.split_into_steps`` splits a long history into such steps.
     """
 
     @property
-    def at_once(self) -> int: ...
+    def max_step_size(self) -> int: ...
 
     def state(self, space_id: int) -> BucketState | None:
-        """How far the space's buckets are; None where nothing is known of them."""
+        """The state of the space's buckets; None if the store does not know the space."""
 
     def apply(
         self,
@@ -93,10 +93,12 @@ class Buckets(Protocol):
             banding: another process was faster, or the buckets are lost.
 
         Raises:
-            ValueError: more than ``at_once`` models, or keys that are none.
+            ValueError: more than ``max_step_size`` models, or invalid keys.
         """
 
-    def candidates(self, space_id: int, keys: npt.NDArray[np.uint64], limit: int) -> Candidates:
+    def candidates(
+        self, space_id: int, keys: npt.NDArray[np.uint64], limit: int
+    ) -> BucketCandidates:
         """The models in the buckets ``keys``.
 
         The smallest buckets are read first and whole, until the next one would make more than
@@ -112,13 +114,13 @@ class Buckets(Protocol):
         """Forget the space at once; ``sweep`` frees its memory."""
 
     def sweep(self, models: int = 200) -> int:
-        """Free what dropped spaces still occupy, at most so many models; answers how many.
+        """Free memory of dropped spaces, ``models`` at most; return how many were freed.
 
-        Call it until it answers 0.
+        Call it until it returns 0.
         """
 
     def ping(self) -> None:
         """Raise unless the store answers."""
 
     def close(self) -> None:
-        """Let connections go."""
+        """Release connections."""

@@ -1,7 +1,7 @@
 """LSH buckets in Redis: one SET a bucket, read with one round trip.
 
-Redis may lose any of it at any time: then the state is gone with it, or older, and the database
-says what is missing. No value is ever unpickled, or trusted to be what it should be.
+Redis may lose any of its data at any time. Then the state is missing or old as well, and the
+database shows which changes to repeat. Values from Redis are checked and never unpickled.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from app.index.buckets.batching import CAP, gather
-from app.index.buckets.protocol import BucketState, Candidates
+from app.index.buckets.batching import MAX_BUCKET_SIZE, normalize_step
+from app.index.buckets.protocol import BucketCandidates, BucketState
 from app.index.buckets.redis_scripts import APPLY, CANDIDATES, DROP, STATE, SWEEP
 from app.infra.storage.redis import AnyRedis, RedisServer
 
 __all__ = ["RedisBuckets"]
 
 _DROPPED = "modelkin:dropped"
-"""SET of ``space:epoch``: the builds that were dropped, or are about to be."""
+"""SET of ``space:epoch``: the builds that were dropped, or are about to be dropped."""
 
 
 class RedisBuckets:
     """The :class:`app.index.buckets.protocol.Buckets` of a Redis or a Redis Cluster.
 
     Args:
-        server: whose close is left to whoever opened it.
+        server: the caller closes it.
         cap: entries beyond which a bucket is never read.
     """
 
-    at_once = 200
-    """At 64 bands some 30 ms, during which Redis serves nobody else."""
+    max_step_size = 200
+    """At 64 bands a step takes some 30 ms, during which Redis serves no other client."""
 
-    def __init__(self, server: RedisServer, *, cap: int = CAP) -> None:
+    def __init__(self, server: RedisServer, *, cap: int = MAX_BUCKET_SIZE) -> None:
         self._server = server
         self._cap = cap
 
@@ -53,7 +53,7 @@ class RedisBuckets:
         *,
         banding_version: int = 0,
     ) -> bool:
-        changes = gather(upserts, removals, at_once=self.at_once)
+        changes = normalize_step(upserts, removals, max_step_size=self.max_step_size)
         arguments: list[bytes | int] = [_build(epoch), epoch, since, until, banding_version]
         arguments.append(len(changes.upserts))
         for model_id, keys in changes.upserts.items():
@@ -61,16 +61,18 @@ class RedisBuckets:
         arguments += changes.removals
         return bool(self._server.run(APPLY, _key(space_id), arguments))
 
-    def candidates(self, space_id: int, keys: npt.NDArray[np.uint64], limit: int) -> Candidates:
+    def candidates(
+        self, space_id: int, keys: npt.NDArray[np.uint64], limit: int
+    ) -> BucketCandidates:
         packed = np.unique(keys).astype(">u8").tobytes()
         answer = self._server.run(CANDIDATES, _key(space_id), (self._cap, limit, packed))
         state, ids, left_out = answer
-        return Candidates(np.sort(np.array(ids, np.int64)), left_out > 0, _state(state))
+        return BucketCandidates(np.sort(np.array(ids, np.int64)), left_out > 0, _state(state))
 
     def drop(self, space_id: int) -> None:
         state = self.state(space_id)
         if state is not None:
-            # Noted first: a build that is dropped and not noted would never be swept.
+            # Noted before it is dropped: a build that is not noted would never be swept.
             dropped = f"{space_id}:{state.epoch}"
             self._server.call(lambda client: client.sadd(_DROPPED, dropped))
         self._server.run(DROP, _key(space_id), ())
@@ -90,7 +92,7 @@ class RedisBuckets:
         self._server.ping()
 
     def close(self) -> None:
-        """The server is whose it was given by."""
+        """Do nothing: the caller owns the server."""
 
     def _dropped(self) -> list[str]:
         noted = self._server.call(lambda client: client.smembers(_DROPPED))
@@ -102,7 +104,7 @@ def _forget(build: str, client: AnyRedis) -> None:
 
 
 def _key(space_id: int) -> str:
-    """The state's name; what stands in braces decides the slot of all that is the space's."""
+    """The name of the state; the part in braces puts all keys of a space into one hash slot."""
     return f"modelkin:{{{space_id}}}:state"
 
 
@@ -111,7 +113,7 @@ def _build(epoch: int) -> bytes:
 
 
 def _state(fields: Sequence[Any]) -> BucketState | None:
-    """What Redis holds as the state; None if that is nothing, or not what was written."""
+    """The state that Redis holds; None if there is none, or the value is not a state."""
     try:
         epoch, version, banding_version = (int(field) for field in fields[:3])
     except (TypeError, ValueError):

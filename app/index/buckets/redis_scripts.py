@@ -1,14 +1,14 @@
-"""The Lua that runs in Redis: each script is one change or one view, whole.
+"""The Lua scripts that run in Redis: each is one atomic change or one consistent read.
 
-Everything of a space lies in one hash slot, so the names made here are on the server of
-``KEYS[1]``, the state, and begin as it does:
+All keys of a space lie in one hash slot, that of ``KEYS[1]``, the state. So the names built here
+are on the same server. They begin as the state's name does:
 
     modelkin:{42}:state         HASH   epoch, version, banding, build
     modelkin:{42}<build>m       HASH   model id -> the keys of its buckets, 8 bytes each
     modelkin:{42}<build><key>   SET    the ids in one bucket
 
-``<build>`` is four bytes of the epoch and ``<key>`` eight, so no two of these names are equal. A
-build that was dropped is looked at no longer, and is swept by and by.
+``<build>`` is four bytes of the epoch and ``<key>`` eight, so no two of these names are equal. No
+query reads a build that was dropped; ``SWEEP`` deletes it piece by piece.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.infra.storage.redis import Script
 
 __all__ = ["APPLY", "CANDIDATES", "DROP", "STATE", "SWEEP"]
 
-# What is no hash is not ours: nothing is known of the space then.
+# A value of another type is foreign: the state of the space counts as unknown.
 _COMMON = """
 local base = string.sub(KEYS[1], 1, -1 - #':state')
 local state = {}
@@ -29,8 +29,8 @@ end
 STATE = Script(_COMMON + "return state")
 
 # ARGV: build, epoch, since, until, banding, number of upserts; then id and keys of each, then the
-# ids that are gone. A script that fails half-way has not moved the version and is repeated, perhaps
-# with other keys: so all buckets that a model may be in are noted until it is in the right ones.
+# removed ids. A script that fails half-way has not moved the version and is repeated, perhaps with
+# other keys. So the old keys of a model stay noted until it is in its new buckets.
 APPLY = Script(
     _COMMON
     + """
@@ -72,7 +72,7 @@ return 1
 """
 )
 
-# ARGV: cap, limit, keys. Answers the state, the ids, and how many buckets were left out.
+# ARGV: cap, limit, keys. Returns the state, the ids, and how many buckets were left out.
 CANDIDATES = Script(
     _COMMON
     + """
@@ -99,7 +99,7 @@ return {state, ids, #buckets - #chosen}
 
 DROP = Script("return redis.call('DEL', KEYS[1])")
 
-# ARGV: build, epoch, models at most. Answers how many were freed, or -1 if the build lives.
+# ARGV: build, epoch, models at most. Returns how many were freed, or -1 if the build is in use.
 SWEEP = Script(
     _COMMON
     + """

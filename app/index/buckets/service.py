@@ -1,9 +1,9 @@
-"""LSH buckets as a search uses them: kept behind the database, and trusted only as far as it says.
+"""The LSH service of a search: candidates from the buckets, which follow the database.
 
-The buckets follow their spaces in threads of their own, so that no query waits for more than a
-moment. A query is answered from buckets that are at its version, or nearly: then what changed since
-is added to what they propose. It is told when they cannot serve it. In a space with a stop-list the
-models that no bucket can hold are added too. Nothing here ranks models.
+Background threads bring the buckets up to date, so a query waits a fraction of a second at most. A
+query uses buckets that are at its version, or nearly; the models that changed since are added to
+the candidates. If the buckets cannot serve it, it gets None. In a space with a stop-list the models
+that no bucket can hold are added too. This module does not rank models.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from app.errors import BackendUnavailable, SpaceNotFound, Unavailable
 from app.index import change_repository, stop_list_repository
-from app.index.banding import Bands
-from app.index.buckets.batching import Step, in_steps
-from app.index.buckets.protocol import Buckets, BucketState, Candidates
+from app.index.banding import BandValueService
+from app.index.buckets.batching import Step, split_into_steps
+from app.index.buckets.protocol import BucketCandidates, Buckets, BucketState
 from app.index.epoch_repository import ensure_bucket_epoch, history, renew_bucket_epoch
 from app.infra.db.database import Database, Reader
 from app.spaces import repository as spaces
@@ -32,37 +32,37 @@ from modelkin.core.sketching.banding import band_keys
 from modelkin.core.sketching.signature import value_dtype
 from modelkin.errors import ModelkinError
 
-__all__ = ["BucketMates", "BucketService"]
+__all__ = ["LshCandidates", "BucketService"]
 
 log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int, str], None]
-"""How many changes are in the buckets, of how many, and what is being done."""
+"""A callback: how many changes the buckets hold, of how many, and the present stage."""
 
-_ENTRIES = 50_000
-"""Entries that a query reads at most, over all its buckets."""
-_TAIL = 200
-"""Changes that a query reads from the database itself, if the buckets are not there yet."""
-_SOON = 1_000
-"""Changes that are applied in a moment: for these a query waits, for more it does not."""
-_PATIENCE = 0.3
-"""Seconds that it waits."""
-_FOLLOWERS = 2
-"""Threads, and connections to the database that they may hold."""
-_UNBANDED = 1_000
-"""Models outside all buckets that are added to what these propose; beyond, a scan is no dearer."""
-_ATTEMPTS = 3
-"""Times a build is begun again before it is given up: each needs another process to interfere."""
+_MAX_ENTRIES = 50_000
+"""Entries that a query reads over all its buckets."""
+_MAX_TAIL_CHANGES = 200
+"""Changes that a query reads from the database, if the buckets do not hold them yet."""
+_MAX_AWAITED_CHANGES = 1_000
+"""Changes for which a query waits, because they are applied in a moment."""
+_CATCH_UP_TIMEOUT_S = 0.3
+"""Seconds that it waits for them."""
+_FOLLOWER_THREADS = 2
+"""Threads that update buckets; each may hold a connection to the database."""
+_MAX_UNBANDED = 1_000
+"""Models outside all buckets that are added to the candidates; beyond, a scan is as cheap."""
+_MAX_ATTEMPTS = 3
+"""Tries of a build; one fails only if another process interferes."""
 
 
 @dataclass(frozen=True, slots=True)
-class BucketMates:
+class LshCandidates:
     """The models that share a bucket with a query.
 
     Attributes:
         ids: ascending; shape ``(n,)``. Some may have been removed since.
-        truncated: others may be as near: buckets were left out, because they hold too many, or the
-            query, or too many of the models, are in none.
+        truncated: other models may be as near. Too large buckets were left out, the query is in no
+            bucket, or too many models are in none.
     """
 
     ids: npt.NDArray[np.int64]
@@ -70,19 +70,19 @@ class BucketMates:
 
 
 class BucketService:
-    """The buckets of all spaces, and the threads that keep them up with the database.
+    """The buckets of all spaces, and the threads that keep them up to date.
 
     Args:
-        database: the truth.
-        buckets: derived from it; closed by whoever opened it.
-        bands: what is banded in spaces with a stop-list.
+        database: read from.
+        buckets: derived from it; the caller closes them.
+        bands: the band values of spaces with a stop-list.
     """
 
-    def __init__(self, database: Database, buckets: Buckets, bands: Bands) -> None:
+    def __init__(self, database: Database, buckets: Buckets, bands: BandValueService) -> None:
         self._database = database
         self._buckets = buckets
         self._bands = bands
-        self._pool = ThreadPoolExecutor(_FOLLOWERS, thread_name_prefix="buckets")
+        self._pool = ThreadPoolExecutor(_FOLLOWER_THREADS, thread_name_prefix="buckets")
         self._lock = threading.Lock()
         self._following: dict[int, Future[int]] = {}
         self._dropping: set[int] = set()
@@ -90,10 +90,10 @@ class BucketService:
         self._failing = False
 
     def start(self) -> None:
-        """Connect, and free what was dropped before; in the background, whether it works or not."""
+        """Connect, and free dropped buckets, in the background; an error is only logged."""
         self._submit(self._clean)
 
-    def mates(
+    def candidates(
         self,
         session: Reader,
         space: SpaceRecord,
@@ -101,80 +101,80 @@ class BucketService:
         *,
         model_id: int | None = None,
         packed: PackedSupport | None = None,
-    ) -> BucketMates | None:
-        """The models in the buckets of a query, as of the space's version or later.
+    ) -> LshCandidates | None:
+        """The models in the buckets of a query, at the space's version or later.
 
         Args:
-            values: its signature, of this space, shape ``(num_perm,)``.
-            model_id: of the stored model that it is, or None. This and ``packed`` are only needed
-                in a space with a stop-list, which is banded by what is left of supports.
-            packed: its support, or None where it has only a signature.
+            values: the query's signature, of this space, shape ``(num_perm,)``.
+            model_id: the query's id if it is a stored model. This and ``packed`` matter only in a
+                space with a stop-list, whose band values are those of filtered supports.
+            packed: the query's support, or None if it has only a signature.
 
         Returns:
-            None where the buckets cannot be used, or are further behind than a query can wait for.
+            None if the buckets cannot be used, or are too far behind for a query to wait.
         """
         if space.stop_list is None:
-            return self._mates(session, space, values)
-        outside = stop_list_repository.unbanded(session, space, _UNBANDED + 1)
-        banded = self._banded(session, space, model_id, packed)
-        if banded is None or len(outside) > _UNBANDED:
-            return BucketMates(np.empty(0, np.int64), truncated=True)
-        mates = self._mates(session, space, banded)
-        if mates is None:
+            return self._bucket_candidates(session, space, values)
+        outside = stop_list_repository.unbanded_ids(session, space, _MAX_UNBANDED + 1)
+        banded = self._band_values(session, space, model_id, packed)
+        if banded is None or len(outside) > _MAX_UNBANDED:
+            return LshCandidates(np.empty(0, np.int64), truncated=True)
+        candidates = self._bucket_candidates(session, space, banded)
+        if candidates is None:
             return None
-        return replace(mates, ids=np.union1d(mates.ids, np.array(outside, np.int64)))
+        return replace(candidates, ids=np.union1d(candidates.ids, np.array(outside, np.int64)))
 
-    def _banded(
+    def _band_values(
         self,
         session: Reader,
         space: SpaceRecord,
         model_id: int | None,
         packed: PackedSupport | None,
     ) -> npt.NDArray[np.unsignedinteger] | None:
-        """What a query is banded by in a space with a stop-list; None for an unbanded one."""
+        """The band values of a query in a space with a stop-list; None for an unbanded one."""
         if model_id is not None:
             return self._bands.stored(session, space, model_id)
         return None if packed is None else self._bands.given(session, space, packed.unpack())
 
-    def _mates(
+    def _bucket_candidates(
         self, session: Reader, space: SpaceRecord, values: npt.NDArray[np.unsignedinteger]
-    ) -> BucketMates | None:
-        """The models in the buckets of what is banded."""
+    ) -> LshCandidates | None:
+        """The models in the buckets of these band values."""
         keys = band_keys(values, space.banding)
         try:
-            found = self._buckets.candidates(space.id, keys, _ENTRIES)
+            found = self._buckets.candidates(space.id, keys, _MAX_ENTRIES)
             self._note_success()
-            known = _known(found.state, space.bucket_epoch, space.banding_version)
-            # Buckets ahead of this view may be those of a database that was restored from a copy.
-            if known is None or not space.version - _TAIL <= known <= space.version:
+            known = _trusted_version(found.state, space.bucket_epoch, space.banding_version)
+            # Buckets ahead of this transaction may be those of a database restored from a copy.
+            if known is None or not space.version - _MAX_TAIL_CHANGES <= known <= space.version:
                 epoch = self._follow_soon(space, known or 0)
                 if epoch is None:
                     return None
-                found = self._buckets.candidates(space.id, keys, _ENTRIES)
-                known = _known(found.state, epoch, space.banding_version)
-                if known is None or known < space.version - _TAIL:
+                found = self._buckets.candidates(space.id, keys, _MAX_ENTRIES)
+                known = _trusted_version(found.state, epoch, space.banding_version)
+                if known is None or known < space.version - _MAX_TAIL_CHANGES:
                     return None
             elif known < space.version:
                 self._follow(space.id)
         except Unavailable as error:
             self._note_failure(error)
             return None
-        return BucketMates(_with_tail(session, space, found, known), found.truncated)
+        return LshCandidates(_with_recent_changes(session, space, found, known), found.truncated)
 
     def forget(self, space_id: int) -> None:
-        """Free what a deleted space occupies, by and by."""
+        """Free the buckets of a deleted space in the background."""
         with self._lock:
             self._dropping.add(space_id)
         self._submit(self._clean)
 
     def rebuild(self, space: SpaceRecord, progress: OnProgress | None = None) -> None:
-        """Build the buckets of a space anew, from the database alone, while others use them.
+        """Build the buckets of a space again, from the database alone, while queries go on.
 
         Args:
-            progress: told again and again; what it raises ends the building.
+            progress: called at each step; an exception that it raises ends the rebuild.
 
         Raises:
-            BackendUnavailable: they cannot be written now.
+            BackendUnavailable: the buckets cannot be written now.
             SpaceNotFound: the space was deleted.
         """
         with self._database.writing() as session:
@@ -190,17 +190,17 @@ class BucketService:
     # --- following ----------------------------------------------------------------------------
 
     def _follow_soon(self, space: SpaceRecord, known: int) -> int | None:
-        """The epoch of the buckets once they are there; None if that takes longer than a moment."""
+        """The epoch of the buckets once they are up to date; None if a query should not wait."""
         followed = self._follow(space.id)
-        if followed is None or abs(space.version - known) > _SOON:
+        if followed is None or abs(space.version - known) > _MAX_AWAITED_CHANGES:
             return None
         try:
-            return followed.result(_PATIENCE)
+            return followed.result(_CATCH_UP_TIMEOUT_S)
         except (TimeoutError, CancelledError, SpaceNotFound):
             return None
 
     def _follow(self, space_id: int) -> Future[int] | None:
-        """Bring the buckets of a space up in the background; None while the service stops."""
+        """Bring a space's buckets up to date in the background; None while the service stops."""
         with self._lock:
             running = self._following.get(space_id)
             if running is not None:
@@ -210,10 +210,10 @@ class BucketService:
             except RuntimeError:
                 return None
             self._following[space_id] = running
-        running.add_done_callback(lambda done: self._followed(space_id, done))
+        running.add_done_callback(lambda done: self._following_ended(space_id, done))
         return running
 
-    def _followed(self, space_id: int, done: Future[int]) -> None:
+    def _following_ended(self, space_id: int, done: Future[int]) -> None:
         with self._lock:
             self._following.pop(space_id, None)
         if not done.cancelled() and (error := done.exception()) is not None:
@@ -223,38 +223,40 @@ class BucketService:
                 log.error("the LSH buckets of space %d cannot follow it", space_id, exc_info=error)
 
     def _catch_up(self, space_id: int, progress: OnProgress | None = None) -> int:
-        """Apply to the buckets whatever they have not seen; the epoch that they are of."""
-        for _ in range(_ATTEMPTS):
-            # The buckets are asked first: they can only be ahead of a view that is taken later if
-            # the database is not the one that they followed.
+        """Apply the changes that the buckets lack; return the epoch of the buckets."""
+        for _ in range(_MAX_ATTEMPTS):
+            # The state is read before the database. So the buckets can be ahead of it only if they
+            # followed another database.
             state = self._buckets.state(space_id)
             epoch = self._epoch(space_id, state)
-            if self._apply_all(space_id, epoch, progress or _silent):
+            if self._apply_all(space_id, epoch, progress or _no_progress):
                 return epoch
-        raise BackendUnavailable(f"the LSH buckets of space {space_id} are being built by others")
+        raise BackendUnavailable(
+            f"another process is building the LSH buckets of space {space_id}: try again later"
+        )
 
     def _epoch(self, space_id: int, state: BucketState | None) -> int:
-        """The epoch that the buckets have to be of; those of another one are dropped."""
+        """The epoch that the buckets must have; drop those of another epoch."""
         with self._database.reading() as session:
-            space = _existing(session, space_id)
+            space = _require_space(session, space_id)
         epoch = space.bucket_epoch
-        astray = state is not None and state.epoch == epoch and not _can_follow(state, space)
-        if epoch is None or astray:
-            renew = renew_bucket_epoch if astray else ensure_bucket_epoch
+        diverged = state is not None and state.epoch == epoch and not _can_follow(state, space)
+        if epoch is None or diverged:
+            renew = renew_bucket_epoch if diverged else ensure_bucket_epoch
             with self._database.writing() as session:
                 epoch = renew(session, space_id)
-        if state is not None and _known(state, epoch, space.banding_version) is None:
+        if state is not None and _trusted_version(state, epoch, space.banding_version) is None:
             self._buckets.drop(space_id)
         return epoch
 
     def _apply_all(self, space_id: int, epoch: int, progress: OnProgress) -> bool:
-        """Whether the buckets are at the version that the database has now."""
+        """Apply all changes; return whether the buckets are at the database's present version."""
         state = self._buckets.state(space_id)
         with self._database.reading() as session:
-            space = _existing(session, space_id)
+            space = _require_space(session, space_id)
             if space.bucket_epoch != epoch:
                 return False
-            if state is not None and _known(state, epoch, space.banding_version) is None:
+            if state is not None and _trusted_version(state, epoch, space.banding_version) is None:
                 return False
             if state is not None and not _can_follow(state, space):
                 return False
@@ -262,8 +264,10 @@ class BucketService:
             if state is not None and since == space.version:
                 return True
             changed = history(session, space_id, since, space.banding_version)
-            at_once = self._buckets.at_once
-            for step in in_steps(changed, since, space.version, at_once=at_once):
+            max_step_size = self._buckets.max_step_size
+            for step in split_into_steps(
+                changed, since, space.version, max_step_size=max_step_size
+            ):
                 if self._closing.is_set():
                     raise BackendUnavailable("the service is stopping")
                 progress(step.since, space.version, "bucketing")
@@ -287,7 +291,7 @@ class BucketService:
     # --- dropping -----------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        """Drop the buckets of deleted spaces, and free what was dropped; a failure is kept."""
+        """Drop the buckets of deleted spaces and free dropped ones; on a failure, retry later."""
         try:
             with self._lock:
                 dropping = tuple(self._dropping)
@@ -305,12 +309,12 @@ class BucketService:
         try:
             self._pool.submit(action)
         except RuntimeError:
-            log.debug("the service is stopping, the buckets are cleaned at the next start")
+            log.debug("the service is stopping; the next start frees dropped buckets")
 
     # --- the log ------------------------------------------------------------------------------
 
     def _note_failure(self, error: ModelkinError) -> None:
-        """One line when they fail, not one a query."""
+        """Log the first failure, not one line a query."""
         if not self._failing:
             self._failing = True
             log.warning("%s; scans answer in their place", error)
@@ -322,39 +326,41 @@ class BucketService:
             self._submit(self._clean)
 
 
-def _silent(done: int, total: int, stage: str) -> None:
-    """Where nobody asks how far it is."""
+def _no_progress(done: int, total: int, stage: str) -> None:
+    """Ignore progress."""
 
 
-def _known(state: BucketState | None, epoch: int | None, banding_version: int) -> int | None:
-    """The version that the buckets are at; None where they are of another build, hence lost."""
+def _trusted_version(
+    state: BucketState | None, epoch: int | None, banding_version: int
+) -> int | None:
+    """The version of the buckets; None if they are of another build, and so are lost."""
     if state is None or (state.epoch, state.banding_version) != (epoch, banding_version):
         return None
     return state.version
 
 
 def _can_follow(state: BucketState, space: SpaceRecord) -> bool:
-    """Whether the history of the space leads on from where the buckets are.
+    """Whether the buckets can continue from their version.
 
-    It does not where they are ahead of the database, which then is not the one that they followed,
-    nor where removals that they have not seen are told no more.
+    They cannot if they are ahead of the database, because then they followed another one. Nor can
+    they if removals that they lack have been deleted from the change log.
     """
     return state.version <= space.version and (
         state.version == 0 or state.version >= space.compacted_version
     )
 
 
-def _existing(session: Reader, space_id: int) -> SpaceRecord:
+def _require_space(session: Reader, space_id: int) -> SpaceRecord:
     space = spaces.find_space_by_id(session, space_id)
     if space is None:
         raise SpaceNotFound(f"space {space_id} was deleted")
     return space
 
 
-def _with_tail(
-    session: Reader, space: SpaceRecord, found: Candidates, known: int
+def _with_recent_changes(
+    session: Reader, space: SpaceRecord, found: BucketCandidates, known: int
 ) -> npt.NDArray[np.int64]:
-    """What the buckets propose, and all that changed since: nobody who is new is missed."""
+    """The buckets' candidates and all models that changed since, so that no new one is missed."""
     if known >= space.version:
         return found.ids
     changed = change_repository.changed_ids(session, space.id, known)

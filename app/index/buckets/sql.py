@@ -1,7 +1,7 @@
-"""LSH buckets in the database itself, SQLite or Postgres: lost only together with the truth.
+"""LSH buckets in the service's database, SQLite or Postgres: lost only together with it.
 
-One row per model and bucket, read through its primary key alone. Never call this inside a change of
-the same database: SQLite has one writer, and would wait for itself.
+A bucket entry is one row per model and bucket, read by its primary key alone. Never call this
+inside a write transaction of the same database: SQLite has one writer and would wait for itself.
 """
 
 from __future__ import annotations
@@ -17,24 +17,30 @@ from sqlalchemy import delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from app.errors import BackendUnavailable, Unavailable
-from app.index.buckets.batching import CAP, MOST_AT_ONCE, Changes, choose, gather
-from app.index.buckets.protocol import BucketState, Candidates
+from app.index.buckets.batching import (
+    MAX_BUCKET_SIZE,
+    MAX_STEP_SIZE,
+    NormalizedStep,
+    choose_buckets,
+    normalize_step,
+)
+from app.index.buckets.protocol import BucketCandidates, BucketState
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.tables.index import BucketBuildRow, BucketModelRow
 
 __all__ = ["SqlBuckets"]
 
-_FEW = 2_000
-"""Entries that are read without counting their buckets first."""
+_MAX_UNCOUNTED_ENTRIES = 2_000
+"""Entries that are read without first counting those of each bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Statements:
-    """How a database is given a list of keys, and what is asked with it.
+    """The statements that take a list of keys, in the dialect of one database.
 
     Attributes:
-        sizes: keys and entries of each, none counted beyond ``:most``.
-        entries: keys and models of some buckets, ``:most`` in all.
+        sizes: keys and the number of entries of each, counted up to ``:row_limit``.
+        entries: keys and models of some buckets, ``:row_limit`` in all.
         enter, leave: one model into, or out of, its buckets.
     """
 
@@ -49,11 +55,11 @@ class _Statements:
         return cls(
             sizes=text(
                 f"SELECT k.value, (SELECT count(*) FROM (SELECT 1 FROM bucket_entries e WHERE "  # noqa: S608 - constants
-                f"e.build_id = :build AND e.key = k.value LIMIT :most) AS counted) FROM {rows}"
+                f"e.build_id = :build AND e.key = k.value LIMIT :row_limit) AS counted) FROM {rows}"
             ),
             entries=text(
                 f"SELECT key, model_id FROM bucket_entries "  # noqa: S608
-                f"WHERE build_id = :build AND key {among} LIMIT :most"
+                f"WHERE build_id = :build AND key {among} LIMIT :row_limit"
             ),
             enter=text(
                 f"INSERT INTO bucket_entries (build_id, key, model_id) "  # noqa: S608
@@ -79,17 +85,17 @@ class SqlBuckets:
         cap: entries beyond which a bucket is never read.
     """
 
-    at_once = MOST_AT_ONCE
+    max_step_size = MAX_STEP_SIZE
 
-    def __init__(self, database: Database, *, cap: int = CAP) -> None:
+    def __init__(self, database: Database, *, cap: int = MAX_BUCKET_SIZE) -> None:
         self._database = database
         self._cap = cap
         self._is_sqlite = database.url.get_backend_name() == "sqlite"
         self._statements = _SQLITE if self._is_sqlite else _POSTGRES
 
     def state(self, space_id: int) -> BucketState | None:
-        with _faults(), self._database.reading() as session:
-            build = _build(session, space_id)
+        with _translate_errors(), self._database.reading() as session:
+            build = _find_build(session, space_id)
             return None if build is None else _state(build)
 
     def apply(
@@ -103,28 +109,30 @@ class SqlBuckets:
         *,
         banding_version: int = 0,
     ) -> bool:
-        changes = gather(upserts, removals)
+        changes = normalize_step(upserts, removals)
         before = BucketState(epoch, since, banding_version)
-        with _faults(), self._database.writing() as session:
-            build = _build(session, space_id, lock=True)
+        with _translate_errors(), self._database.writing() as session:
+            build = _find_build(session, space_id, lock=True)
             if build is None and since == 0:
-                build = _begin(session, space_id, before)
+                build = _create_build(session, space_id, before)
             if build is None or _state(build) != before:
                 return False
             self._change(session, build.id, changes)
             build.version = until
         return True
 
-    def candidates(self, space_id: int, keys: npt.NDArray[np.uint64], limit: int) -> Candidates:
-        with _faults(), self._database.reading() as session:
-            build = _build(session, space_id)
+    def candidates(
+        self, space_id: int, keys: npt.NDArray[np.uint64], limit: int
+    ) -> BucketCandidates:
+        with _translate_errors(), self._database.reading() as session:
+            build = _find_build(session, space_id)
             if build is None:
-                return Candidates(np.empty(0, np.int64), False, None)
+                return BucketCandidates(np.empty(0, np.int64), False, None)
             ids, truncated = self._read(session, build.id, np.unique(keys), limit)
-            return Candidates(np.unique(ids), truncated, _state(build))
+            return BucketCandidates(np.unique(ids), truncated, _state(build))
 
     def drop(self, space_id: int) -> None:
-        with _faults(), self._database.writing() as session:
+        with _translate_errors(), self._database.writing() as session:
             session.execute(
                 update(BucketBuildRow)
                 .where(BucketBuildRow.space_id == space_id)
@@ -132,7 +140,7 @@ class SqlBuckets:
             )
 
     def sweep(self, models: int = 200) -> int:
-        with _faults(), self._database.writing() as session:
+        with _translate_errors(), self._database.writing() as session:
             dropped = select(func.min(BucketBuildRow.id)).where(BucketBuildRow.space_id.is_(None))
             build_id = session.scalar(dropped)
             if build_id is None:
@@ -145,26 +153,26 @@ class SqlBuckets:
             return max(1, len(ids))
 
     def ping(self) -> None:
-        with _faults():
+        with _translate_errors():
             self._database.check()
 
     def close(self) -> None:
-        """The database is whose it was given by."""
+        """Do nothing: the caller owns the database."""
 
     def _read(
         self, session: Reader, build_id: int, keys: npt.NDArray[np.uint64], limit: int
     ) -> tuple[npt.NDArray[np.int64], bool]:
-        """The entries of the buckets that are read, and whether any was left out.
+        """The entries of the chosen buckets, and whether a bucket was left out.
 
-        Few entries are read at once and their buckets counted here; only where there are more are
-        the buckets counted first. The answer is the same.
+        Few entries are read at once, and their buckets are counted here. If there are more, the
+        database counts the buckets first. The result is the same.
         """
-        few = min(limit, _FEW)
-        entries = self._pairs(session, self._statements.entries, build_id, keys, few + 1)
-        if len(entries) > few:
-            most = min(self._cap, limit) + 1
-            counted = self._pairs(session, self._statements.sizes, build_id, keys, most)
-            chosen, truncated = choose(counted[:, 1], cap=self._cap, limit=limit)
+        uncounted = min(limit, _MAX_UNCOUNTED_ENTRIES)
+        entries = self._pairs(session, self._statements.entries, build_id, keys, uncounted + 1)
+        if len(entries) > uncounted:
+            max_count = min(self._cap, limit) + 1
+            counted = self._pairs(session, self._statements.sizes, build_id, keys, max_count)
+            chosen, truncated = choose_buckets(counted[:, 1], cap=self._cap, limit=limit)
             if not chosen.size:
                 return np.empty(0, np.int64), truncated
             read = counted[chosen, 0].view(np.uint64)
@@ -180,17 +188,17 @@ class SqlBuckets:
         statement: Any,
         build_id: int,
         keys: npt.NDArray[np.uint64],
-        most: int,
+        row_limit: int,
     ) -> npt.NDArray[np.int64]:
-        """What a statement answers, shape ``(n, 2)``."""
-        asked = {"build": build_id, "keys": self._list(keys), "most": most}
-        # Tuples of plain numbers: numpy takes rows of SQLAlchemy's 20 times slower.
-        rows = [tuple(row) for row in session.execute(statement, asked)]
+        """The rows that a statement returns, shape ``(n, 2)``."""
+        parameters = {"build": build_id, "keys": self._list(keys), "row_limit": row_limit}
+        # Plain tuples: numpy converts rows of SQLAlchemy 20 times slower.
+        rows = [tuple(row) for row in session.execute(statement, parameters)]
         return np.array(rows, np.int64).reshape(-1, 2)
 
-    def _change(self, session: Writer, build_id: int, changes: Changes) -> None:
-        had = _keys_of(session, build_id, changes.upserts)
-        moved = {m: keys for m, keys in changes.upserts.items() if had.get(m) != keys}
+    def _change(self, session: Writer, build_id: int, changes: NormalizedStep) -> None:
+        old_keys = _keys_of(session, build_id, changes.upserts)
+        moved = {m: keys for m, keys in changes.upserts.items() if old_keys.get(m) != keys}
         self._leave(session, build_id, [*changes.removals, *moved])
         if moved:
             session.execute(
@@ -200,11 +208,11 @@ class SqlBuckets:
             session.execute(self._statements.enter, self._arguments(build_id, moved))
 
     def _leave(self, session: Writer, build_id: int, ids: Iterable[int]) -> None:
-        """Take models out of their buckets, as far as they are in any."""
-        had = _keys_of(session, build_id, ids)
-        if had:
-            session.execute(self._statements.leave, self._arguments(build_id, had))
-            session.execute(delete(BucketModelRow).where(_among(build_id, had)))
+        """Take models out of their buckets; those in none are ignored."""
+        old_keys = _keys_of(session, build_id, ids)
+        if old_keys:
+            session.execute(self._statements.leave, self._arguments(build_id, old_keys))
+            session.execute(delete(BucketModelRow).where(_among(build_id, old_keys)))
 
     def _arguments(self, build_id: int, keys_of: dict[int, bytes]) -> list[dict[str, Any]]:
         return [
@@ -213,17 +221,17 @@ class SqlBuckets:
         ]
 
     def _list(self, keys: npt.NDArray[Any]) -> Any:
-        """Keys as the statements take them: the signed numbers of the same 64 bits."""
+        """Keys in the form of the statements: signed integers of the same 64 bits."""
         signed = keys.astype(np.uint64).view(np.int64).tolist()
         return str(signed) if self._is_sqlite else signed
 
 
-def _build(session: Reader, space_id: int, *, lock: bool = False) -> BucketBuildRow | None:
+def _find_build(session: Reader, space_id: int, *, lock: bool = False) -> BucketBuildRow | None:
     query = select(BucketBuildRow).where(BucketBuildRow.space_id == space_id)
     return session.scalar(query.with_for_update() if lock else query)
 
 
-def _begin(session: Writer, space_id: int, state: BucketState) -> BucketBuildRow | None:
+def _create_build(session: Writer, space_id: int, state: BucketState) -> BucketBuildRow | None:
     """A new, empty build; None if another process began one at the same time."""
     build = BucketBuildRow(
         space_id=space_id,
@@ -253,8 +261,8 @@ def _among(build_id: int, ids: Iterable[int]) -> Any:
 
 
 @contextmanager
-def _faults() -> Iterator[None]:
-    """Buckets that cannot be used are no reason to refuse an answer: the error says so."""
+def _translate_errors() -> Iterator[None]:
+    """Translate database errors into ``BackendUnavailable``, after which a scan can answer."""
     try:
         yield
     except Unavailable as error:

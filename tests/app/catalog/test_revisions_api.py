@@ -21,7 +21,7 @@ from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.revisions import RevisionService
 from app.catalog.writer import ModelWriter
 from app.errors import RevisionNotFound
-from app.index.banding import Bands
+from app.index.banding import BandValueService
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
@@ -292,7 +292,9 @@ def test_the_rows_of_a_long_history_are_bounded(database: Database, tmp_path: Pa
     migrate(database)
     blobs = FileBlobs(tmp_path / "blobs", "0" * 32)
     with closing(SketchFiles(tmp_path / "sketches")) as sketches:
-        ingest = ModelWriter(blobs, Bands(), RevisionRecorder(blobs, 2, remember=3), sketches)
+        ingest = ModelWriter(
+            blobs, BandValueService(), RevisionRecorder(blobs, 2, remember=3), sketches
+        )
         with database.writing() as session:
             tenant = tenants.ensure_tenant(session, "t")
             space = spaces.insert_space(

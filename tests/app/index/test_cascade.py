@@ -1,4 +1,4 @@
-"""The stages of a search over arrays alone: what they keep, and whom they never lose."""
+"""The stages of the search cascade over arrays: what they keep and what they never lose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from app.index import cascade
 from app.index.cascade import Estimates
 from app.index.sketch_files import SketchFile
-from app.index.space_index import Changed, Snapshot, SpaceIndex
+from app.index.space_index import ChangedModels, Snapshot, SpaceIndex
 from modelkin import Sketch, Support
 from modelkin.core.kernels.choice import kernels
 from modelkin.types.spaces import SignatureSpec
@@ -26,10 +26,10 @@ Similarities = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Planted:
-    """20,000 models as their signatures and sketches show them, ten of which are kin of a query.
+    """Signatures and sketches of 20,000 models, ten of which are kin of a query.
 
-    They are drawn by the law of supports of 8% of M: each of the union of two is shared with
-    probability J, so that a value of the signatures agrees with it, and a coordinate is shared.
+    They follow the distribution of supports of 8% of M. Each index in the union of two supports is
+    shared with probability J; so is each value of their signatures.
     """
 
     snapshot: Snapshot
@@ -61,20 +61,20 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Planted, SketchFi
         file.write(
             model, 1 + model, drawn(rng, own, similarity[model]) if near else pool[model % 40]
         )
-    changed = Changed(np.arange(N), 1 + np.arange(N), values.astype("<u4").tobytes())
+    changed = ChangedModels(np.arange(N), 1 + np.arange(N), values.astype("<u4").tobytes())
     index = SpaceIndex(SPEC)
-    snapshot = index.at(1, Told(changed))
+    snapshot = index.snapshot_at(1, WholeHistory(changed))
     return Planted(snapshot, query, sketch_of(own), kin), file
 
 
 @dataclass(frozen=True)
-class Told:
-    """A space in which everything happened at once."""
+class WholeHistory:
+    """A feed in which all models change at once."""
 
-    everything: Changed
-    horizon: int = 0
+    everything: ChangedModels
+    compacted_version: int = 0
 
-    def changed(self, since: int) -> list[Changed]:
+    def changed(self, since: int) -> list[ChangedModels]:
         return [self.everything]
 
     def removed(self, since: int) -> list[int]:
@@ -87,7 +87,7 @@ def sketch_of(members: npt.NDArray[np.bool_]) -> Sketch:
 
 
 def drawn(rng: np.random.Generator, own: npt.NDArray[np.bool_], similarity: float) -> Sketch:
-    """A sketch of the same density that shares so much of one."""
+    """A sketch of the same density with this similarity to ``own``."""
     u = rng.random(own.size)
     return sketch_of(np.where(own, u < similarity, u < 0.08 * (1 - similarity) / 0.92))
 
@@ -95,80 +95,88 @@ def drawn(rng: np.random.Generator, own: npt.NDArray[np.bool_], similarity: floa
 def scanned(
     given_: Planted,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Similarities]:
-    """What the first stage hands to the second: ids, contents and estimates."""
-    found = given_.snapshot.candidates(given_.query, cascade.scanned(N, 10))
-    return found.ids, found.contents, cascade.from_bytes(found.matches, H)
+    """The result of the first stage: ids, contents and estimates."""
+    found = given_.snapshot.candidates(given_.query, cascade.scan_size(N, 10))
+    return found.ids, found.contents, cascade.similarity_from_matches(found.matches, H)
 
 
 def test_planted_kin_come_through_all_stages(planted: tuple[Planted, SketchFile]) -> None:
-    """All ten kin, down to S = .3, are among the 40 that are compared exactly, of 20,000; their
-    estimates are right within .03 after the second stage, the foremost of all.
+    """All ten kin, down to S = .3, are among the 40 of 20,000 that are compared exactly.
+
+    They rank first after the second stage, with estimates right within .03.
     """
     given_, file = planted
     ids, contents, blunt = scanned(given_)
-    estimates = cascade.estimated(ids, contents, blunt, given_.sketch, file, num_perm=H)
-    chosen = cascade.foremost(estimates, 10, cascade.compared(10, exactly=True, sketched=True))
+    estimates = cascade.estimate(ids, contents, blunt, given_.sketch, file, num_perm=H)
+    chosen = cascade.select_candidates(
+        estimates, 10, cascade.comparison_size(10, exactly=True, sketched=True)
+    )
     assert (1128, 40, 0) == (ids.size, chosen.ids.size, chosen.tied.size)
     assert given_.kin.tolist() == sorted(chosen.ids[:10].tolist())
-    told = dict(zip(estimates.ids.tolist(), estimates.similarity.tolist(), strict=True))
+    estimated = dict(zip(estimates.ids.tolist(), estimates.similarity.tolist(), strict=True))
     for model, expected in zip(given_.kin.tolist(), np.linspace(0.3, 0.9, 10), strict=True):
-        assert abs(told[model] - expected) < 0.03
-    assert not estimates.blunt.any()
+        assert abs(estimated[model] - expected) < 0.03
+    assert not estimates.unsketched.any()
 
 
-def test_only_the_better_half_is_looked_at_whole(planted: tuple[Planted, SketchFile]) -> None:
-    """200 are told by all of the sample, as the sketches tell them; the others by a quarter, hence
-    with twice the error, and none of them is better than the worst of those by far.
+def test_only_the_better_half_uses_whole_sketches(planted: tuple[Planted, SketchFile]) -> None:
+    """200 models are estimated by the whole sample, the others by a quarter with twice the error.
+
+    None of the others is much better than the worst of the 200.
     """
     given_, file = planted
     ids, contents, blunt = scanned(given_)
-    estimates = cascade.estimated(ids, contents, blunt, given_.sketch, file, num_perm=H)
-    told = estimates.similarity
+    estimates = cascade.estimate(ids, contents, blunt, given_.sketch, file, num_perm=H)
+    estimated = estimates.similarity
     whole = file.counts(given_.sketch, ids, contents)
     sharp = 2 * whole[:, 0] / (given_.sketch.members + whole[:, 1])
-    right = np.isclose(told, sharp, atol=1e-12)
+    right = np.isclose(estimated, sharp, atol=1e-12)
     assert 200 <= right.sum() <= 240
-    assert 0.002 < (told - sharp)[~right].std() < 0.015
-    assert told[~right].max() < sharp[right].min() + 0.05
+    assert 0.002 < (estimated - sharp)[~right].std() < 0.015
+    assert estimated[~right].max() < sharp[right].min() + 0.05
 
 
-def test_nobody_exceeds_what_was_told(planted: tuple[Planted, SketchFile]) -> None:
-    """``most`` is above the true S of every model, by its bytes as by its sketch, and by less where
-    the sketch told it: who is passed over for it could not have been among the best.
+def test_no_similarity_exceeds_its_upper_bound(planted: tuple[Planted, SketchFile]) -> None:
+    """``upper_bound`` is above the true S of every model, by bytes as by sketch.
+
+    The bound by sketch is tighter. So a model that its bound rules out is not among the best.
     """
     given_, file = planted
     ids, contents, blunt = scanned(given_)
-    estimates = cascade.estimated(ids, contents, blunt, given_.sketch, file, num_perm=H)
-    none = cascade.estimated(ids, contents, blunt, None, file, num_perm=H)
+    estimates = cascade.estimate(ids, contents, blunt, given_.sketch, file, num_perm=H)
+    none = cascade.estimate(ids, contents, blunt, None, file, num_perm=H)
     kin = np.isin(ids, given_.kin)
-    for told, margin in ((estimates, 0.05), (none, 0.25)):
-        assert (told.most[kin] > np.linspace(0.3, 0.9, 10)).all()
-        assert (told.most - told.similarity)[kin].max() < margin
-    assert (none.most > 0.18).all()
+    for estimated, margin in ((estimates, 0.05), (none, 0.25)):
+        assert (estimated.upper_bound[kin] > np.linspace(0.3, 0.9, 10)).all()
+        assert (estimated.upper_bound - estimated.similarity)[kin].max() < margin
+    assert (none.upper_bound > 0.18).all()
 
 
 def test_without_sketches_more_are_compared(
     planted: tuple[Planted, SketchFile], tmp_path: Path
 ) -> None:
-    """On a machine without the file 100 more go on, ranked by their bytes: no kin is lost."""
+    """On a machine without the file 100 more models, ranked by bytes, are compared: no kin lost."""
     given_, _ = planted
     ids, contents, blunt = scanned(given_)
     empty = SketchFile(tmp_path / "f", M)
-    estimates = cascade.estimated(ids, contents, blunt, given_.sketch, empty, num_perm=H)
-    chosen = cascade.foremost(estimates, 10, 40)
+    estimates = cascade.estimate(ids, contents, blunt, given_.sketch, empty, num_perm=H)
+    chosen = cascade.select_candidates(estimates, 10, 40)
     assert (blunt.tolist(), 140) == (estimates.similarity.tolist(), chosen.ids.size)
     assert set(given_.kin.tolist()) <= set(chosen.ids.tolist())
 
 
 @given(jaccard=st.floats(0, 1), seed=st.integers(0, 99))
 def test_bytes_estimate_without_a_bias(jaccard: float, seed: int) -> None:
-    """Equal by chance is every 256th byte, and that is taken off: of 4,096 rows the mean is right
-    within four of its errors.
+    """The estimate corrects for the one byte in 256 that is equal by chance.
+
+    The mean of 4,096 rows is right within four standard errors.
     """
     rng = np.random.default_rng(seed)
     rows = np.where(rng.random((4096, H)) < jaccard, 7, rng.integers(0, 256, (4096, H)))
     matches = kernels().match_counts(rows.astype(np.uint8), np.full(H, 7, np.uint8))
-    j = cascade.from_bytes(matches, H) / (2 - cascade.from_bytes(matches, H))
+    j = cascade.similarity_from_matches(matches, H) / (
+        2 - cascade.similarity_from_matches(matches, H)
+    )
     error = np.sqrt((jaccard * (1 - jaccard) + 1 / 256) / (H * 4096))
     assert abs(j.mean() - jaccard) < 4 * error + 0.002  # at 0 half of the estimates are cut off
 
@@ -178,19 +186,20 @@ ESTIMATES = st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=60)
 
 
 @given(rows=ESTIMATES, k=st.integers(1, 8), more=st.integers(0, 12))
-def test_the_foremost_are_those_of_a_sort(rows: list[tuple[int, bool]], k: int, more: int) -> None:
-    """Nobody who could be among the k best by these estimates is left out: chosen are the first of
-    a sort, but of a group that reaches across the cut, all are named and only some have room.
+def test_the_selection_is_that_of_a_sort(rows: list[tuple[int, bool]], k: int, more: int) -> None:
+    """The selection holds every model that could be among the k best by these estimates.
+
+    It is the start of a sort. A tied group across the cut is listed whole, with fewer places.
     """
     count = k + more
     similarity = np.array([s / 4 for s, _ in rows])
     blunt_ = np.array([b for _, b in rows], bool)
     estimates = Estimates(np.arange(len(rows)) + 100, similarity, similarity + 1, blunt_)
-    chosen = cascade.foremost(estimates, k, count)
+    chosen = cascade.select_candidates(estimates, k, count)
     order = sorted(range(len(rows)), key=lambda i: (-similarity[i], i))
     first = [100 + i for i in order[:count]]
     tied, ids = chosen.tied.tolist(), chosen.ids.tolist()
-    assert chosen.most.tolist() == [similarity[i - 100] + 1 for i in ids]
+    assert chosen.upper_bound.tolist() == [similarity[i - 100] + 1 for i in ids]
     assert len(set(ids)) == len(ids)
     assert set(ids).isdisjoint(tied)
     blunt = {100 + i for i in order[count:] if rows[i][1]}
@@ -199,7 +208,7 @@ def test_the_foremost_are_those_of_a_sort(rows: list[tuple[int, bool]], k: int, 
         assert blunt == set(ids[len(first) :])
         return
     assert set(first) - set(tied) <= set(ids)
-    assert count - len(set(first) - set(tied)) == chosen.places
+    assert count - len(set(first) - set(tied)) == chosen.tied_places
     assert {similarity[i - 100] for i in tied} == {similarity[order[k - 1]]}
     assert blunt - set(tied) == set(ids) - set(first)
 
@@ -210,12 +219,12 @@ def test_the_foremost_are_those_of_a_sort(rows: list[tuple[int, bool]], k: int, 
      (10**4, 1000, 4000)],
 )  # fmt: skip
 def test_the_budget_of_the_scan(models: int, k: int, most: int) -> None:
-    """It grows with the root of the models and never falls below four times what is answered."""
-    assert most == cascade.scanned(models, k)
+    """It grows with the square root of the models and is at least four times k."""
+    assert most == cascade.scan_size(models, k)
 
 
-def test_a_sketch_tells_where_it_has_more_trials() -> None:
-    """More members than the signature has values, or all of M: else the signature tells more."""
+def test_a_sketch_with_more_trials_is_sharper() -> None:
+    """A sketch is sharper if it has more members than the signature has values, or covers M."""
     for m, k, expected in ((M, 80_000, True), (M, 2000, False), (5000, 20, True)):
         sketch = Support.from_indices(np.arange(0, m, m // k)[:k], m).sketch()
-        assert expected is cascade.tells(sketch, H)
+        assert expected is cascade.is_sharper(sketch, H)

@@ -21,13 +21,14 @@ PAGE = 4
 
 
 @pytest.mark.parametrize("models", [0, 1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE, 3 * PAGE + 1])
-def test_every_change_is_told_once(
+def test_every_change_is_read_once(
     database: Database, monkeypatch: pytest.MonkeyPatch, models: int
 ) -> None:
-    """Around every end of a page, and where many models share a version, each model that changed
-    since is told once, as it is now, and none of another space is.
+    """Each model that changed is read once, in its present state; none of another space is read.
+
+    That holds around the ends of pages, and for many models of one version.
     """
-    monkeypatch.setattr("app.index.change_repository._AT_ONCE", PAGE)
+    monkeypatch.setattr("app.index.change_repository._PAGE_SIZE", PAGE)
     written, other = Written(database), Written(database, "other")
     for number in range(models):
         written.put(f"m{number}", value=number)
@@ -53,7 +54,7 @@ def test_every_change_is_told_once(
 def test_a_page_that_cannot_be_read_is_a_fault_of_the_moment(
     postgres: Postgres, tmp_path: Path
 ) -> None:
-    """What the driver raises by itself is what the rest of the database raises."""
+    """Errors of the driver become the errors that the rest of the database raises."""
     url = PostgresBackend(postgres).url(tmp_path)
     database = Database(url, timeout=0.1)
     written = Written(database)

@@ -1,4 +1,4 @@
-"""The file of sketches of a space: believed only where it is whole and of the right content."""
+"""The sketch file of a space: a slot counts only if it is whole and of the right content."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ QUERY = SKETCHES[M][0]
 
 
 def counts(file: SketchFile, query: Sketch, *asked: tuple[int, int]) -> list[tuple[int, int]]:
-    """What a file says of models with these contents."""
+    """The counts that a file returns for models with these contents."""
     ids, contents = np.array(asked, np.int64).reshape(-1, 2).T
     return [(s, m) for s, m in file.counts(query, ids, contents).tolist()]
 
 
 def known(query: Sketch, sketch: Sketch) -> tuple[int, int]:
-    """What it should say of a sketch that it has."""
+    """The expected counts of a sketch in the file."""
     return query.shared(sketch), sketch.members
 
 
@@ -60,15 +60,16 @@ def test_what_is_written_is_counted(tmp_path: Path, m: int) -> None:
 
 
 def test_a_packed_support_is_kept_as_its_sketch(tmp_path: Path) -> None:
-    """What an ingest has at hand and what a client makes are the same sketch."""
+    """The service and a client compute the same sketch of a support."""
     file = SketchFile(tmp_path / "f", M)
     file.write_packed(3, 7, PackedSupport.pack(SUPPORTS[M][1]))
     assert [known(QUERY, SKETCHES[M][1])] == counts(file, QUERY, (3, 7))
 
 
 def test_another_content_is_not_known(tmp_path: Path) -> None:
-    """An old slot, one of a model that was never written, and one behind the end are not there;
-    nor is the slot of no content at all.
+    """The file has no slot for an old content, an unwritten model, or a model behind its end.
+
+    Nor has it one for a model without content.
     """
     file = SketchFile(tmp_path / "f", M)
     assert [UNKNOWN] == counts(file, QUERY, (5, 9))
@@ -79,7 +80,7 @@ def test_another_content_is_not_known(tmp_path: Path) -> None:
     assert [UNKNOWN, known(QUERY, SKETCHES[M][2])] == counts(file, QUERY, (5, 9), (5, 10))
 
 
-# Writes of contents to models through either of two objects, and damage here and there.
+# Writes of contents to models through either of two objects, and damage in between.
 STEPS = st.lists(
     st.tuples(st.sampled_from("abd"), st.integers(0, 300), st.integers(1, 5)), max_size=25
 )
@@ -90,7 +91,7 @@ STEPS = st.lists(
 def test_a_file_is_a_dict_that_may_forget(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
 ) -> None:
-    """Two processes write and one damages: what is known is what was written last, or nothing."""
+    """Two processes write and one damages: a read finds the last write, or nothing."""
     path = tmp_path_factory.mktemp("f") / "f"
     files = {name: SketchFile(path, SMALL) for name in "ab"}
     written: dict[int, int] = {}
@@ -117,8 +118,8 @@ def test_a_file_is_a_dict_that_may_forget(
         assert expected == counts(files["a"], query, *asked)
 
 
-def test_a_sketch_of_another_space_is_not_believed(tmp_path: Path) -> None:
-    """A file that lies under another space's name has slots of another length, or contents."""
+def test_a_sketch_of_another_space_is_ignored(tmp_path: Path) -> None:
+    """A file under another space's name has slots of another length, or other contents."""
     SketchFile(tmp_path / "f", SMALL).write(3, 7, SKETCHES[SMALL][1])
     assert [UNKNOWN] * 40 == counts(
         SketchFile(tmp_path / "f", M), QUERY, *((i, 7) for i in range(40))
@@ -126,7 +127,7 @@ def test_a_sketch_of_another_space_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_another_process_sees_what_is_written(tmp_path: Path) -> None:
-    """Neither needs to be told: a mapping of the file as it was shows what is there now."""
+    """A mapping made before a write shows the slot that another process wrote."""
     path = tmp_path / "f"
     mine = SketchFile(path, SMALL)
     mine.write(3, 1, SKETCHES[SMALL][1])
@@ -143,7 +144,7 @@ def test_another_process_sees_what_is_written(tmp_path: Path) -> None:
 
 
 def test_a_deleted_file_is_made_anew(tmp_path: Path) -> None:
-    """Deleted under a running service it is forgotten, and what is written next is kept again."""
+    """A running service notices that its file was deleted; the next write creates a new one."""
     path = tmp_path / "f"
     files = [SketchFile(path, M) for _ in range(2)]
     files[0].write(3, 7, SKETCHES[M][1])
@@ -155,7 +156,7 @@ def test_a_deleted_file_is_made_anew(tmp_path: Path) -> None:
 
 
 def test_growing_keeps_what_others_wrote(tmp_path: Path) -> None:
-    """Who reaches beyond the end writes a zero where all slots have one, so races lose nothing."""
+    """A process extends the file by a zero byte that all slots have, so races lose nothing."""
     path = tmp_path / "f"
     one, other = SketchFile(path, SMALL), SketchFile(path, SMALL)
     one.write(1023, 1, SKETCHES[SMALL][1])  # the last slot of a file of 1,024
@@ -170,7 +171,7 @@ def test_growing_keeps_what_others_wrote(tmp_path: Path) -> None:
 
 
 def test_a_file_takes_the_room_of_what_it_holds(tmp_path: Path) -> None:
-    """Ids are far apart, and the file has holes between them."""
+    """Ids may be far apart: the file is sparse between them."""
     file = SketchFile(tmp_path / "f", M)
     for model in (10, 10**6):
         file.write(model, 5, SKETCHES[M][1])
@@ -182,7 +183,7 @@ def test_a_file_takes_the_room_of_what_it_holds(tmp_path: Path) -> None:
 def test_without_room_on_the_disk_nothing_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line says so; a minute later it is tried again, and one line says that it works."""
+    """One log line reports it; a minute later a write is tried again, and one reports success."""
     files, clock = SketchFiles(tmp_path / "token"), [0.0]
     monkeypatch.setattr("app.index.sketch_files.time.monotonic", lambda: clock[0])
     file = files.of(1, M)
@@ -210,7 +211,7 @@ def test_without_room_on_the_disk_nothing_is_kept(
 def test_a_folder_that_cannot_be_made_is_no_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is in the way of the folder is told in the log, and everything else goes on."""
+    """The log says why the folder cannot be created, and the service continues."""
     (tmp_path / "cache").write_text("a file")
     files = SketchFiles(tmp_path / "cache" / "token")
     files.sweep([1])
@@ -223,7 +224,7 @@ def test_a_folder_that_cannot_be_made_is_no_error(
 def test_a_part_that_was_written_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The last block of a disk may take half a slot, which is not believed."""
+    """A full disk may take half a slot; readers ignore it."""
     files, pwrite = SketchFiles(tmp_path), os.pwrite
     monkeypatch.setattr(
         "app.index.sketch_files.os.pwrite", lambda fd, data, at: pwrite(fd, data[:4000], at)
@@ -234,8 +235,9 @@ def test_a_part_that_was_written_is_a_failure(
 
 
 def test_spaces_come_and_go(tmp_path: Path) -> None:
-    """A deleted space's file is deleted, by whoever hears of it or at the next start; others'
-    files, and files of somebody else, stay.
+    """The file of a deleted space is deleted, at once or at the next start.
+
+    Files of other spaces, and foreign files, stay.
     """
     files = SketchFiles(tmp_path)
     for space in (1, 2, 3):
@@ -253,7 +255,7 @@ def test_spaces_come_and_go(tmp_path: Path) -> None:
 
 
 def test_few_files_are_open(tmp_path: Path) -> None:
-    """Of many spaces those that were used last hold descriptors; the others are opened again."""
+    """Only the most recently used spaces hold descriptors; other files are opened again."""
     files = SketchFiles(tmp_path)
     before = len(os.listdir("/proc/self/fd"))
     for space in range(100):

@@ -1,4 +1,4 @@
-"""The signature index of one space, held against a dict that is told the same."""
+"""The signature index of one space, compared with a dict of the same models."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.index.registry import IndexRegistry
-from app.index.space_index import Changed, Snapshot, SpaceIndex, bytes_of
+from app.index.space_index import ChangedModels, Snapshot, SpaceIndex, index_bytes
 from modelkin.types.spaces import SignatureSpec
 
 H = 8
-AT_ONCE = 50
+BATCH_SIZE = 50
 CONTENT = 10**6
 SPEC = SignatureSpec("affine32", H, 1)
 
 
 @dataclass
 class History:
-    """A space as its database would tell it: what changed at which version."""
+    """The feed of a space: what changed at which version."""
 
     version: int = 0
     values: dict[int, npt.NDArray[np.uint32]] = field(default_factory=dict)
     changed_at: dict[int, int] = field(default_factory=dict)
     removed_at: list[tuple[int, int]] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
-    horizon: int = 0
+    compacted_version: int = 0
 
     def put(self, model: int, values: npt.NDArray[np.uint32]) -> None:
-        """The model has this signature from now on."""
+        """Give the model this signature."""
         self.version += 1
         self.values[model], self.changed_at[model] = values, self.version
 
     def remove(self, model: int) -> None:
-        """The model is gone; its id is never used again."""
+        """Remove the model; its id is never used again."""
         self.version += 1
         del self.values[model], self.changed_at[model]
         self.removed_at.append((self.version, model))
 
-    def changed(self, since: int) -> Iterable[Changed]:
+    def changed(self, since: int) -> Iterable[ChangedModels]:
         self.asked.append(since)
         recent = [m for m, version in self.changed_at.items() if version > since]
-        for first in range(0, len(recent), AT_ONCE):
-            page = recent[first : first + AT_ONCE]
+        for first in range(0, len(recent), BATCH_SIZE):
+            page = recent[first : first + BATCH_SIZE]
             signatures = b"".join(self.values[m].astype("<u4").tobytes() for m in page)
-            yield Changed(np.array(page), np.array(page) + CONTENT, signatures)
+            yield ChangedModels(np.array(page), np.array(page) + CONTENT, signatures)
 
     def removed(self, since: int) -> Iterable[int]:
         return [model for version, model in self.removed_at if version > since]
 
     def prune(self) -> None:
-        """Tell nobody any more of what was removed up to now."""
-        self.horizon = self.version
+        """Delete all removals so far from the feed."""
+        self.compacted_version = self.version
         self.removed_at.clear()
 
     def best(self, query: npt.NDArray[np.uint32], count: int) -> dict[int, int]:
@@ -67,7 +67,7 @@ class History:
 
 
 def signature(number: int) -> npt.NDArray[np.uint32]:
-    """The values of some model: bytes of few kinds, so that they match often."""
+    """The values of some model: few distinct bytes, so that they match often."""
     random = np.random.default_rng(number)
     return (random.integers(0, 3, H) + 256 * random.integers(0, 9, H)).astype(np.uint32)
 
@@ -75,7 +75,7 @@ def signature(number: int) -> npt.NDArray[np.uint32]:
 def candidates(
     snapshot: Snapshot, query: npt.NDArray[np.uint32], count: int, **among: npt.NDArray[np.int64]
 ) -> dict[int, int]:
-    """The candidates, which must be distinct, and how many bytes match; with their own contents."""
+    """The candidates, which must be distinct and have their own contents, with their matches."""
     found = snapshot.candidates(query, count, **among)
     assert found.ids.tolist() == [content - CONTENT for content in found.contents.tolist()]
     assert sorted(found.ids.tolist()) == found.ids.tolist()
@@ -84,20 +84,20 @@ def candidates(
     return matches
 
 
-# Numbers name models; the sign says whether one is put or removed, 0 asks the index, and 99 prunes
-# the removals, whether it has asked for them or not.
+# A positive number puts a model, a negative one removes it. 0 queries the index, and 99 prunes the
+# removals, whether the index has read them or not.
 WORK = st.lists(st.integers(-12, 12) | st.sampled_from([0, 99]), max_size=150)
 
 
 @settings(max_examples=60, deadline=None)
 @given(work=WORK, counts=st.integers(1, 14), seed=st.integers(0, 2**16))
 def test_the_index_follows_its_space(work: list[int], counts: int, seed: int) -> None:
-    """After any changes, in batches of any size, the candidates are those of a dict."""
+    """After any changes, in batches of any size, the candidates equal those of a dict."""
     index, history, query = SpaceIndex(SPEC), History(), signature(seed)
     ids: dict[int, int] = {}
     for step, number in enumerate([*work, 0]):
         if number == 0:
-            found = candidates(index.at(history.version, history), query, counts)
+            found = candidates(index.snapshot_at(history.version, history), query, counts)
             assert history.best(query, counts) == found
             assert len(history.values) == len(index)
         elif number == 99:
@@ -111,25 +111,25 @@ def test_the_index_follows_its_space(work: list[int], counts: int, seed: int) ->
 
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 5000])
 def test_a_space_of_any_size_is_read_whole(n: int) -> None:
-    """Around every size at which arrays grow or batches end, each model is there once."""
+    """Around every size at which arrays grow or batches end, each model is indexed once."""
     index, history = SpaceIndex(SPEC), History()
     for model in range(n):
         history.put(model, signature(model))
-    snapshot = index.at(history.version, history)
+    snapshot = index.snapshot_at(history.version, history)
     assert set(range(n)) == set(candidates(snapshot, signature(1), n + 1))
 
 
 def test_a_snapshot_stays_what_it_was() -> None:
-    """What a query holds does not change while the index grows, forgets and compacts."""
+    """A snapshot does not change while the index grows, removes and compacts."""
     index, history = SpaceIndex(SPEC), History()
     for model in range(100):
         history.put(model, signature(model))
-    taken = [(index.at(history.version, history), dict(history.values))]
+    taken = [(index.snapshot_at(history.version, history), dict(history.values))]
     for model in range(100, 400):
         history.put(model, signature(model))
         history.remove(model - 100)
         if model % 7 == 0:
-            taken.append((index.at(history.version, history), dict(history.values)))
+            taken.append((index.snapshot_at(history.version, history), dict(history.values)))
     for snapshot, values in taken:
         assert set(values) == set(candidates(snapshot, signature(0), 1000))
         rows = dict(zip(snapshot.ids[snapshot.alive], snapshot.rows[snapshot.alive], strict=True))
@@ -142,47 +142,47 @@ def test_dead_rows_are_dropped() -> None:
     for _ in range(60):
         for model in range(50):
             history.put(model, signature(history.version))
-        snapshot = index.at(history.version, history)
+        snapshot = index.snapshot_at(history.version, history)
     assert 50 == len(index)
     assert snapshot.ids.size <= 200
     assert index.nbytes < 10_000
 
 
-def test_what_is_known_is_not_asked_again() -> None:
-    """An index that is not behind asks nothing, one that is asks for what is new alone."""
+def test_an_index_reads_only_new_changes() -> None:
+    """An index that is up to date reads nothing; one that is behind reads only what is new."""
     index, history = SpaceIndex(SPEC), History()
     history.put(1, signature(1))
-    index.at(1, history)
+    index.snapshot_at(1, history)
     history.put(2, signature(2))
-    index.at(2, history)
-    index.at(2, history)
-    index.at(1, history)
+    index.snapshot_at(2, history)
+    index.snapshot_at(2, history)
+    index.snapshot_at(1, history)
     assert [0, 1] == history.asked
 
 
-def test_an_index_that_slept_through_the_horizon_begins_anew() -> None:
-    """What it saw before removals were forgotten, it has no right to know any more."""
+def test_an_index_behind_the_horizon_starts_again() -> None:
+    """An index older than the deleted removals cannot know which of its models are gone."""
     index, history = SpaceIndex(SPEC), History()
     for model in range(200):
         history.put(model, signature(model))
-    before = index.at(history.version, history)
+    before = index.snapshot_at(history.version, history)
     for model in range(100):
         history.remove(model)
     history.prune()
-    after = index.at(history.version, history)
+    after = index.snapshot_at(history.version, history)
     assert set(range(100, 200)) == set(candidates(after, signature(0), 1000))
     assert set(range(200)) == set(candidates(before, signature(0), 1000))
     history.remove(150)
-    index.at(history.version, history)
+    index.snapshot_at(history.version, history)
     assert [0, 0, history.version - 1] == history.asked
 
 
 def test_among_leaves_the_others_out() -> None:
-    """Candidates are chosen among the given ids, as many as were asked for."""
+    """Candidates come from the given ids alone, as many as requested."""
     index, history = SpaceIndex(SPEC), History()
     for model in range(50):
         history.put(model, signature(model))
-    snapshot = index.at(history.version, history)
+    snapshot = index.snapshot_at(history.version, history)
     among = np.array([3, 7, 49, 1000], np.int64)
     assert {3, 7, 49} == set(candidates(snapshot, signature(0), 5, among=among))
     none = np.array([], np.int64)
@@ -190,10 +190,10 @@ def test_among_leaves_the_others_out() -> None:
     for model in range(3000):
         history.put(model, signature(model))
     assert {3, 7, 49} == set(candidates(snapshot, signature(0), 5, among=among))
-    later = index.at(history.version, history)
+    later = index.snapshot_at(history.version, history)
     assert {3, 7, 49, 1000} == set(candidates(later, signature(0), 5, among=among))
     history.put(7, signature(70))
-    index.at(history.version, history)
+    index.snapshot_at(history.version, history)
     assert {3, 7, 49, 1000} == set(candidates(later, signature(0), 5, among=among))
     most = np.arange(1, 49)
     assert set(range(1, 49)) == set(candidates(snapshot, signature(0), 60, among=most))
@@ -205,20 +205,20 @@ def test_64_bit_signatures_are_cut_to_their_lowest_byte() -> None:
     values = np.arange(H, dtype=np.uint64) + (1 << 60)
 
     class Feed:
-        horizon = 0
+        compacted_version = 0
 
-        def changed(self, since: int) -> Iterable[Changed]:
-            return [Changed(np.array([5]), np.array([7]), values.astype("<u8").tobytes())]
+        def changed(self, since: int) -> Iterable[ChangedModels]:
+            return [ChangedModels(np.array([5]), np.array([7]), values.astype("<u8").tobytes())]
 
         def removed(self, since: int) -> Iterable[int]:
             return []
 
-    snapshot = index.at(1, Feed())
+    snapshot = index.snapshot_at(1, Feed())
     assert ([5], list(range(H))) == (snapshot.ids.tolist(), snapshot.rows[0].tolist())
 
 
 def a_space(models: int) -> History:
-    """A space of so many models."""
+    """A space of ``models`` models."""
     history = History()
     for model in range(models):
         history.put(model, signature(model))
@@ -226,62 +226,62 @@ def a_space(models: int) -> History:
 
 
 def at(registry: IndexRegistry, space_id: int, history: History) -> Snapshot:
-    """The index of a space as it is now."""
-    return registry.at(space_id, SPEC, history.version, history)
+    """The index of a space at its present version."""
+    return registry.snapshot_at(space_id, SPEC, history.version, history)
 
 
 def test_the_registry_keeps_one_index_a_space() -> None:
-    """The same space has the same index until it is forgotten."""
+    """A space keeps its index until the registry forgets it."""
     registry, history = IndexRegistry(1 << 20), a_space(3)
     first = at(registry, 1, history)
     assert first is at(registry, 1, history)
     assert first is not at(registry, 2, history)
-    assert [1, 2] == registry.spaces()
+    assert [1, 2] == registry.space_ids()
     registry.forget(1)
     registry.forget(77)
     assert first is not at(registry, 1, history)
     assert [0, 0, 0] == history.asked
 
 
-def test_the_registry_lets_go_what_was_not_used_for_longest() -> None:
-    """What is held fits into the bytes that are allowed; what went is built again when asked."""
+def test_the_registry_evicts_the_least_recently_used() -> None:
+    """The indexes fit into the bytes allowed; an evicted one is built again at its next use."""
     histories = {space_id: a_space(100) for space_id in range(4)}
-    registry = IndexRegistry(3 * bytes_of(SPEC, 100))
+    registry = IndexRegistry(3 * index_bytes(SPEC, 100))
     for space_id in (0, 1, 2, 0, 3):
         at(registry, space_id, histories[space_id])
-    assert [2, 0, 3] == registry.spaces()
-    assert (3, 300, 3 * bytes_of(SPEC, 100)) == registry.totals()
+    assert [2, 0, 3] == registry.space_ids()
+    assert (3, 300, 3 * index_bytes(SPEC, 100)) == registry.totals()
     assert 100 == len(at(registry, 1, histories[1]))
-    assert [0, 3, 1] == registry.spaces()
+    assert [0, 3, 1] == registry.space_ids()
 
 
 def test_an_index_that_grows_displaces_others() -> None:
-    """What a space needs more is taken from those that were not used for longer."""
+    """An index that grows evicts those that were used less recently."""
     first, second = a_space(50), a_space(50)
-    registry = IndexRegistry(bytes_of(SPEC, 120))
+    registry = IndexRegistry(index_bytes(SPEC, 120))
     at(registry, 1, first)
     at(registry, 2, second)
     for model in range(50, 100):
         second.put(model, signature(model))
     assert 100 == len(at(registry, 2, second))
-    assert [2] == registry.spaces()
+    assert [2] == registry.space_ids()
 
 
 def test_a_space_too_large_for_the_registry_is_served() -> None:
     """The index that is in use stays, alone."""
     small, large = a_space(5), a_space(500)
-    registry = IndexRegistry(bytes_of(SPEC, 100))
+    registry = IndexRegistry(index_bytes(SPEC, 100))
     at(registry, 1, small)
     assert 500 == len(at(registry, 2, large))
-    assert [2] == registry.spaces()
+    assert [2] == registry.space_ids()
     assert at(registry, 2, large) is at(registry, 2, large)
 
 
-def test_what_an_index_takes_is_what_was_foreseen() -> None:
-    """A new index takes the bytes that are planned for it; dead rows are counted until they go."""
+def test_an_index_takes_the_planned_bytes() -> None:
+    """A new index takes the planned bytes; dead rows count until they are dropped."""
     index, history = SpaceIndex(SPEC), a_space(300)
-    index.at(history.version, history)
-    assert bytes_of(SPEC, 300) == index.nbytes
+    index.snapshot_at(history.version, history)
+    assert index_bytes(SPEC, 300) == index.nbytes
     history.remove(7)
-    index.at(history.version, history)
-    assert bytes_of(SPEC, 299) < index.nbytes <= bytes_of(SPEC, 300)
+    index.snapshot_at(history.version, history)
+    assert index_bytes(SPEC, 299) < index.nbytes <= index_bytes(SPEC, 300)

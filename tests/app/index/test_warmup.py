@@ -1,4 +1,4 @@
-"""Loading at start: what is loaded, in which order and how much of it, and what /readyz tells."""
+"""The warm-up at start: what it loads, in which order and how much, and what /readyz answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 
 from app.bootstrap import open_resources
 from app.index.registry import IndexRegistry
-from app.index.space_index import bytes_of
+from app.index.space_index import index_bytes
 from app.index.warmup import IndexWarmup, WarmupProgress
 from app.infra.db.database import Database
 from app.main import create_app
@@ -30,7 +30,7 @@ from tests.support.server_process import Server
 
 
 def loaded(database: Database, indexes: IndexRegistry) -> WarmupProgress:
-    """What comes of loading it all."""
+    """The progress after a whole warm-up."""
     loading = IndexWarmup(database, indexes)
     loading.announce()
     assert not loading.progress.done
@@ -39,7 +39,7 @@ def loaded(database: Database, indexes: IndexRegistry) -> WarmupProgress:
 
 
 def test_all_spaces_are_loaded_the_largest_first(database: Database) -> None:
-    """Each space's index is there before it is asked for; empty spaces have none."""
+    """Each space has its index before its first query; empty spaces have none."""
     sizes = {"small": 2, "large": 30, "empty": 0, "middling": 9}
     written = {name: Written(database, name) for name in sizes}
     for name, size in sizes.items():
@@ -47,22 +47,22 @@ def test_all_spaces_are_loaded_the_largest_first(database: Database) -> None:
             written[name].put(*(f"m{i}" for i in range(size)))
     indexes = IndexRegistry(ROOM)
     assert WarmupProgress(True, 3, 3, 41, 41) == loaded(database, indexes)
-    assert [written[name].id for name in ("large", "middling", "small")] == indexes.spaces()
+    assert [written[name].id for name in ("large", "middling", "small")] == indexes.space_ids()
     assert (3, 41) == indexes.totals()[:2]
 
 
 def test_no_more_is_loaded_than_there_is_memory_for(database: Database) -> None:
-    """A space that does not fit is left out, smaller ones that do are not; nothing is displaced."""
+    """A space that does not fit is left out, smaller ones are loaded, and none is evicted."""
     written = {size: Written(database, f"s{size}") for size in (50, 30, 20, 5)}
     for size, space in written.items():
         space.put(*(f"m{i}" for i in range(size)))
-    indexes = IndexRegistry(bytes_of(SPEC, 40))
+    indexes = IndexRegistry(index_bytes(SPEC, 40))
     assert WarmupProgress(True, 2, 2, 35, 35) == loaded(database, indexes)
-    assert [written[30].id, written[5].id] == indexes.spaces()
+    assert [written[30].id, written[5].id] == indexes.space_ids()
 
 
 def test_a_database_that_is_away_for_a_moment_delays_it(postgres: Postgres, tmp_path: Path) -> None:
-    """What cannot be read is tried again; meanwhile it is not done."""
+    """A read that fails is tried again; until then the warm-up is not done."""
     url = PostgresBackend(postgres).url(tmp_path)
     database = Database(url, timeout=0.1)
     written = Written(database)
@@ -79,8 +79,8 @@ def test_a_database_that_is_away_for_a_moment_delays_it(postgres: Postgres, tmp_
     database.close()
 
 
-def test_it_stops_when_it_is_told(postgres: Postgres, tmp_path: Path) -> None:
-    """A service that ends waits for no index."""
+def test_it_stops_on_request(postgres: Postgres, tmp_path: Path) -> None:
+    """A service that shuts down does not wait for an index."""
     url = PostgresBackend(postgres).url(tmp_path)
     database = Database(url, timeout=0.1)
     Written(database).put("a")
@@ -99,7 +99,7 @@ def test_it_stops_when_it_is_told(postgres: Postgres, tmp_path: Path) -> None:
 
 @contextmanager
 def locked(postgres: Postgres, url: str) -> Iterator[None]:
-    """While this runs, nobody can read a signature."""
+    """Lock the signatures against reads for the duration of the block."""
     name = make_url(url).database
     with psycopg.connect(host=str(postgres.data), user="postgres", dbname=name) as connection:
         connection.execute("LOCK TABLE signatures IN ACCESS EXCLUSIVE MODE")
@@ -107,7 +107,7 @@ def locked(postgres: Postgres, url: str) -> Iterator[None]:
 
 
 def test_a_started_service_has_its_indexes(start: Start) -> None:
-    """Ready is who has them all, and says how many, before the first query."""
+    """Before the first query a ready service has all indexes, and reports how many."""
     server = start()
     with httpx.Client(base_url=server.url) as http:
         assert {"spaces": 0, "spaces_loaded": 0, "models": 0, "models_loaded": 0} == (
@@ -139,7 +139,7 @@ def served(postgres: Postgres, tmp_path: Path) -> Iterator[Server]:
 
 
 def test_a_service_that_loads_says_so_and_answers(served: Server, postgres: Postgres) -> None:
-    """Until its indexes are there /readyz is a 503 with the progress, and requests are served."""
+    """Until its indexes are loaded /readyz is a 503 with the progress, and requests are served."""
     with locked(postgres, served.database_url):
         served.launch()
         served.wait_for_address()
@@ -156,11 +156,11 @@ def test_a_service_that_loads_says_so_and_answers(served: Server, postgres: Post
     assert "ok" == httpx.get(f"{served.wait_until_ready().url}/readyz").json()["status"]
 
 
-def test_readiness_tells_how_far_it_is(
+def test_readiness_reports_the_progress(
     backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The numbers grow as pages are read, and the answer is 200 only when they are whole."""
-    monkeypatch.setattr("app.index.change_repository._AT_ONCE", 10)
+    monkeypatch.setattr("app.index.change_repository._PAGE_SIZE", 10)
     settings = Settings(database_url=backend.url(tmp_path), blob_url=f"file://{tmp_path}/blobs")
     with open_resources(settings) as resources:
         Written(resources.database).put(*(f"m{i}" for i in range(25)))

@@ -213,7 +213,7 @@ def test_an_older_schema_knows_no_stop_list(database: Database) -> None:
         spaces.advance(session, space, signatures=1)
         [model] = models.insert_models(session, space, [NewModel("m", content)], version=1)
         stop_list_repository.put_band_values(session, space, 3, {model.id: b"y" * 16})
-        stop_list_repository.enforce(session, space, made, b"...")
+        stop_list_repository.activate(session, space, made, b"...")
     with database.reading() as session:
         assert made == spaces.get_space(session, tenant, "s").stop_list
     alembic(database, command.downgrade, "0006")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from app.index.space_index import Changed, SpaceIndex
+from app.index.space_index import ChangedModels, SpaceIndex
 from app.kinship.neighborhood import Neighborhood
 from modelkin import SignatureSpec
 from modelkin.core.similarity.background import similarities_of_matches
@@ -23,15 +23,15 @@ Ids = npt.NDArray[np.int64]
 class Feed:
     """Models with these ids, in an order of their own; the last ten sent signatures alone."""
 
-    horizon = 0
+    compacted_version = 0
 
     def __init__(self, ids: Ids, order: Ids) -> None:
         self._ids, self._order = ids, order
 
-    def changed(self, since: int) -> Iterable[Changed]:
+    def changed(self, since: int) -> Iterable[ChangedModels]:
         for some in np.array_split(self._order, 3):
             contents = np.where(some < N - 10, some + 1, 0)
-            yield Changed(self._ids[some], contents, VALUES[some].tobytes())
+            yield ChangedModels(self._ids[some], contents, VALUES[some].tobytes())
 
     def removed(self, since: int) -> Iterable[int]:
         return [int(self._ids[5])]
@@ -39,7 +39,7 @@ class Feed:
 
 def around(ids: Ids, order: Ids, own: int | None = None) -> Neighborhood:
     """What model 0, or a stranger of its signature, sees."""
-    snapshot = SpaceIndex(SignatureSpec(num_perm=H)).at(1, Feed(ids, order))
+    snapshot = SpaceIndex(SignatureSpec(num_perm=H)).snapshot_at(1, Feed(ids, order))
     return Neighborhood(snapshot, VALUES[0], None if own is None else int(ids[own]))
 
 
@@ -93,15 +93,16 @@ def test_the_nearest_come_in_order() -> None:
 
 def test_an_empty_space_has_no_surroundings() -> None:
     """Nobody is near, nothing is usual, nobody is drawn."""
-    empty = Neighborhood(SpaceIndex(SignatureSpec(num_perm=H)).at(0, _Nothing()), VALUES[0], None)
+    index = SpaceIndex(SignatureSpec(num_perm=H))
+    empty = Neighborhood(index.snapshot_at(0, _Nothing()), VALUES[0], None)
     assert [] == empty.nearest(5)[0].tolist() == empty.sample(5).tolist()
     assert (0, None) == (empty.background().models, empty.background().z_score(0.5))
 
 
 class _Nothing:
-    horizon = 0
+    compacted_version = 0
 
-    def changed(self, since: int) -> Iterable[Changed]:
+    def changed(self, since: int) -> Iterable[ChangedModels]:
         return []
 
     def removed(self, since: int) -> Iterable[int]:

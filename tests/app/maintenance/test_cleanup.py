@@ -24,12 +24,12 @@ from app.catalog.repositories.models import (
     insert_models,
     update_contents,
 )
-from app.index.banding import Bands
+from app.index.banding import BandValueService
 from app.index.buckets.memory import MemoryBuckets
 from app.index.buckets.service import BucketService
 from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
-from app.index.space_index import Changed
+from app.index.space_index import ChangedModels
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.infra.db.tables.catalog import ModelRow, TombstoneRow
@@ -125,7 +125,7 @@ class Follower:
         with self.written.database.reading() as session:
             space = find_space_by_id(session, self.written.id)
             assert space is not None
-            snapshot = self.registry.at(space.id, SPEC, space.version, self._feed(session))
+            snapshot = self.registry.snapshot_at(space.id, SPEC, space.version, self._feed(session))
             rows = session.execute(select(ModelRow.id, ModelRow.version)).all()
         assert sorted(snapshot.ids[snapshot.alive].tolist()) == sorted(row.id for row in rows)
 
@@ -133,7 +133,7 @@ class Follower:
         begun = self.began_at
 
         class Seen(ChangeFeed):
-            def changed(self, since: int) -> Iterator[Changed]:
+            def changed(self, since: int) -> Iterator[ChangedModels]:
                 begun.append(since)
                 yield from super().changed(since)
 
@@ -199,14 +199,14 @@ def test_the_horizon_is_that_of_the_reader(written: Written) -> None:
     with written.database.reading() as session:
         find_space_by_id(session, written.id)
         before = ChangeFeed(session, written.id)
-        assert (0, []) == (before.horizon, list(before.removed(0)))
+        assert (0, []) == (before.compacted_version, list(before.removed(0)))
         written.remove(*(f"m{i}" for i in range(30)))
         housekeeping(written.database).round()
-        assert (0, []) == (before.horizon, list(before.removed(0)))
+        assert (0, []) == (before.compacted_version, list(before.removed(0)))
         assert 30 == sum(changed.ids.size for changed in before.changed(0))
     with written.database.reading() as session:
         after = ChangeFeed(session, written.id)
-        assert (50, 10) == (after.horizon, len(list(after.removed(0))))
+        assert (50, 10) == (after.compacted_version, len(list(after.removed(0))))
 
 
 def test_whatever_happens_indexes_and_buckets_that_sleep_are_right(written: Written) -> None:
@@ -216,7 +216,7 @@ def test_whatever_happens_indexes_and_buckets_that_sleep_are_right(written: Writ
     random = np.random.default_rng(5)
     followers = [Follower(written) for _ in range(3)]
     stored = MemoryBuckets()
-    buckets = BucketService(written.database, stored, Bands())
+    buckets = BucketService(written.database, stored, BandValueService())
     keeper = Cleanup(written.database, IndexRegistry(ROOM), every=60, kept=2)
     known: dict[str, int] = {}
     epochs: set[int | None] = set()
@@ -255,7 +255,7 @@ def assert_bucketed(
     end = time.monotonic() + 10
     while (state := stored.state(space.id)) is None or state.version < space.version:
         with written.database.reading() as session:
-            buckets.mates(session, space, values(0))
+            buckets.candidates(session, space, values(0))
         assert time.monotonic() < end
         time.sleep(0.002)
     ids: dict[int, set[int]] = {}
@@ -314,11 +314,11 @@ def test_the_index_of_a_space_that_another_process_deleted_goes(written: Written
     for each in (written, other):
         each.put("a")
         with each.database.reading() as session:
-            indexes.at(each.id, SPEC, each.space().version, ChangeFeed(session, each.id))
+            indexes.snapshot_at(each.id, SPEC, each.space().version, ChangeFeed(session, each.id))
     with written.database.writing() as session:
         delete_space(session, written.space())
     housekeeping(written.database, indexes).round()
-    assert [other.id] == indexes.spaces()
+    assert [other.id] == indexes.space_ids()
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ def test_an_answer_without_some_buckets_says_so(
     put(resources, space, [Stored(n, "support", s) for n, s in {"query": query, **kin}.items()])
     whole = ask(resources, space, "query", k=10, method="lsh", min_similarity=0.7)
     assert ("lsh", False, True) == (whole.method, whole.truncated, whole.recall is not None)
-    monkeypatch.setattr("app.index.buckets.service._ENTRIES", 60)
+    monkeypatch.setattr("app.index.buckets.service._MAX_ENTRIES", 60)
     cut = ask(resources, space, "query", k=10, method="lsh", min_similarity=0.7)
     assert ("lsh", True, None, 10) == (cut.method, cut.truncated, cut.recall, len(cut))
 

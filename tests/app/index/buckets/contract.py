@@ -33,11 +33,11 @@ class BucketsContract:
 
     @pytest.fixture
     def space(self) -> int:
-        """A space that nothing has been stored of."""
+        """A space of which nothing is stored."""
         return next(_spaces)
 
     def test_nothing_is_known_of_a_new_space(self, buckets: Buckets, space: int) -> None:
-        """A space that nobody applied anything to has no state and no candidates."""
+        """A space without any applied step has no state and no candidates."""
         found = buckets.candidates(space, keys(1), 10)
         assert (None, None, ([], False)) == (buckets.state(space), found.state, plain(found))
 
@@ -49,13 +49,13 @@ class BucketsContract:
         assert [] == ids_in(buckets, space, 5)
 
     def test_the_state_is_where_the_step_led(self, buckets: Buckets, space: int) -> None:
-        """State and candidates both tell epoch, version and banding of what was applied."""
+        """State and candidates both have epoch, version and banding of the last step."""
         assert buckets.apply(space, EPOCH, 0, 3, [(7, keys(1))], [], banding_version=5)
         assert state(3, banding_version=5) == buckets.state(space)
         assert buckets.state(space) == buckets.candidates(space, keys(1), 10).state
 
     def test_every_64_bit_key_is_its_own(self, buckets: Buckets, space: int) -> None:
-        """The smallest, the largest and the keys around the sign bit are told apart."""
+        """The smallest key, the largest and those around the sign bit are distinct."""
         extremes = [0, 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
         buckets.apply(space, EPOCH, 0, 1, [(i, keys(k)) for i, k in enumerate(extremes, 1)], [])
         assert [[1], [2], [3], [4], [5]] == [ids_in(buckets, space, k) for k in extremes]
@@ -72,18 +72,18 @@ class BucketsContract:
         assert [[], [7], [7]] == [ids_in(buckets, space, k) for k in (1, 2, 3)]
 
     def test_a_removed_model_is_nowhere(self, buckets: Buckets, space: int) -> None:
-        """A removal empties the model's buckets and touches nobody else's."""
+        """A removal takes the model out of its buckets and touches no other model."""
         buckets.apply(space, EPOCH, 0, 2, [(7, keys(1, 2)), (8, keys(2))], [])
         assert buckets.apply(space, EPOCH, 2, 3, [], [7])
         assert [[], [8]] == [ids_in(buckets, space, k) for k in (1, 2)]
 
-    def test_removing_a_stranger_is_no_error(self, buckets: Buckets, space: int) -> None:
-        """A model that came and went between two steps was never seen: its removal is nothing."""
+    def test_removing_an_unknown_model_is_no_error(self, buckets: Buckets, space: int) -> None:
+        """A model may be added and removed between two steps: its removal changes nothing."""
         assert buckets.apply(space, EPOCH, 0, 4, [(7, keys(1))], [99])
         assert [7] == ids_in(buckets, space, 1)
 
     def test_a_model_both_changed_and_removed_is_gone(self, buckets: Buckets, space: int) -> None:
-        """Ids are never used again, so a removal is the last word."""
+        """Ids are never used again, so a removal is final."""
         buckets.apply(space, EPOCH, 0, 2, [(7, keys(1))], [7])
         assert [] == ids_in(buckets, space, 1)
 
@@ -98,18 +98,18 @@ class BucketsContract:
         assert ([7], False) == plain(buckets.candidates(space, keys(1, 1, 1), 1))
 
     def test_a_model_without_keys_is_in_no_bucket(self, buckets: Buckets, space: int) -> None:
-        """A support of common indices alone may have no keys left; nothing breaks."""
+        """A support of common indices alone may have no keys; nothing breaks."""
         assert buckets.apply(space, EPOCH, 0, 1, [(7, keys())], [])
         assert buckets.apply(space, EPOCH, 1, 2, [(7, keys(1))], [])
         assert ([7], []) == (ids_in(buckets, space, 1), ids_in(buckets, space))
 
     def test_an_empty_step_moves_the_version(self, buckets: Buckets, space: int) -> None:
-        """Versions at which nothing happened to any bucket are followed too."""
+        """A step without changes to any bucket still moves the version."""
         assert buckets.apply(space, EPOCH, 0, 5, [], [])
         assert state(5) == buckets.state(space)
 
     def test_a_step_applied_again_is_refused(self, buckets: Buckets, space: int) -> None:
-        """Repeating a step after a crash changes nothing and says that it was done."""
+        """Repeating a step after a crash changes nothing and returns False."""
         won = [buckets.apply(space, EPOCH, 0, 2, [(7, keys(1))], []) for _ in range(2)]
         assert [True, False] == won
         assert ([7], state(2)) == (ids_in(buckets, space, 1), buckets.state(space))
@@ -118,7 +118,7 @@ class BucketsContract:
         ("epoch", "since", "banding_version"),
         [(EPOCH, 1, 0), (EPOCH, 3, 0), (EPOCH, 0, 0), (EPOCH + 1, 2, 0), (EPOCH, 2, 1)],
     )
-    def test_a_step_from_elsewhere_changes_nothing(
+    def test_a_step_of_another_build_changes_nothing(
         self, buckets: Buckets, space: int, epoch: int, since: int, banding_version: int
     ) -> None:
         """Another version, epoch or banding than the space's is refused whole."""
@@ -130,13 +130,13 @@ class BucketsContract:
         assert ([7], state(2)) == (ids_in(buckets, space, 1), buckets.state(space))
 
     def test_an_unknown_space_begins_at_version_0(self, buckets: Buckets, space: int) -> None:
-        """Later steps do not fit a space that was lost; the first one does, of any epoch."""
+        """Later steps do not apply to a lost space; the first step does, in any epoch."""
         assert not buckets.apply(space, EPOCH, 4, 5, [(7, keys(1))], [])
         assert buckets.state(space) is None
         assert buckets.apply(space, EPOCH + 9, 0, 5, [(7, keys(1))], [])
 
     def test_a_feed_that_fails_changes_nothing(self, buckets: Buckets, space: int) -> None:
-        """An error half-way through the upserts leaves the space at its old version, whole."""
+        """An error half-way through the upserts leaves the space unchanged at its old version."""
         buckets.apply(space, EPOCH, 0, 1, [(7, keys(1))], [])
 
         def broken() -> Iterator[tuple[int, Keys]]:
@@ -162,7 +162,7 @@ class BucketsContract:
         assert ([7], None) == (ids_in(buckets, space, 1), buckets.state(other))
 
     def test_a_bucket_over_the_cap_is_left_out(self, buckets: Buckets, space: int) -> None:
-        """A bucket is read up to the cap; one model more, and it is skipped and said to be."""
+        """A bucket is read up to the cap; with one model more, it is skipped and reported."""
         crowd = [(i, keys(1)) for i in range(1, CAP + 1)]
         buckets.apply(space, EPOCH, 0, 1, [*crowd, (500, keys(2))], [])
         assert not buckets.candidates(space, keys(1, 2), EVERYTHING).truncated
@@ -170,7 +170,7 @@ class BucketsContract:
         assert ([500], True) == plain(buckets.candidates(space, keys(1, 2), EVERYTHING))
 
     def test_the_limit_takes_the_smallest_buckets(self, buckets: Buckets, space: int) -> None:
-        """What fits the limit is read smallest first and whole; the rest is said to be missing."""
+        """The smallest buckets are read first and whole; ``truncated`` reports the rest."""
         models = {1: [10, 20, 30], 2: [20, 30], 3: [30], 4: [40]}
         upserts = [(model_id, keys(*own)) for model_id, own in models.items()]
         buckets.apply(space, EPOCH, 0, 4, upserts, [])
@@ -185,7 +185,7 @@ class BucketsContract:
         ] == found
 
     def test_what_was_dropped_is_gone_at_once(self, buckets: Buckets, space: int) -> None:
-        """After a drop nothing is known, and a new build does not see the old one, swept or not."""
+        """A dropped space has no state, and a new build does not see the old, swept or not."""
         buckets.apply(space, EPOCH, 0, 2, [(7, keys(1)), (8, keys(2))], [])
         buckets.drop(space)
         assert (None, []) == (buckets.state(space), ids_in(buckets, space, 1))
@@ -202,9 +202,9 @@ class BucketsContract:
         assert buckets.state(space) is None
 
     def test_a_step_too_large_is_refused(self, buckets: Buckets, space: int) -> None:
-        """More models than a server should be busy with at once is the caller's mistake."""
-        upserts = [(i, keys(i)) for i in range(buckets.at_once + 1)]
-        with pytest.raises(ValueError, match="in_steps"):
+        """More models than a step may hold are the caller's mistake."""
+        upserts = [(i, keys(i)) for i in range(buckets.max_step_size + 1)]
+        with pytest.raises(ValueError, match="split_into_steps"):
             buckets.apply(space, EPOCH, 0, 1, upserts, [])
         assert buckets.state(space) is None
 
@@ -214,12 +214,12 @@ class BucketsContract:
     def test_keys_of_another_kind_are_refused(
         self, buckets: Buckets, space: int, wrong: Keys
     ) -> None:
-        """Keys are one-dimensional uint64; anything else would be stored as something else."""
+        """Keys are one-dimensional uint64; other arrays would be stored as other keys."""
         with pytest.raises(ValueError, match="uint64"):
             buckets.apply(space, EPOCH, 0, 1, [(1, wrong)], [])
 
-    def test_of_many_who_apply_a_step_one_wins(self, buckets: Buckets, space: int) -> None:
-        """Eight threads apply the same history: each step is taken once, and the end is right."""
+    def test_of_concurrent_writers_of_a_step_one_wins(self, buckets: Buckets, space: int) -> None:
+        """Eight threads apply the same history: each step is applied once, with the right end."""
         models = {i: spread(i) for i in range(1, 41)}
 
         def follow(_worker: int) -> int:
@@ -240,10 +240,10 @@ class BucketsContract:
 
     def test_a_step_of_the_largest_size_is_stored(self, buckets: Buckets, space: int) -> None:
         """A full step of 64 bands a model is applied within the time limits of its store."""
-        upserts = [(i, spread(i, 64)) for i in range(1, buckets.at_once + 1)]
+        upserts = [(i, spread(i, 64)) for i in range(1, buckets.max_step_size + 1)]
         assert buckets.apply(space, EPOCH, 0, 1, upserts, [])
         assert [5, 6, 7, 8, 9] == ids_in(buckets, space, *spread(7, 64).tolist())
 
     def test_it_answers(self, buckets: Buckets) -> None:
-        """A store that is well says so by not raising."""
+        """A healthy store does not raise."""
         buckets.ping()

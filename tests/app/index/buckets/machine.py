@@ -1,4 +1,4 @@
-"""Any history of a space, against a dict: the machine that every bucket store has to survive."""
+"""A state machine that compares a bucket store with a dict over any history of a space."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ class BucketsMachine(RuleBasedStateMachine):
 
     @rule(upserts=UPSERTS, behind=st.integers(1, 3))
     def arrive_late(self, upserts: dict[int, list[int]], behind: int) -> None:
-        """A step of a version that the space is not at."""
+        """A step from a version that the space has not reached."""
         feed = [(model_id, keys(*own)) for model_id, own in upserts.items()]
         since = self.version + behind
         assert not self.buckets.apply(self.space, self.epoch, since, since + 1, feed, [])
 
     @rule(swept=st.booleans())
     def lose(self, swept: bool) -> None:
-        """The space is dropped, and begins anew."""
+        """The space is dropped, and starts again."""
         self.buckets.drop(self.space)
         if swept:
             while self.buckets.sweep():
                 pass
         self.epoch, self.version, self.known, self.models = self.epoch + 1, 0, False, {}
 
-    @rule(asked=KEYS, limit=st.integers(0, 12))
-    def ask(self, asked: list[int], limit: int) -> None:
+    @rule(query=KEYS, limit=st.integers(0, 12))
+    def query(self, query: list[int], limit: int) -> None:
         """Candidates are the dict's, truncation included."""
-        found = self.buckets.candidates(self.space, keys(*asked), limit)
-        assert expected(self.models, asked, cap=self.cap, limit=limit) == plain(found)
+        found = self.buckets.candidates(self.space, keys(*query), limit)
+        assert expected(self.models, query, cap=self.cap, limit=limit) == plain(found)
 
     @invariant()
     def is_where_it_should_be(self) -> None:
-        """The state is that of the last step taken."""
+        """The state is that of the last step applied."""
         wanted = state(self.version, epoch=self.epoch) if self.known else None
         assert wanted == self.buckets.state(self.space)

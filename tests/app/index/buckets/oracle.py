@@ -1,4 +1,4 @@
-"""Buckets as one would write them to be obviously right: a dict of models and their keys."""
+"""A reference for buckets that is obviously right: a dict of models and their keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from app.index.buckets.protocol import Buckets, BucketState, Candidates
+from app.index.buckets.protocol import BucketCandidates, Buckets, BucketState
 
 Keys = npt.NDArray[np.uint64]
 EPOCH = 0x7EDC_BA98_7654_3210
@@ -16,7 +16,7 @@ EVERYTHING = 1 << 30
 
 
 def keys(*values: int) -> Keys:
-    """Keys as the port takes them."""
+    """Keys in the form that a bucket store takes."""
     return np.array(values, np.uint64)
 
 
@@ -31,12 +31,12 @@ def spread(model_id: int, bands: int = 8) -> Keys:
 
 
 def expected(
-    models: Mapping[int, Iterable[int]], asked: Iterable[int], *, cap: int, limit: int
+    models: Mapping[int, Iterable[int]], query: Iterable[int], *, cap: int, limit: int
 ) -> tuple[list[int], bool]:
-    """The ids and ``truncated`` that ``candidates`` must answer."""
+    """The ids and ``truncated`` that ``candidates`` must return."""
     sizes = Counter(key for own in models.values() for key in set(own))
     chosen, entries, truncated = set(), 0, False
-    for size, key in sorted((sizes[key], key) for key in set(asked) if sizes[key]):
+    for size, key in sorted((sizes[key], key) for key in set(query) if sizes[key]):
         entries += size
         if size > cap or entries > limit:
             truncated = True
@@ -45,8 +45,8 @@ def expected(
     return sorted(m for m, own in models.items() if chosen & set(own)), truncated
 
 
-def plain(found: Candidates) -> tuple[list[int], bool]:
-    """An answer as :func:`expected` gives it."""
+def plain(found: BucketCandidates) -> tuple[list[int], bool]:
+    """A result in the form of :func:`expected`."""
     return found.ids.tolist(), found.truncated
 
 
@@ -55,7 +55,7 @@ def state(version: int, *, epoch: int = EPOCH, banding_version: int = 0) -> Buck
     return BucketState(epoch, version, banding_version)
 
 
-def ids_in(buckets: Buckets, space: int, *asked: int) -> list[int]:
+def ids_in(buckets: Buckets, space: int, *query: int) -> list[int]:
     """The models in some buckets, none left out."""
-    ids: list[int] = buckets.candidates(space, keys(*asked), EVERYTHING).ids.tolist()
+    ids: list[int] = buckets.candidates(space, keys(*query), EVERYTHING).ids.tolist()
     return ids

@@ -21,7 +21,7 @@ class TestMemory(BucketsContract):
 
 
 def test_any_history_is_followed() -> None:
-    """Whatever happens to a space in whatever order, the store answers as a dict would."""
+    """After any events in any order, the store answers as a dict would."""
     kept = MemoryBuckets(cap=3)
 
     class Machine(BucketsMachine):
@@ -31,7 +31,7 @@ def test_any_history_is_followed() -> None:
     run_state_machine_as_test(Machine, settings=settings(max_examples=60, deadline=None))
 
 
-def test_a_closed_store_has_let_everything_go() -> None:
+def test_a_closed_store_has_freed_its_memory() -> None:
     """Closing frees the memory of all spaces."""
     buckets = MemoryBuckets()
     buckets.apply(1, EPOCH, 0, 1, [(7, keys(1))], [])

@@ -26,7 +26,7 @@ PAUSE = 0.2
 
 
 def store(url: str, *, cap: int = CAP) -> RedisBuckets:
-    """A store that leaves a failed server alone for a moment only."""
+    """A store that calls a failed server again after a moment."""
     return RedisBuckets(RedisServer(url, pause=PAUSE), cap=cap)
 
 
@@ -46,7 +46,7 @@ class TestCluster(BucketsContract):
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisProcess]:
-    """A server of the test's own, which it may kill."""
+    """A server for one test, which may kill it."""
     process = RedisProcess(tmp_path / "redis")
     try:
         process.start()
@@ -65,7 +65,7 @@ def buckets(server: RedisProcess) -> RedisBuckets:
 
 @pytest.mark.parametrize("kind", ["single", "cluster"])
 def test_any_history_is_followed(kind: str, request: pytest.FixtureRequest) -> None:
-    """Whatever happens to a space in whatever order, the store answers as a dict would."""
+    """After any events in any order, the store answers as a dict would."""
     found = request.getfixturevalue(kind)
     kept = store(found.url if kind == "single" else found[0].url, cap=3)
 
@@ -97,14 +97,14 @@ def test_sweeping_frees_everything(server: RedisProcess, buckets: RedisBuckets) 
 def test_a_drop_that_crashed_frees_nothing_that_lives(
     server: RedisProcess, buckets: RedisBuckets
 ) -> None:
-    """A build that was noted and then not dropped is left alone by the sweep."""
+    """The sweep leaves a build alone that was noted but never dropped."""
     server.client().sadd("modelkin:dropped", f"1:{EPOCH}")
     assert 0 == buckets.sweep()
     assert [7] == ids_in(buckets, 1, 1)
 
 
 def test_a_flush_is_noticed(server: RedisProcess, buckets: RedisBuckets) -> None:
-    """After FLUSHALL nothing is known, steps from before do not fit, and a rebuild does."""
+    """After FLUSHALL the space has no state: old steps are refused, and a rebuild works."""
     server.client().flushall()
     assert buckets.state(1) is None
     assert buckets.candidates(1, keys(1), 10).state is None
@@ -126,7 +126,7 @@ def test_an_older_copy_catches_up(server: RedisProcess, buckets: RedisBuckets) -
 
 
 def raised_by(buckets: RedisBuckets) -> str:
-    """What a query says is wrong; nothing if it is answered."""
+    """The error of a query; empty if it is answered."""
     try:
         buckets.candidates(1, keys(1), 10)
     except BackendUnavailable as error:
@@ -147,7 +147,7 @@ def test_a_killed_server_is_left_alone_until_it_is_back(
 
 
 def test_a_frozen_server_is_given_up_in_time(server: RedisProcess, buckets: RedisBuckets) -> None:
-    """A server that accepts and never answers is an error, not a hang; thawed, it serves on."""
+    """A server that accepts and never answers is an error, not a hang; thawed, it works again."""
     server.signal(signal.SIGSTOP)
     assert "Timeout" in raised_by(buckets)
     server.signal(signal.SIGCONT)
@@ -156,7 +156,7 @@ def test_a_frozen_server_is_given_up_in_time(server: RedisProcess, buckets: Redi
 
 
 def test_a_server_that_is_down_at_the_start_may_come_later(server: RedisProcess) -> None:
-    """Nothing connects before it must, so the order of starting does not matter."""
+    """The store connects at its first use, so the order of starting does not matter."""
     server.signal(signal.SIGKILL)
     buckets = store(server.url)
     assert "cannot be reached" in raised_by(buckets)
@@ -166,7 +166,7 @@ def test_a_server_that_is_down_at_the_start_may_come_later(server: RedisProcess)
 
 
 def test_a_lost_master_loses_its_spaces_alone(cluster: list[RedisProcess]) -> None:
-    """With one of three masters frozen, spaces on the others are served on."""
+    """With one of three masters frozen, spaces on the others are still served."""
     buckets = store(f"{cluster[0].url},{cluster[1].url.removeprefix('redis://')}")
     for space in range(201, 213):
         buckets.apply(space, EPOCH, 0, 1, [(space, keys(1))], [])
@@ -183,7 +183,7 @@ def test_a_lost_master_loses_its_spaces_alone(cluster: list[RedisProcess]) -> No
 
 
 def answer_of(buckets: RedisBuckets, space: int) -> str:
-    """Empty where the space's one model is found, else what is wrong."""
+    """Empty if the space's one model is found, else the error."""
     try:
         return "" if [space] == ids_in(buckets, space, 1) else "other models"
     except BackendUnavailable as error:
@@ -193,7 +193,7 @@ def answer_of(buckets: RedisBuckets, space: int) -> str:
 def test_a_foreign_bucket_is_refused_and_repaired(
     server: RedisProcess, buckets: RedisBuckets
 ) -> None:
-    """A string where a bucket should be is no answer; the half-made step is repeated whole."""
+    """A string in place of a bucket is an error; the half-made step is repeated whole."""
     client = server.client()
     name = b"modelkin:{1}" + (EPOCH & 0xFFFFFFFF).to_bytes(4, "big") + (9).to_bytes(8, "big")
     client.set(name, b"not a set")
@@ -206,7 +206,7 @@ def test_a_foreign_bucket_is_refused_and_repaired(
 
 
 def test_a_foreign_state_is_a_lost_space(server: RedisProcess, buckets: RedisBuckets) -> None:
-    """A state of another type, or with other fields, means that nothing is known."""
+    """A state of another type, or with other fields, counts as no state."""
     client = server.client()
     client.set("modelkin:{1}:state", "x")
     assert buckets.state(1) is None
@@ -219,7 +219,7 @@ def test_a_foreign_state_is_a_lost_space(server: RedisProcess, buckets: RedisBuc
 
 
 def test_a_server_that_evicts_is_refused(server: RedisProcess) -> None:
-    """A server that throws buckets away unasked cannot be used, and is told why."""
+    """A server that may evict buckets is refused, with the reason."""
     client = server.client()
     client.config_set("maxmemory", "100mb")
     client.config_set("maxmemory-policy", "allkeys-lru")
@@ -229,7 +229,7 @@ def test_a_server_that_evicts_is_refused(server: RedisProcess) -> None:
 def test_a_server_without_room_refuses_and_serves(
     server: RedisProcess, buckets: RedisBuckets
 ) -> None:
-    """With its memory full a step is refused, and what is there is still answered."""
+    """With full memory a step is refused, and existing buckets are still read."""
     server.client().config_set("maxmemory", "1")
     with pytest.raises(BackendUnavailable, match="OOM"):
         buckets.apply(1, EPOCH, 1, 2, [(8, keys(1))], [])
@@ -237,7 +237,7 @@ def test_a_server_without_room_refuses_and_serves(
 
 
 def follow(url: str, worker: int) -> int:
-    """Another process that follows the same history; how many steps it took."""
+    """Follow the same history in another process; return how many steps it applied."""
     buckets = store(url)
     won = 0
     for since in range(0, 600, 10):
@@ -247,7 +247,7 @@ def follow(url: str, worker: int) -> int:
 
 
 def test_processes_take_every_step_once(server: RedisProcess) -> None:
-    """Two processes that apply the same history end where one alone would."""
+    """Two processes that apply the same history reach the same end as one."""
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         won = list(pool.map(follow, [server.url] * 2, range(2)))
     assert (60, state(600)) == (sum(won), store(server.url).state(5))

@@ -1,4 +1,4 @@
-"""The SQL store keeps the contract on SQLite and on Postgres, and survives what they do to it."""
+"""The SQL store keeps the contract on SQLite and on Postgres, and survives their failures."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def rows(database: Database) -> list[int]:
 
 
 def test_any_history_is_followed(database: Database) -> None:
-    """Whatever happens to a space in whatever order, the store answers as a dict would."""
+    """After any events in any order, the store answers as a dict would."""
     kept = SqlBuckets(database, cap=3)
 
     class Machine(BucketsMachine):
@@ -81,7 +81,7 @@ def test_sweeping_frees_every_row(database: Database) -> None:
 
 
 def test_a_model_that_goes_leaves_no_row(database: Database) -> None:
-    """Replacements and removals free what they replace."""
+    """Replacements and removals free the old rows."""
     buckets = SqlBuckets(database)
     buckets.apply(1, EPOCH, 0, 2, [(7, keys(1, 2, 3)), (8, keys(1))], [])
     buckets.apply(1, EPOCH, 2, 4, [(7, keys(4))], [8])
@@ -89,7 +89,7 @@ def test_a_model_that_goes_leaves_no_row(database: Database) -> None:
 
 
 def follow(url: str, worker: int) -> int:
-    """Another process that follows the same history; how many steps it took."""
+    """Follow the same history in another process; return how many steps it applied."""
     database = Database(url, timeout=20)
     buckets = SqlBuckets(database)
     won = 0
@@ -101,7 +101,7 @@ def follow(url: str, worker: int) -> int:
 
 
 def test_processes_take_every_step_once(database: Database) -> None:
-    """Two processes that apply the same history end where one alone would."""
+    """Two processes that apply the same history reach the same end as one."""
     url = database.url.render_as_string(hide_password=False)
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         won = list(pool.map(follow, [url, url], range(2)))
@@ -111,7 +111,7 @@ def test_processes_take_every_step_once(database: Database) -> None:
 
 
 def test_a_locked_file_is_a_missing_accelerator(tmp_path: Path) -> None:
-    """A step that cannot get the write lock in time says so, and changes nothing."""
+    """A step that does not get the write lock in time fails and changes nothing."""
     database = Database(f"sqlite:///{tmp_path}/m.db", timeout=0.05)
     migrate(database)
     buckets = SqlBuckets(database)
@@ -124,7 +124,7 @@ def test_a_locked_file_is_a_missing_accelerator(tmp_path: Path) -> None:
 
 
 def test_few_and_many_entries_are_answered_alike(database: Database) -> None:
-    """Around the number that is read without counting first, answers stay those of the dict."""
+    """Around the number of entries that are read uncounted, answers equal those of the dict."""
     buckets = SqlBuckets(database, cap=150)
     models = {i: [i % 20, 100 + i % 7, 1000 + i] for i in range(1, 1001)}
     feed = [(i, keys(*own)) for i, own in models.items()]

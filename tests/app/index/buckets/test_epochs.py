@@ -15,7 +15,7 @@ from app.catalog.repositories.models import (
     update_metadata,
 )
 from app.errors import SpaceNotFound
-from app.index.buckets.batching import in_steps
+from app.index.buckets.batching import split_into_steps
 from app.index.epoch_repository import ensure_bucket_epoch, history, renew_bucket_epoch
 from app.index.stop_list_repository import put_band_values
 from app.infra.db.database import Database, Writer
@@ -71,7 +71,7 @@ def test_a_new_space_has_no_epoch(database: Database, space: SpaceRecord) -> Non
 
 
 def test_an_epoch_stays_until_it_is_renewed(database: Database, space: SpaceRecord) -> None:
-    """Whoever asks gets the same epoch; a renewed one is another."""
+    """Every caller gets the same epoch; a renewed epoch is another."""
     with database.writing() as session:
         first = ensure_bucket_epoch(session, space.id)
         assert first == ensure_bucket_epoch(session, space.id)
@@ -82,7 +82,7 @@ def test_an_epoch_stays_until_it_is_renewed(database: Database, space: SpaceReco
 
 @pytest.mark.parametrize("ask", [ensure_bucket_epoch, renew_bucket_epoch])
 def test_a_deleted_space_has_no_epoch(database: Database, space: SpaceRecord, ask: object) -> None:
-    """A space that was deleted meanwhile is not found."""
+    """A space that was deleted in between is not found."""
     assert callable(ask)
     with database.writing() as session:
         delete_space(session, space)
@@ -91,7 +91,7 @@ def test_a_deleted_space_has_no_epoch(database: Database, space: SpaceRecord, as
 
 
 def test_a_history_is_in_order(database: Database, space: SpaceRecord) -> None:
-    """New, changed, relabelled and removed models stand once each, by their last version."""
+    """New, changed, relabelled and removed models appear once each, by their last version."""
     with database.writing() as session:
         a, b, c = (put(session, space, name, name.encode() * 16) for name in "abc")
         first = get_model(session, space, "a")
@@ -106,9 +106,10 @@ def test_a_history_is_in_order(database: Database, space: SpaceRecord) -> None:
     assert whole[2:] == late
 
 
-def test_a_history_tells_what_a_stop_list_leaves(database: Database, space: SpaceRecord) -> None:
-    """With a stop-list in force models stand with the band values of that version; unbanded ones,
-    and those that have none of it, as in no bucket.
+def test_a_history_has_the_band_values_of_its_list(database: Database, space: SpaceRecord) -> None:
+    """With an active stop-list, models appear with the band values of that version.
+
+    Unbanded models, and those without band values of that version, are in no bucket.
     """
     with database.writing() as session:
         a, b, c, d = (put(session, space, name, name.encode() * 16) for name in "abcd")
@@ -123,11 +124,11 @@ def test_a_history_tells_what_a_stop_list_leaves(database: Database, space: Spac
     assert [(3, c, b"c" * 16), (4, d, b"d" * 16), (5, a, None)] == plain
 
 
-def test_a_history_cuts_into_steps(database: Database, space: SpaceRecord) -> None:
-    """What the database tells is what ``in_steps`` takes."""
+def test_a_history_splits_into_steps(database: Database, space: SpaceRecord) -> None:
+    """``split_into_steps`` takes the history that the database returns."""
     with database.writing() as session:
         ids = [put(session, space, f"m{i}", b"x" * 16) for i in range(5)]
     with database.reading() as session:
-        steps = list(in_steps(history(session, space.id, 0), 0, 5, at_once=2))
+        steps = list(split_into_steps(history(session, space.id, 0), 0, 5, max_step_size=2))
     assert [(0, 2), (2, 4), (4, 5)] == [(s.since, s.until) for s in steps]
     assert ids == [model_id for s in steps for model_id, _ in s.upserts]
