@@ -7,7 +7,7 @@ import sys
 from pydantic import ValidationError
 
 from app import cli
-from app.bootstrap import open_resources
+from app.bootstrap import open_services
 from app.infra.fd_limits import raise_limit
 from app.observability.logging import configure
 from app.server.server import serve_all, serve_one
@@ -38,8 +38,8 @@ def main() -> int:
     try:
         if settings.workers > 1:
             return _serve_together(settings)
-        with open_resources(settings) as resources:
-            return serve_all(resources, settings)
+        with open_services(settings) as services:
+            return serve_all(services, settings)
     except ModelkinError as error:
         print(f"modelkin: {error}", file=sys.stderr)
         return 1
@@ -48,7 +48,7 @@ def main() -> int:
 def _serve_together(settings: Settings) -> int:
     """Several processes: what is done once at a start is done here, before any of them begins."""
     with reserve(settings) as reserved:
-        with open_resources(settings):
+        with open_services(settings):
             pass
         port = reserved.getsockname()[1]
         return supervise(serve_one, settings.model_copy(update={"port": port}))

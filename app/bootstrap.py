@@ -1,16 +1,15 @@
-"""What the service is made of: put together once, handed to whoever needs it, closed in the end."""
+"""The composition root: opens what the settings name, and makes the services of one process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 
 from app.auth.counters import RedisCounters
 from app.auth.rate_limits import RateLimits
 from app.auth.records import Tenant
-from app.auth.service import KeyService
+from app.auth.service import Authenticator, KeyService
 from app.catalog.batches import BatchService
 from app.catalog.deltas import DeltaService
 from app.catalog.reader import ModelReader
@@ -18,9 +17,12 @@ from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.revisions import RevisionService
 from app.catalog.sketches import SketchService
 from app.catalog.writer import ModelWriter
+from app.clustering import jobs as clustering
 from app.clustering.assignment import NewcomerAssignment
 from app.clustering.policies import PolicyService
 from app.clustering.service import ClusteringService
+from app.container import Container
+from app.hubs import jobs as hubs
 from app.hubs.clients.http import TransferLimits
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.incoming.service import HubEventService
@@ -42,9 +44,11 @@ from app.jobs.service import JobService
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
 from app.kinship.lineage import LineageService
+from app.maintenance import jobs as maintenance
 from app.maintenance.cleanup import Cleanup
 from app.maintenance.jobs import MaintenanceJobs
 from app.maintenance.stop_lists import StopListService
+from app.notifications import jobs as notifications
 from app.notifications.fan_out import EventFanOut
 from app.notifications.neighbor_changes import NeighborChanges
 from app.search.comparer import Comparer
@@ -54,57 +58,19 @@ from app.settings import Settings
 from app.spaces.service import SpaceService
 from app.spaces.support_sizes import SupportSizeService
 from app.stores import Stores, open_buckets, open_redis, open_stores, passing
+from app.webhooks import jobs as webhooks
 from app.webhooks.delivery import DeliveryService
 from app.webhooks.outbox import Outbox
 from app.webhooks.sender import Sender
 from app.webhooks.service import SubscriptionService
-from modelkin._version import __version__
 from modelkin.core.kernels.choice import kernels
 
-__all__ = ["Resources", "open_resources"]
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """The stores and services of one process."""
-
-    version: str
-    settings: Settings
-    database: Database
-    library: ModelReader
-    tenant: Tenant
-    indexes: IndexRegistry
-    housekeeping: Cleanup
-    spaces: SpaceService
-    keys: KeyService
-    ingest: ModelWriter
-    batch: BatchService
-    revisions: RevisionService
-    patches: DeltaService
-    rates: RateLimits
-    search: SearchService
-    donors: DonorService
-    graph: GraphService
-    lineage: LineageService
-    sketches: SketchService
-    similarity: SimilarityService
-    stop_lists: StopListService
-    support_sizes: SupportSizeService
-    clusterings: ClusteringService
-    policies: PolicyService
-    jobs: JobService
-    egress: Egress
-    subscriptions: SubscriptionService
-    deliveries: DeliveryService
-    secrets: Secrets
-    sources: SourceService
-    hooks: HubEventService
-    polls: HubPoller
+__all__ = ["open_services", "register_jobs"]
 
 
 @contextmanager
-def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Resources]:
-    """Open the stores, load kernels, and put the services together.
+def open_services(settings: Settings, *, prepared: bool = False) -> Iterator[Container]:
+    """Open the stores, load kernels, and compose the services.
 
     Args:
         settings: of the service.
@@ -116,129 +82,168 @@ def open_resources(settings: Settings, *, prepared: bool = False) -> Iterator[Re
     bands = BandValueService()
     with (
         open_stores(settings, prepared=prepared) as stores,
-        open_redis(settings) as server,
-        open_buckets(settings, stores.database, bands, server) as buckets,
+        open_redis(settings) as redis,
+        open_buckets(settings, stores.database, bands, redis) as buckets,
     ):
         kernels().warm()
         buckets.start()
-        rates = _rates(settings, server, stores.token)
-        resources = _put_together(settings, stores, bands, buckets, rates)
-        with closing(resources.deliveries):
-            yield resources
+        services = _compose(settings, stores, bands, buckets)
+        services.add(_rate_limits(settings, redis, stores.token))
+        register_jobs(services)
+        with closing(services[DeliveryService]):
+            yield services
 
 
-def _put_together(
-    settings: Settings,
-    stores: Stores,
-    bands: BandValueService,
-    buckets: BucketService,
-    rates: RateLimits,
-) -> Resources:
-    """All services; what carries out jobs registers its kinds."""
-    database, library, indexes = stores.database, stores.library, stores.indexes
-    sketches, downloads = stores.sketches, stores.downloads
-    jobs = JobService()
-    outbox = Outbox(jobs)
-    history = RevisionRecorder(stores.blobs, settings.keep_revisions)
-    ingest = ModelWriter(stores.blobs, bands, history, sketches, outbox)
-    spaces = SpaceService(stores.blobs, indexes, buckets, sketches)
-    comparer = Comparer(library, sketches)
-    search = SearchService(comparer, indexes, buckets)
-    lineage = LineageService(library, comparer, search, indexes)
-    past = RevisionService(database, stores.blobs)
-    stop_lists = StopListService(database, passing(database, stores.blobs))
-    MaintenanceJobs(database, buckets, stop_lists).register(jobs)
-    sizes = SupportSizeService()
-    egress = Egress(Allowlist.parse(settings.egress_allow))
-    secrets = Secrets(settings.secret_keys, settings.secret_key_file)
-    sources, hooks, polls = _follow(settings, stores, jobs, egress, secrets, spaces, sizes, ingest)
-    crossings = NeighborChanges(database, library, past, search, comparer)
-    EventFanOut(database, jobs, crossings, lineage)
-    return Resources(
-        version=__version__,
-        settings=settings,
-        database=database,
-        library=library,
-        tenant=stores.tenant,
-        indexes=indexes,
-        housekeeping=Cleanup(
-            database,
-            indexes,
-            every=settings.housekeeping_every,
-            sketches=sketches,
-            downloads=downloads,
-        ),
-        spaces=spaces,
-        keys=KeyService(),
-        ingest=ingest,
-        batch=BatchService(database, ingest),
-        revisions=past,
-        patches=DeltaService(library),
-        rates=rates,
-        search=search,
-        donors=DonorService(library, comparer, search, indexes),
-        graph=GraphService(library),
-        lineage=lineage,
-        sketches=SketchService(library, sketches),
-        similarity=SimilarityService(library),
-        stop_lists=stop_lists,
-        support_sizes=sizes,
-        clusterings=ClusteringService(
-            database,
-            stores.blobs,
-            jobs,
-            NewcomerAssignment(search, comparer),
-            most_mapped=support_fd_budget(),
-            outbox=outbox,
-        ),
-        policies=PolicyService(database, jobs),
-        jobs=jobs,
-        egress=egress,
-        subscriptions=SubscriptionService(jobs, secrets),
-        deliveries=DeliveryService(
-            database,
+def _compose(
+    settings: Settings, stores: Stores, bands: BandValueService, buckets: BucketService
+) -> Container:
+    """All services, a feature after those that it needs."""
+    services = Container(settings, stores.database, stores.tenant, stores.indexes)
+    services.add(Egress(Allowlist.parse(settings.egress_allow)))
+    services.add(Secrets(settings.secret_keys, settings.secret_key_file))
+    _add_auth(services)
+    services.add(JobService())
+    services.add(SpaceService(stores.blobs, stores.indexes, buckets, stores.sketches))
+    services.add(SupportSizeService())
+    _add_webhooks(services)
+    _add_catalog(services, stores, bands)
+    _add_search(services, stores, buckets)
+    _add_hubs(services, stores)
+    _add_clustering(services, stores)
+    _add_kinship(services)
+    _add_maintenance(services, stores, buckets)
+    _add_notifications(services)
+    return services
+
+
+def _add_auth(services: Container) -> None:
+    keys = services.add(KeyService())
+    required = services[Settings].keys_required
+    services.add(Authenticator(services[Database], keys, services[Tenant], keys_required=required))
+
+
+def _rate_limits(settings: Settings, redis: RedisServer | None, token: str) -> RateLimits:
+    shared = None if redis is None else RedisCounters(redis)
+    return RateLimits(settings.rate_limit, settings.write_rate_limit, shared, token)
+
+
+def _add_webhooks(services: Container) -> None:
+    jobs, secrets = services[JobService], services[Secrets]
+    services.add(Outbox(jobs))
+    services.add(SubscriptionService(jobs, secrets))
+    services.add(
+        DeliveryService(
+            services[Database],
             jobs,
             secrets,
-            Sender(egress),
-            retention=timedelta(days=settings.delivery_retention),
-        ),
-        secrets=secrets,
-        sources=sources,
-        hooks=hooks,
-        polls=polls,
+            Sender(services[Egress]),
+            retention=timedelta(days=services[Settings].delivery_retention),
+        )
     )
 
 
-def _follow(
-    settings: Settings,
-    stores: Stores,
-    jobs: JobService,
-    egress: Egress,
-    secrets: Secrets,
-    spaces: SpaceService,
-    sizes: SupportSizeService,
-    ingest: ModelWriter,
-) -> tuple[SourceService, HubEventService, HubPoller]:
-    """What comes in of hubs."""
-    database = stores.database
+def _add_catalog(services: Container, stores: Stores, bands: BandValueService) -> None:
+    database, blobs, reader = stores.database, stores.blobs, services.add(stores.library)
+    recorder = RevisionRecorder(blobs, services[Settings].keep_revisions)
+    writer = services.add(ModelWriter(blobs, bands, recorder, stores.sketches, services[Outbox]))
+    services.add(BatchService(database, writer))
+    services.add(RevisionService(database, blobs))
+    services.add(DeltaService(reader))
+    services.add(SketchService(reader, stores.sketches))
+
+
+def _add_search(services: Container, stores: Stores, buckets: BucketService) -> None:
+    comparer = services.add(Comparer(stores.library, stores.sketches))
+    services.add(SearchService(comparer, stores.indexes, buckets))
+    services.add(SimilarityService(stores.library))
+
+
+def _add_hubs(services: Container, stores: Stores) -> None:
+    """Hubs as sources of models: their events, polls and downloads."""
+    settings, jobs, secrets = services[Settings], services[JobService], services[Secrets]
     limits = TransferLimits(
         settings.max_checkpoint_bytes, timeout=settings.hub_timeout, total=settings.look_timeout
     )
-    hubs, looks = HubRegistry(egress, limits), SyncScheduler(jobs)
-    sources = SourceService(secrets, looks)
-    IngestionService(
-        database,
-        sources,
-        hubs,
-        stores.downloads,
-        SpaceResolver(database, spaces),
-        Sizes(sizes, settings.max_ingested_indices),
-        ingest,
-    ).register(jobs)
-    hooks = HubEventService(database, secrets, jobs, looks, retention=settings.delivery_retention)
-    return sources, hooks, HubPoller(database, jobs, looks, sources, hubs.hub_of)
+    registry = services.add(HubRegistry(services[Egress], limits))
+    sync = services.add(SyncScheduler(jobs))
+    sources = services.add(SourceService(secrets, sync))
+    services.add(
+        IngestionService(
+            stores.database,
+            sources,
+            registry,
+            stores.downloads,
+            SpaceResolver(stores.database, services[SpaceService]),
+            Sizes(services[SupportSizeService], settings.max_ingested_indices),
+            services[ModelWriter],
+        )
+    )
+    retention = settings.delivery_retention
+    services.add(HubEventService(stores.database, secrets, sync, retention=retention))
+    services.add(HubPoller(stores.database, sync, sources, registry.hub_of))
 
 
-def _rates(settings: Settings, server: RedisServer | None, token: str) -> RateLimits:
-    shared = None if server is None else RedisCounters(server)
-    return RateLimits(settings.rate_limit, settings.write_rate_limit, shared, token)
+def _add_clustering(services: Container, stores: Stores) -> None:
+    jobs = services[JobService]
+    newcomers = NewcomerAssignment(services[SearchService], services[Comparer])
+    services.add(
+        ClusteringService(
+            stores.database,
+            stores.blobs,
+            jobs,
+            newcomers,
+            most_mapped=support_fd_budget(),
+            outbox=services[Outbox],
+        )
+    )
+    services.add(PolicyService(stores.database, jobs))
+
+
+def _add_kinship(services: Container) -> None:
+    reader, indexes = services[ModelReader], services[IndexRegistry]
+    comparer, search = services[Comparer], services[SearchService]
+    services.add(DonorService(reader, comparer, search, indexes))
+    services.add(GraphService(reader))
+    services.add(LineageService(reader, comparer, search, indexes))
+
+
+def _add_maintenance(services: Container, stores: Stores, buckets: BucketService) -> None:
+    stop_lists = services.add(
+        StopListService(stores.database, passing(stores.database, stores.blobs))
+    )
+    services.add(MaintenanceJobs(stores.database, buckets, stop_lists))
+    cleanup = services.add(
+        Cleanup(
+            stores.database,
+            stores.indexes,
+            every=services[Settings].housekeeping_every,
+            sketches=stores.sketches,
+            downloads=stores.downloads,
+        )
+    )
+    services.add(cleanup.loading)
+
+
+def _add_notifications(services: Container) -> None:
+    changes = NeighborChanges(
+        services[Database],
+        services[ModelReader],
+        services[RevisionService],
+        services[SearchService],
+        services[Comparer],
+    )
+    services.add(
+        EventFanOut(services[Database], services[JobService], changes, services[LineageService])
+    )
+
+
+def register_jobs(services: Container) -> None:
+    """Register the jobs of every feature that has some."""
+    jobs = services[JobService]
+    webhooks.register_jobs(jobs, services[DeliveryService])
+    hubs.register_jobs(
+        jobs, services[IngestionService], services[HubPoller], services[HubEventService]
+    )
+    clustering.register_jobs(jobs, services[ClusteringService], services[PolicyService])
+    maintenance.register_jobs(jobs, services[MaintenanceJobs])
+    notifications.register_jobs(jobs, services[EventFanOut])

@@ -20,13 +20,20 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.cluster import HDBSCAN, AffinityPropagation, AgglomerativeClustering
 
-from app.bootstrap import Resources, open_resources
-from app.catalog.batches import Entry
+from app.auth.records import Tenant
+from app.bootstrap import open_services
+from app.catalog.batches import BatchService, Entry
+from app.catalog.reader import ModelReader
 from app.clustering import service
 from app.clustering.records import ClusteringRecord
 from app.clustering.request import ALGORITHMS, ClusteringRequest
+from app.clustering.service import ClusteringService
+from app.container import Container
+from app.infra.db.database import Database
+from app.jobs.service import JobService
 from app.settings import Settings
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from benchmarks.harness import extra_memory
 from benchmarks.report import Findings, Row, Table, duration
 from modelkin.core.clustering.clustering import agreement
@@ -101,8 +108,9 @@ def run(quick: bool) -> Findings:
 class Place:
     """A space full of models, and what their groups are."""
 
-    def __init__(self, resources: Resources, space: SpaceRecord, labels: Labels) -> None:
-        self.resources = resources
+    def __init__(self, services: Container, space: SpaceRecord, labels: Labels) -> None:
+        self.services = services
+        self.tenant = services[Tenant]
         self.space = space
         self.labels = labels
 
@@ -118,23 +126,23 @@ class Place:
     def _make(
         self, asked: ClusteringRequest, stopwatch: Stopwatch
     ) -> tuple[ClusteringRecord, Labels]:
-        resources, clusterings = self.resources, self.resources.clusterings
-        with resources.database.writing() as session:
-            job = clusterings.create(session, resources.tenant, self.space, asked)
-        end = resources.jobs.handler(service.KIND)(job, stopwatch)
+        services, clusterings = self.services, self.services[ClusteringService]
+        with services[Database].writing() as session:
+            job = clusterings.create(session, services[Tenant], self.space, asked)
+        end = services[JobService].handler(service.KIND)(job, stopwatch)
         assert callable(end)
-        with resources.database.writing() as session:
+        with services[Database].writing() as session:
             end(session)
-            resources.jobs.cancel(session, resources.tenant, job.id)  # it was not a worker's
-        with resources.database.reading() as session:
+            services[JobService].cancel(session, services[Tenant], job.id)  # it was not a worker's
+        with services[Database].reading() as session:
             record = clusterings.get(session, self.space, job.id)
             held = clusterings.content(session, record)
         return record, np.array(held.labels, np.int64)
 
     def similarity(self) -> npt.NDArray[np.float64]:
         """The matrix of all models, in the order of their labels."""
-        library, space = self.resources.library, self.space
-        with self.resources.database.reading() as session:
+        library, space = self.services[ModelReader], self.space
+        with self.services[Database].reading() as session:
             page = library.models(session, space, limit=self.labels.size, cursor=None, tags=())
         packed = [library.packed(space, model) for model in page.items]
         return matrix([PackedSupport.pack(p.unpack()) for p in packed if p is not None])
@@ -165,11 +173,11 @@ def _space(size: Size) -> Iterator[Place]:
     """A service's store with models in groups, of sizes that fall off, and some in none."""
     with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
         url = f"sqlite:///{Path(folder) / 'm.db'}"
-        with open_resources(Settings(_env_file=None, database_url=url)) as resources:
-            with resources.database.writing() as session:
-                space, _ = resources.spaces.create(
+        with open_services(Settings(_env_file=None, database_url=url)) as services:
+            with services[Database].writing() as session:
+                space, _ = services[SpaceService].create(
                     session,
-                    resources.tenant,
+                    services[Tenant],
                     "bench",
                     num_parameters=size.num_parameters,
                     layout=None,
@@ -179,11 +187,11 @@ def _space(size: Size) -> Iterator[Place]:
                 )
             rng = np.random.default_rng(0)
             labels = _labels(size, rng)
-            with resources.database.reading() as session:
-                resources.batch.put(session, space, _entries(size, labels, rng))
-            with resources.database.reading() as session:
-                space = resources.spaces.get(session, resources.tenant, "bench")
-            yield Place(resources, space, labels)
+            with services[Database].reading() as session:
+                services[BatchService].put(session, space, _entries(size, labels, rng))
+            with services[Database].reading() as session:
+                space = services[SpaceService].get(session, services[Tenant], "bench")
+            yield Place(services, space, labels)
 
 
 def _labels(size: Size, rng: np.random.Generator) -> Labels:

@@ -20,11 +20,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from app.bootstrap import Resources, open_resources
-from app.catalog.batches import Entry
+from app.auth.records import Tenant
+from app.bootstrap import open_services
+from app.catalog.batches import BatchService, Entry
+from app.catalog.reader import ModelReader
+from app.container import Container
+from app.infra.db.database import Database
 from app.kinship.donors.request import DonorRequest
+from app.kinship.donors.service import DonorService
+from app.kinship.graph import GraphService
+from app.kinship.lineage import LineageService
 from app.settings import Settings
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from benchmarks.report import Findings, Row, Table, duration
 from demo import data, training
 from modelkin import Support, select_support
@@ -61,24 +69,24 @@ Floats = npt.NDArray[np.float64]
 def run(quick: bool) -> Findings:
     """Times among many models, then mixtures of a federation."""
     n = QUICK_MODELS if quick else MODELS
-    with _space(n) as (resources, space):
-        rows, table = _times(resources, space, n, 3 if quick else QUESTIONS)
+    with _space(n) as (services, space):
+        rows, table = _times(services, space, n, 3 if quick else QUESTIONS)
     return Findings(
         rows, [table, _mixtures(SPLITS[:1], QUICK_CLIENTS) if quick else _mixtures(SPLITS, CLIENTS)]
     )
 
 
 def _times(
-    resources: Resources, space: SpaceRecord, n: int, questions: int
+    services: Container, space: SpaceRecord, n: int, questions: int
 ) -> tuple[list[Row], Table]:
     names = [f"m{i:05d}" for i in np.random.default_rng(3).choice(n, questions, replace=False)]
     what = f"n = {n:,}, M = {M:,}, K = {DENSITY:.0%}"
     rows, facts = [], []
     for method, ask in ASKS.items():
         seconds = _asked(
-            resources,
+            services,
             names,
-            partial(_donors, resources, space, ask),
+            partial(_donors, services, space, ask),
         )
         median = statistics.median(seconds)
         rows.append(
@@ -93,10 +101,14 @@ def _times(
         )
         facts.append([f"donors, method={method}", *_spread(seconds)])
     seconds = _asked(
-        resources, names, lambda session, name: resources.lineage.lineage(session, space, name)
+        services,
+        names,
+        lambda session, name: services[LineageService].lineage(session, space, name),
     )
     facts.append(["lineage", *_spread(seconds)])
-    seconds = _asked(resources, names[:3], lambda session, _: resources.graph.graph(session, space))
+    seconds = _asked(
+        services, names[:3], lambda session, _: services[GraphService].graph(session, space)
+    )
     rows.append(
         Row(
             f"graph of the 10 nearest, {what}",
@@ -112,20 +124,18 @@ def _times(
 
 
 def _donors(
-    resources: Resources, space: SpaceRecord, ask: DonorRequest, session: Any, name: str
+    services: Container, space: SpaceRecord, ask: DonorRequest, session: Any, name: str
 ) -> object:
-    subject = resources.library.stored_subject(session, space, name)
-    return resources.donors.donors(session, space, subject, ask)
+    subject = services[ModelReader].stored_subject(session, space, name)
+    return services[DonorService].donors(session, space, subject, ask)
 
 
-def _asked(
-    resources: Resources, names: list[str], ask: Callable[[Any, str], object]
-) -> list[float]:
+def _asked(services: Container, names: list[str], ask: Callable[[Any, str], object]) -> list[float]:
     """Seconds of each question, the first one, which reads the index in, left out."""
     seconds = []
     for name in [names[0], *names]:
         begin = time.perf_counter()
-        with resources.database.reading() as session:
+        with services[Database].reading() as session:
             ask(session, name)
         seconds.append(time.perf_counter() - begin)
     return seconds[1:]
@@ -136,15 +146,15 @@ def _spread(seconds: list[float]) -> list[str]:
 
 
 @contextmanager
-def _space(n: int) -> Iterator[tuple[Resources, SpaceRecord]]:
+def _space(n: int) -> Iterator[tuple[Container, SpaceRecord]]:
     """A service's store with families of models, each labelled by its family."""
     with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
         url = f"sqlite:///{Path(folder) / 'm.db'}"
-        with open_resources(Settings(_env_file=None, database_url=url)) as resources:
-            with resources.database.writing() as session:
-                space, _ = resources.spaces.create(
+        with open_services(Settings(_env_file=None, database_url=url)) as services:
+            with services[Database].writing() as session:
+                space, _ = services[SpaceService].create(
                     session,
-                    resources.tenant,
+                    services[Tenant],
                     "bench",
                     num_parameters=M,
                     layout=None,
@@ -152,11 +162,11 @@ def _space(n: int) -> Iterator[tuple[Resources, SpaceRecord]]:
                     num_perm=256,
                     seed=1,
                 )
-            with resources.database.reading() as session:
-                resources.batch.put(session, space, _entries(n))
-            with resources.database.reading() as session:
-                space = resources.spaces.get(session, resources.tenant, "bench")
-            yield resources, space
+            with services[Database].reading() as session:
+                services[BatchService].put(session, space, _entries(n))
+            with services[Database].reading() as session:
+                space = services[SpaceService].get(session, services[Tenant], "bench")
+            yield services, space
 
 
 def _entries(n: int) -> Iterator[Entry]:

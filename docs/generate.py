@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from app.bootstrap import open_resources
+from app.bootstrap import open_services
 from app.main import create_app
 from app.settings import Settings
 
@@ -35,8 +35,8 @@ def openapi() -> str:
     """The OpenAPI document of the service."""
     with TemporaryDirectory() as folder:
         settings = Settings(database_url=f"sqlite:///{folder}/modelkin.db")
-        with open_resources(settings) as resources:
-            return json.dumps(create_app(resources).openapi(), indent=2) + "\n"
+        with open_services(settings) as services:
+            return json.dumps(create_app(services).openapi(), indent=2) + "\n"
 
 
 def main() -> int:

@@ -9,8 +9,10 @@ import sys
 
 from pydantic import ValidationError
 
-from app.bootstrap import open_resources
+from app.bootstrap import open_services
+from app.infra.db.database import Database
 from app.infra.fd_limits import raise_limit
+from app.jobs.service import JobService
 from app.observability.logging import configure
 from app.settings import Settings, mistakes
 from modelkin.errors import ModelkinError
@@ -33,8 +35,8 @@ def main(arguments: list[str]) -> int:
     # It listens nowhere, so where the services listen asks nothing of it.
     settings = settings.model_copy(update={"host": "127.0.0.1"})
     try:
-        with open_resources(settings) as resources:
-            worker = Worker(resources, strict=True)
+        with open_services(settings) as services:
+            worker = Worker(settings, services[Database], services[JobService], strict=True)
             _work(worker)
             if worker.abandoned:
                 _leave()

@@ -16,8 +16,10 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from app.bootstrap import Resources
+from app.infra.db.database import Database
 from app.jobs import queue as work
+from app.jobs.service import JobService
+from app.settings import Settings
 from workers.dbos_queue import DbosQueue, State
 from workers.executor import JobExecutor
 from workers.heartbeat import Heartbeat
@@ -48,19 +50,28 @@ class WorkerSession:
     """A worker under one name. It costs next to nothing until there is a job.
 
     Args:
-        resources: open, and left open.
+        settings: of the service.
+        database: open, and left open.
+        jobs: with the kinds that it carries out.
         alone: no other worker can live, because this one holds what only one can.
         nudge: called, in any thread, when there is something to do at once.
     """
 
-    def __init__(self, resources: Resources, *, alone: bool, nudge: Callable[[], None]) -> None:
-        settings = resources.settings
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        jobs: JobService,
+        *,
+        alone: bool,
+        nudge: Callable[[], None],
+    ) -> None:
         self.name = f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(6)}"
         self._settings = settings
-        self._apart = resources.jobs.apart
-        self._database = resources.database
-        self._bench = JobExecutor(resources.database, resources.jobs, self.name)
-        self._schedule = Scheduler(resources.database, resources.jobs)
+        self._apart = jobs.apart
+        self._database = database
+        self._bench = JobExecutor(database, jobs, self.name)
+        self._schedule = Scheduler(database, jobs)
         self._durable: DbosQueue | None = None
         self._nudge = nudge
         self._review_now = threading.Event()
@@ -69,7 +80,7 @@ class WorkerSession:
         self._begin_at = self._tidy_at = time.monotonic() + _BEGIN
         self._busy_at = time.monotonic()
         self._pulse = Heartbeat(
-            resources.database,
+            database,
             self.name,
             lease=settings.job_lease,
             alone=alone,

@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.bootstrap import Resources
 from app.errors import Unavailable
+from app.infra.db.database import Database
+from app.jobs.service import JobService
+from app.settings import Settings
 from modelkin.errors import ModelkinError
 from workers.dbos_queue import beside, require_installed
 from workers.session import WorkerSession
@@ -37,7 +39,9 @@ class Worker:
     """A worker in a thread of its own.
 
     Args:
-        resources: open, and left open.
+        settings: of the service.
+        database: open, and left open.
+        jobs: with the kinds that it carries out.
         strict: connect to the queue before the first job and stay so, and end where that fails,
             with ``failure`` set; else what fails is logged and tried again.
 
@@ -45,9 +49,13 @@ class Worker:
         MissingExtra: DBOS is not installed.
     """
 
-    def __init__(self, resources: Resources, *, strict: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, jobs: JobService, *, strict: bool = False
+    ) -> None:
         require_installed()
-        self._resources = resources
+        self._settings = settings
+        self._database = database
+        self._jobs = jobs
         self._strict = strict
         self._rests = not strict
         self._nudged = threading.Event()
@@ -59,7 +67,7 @@ class Worker:
 
     def start(self) -> None:
         """Begin to work, in the background."""
-        self._resources.jobs.on_enqueued(self._nudged.set)
+        self._jobs.on_enqueued(self._nudged.set)
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
@@ -74,7 +82,7 @@ class Worker:
         self._thread.join()
 
     def _run(self) -> None:
-        url = self._resources.database.url
+        url = self._database.url
         if url.get_backend_name() != "sqlite":
             self._live(alone=False)
             return
@@ -90,7 +98,13 @@ class Worker:
     def _live(self, *, alone: bool) -> None:
         while not self._stopping.is_set():
             try:
-                life = WorkerSession(self._resources, alone=alone, nudge=self._nudged.set)
+                life = WorkerSession(
+                    self._settings,
+                    self._database,
+                    self._jobs,
+                    alone=alone,
+                    nudge=self._nudged.set,
+                )
                 try:
                     self._work(life)
                 finally:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer, SecurityScopes
 
-from app.auth.records import Tenant
-from app.auth.service import SCOPES
-from app.bootstrap import Resources
+from app.auth.records import Identity, Tenant
+from app.auth.service import Authenticator
 from app.errors import Forbidden, Unauthorized
+from app.infra.http.bodies import JsonRoute
+from app.infra.http.services import services_of
 
 __all__ = [
     "AUTHENTICATED",
-    "Handle",
+    "AuthenticatedJsonRoute",
     "MetricsTenant",
     "ReadingTenant",
     "WritingTenant",
@@ -33,45 +33,24 @@ __all__ = [
 _declared = HTTPBearer(auto_error=False, description="an API key, `mk_...`")
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """A tenant, and what it may do."""
-
-    tenant: Tenant
-    scopes: frozenset[str]
-
-
-async def _resources(request: Request) -> Resources:
-    resources: Resources = request.app.state.resources
-    return resources
-
-
-Handle = Annotated[Resources, Depends(_resources)]
-
-
 def identify(request: Request) -> Identity:
     """The holder of the request's key, looked up once a request.
-
-    In a short transaction of its own, so that a slow body holds no connection.
 
     Raises:
         Unauthorized: a key is asked for, and there is none, or it opens nothing.
     """
-    resources: Resources = request.app.state.resources
-    if not resources.settings.keys_required:
-        return Identity(resources.tenant, frozenset(SCOPES))
+    authenticator = services_of(request)[Authenticator]
+    if not authenticator.keys_required:
+        return authenticator.default
     if not hasattr(request.state, "identity"):
         key = _presented(request.headers.get("authorization", ""))
-        with resources.database.reading() as session:
-            record = resources.keys.check(session, key)
-        request.state.identity = Identity(record.tenant, record.scopes)
+        request.state.identity = authenticator.identify(key)
     identity: Identity = request.state.identity
     return identity
 
 
 async def _identity(request: Request, _: Annotated[object, Depends(_declared)]) -> Identity:
-    resources: Resources = request.app.state.resources
-    if resources.settings.keys_required and not hasattr(request.state, "identity"):
+    if services_of(request)[Authenticator].keys_required and not hasattr(request.state, "identity"):
         return await run_in_threadpool(identify, request)
     return identify(request)  # nothing to be looked up, and no thread to wait for
 
@@ -91,6 +70,16 @@ AUTHENTICATED = [Depends(_identity)]
 ReadingTenant = Annotated[Tenant, Security(_tenant, scopes=["read"])]
 WritingTenant = Annotated[Tenant, Security(_tenant, scopes=["write"])]
 MetricsTenant = Annotated[Tenant, Security(_tenant, scopes=["metrics"])]
+
+
+class AuthenticatedJsonRoute(JsonRoute):
+    """A JSON route that identifies the caller before it reads the body.
+
+    FastAPI reads the body of a request before it solves the dependencies of its router.
+    """
+
+    async def before_body(self, request: Request) -> None:
+        await run_in_threadpool(identify, request)
 
 
 def _presented(header: str) -> str:

@@ -19,8 +19,8 @@ from app.auth.counters import WINDOW, Standing
 from app.auth.dependencies import identify
 from app.auth.rate_limits import RateLimitExceeded, RateLimits
 from app.errors import Unauthorized
-from app.hubs.endpoints.incoming import HOOKS
 from app.infra.http.problems import answer
+from app.infra.http.routing import HOOKS
 from modelkin.errors import ModelkinError
 
 __all__ = ["RateLimitMiddleware"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-__all__ = ["KeyRecord", "Tenant"]
+__all__ = ["Identity", "KeyRecord", "Tenant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,14 @@ class Tenant:
 
     id: int
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A tenant, and what it may do."""
+
+    tenant: Tenant
+    scopes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

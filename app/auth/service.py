@@ -16,14 +16,14 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from app.auth import repository
-from app.auth.records import KeyRecord
+from app.auth.records import Identity, KeyRecord, Tenant
 from app.auth.tenants import ensure_tenant
 from app.errors import Unauthorized
-from app.infra.db.database import Reader, Writer
+from app.infra.db.database import Database, Reader, Writer
 from modelkin._validation import check_space_name
 from modelkin.errors import InvalidParameter
 
-__all__ = ["SCOPES", "KeyService", "generate"]
+__all__ = ["SCOPES", "Authenticator", "KeyService", "generate"]
 
 SCOPES = ("read", "write", "metrics")
 """What a key may open: queries, changes, and the operator's ``/metrics``."""
@@ -123,6 +123,38 @@ class KeyService:
     def revoke(self, session: Writer, prefix: str) -> bool:
         """Revoke the key that begins with ``prefix``; False if there is none to revoke."""
         return repository.revoke_key(session, prefix[:_SHOWN], datetime.now(UTC))
+
+
+class Authenticator:
+    """Identifies callers by their keys.
+
+    Args:
+        database: holds the keys.
+        keys: checks them.
+        tenant: every caller's, where keys are not required.
+        keys_required: whether a caller needs a key.
+    """
+
+    def __init__(
+        self, database: Database, keys: KeyService, tenant: Tenant, *, keys_required: bool
+    ) -> None:
+        self._database = database
+        self._keys = keys
+        self.keys_required = keys_required
+        self.default = Identity(tenant, frozenset(SCOPES))
+        """Every caller, where keys are not required."""
+
+    def identify(self, key: str) -> Identity:
+        """The holder of a key.
+
+        In a short transaction of its own, so that a slow body holds no connection.
+
+        Raises:
+            Unauthorized: the key opens nothing.
+        """
+        with self._database.reading() as session:
+            record = self._keys.check(session, key)
+        return Identity(record.tenant, record.scopes)
 
 
 def _well_formed(key: str) -> bool:

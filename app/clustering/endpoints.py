@@ -6,9 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Response
 
-from app.auth.dependencies import AUTHENTICATED, WritingTenant
+from app.auth.dependencies import AUTHENTICATED, AuthenticatedJsonRoute, WritingTenant
 from app.catalog.dependencies import TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
+from app.catalog.reader import ModelReader
+from app.clustering.policies import PolicyService
 from app.clustering.schemas import (
     AssignmentOut,
     ClusteringIn,
@@ -18,9 +20,9 @@ from app.clustering.schemas import (
     ClusteringPolicyOut,
     ClusteringSummary,
 )
-from app.clustering.service import LATEST
-from app.infra.http.bodies import JsonRoute
-from app.infra.http.dependencies import Cursor, Handle, Limit, Reading, Writing
+from app.clustering.service import LATEST, ClusteringService
+from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.services import Service
 from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
 from app.spaces.dependencies import KnownSpace, WritableSpace
@@ -30,7 +32,7 @@ __all__ = ["router"]
 router = APIRouter(
     prefix="/v1/spaces/{space}",
     tags=["clusterings"],
-    route_class=JsonRoute,
+    route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
 )
 _binary = APIRouter()
@@ -43,7 +45,7 @@ ClusteringId = Annotated[
 
 @router.post("/clusterings", operation_id="create_clustering", status_code=202)
 def create(
-    resources: Handle,
+    clusterings: Service[ClusteringService],
     tenant: WritingTenant,
     space: WritableSpace,
     session: Writing,
@@ -56,56 +58,63 @@ def create(
     clustering has the id of the job. The same again, before the first has ended and anything has
     changed, is answered with the first.
     """
-    job = resources.clusterings.create(session, tenant, space, body.asked(body.algorithm))
+    job = clusterings.create(session, tenant, space, body.asked(body.algorithm))
     return accepted(response, job)
 
 
 @router.get("/clusterings", operation_id="list_clusterings")
 def list_clusterings(
-    resources: Handle,
+    clusterings: Service[ClusteringService],
     space: KnownSpace,
     session: Reading,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> ClusteringPage:
     """The clusterings, newest first, without who is in which cluster. The last 100 are kept."""
-    page = resources.clusterings.list(session, space, limit=limit, cursor=cursor)
+    page = clusterings.list(session, space, limit=limit, cursor=cursor)
     items = [ClusteringSummary.of(space, clustering) for clustering in page.items]
     return ClusteringPage(items=items, next_cursor=page.next_cursor)
 
 
 @router.get("/clusterings/latest", operation_id="get_latest_clustering")
 def latest(
-    resources: Handle, space: KnownSpace, session: Reading, tags: TagFilter
+    clusterings: Service[ClusteringService], space: KnownSpace, session: Reading, tags: TagFilter
 ) -> ClusteringOut:
     """The newest clustering of all models; with `tag`, of those that carry these tags."""
-    clustering = resources.clusterings.get(session, space, LATEST, tags)
-    held = resources.clusterings.content(session, clustering)
+    clustering = clusterings.get(session, space, LATEST, tags)
+    held = clusterings.content(session, clustering)
     return ClusteringOut.with_content(space, clustering, held)
 
 
 @router.get("/clusterings/{clustering}", operation_id="get_clustering")
 def show(
-    resources: Handle, space: KnownSpace, session: Reading, clustering: ClusteringId
+    clusterings: Service[ClusteringService],
+    space: KnownSpace,
+    session: Reading,
+    clustering: ClusteringId,
 ) -> ClusteringOut:
     """One clustering: the cluster of each model, and the members and exemplar of each cluster."""
-    found = resources.clusterings.get(session, space, clustering)
-    return ClusteringOut.with_content(space, found, resources.clusterings.content(session, found))
+    found = clusterings.get(session, space, clustering)
+    return ClusteringOut.with_content(space, found, clusterings.content(session, found))
 
 
 @router.delete("/clusterings/{clustering}", operation_id="delete_clustering", status_code=204)
 def delete(
-    resources: Handle, space: WritableSpace, session: Writing, clustering: ClusteringId
+    clusterings: Service[ClusteringService],
+    space: WritableSpace,
+    session: Writing,
+    clustering: ClusteringId,
 ) -> None:
     """Delete a clustering. Models stay as they are, and its ids of clusters are not used again."""
-    resources.clusterings.delete(session, space, clustering)
+    clusterings.delete(session, space, clustering)
 
 
 @_binary.post(
     "/clusterings/{clustering}/assign", operation_id="assign_cluster", openapi_extra=ANY_BODY
 )
 def assign(
-    resources: Handle,
+    clusterings: Service[ClusteringService],
+    reader: Service[ModelReader],
     payload: AnyPayload,
     space: KnownSpace,
     session: Reading,
@@ -115,15 +124,15 @@ def assign(
 
     The 10 nearest clustered models vote, each by how much more similar it is than the 11th.
     """
-    found = resources.clusterings.get(session, space, clustering)
-    subject = resources.library.given_subject(space, payload.either(space.num_parameters))
-    placed = resources.clusterings.assign(session, space, found, subject)
+    found = clusterings.get(session, space, clustering)
+    subject = reader.given_subject(space, payload.either(space.num_parameters))
+    placed = clusterings.assign(session, space, found, subject)
     return AssignmentOut.model_validate(placed)
 
 
 @router.put("/clustering-policy", operation_id="put_clustering_policy")
 def put_policy(
-    resources: Handle,
+    policies: Service[PolicyService],
     space: WritableSpace,
     session: Writing,
     body: Annotated[ClusteringPolicyIn, Body()],
@@ -132,20 +141,22 @@ def put_policy(
 
     What is in the space already counts as changes. The same policy again changes nothing.
     """
-    policy = resources.policies.put(session, space, body.wanted())
+    policy = policies.put(session, space, body.wanted())
     return ClusteringPolicyOut.of(space, policy)
 
 
 @router.get("/clustering-policy", operation_id="get_clustering_policy")
-def show_policy(resources: Handle, space: KnownSpace, session: Reading) -> ClusteringPolicyOut:
+def show_policy(
+    policies: Service[PolicyService], space: KnownSpace, session: Reading
+) -> ClusteringPolicyOut:
     """The policy, and what has changed since it last had the space clustered."""
-    return ClusteringPolicyOut.of(space, resources.policies.get(session, space))
+    return ClusteringPolicyOut.of(space, policies.get(session, space))
 
 
 @router.delete("/clustering-policy", operation_id="delete_clustering_policy", status_code=204)
-def delete_policy(resources: Handle, space: WritableSpace, session: Writing) -> None:
+def delete_policy(policies: Service[PolicyService], space: WritableSpace, session: Writing) -> None:
     """Have the space clustered by request alone."""
-    resources.policies.delete(session, space)
+    policies.delete(session, space)
 
 
 router.include_router(_binary)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from app.auth.records import Tenant
 from app.clustering import policy_repository
@@ -21,15 +21,15 @@ from app.errors import ClusteringNotFound
 from app.infra.db.database import Database, Reader, Writer
 from app.jobs.records import JobRecord
 from app.jobs.repository import find_job, find_kept
-from app.jobs.service import JobService, Progress
+from app.jobs.service import JobService
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 
-__all__ = ["KIND", "PolicyService", "noticed"]
+__all__ = ["EVERY", "NAME", "PolicyService", "noticed"]
 
-KIND: Final = "clustering_policies"
-"""The kind of the jobs that look at all policies: of older versions of the workers."""
+NAME: Final = "clustering_policies"
+"""The name of the periodic task that renews clusterings."""
 EVERY: Final = timedelta(seconds=30)
 _LONGEST = 10
 """Times the debouncing that a clustering waits at most while a space never comes to rest."""
@@ -61,7 +61,7 @@ class PolicyService:
 
     Args:
         database: the truth.
-        jobs: where clusterings are enqueued; the look at policies is registered here.
+        jobs: where clusterings are enqueued.
         now: the time.
     """
 
@@ -74,8 +74,6 @@ class PolicyService:
         self._database = database
         self._jobs = jobs
         self._now = now
-        jobs.register(KIND, self._tick)
-        jobs.look_every(EVERY, KIND, self.renew)
 
     def get(self, session: Reader, space: SpaceRecord) -> ClusteringPolicy:
         """The policy of a space, or :class:`ClusteringNotFound`."""
@@ -134,11 +132,6 @@ class PolicyService:
             if job is not None:
                 enqueued.append(job)
         return enqueued
-
-    def _tick(self, job: JobRecord, progress: Progress) -> dict[str, Any]:
-        del job
-        progress(0, 0, "looking at policies")
-        return {"enqueued": len(self.renew())}
 
     def _renew(self, session: Writer, space_id: int) -> JobRecord | None:
         """Note what has changed, and enqueue a clustering where one is due."""

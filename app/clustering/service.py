@@ -115,7 +115,6 @@ class ClusteringService:
         self._newcomers = newcomers
         self._most_mapped = most_mapped
         self._outbox = outbox
-        jobs.register(KIND, self._carry_out)
 
     # --- asking -------------------------------------------------------------------------------
 
@@ -184,7 +183,7 @@ class ClusteringService:
 
     # --- carrying out -------------------------------------------------------------------------
 
-    def _carry_out(self, job: JobRecord, progress: Progress) -> CommitHook:
+    def execute(self, job: JobRecord, progress: Progress) -> CommitHook:
         """Make the clustering of a job; what it is called and where it goes on is for the end."""
         began = time.monotonic()
         asked = ClusteringRequest.from_json(job.parameters)

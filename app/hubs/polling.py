@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from app.errors import HubForbidden, HubNotFound, HubProtocolError, SourceNotFound
@@ -19,17 +19,16 @@ from app.hubs.filters import unnamable
 from app.hubs.records import SeenModel
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
-from app.hubs.sync_requests import POLL, SyncScheduler
-from app.infra.db.database import Database, Writer
+from app.hubs.sync_requests import SyncScheduler
+from app.infra.db.database import Database, Reader, Writer
 from app.jobs.records import JobRecord
-from app.jobs.service import CommitHook, JobService, Progress
+from app.jobs.service import CommitHook, Progress
 from modelkin.errors import JobCancelled, ModelkinError
 
 __all__ = ["TICK", "ListingDiff", "HubPoller", "compare"]
 
 TICK: Final = "source_polls"
 """The kind of the periodic jobs that see which sources are due."""
-_EVERY = timedelta(seconds=10)
 _SOURCES = 100
 """Sources that become due at a time; the others do with the next tick."""
 _MOST_HIDDEN = 1000
@@ -86,7 +85,6 @@ class HubPoller:
     def __init__(
         self,
         database: Database,
-        jobs: JobService,
         looks: SyncScheduler,
         opened: SourceService,
         hub_of: Callable[[OpenSource], AbstractContextManager[Hub]],
@@ -97,9 +95,6 @@ class HubPoller:
         self._opened = opened
         self._hub_of = hub_of
         self._now = now
-        jobs.register(POLL, self._poll, apart=True)
-        jobs.register(TICK, self._tick)
-        jobs.every(_EVERY, TICK, wanted=lambda session: sources.any_due(session, self._now()))
 
     def due(self) -> int:
         """Enqueue the polls that are due now; how many."""
@@ -111,12 +106,17 @@ class HubPoller:
                 sources.put_off_poll(session, source, now)
         return len(found)
 
-    def _tick(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+    def any_due(self, session: Reader) -> bool:
+        """Whether the poll of a source is due."""
+        return sources.any_due(session, self._now())
+
+    def enqueue_due(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        """Carry out a job of the kind ``TICK``: enqueue the polls that are due now."""
         del job
         progress(0, 0, "looking for sources that are due")
         return {"polls": self.due()}
 
-    def _poll(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | CommitHook:
+    def poll(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | CommitHook:
         """Look through one hub."""
         began = self._now()
         with self._database.reading() as session:

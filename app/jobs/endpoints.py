@@ -6,15 +6,21 @@ import time
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Response
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 
-from app.auth.dependencies import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
-from app.infra.http.bodies import JsonRoute
+from app.auth.dependencies import (
+    AUTHENTICATED,
+    AuthenticatedJsonRoute,
+    ReadingTenant,
+    WritingTenant,
+)
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.services import Service
 from app.jobs.records import JobRecord, JobState
 from app.jobs.schemas import JobIn, JobOut, JobPage
+from app.jobs.service import JobService
 from app.jobs.watcher import JobWatcher
 from app.spaces.dependencies import WritableSpace
 from modelkin._validation import check_space_name
@@ -28,7 +34,7 @@ _HEARTBEAT = 15.0
 _RECONNECT = 2000
 """Milliseconds before a client comes back whose stream broke off."""
 
-router = APIRouter(tags=["jobs"], route_class=JsonRoute, dependencies=AUTHENTICATED)
+router = APIRouter(tags=["jobs"], route_class=AuthenticatedJsonRoute, dependencies=AUTHENTICATED)
 
 JobId = Annotated[str, Path(description="the id of the job")]
 
@@ -42,7 +48,7 @@ def accepted(response: Response, job: JobRecord) -> JobOut:
 
 @router.post("/v1/spaces/{space}/jobs", operation_id="create_job", status_code=202)
 def create(
-    resources: Handle,
+    jobs: Service[JobService],
     tenant: WritingTenant,
     space: WritableSpace,
     session: Writing,
@@ -52,7 +58,7 @@ def create(
     """Have something done to a space. While one of a kind waits or runs, it is the answer, and no
     second one is made.
     """
-    job = resources.jobs.enqueue(
+    job = jobs.enqueue(
         session,
         tenant,
         body.kind,
@@ -65,7 +71,7 @@ def create(
 
 @router.get("/v1/jobs", operation_id="list_jobs")
 def list_jobs(
-    resources: Handle,
+    jobs: Service[JobService],
     tenant: ReadingTenant,
     session: Reading,
     state: Annotated[JobState | None, Query(description="only jobs in this state")] = None,
@@ -77,7 +83,7 @@ def list_jobs(
     cursor: Cursor = None,
 ) -> JobPage:
     """The jobs, newest first; those that have ended for as long as they are kept."""
-    page = resources.jobs.list(
+    page = jobs.list(
         session,
         tenant,
         limit=limit,
@@ -89,8 +95,10 @@ def list_jobs(
     return JobPage.of(page.items, page.next_cursor)
 
 
-def _job(resources: Handle, tenant: ReadingTenant, session: Reading, job: JobId) -> JobRecord:
-    return resources.jobs.get(session, tenant, job)
+def _job(
+    jobs: Service[JobService], tenant: ReadingTenant, session: Reading, job: JobId
+) -> JobRecord:
+    return jobs.get(session, tenant, job)
 
 
 KnownJob = Annotated[JobRecord, Depends(_job)]
@@ -103,11 +111,13 @@ def show(job: KnownJob) -> JobOut:
 
 
 @router.post("/v1/jobs/{job}/cancel", operation_id="cancel_job", status_code=202)
-def cancel(resources: Handle, tenant: WritingTenant, session: Writing, job: JobId) -> JobOut:
+def cancel(
+    jobs: Service[JobService], tenant: WritingTenant, session: Writing, job: JobId
+) -> JobOut:
     """Cancel a job. One that waits is cancelled at once; one that runs is `cancelling` until it
     hears of it, and does not succeed any more. One that has succeeded or failed is a 409.
     """
-    return JobOut.of(resources.jobs.cancel(session, tenant, job))
+    return JobOut.of(jobs.cancel(session, tenant, job))
 
 
 @router.get(
@@ -124,7 +134,7 @@ def cancel(resources: Handle, tenant: WritingTenant, session: Writing, job: JobI
     },
 )
 async def follow(
-    request: Request,
+    watcher: Service[JobWatcher],
     job: KnownJob,
     last: Annotated[
         str | None, Header(alias="Last-Event-ID", description="the `id` that was heard last")
@@ -138,16 +148,15 @@ async def follow(
     known = int(last) if last is not None and last.isdecimal() and len(last) < 19 else None
     if job.finished and known == job.revision:
         return Response(status_code=204)
-    following: JobWatcher = request.app.state.following
-    following.require_room()
+    watcher.require_room()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_told(following, job, known), media_type=EVENTS, headers=headers)
+    return StreamingResponse(_told(watcher, job, known), media_type=EVENTS, headers=headers)
 
 
-async def _told(following: JobWatcher, job: JobRecord, known: int | None) -> AsyncIterator[bytes]:
+async def _told(watcher: JobWatcher, job: JobRecord, known: int | None) -> AsyncIterator[bytes]:
     yield format_sse_event(retry=_RECONNECT)
     heard = time.monotonic()
-    async for now in following.follow(job, known):
+    async for now in watcher.follow(job, known):
         if now is not None:
             yield format_sse_event(data_str=JobOut.of(now).model_dump_json(), id=str(now.revision))
         elif time.monotonic() - heard > _HEARTBEAT:

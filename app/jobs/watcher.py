@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
-from starlette.concurrency import run_in_threadpool
+from anyio.to_thread import run_sync
 
 from app.errors import Unavailable
 from app.jobs.records import JobRecord
@@ -95,7 +95,7 @@ class JobWatcher:
             await asyncio.sleep(_EVERY)
             asked = frozenset(self._watched)
             try:
-                found = await run_in_threadpool(self._look, asked)
+                found = await run_sync(self._look, asked)
                 self._seen = {job_id: found.get(job_id) for job_id in asked}
             except Unavailable as error:
                 log.info("jobs cannot be followed now: %s", error)

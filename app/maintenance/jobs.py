@@ -17,10 +17,16 @@ from app.maintenance.stop_lists import StopListService
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 
-__all__ = ["REBUILD_BUCKETS", "STOP_LIST", "MaintenanceJobs"]
+__all__ = ["REBUILD_BUCKETS", "STOP_LIST", "MaintenanceJobs", "register_jobs"]
 
 REBUILD_BUCKETS: Final = "rebuild_buckets"
 STOP_LIST: Final = "stop_list"
+
+
+def register_jobs(jobs: JobService, maintenance: MaintenanceJobs) -> None:
+    """Register the jobs of these kinds."""
+    jobs.register(REBUILD_BUCKETS, maintenance.rebuild_buckets)
+    jobs.register(STOP_LIST, maintenance.find_stop_list)
 
 
 class MaintenanceJobs:
@@ -39,17 +45,14 @@ class MaintenanceJobs:
         self._buckets = buckets
         self._stop_lists = stop_lists
 
-    def register(self, jobs: JobService) -> None:
-        """Let these kinds be carried out."""
-        jobs.register(REBUILD_BUCKETS, self._rebuild_buckets)
-        jobs.register(STOP_LIST, self._find_stop_list)
-
-    def _rebuild_buckets(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+    def rebuild_buckets(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        """Carry out a job of the kind ``REBUILD_BUCKETS``."""
         space = self._space(job)
         self._buckets.rebuild(space, progress)
         return {"models": space.models, "bands": space.banding.bands, "rows": space.banding.rows}
 
-    def _find_stop_list(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+    def find_stop_list(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        """Carry out a job of the kind ``STOP_LIST``."""
         share = float(job.parameters["share"])
         made = self._stop_lists.make(self._space(job), share=share, progress=progress)
         if made is None:

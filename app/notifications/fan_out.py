@@ -39,7 +39,7 @@ from app.webhooks.outbox import (
 )
 from app.webhooks.repository import Subscription
 
-__all__ = ["MOST_TOLD", "EventFanOut"]
+__all__ = ["EVERY", "MOST_TOLD", "EventFanOut"]
 
 MOST_TOLD: Final = 100
 """Neighbours in one event; how many more there are is said."""
@@ -91,14 +91,12 @@ class EventFanOut:
         self._jobs = jobs
         self._crossings = crossings
         self._lineage = lineage
-        jobs.register(KIND, self._carry_out)
-        jobs.every(EVERY, KIND, wanted=self._any_late)
 
-    def _any_late(self, session: Reader) -> bool:
+    def any_late(self, session: Reader) -> bool:
         """Whether an event waits that nobody is under way to."""
         return event_repository.any_overdue(session, datetime.now(UTC) - _LATE)
 
-    def _carry_out(self, job: JobRecord, progress: Progress) -> CommitHook:
+    def execute(self, job: JobRecord, progress: Progress) -> CommitHook:
         """Tell the events of a space; see to it that somebody does where the job is nobody's."""
         if job.tenant.name == SERVICE:
             return self._wake_late

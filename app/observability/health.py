@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from app.index.warmup import WarmupProgress
-from app.infra.http.dependencies import Handle
+from app.index.warmup import IndexWarmup, WarmupProgress
+from app.infra.db.database import Database
 from app.infra.http.problems import not_ready
+from app.infra.http.services import Service
+from modelkin._version import __version__
 
 __all__ = ["router"]
 
@@ -35,28 +37,28 @@ class Readiness(Health):
 
 
 @router.get("/livez", operation_id="livez")
-async def livez(resources: Handle) -> Health:
+async def livez() -> Health:
     """The process runs."""
-    return Health(version=resources.version)
+    return Health(version=__version__)
 
 
 @router.get("/readyz", operation_id="readyz", response_model=Readiness)
-def readyz(request: Request, resources: Handle) -> Any:
+def readyz(request: Request, database: Service[Database], warmup: Service[IndexWarmup]) -> Any:
     """The database answers and the indexes are loaded; 503 while it is not so.
 
     While they load, queries are answered all the same; those that need what is not loaded yet wait
     for it. The problem document says how far it is, in `indexes`.
     """
-    resources.database.check()
-    progress = resources.housekeeping.loading.progress
+    database.check()
+    progress = warmup.progress
     indexes = _indexes(progress)
     if progress.done:
-        return Readiness(version=resources.version, indexes=indexes)
+        return Readiness(version=__version__, indexes=indexes)
     detail = (
         f"{progress.models_loaded} of {progress.models} signatures are loaded; until all are, "
         f"queries may be slow"
     )
-    told = {"version": resources.version, "indexes": indexes.model_dump()}
+    told = {"version": __version__, "indexes": indexes.model_dump()}
     return not_ready(request, detail, told)
 
 

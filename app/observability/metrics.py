@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 
 from app.auth.dependencies import MetricsTenant
 from app.index.registry import IndexRegistry
+from app.infra.http.services import Service
 from modelkin._version import __version__
 
 __all__ = ["Metrics", "router"]
@@ -74,7 +75,6 @@ class _Indexes(Collector):
 
 
 @router.get("/metrics", operation_id="metrics", response_class=Response)
-def metrics(request: Request, _tenant: MetricsTenant) -> Response:
+def metrics(metrics: Service[Metrics], _tenant: MetricsTenant) -> Response:
     """The metrics in Prometheus' text format; a key needs the scope `metrics`."""
-    registry = request.app.state.metrics.registry
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -9,8 +9,11 @@ from fastapi import APIRouter, Query, Response
 from app.auth.dependencies import AUTHENTICATED
 from app.catalog.dependencies import TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
-from app.infra.http.dependencies import Handle, K, Reading
+from app.catalog.reader import ModelReader
+from app.infra.http.dependencies import K, Reading
+from app.infra.http.services import Service
 from app.search.schemas import NeighborsOut
+from app.search.service import SearchService
 from app.spaces.dependencies import KnownSpace
 from modelkin._validation import check_model_name
 from modelkin.types.search import Neighbors
@@ -34,7 +37,8 @@ AskedModel = Annotated[str, Query(description="the stored model")]
 
 @router.get("", operation_id="get_neighbors", response_model=NeighborsOut)
 def of_stored(
-    resources: Handle,
+    reader: Service[ModelReader],
+    search: Service[SearchService],
     space: KnownSpace,
     session: Reading,
     tags: TagFilter,
@@ -44,8 +48,8 @@ def of_stored(
     method: Method = "auto",
 ) -> Response:
     """The neighbours of a stored model, best first, ties by name, the model itself left out."""
-    subject = resources.library.stored_subject(session, space, check_model_name(model))
-    found = resources.search.neighbors(
+    subject = reader.stored_subject(session, space, check_model_name(model))
+    found = search.neighbors(
         session, space, subject, k=k, min_similarity=min_similarity, method=method, tags=tags
     )
     session.rollback()
@@ -54,7 +58,8 @@ def of_stored(
 
 @router.post("", operation_id="find_neighbors", response_model=NeighborsOut, openapi_extra=ANY_BODY)
 def of_given(
-    resources: Handle,
+    reader: Service[ModelReader],
+    search: Service[SearchService],
     payload: AnyPayload,
     space: KnownSpace,
     session: Reading,
@@ -64,8 +69,8 @@ def of_given(
     method: Method = "auto",
 ) -> Response:
     """The neighbours of the support or signature in the body, which is not stored."""
-    subject = resources.library.given_subject(space, payload.either(space.num_parameters))
-    found = resources.search.neighbors(
+    subject = reader.given_subject(space, payload.either(space.num_parameters))
+    found = search.neighbors(
         session, space, subject, k=k, min_similarity=min_similarity, method=method, tags=tags
     )
     session.rollback()

@@ -10,11 +10,12 @@ import numpy as np
 from fastapi import APIRouter, Body, Header, Query, Response
 from pydantic_core import to_json
 
-from app.auth.dependencies import AUTHENTICATED
-from app.infra.http.bodies import JsonRoute
-from app.infra.http.dependencies import Handle, Reading
+from app.auth.dependencies import AUTHENTICATED, AuthenticatedJsonRoute
+from app.infra.http.dependencies import Reading
 from app.infra.http.negotiation import choose
+from app.infra.http.services import Service
 from app.search.schemas import OverlapOut, SimilarityIn, SimilarityOut
+from app.search.similarity import SimilarityService
 from app.spaces.dependencies import KnownSpace
 from modelkin import wire
 from modelkin._validation import check_model_name
@@ -23,7 +24,10 @@ from modelkin.types.search import SimilarityMatrix
 __all__ = ["router"]
 
 router = APIRouter(
-    prefix="/v1/spaces/{space}", tags=["kin"], route_class=JsonRoute, dependencies=AUTHENTICATED
+    prefix="/v1/spaces/{space}",
+    tags=["kin"],
+    route_class=AuthenticatedJsonRoute,
+    dependencies=AUTHENTICATED,
 )
 
 CSV = "text/csv"
@@ -32,14 +36,14 @@ NPY = "application/x-npy"
 
 @router.get("/overlap", operation_id="get_overlap")
 def overlap(
-    resources: Handle,
+    similarities: Service[SimilarityService],
     space: KnownSpace,
     session: Reading,
     a: Annotated[str, Query(description="one stored model")],
     b: Annotated[str, Query(description="another")],
 ) -> OverlapOut:
     """Two models compared exactly, and tensor by tensor where the space has a layout."""
-    found = resources.similarity.overlap(
+    found = similarities.overlap(
         session, space, check_model_name(a, field="a"), check_model_name(b, field="b")
     )
     return OverlapOut.of(found)
@@ -59,7 +63,7 @@ def overlap(
     },
 )
 def similarity(
-    resources: Handle,
+    similarities: Service[SimilarityService],
     space: KnownSpace,
     session: Reading,
     body: Annotated[SimilarityIn, Body()],
@@ -68,7 +72,7 @@ def similarity(
     """The similarities of all pairs, rows in the order asked; JSON, CSV or `.npy` by `Accept`."""
     media_type = choose(accept, (wire.JSON, CSV, NPY))
     names = [check_model_name(n, field=f"models[{i}]") for i, n in enumerate(body.models)]
-    matrix = resources.similarity.matrix(session, space, names)
+    matrix = similarities.matrix(session, space, names)
     render = {wire.JSON: _json, CSV: _csv, NPY: _npy}[media_type]
     headers = {"Vary": "Accept", "X-Modelkin-Estimated": _rows(matrix)}
     return Response(render(matrix), media_type=media_type, headers=headers)

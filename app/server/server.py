@@ -12,8 +12,12 @@ from collections.abc import Callable
 import uvicorn
 from fastapi import FastAPI
 
-from app.bootstrap import Resources, open_resources
+from app.bootstrap import open_services
+from app.container import Container
+from app.infra.db.database import Database
+from app.jobs.service import JobService
 from app.main import create_app
+from app.maintenance.cleanup import Cleanup
 from app.observability.logging import configure
 from app.server.supervisor import listen
 from app.settings import Settings
@@ -66,7 +70,7 @@ def serve(
 
 
 def serve_all(
-    resources: Resources,
+    services: Container,
     settings: Settings,
     listening: socket.socket | None = None,
     ready: Callable[[], None] = lambda: None,
@@ -76,12 +80,12 @@ def serve_all(
     Raises:
         MissingExtra: the settings ask for jobs, and what they need is not installed.
     """
-    worker = _worker(resources)
+    worker = _worker(settings, services[Database], services[JobService])
     if worker is None:
-        return _serve_kept(resources, settings, listening, ready)
+        return _serve_kept(services, settings, listening, ready)
     worker.start()
     try:
-        code = _serve_kept(resources, settings, listening, ready)
+        code = _serve_kept(services, settings, listening, ready)
     finally:
         worker.stop()
     if worker.abandoned:  # a job that does not hear is taken over as if this were a kill
@@ -91,33 +95,33 @@ def serve_all(
 
 
 def _serve_kept(
-    resources: Resources,
+    services: Container,
     settings: Settings,
     listening: socket.socket | None,
     ready: Callable[[], None],
 ) -> int:
-    with resources.housekeeping.at_work():
-        return serve(create_app(resources), settings, listening, ready)
+    with services[Cleanup].at_work():
+        return serve(create_app(services), settings, listening, ready)
 
 
 def serve_one(settings: Settings, ready: Callable[[], None]) -> int:
     """One process of several, as :class:`app.server.supervisor.Serve` wants it."""
     configure(settings)
     try:
-        with open_resources(settings, prepared=True) as resources:
-            return serve_all(resources, settings, listen(settings), ready)
+        with open_services(settings, prepared=True) as services:
+            return serve_all(services, settings, listen(settings), ready)
     except ModelkinError as error:
         log.error("this process cannot start: %s", error)
         return 1
 
 
-def _worker(resources: Resources) -> Worker | None:
-    if not resources.settings.works:
+def _worker(settings: Settings, database: Database, jobs: JobService) -> Worker | None:
+    if not settings.works:
         return None
     try:
-        return Worker(resources)
+        return Worker(settings, database, jobs)
     except MissingExtra as error:
-        if resources.settings.jobs == "in-process":
+        if settings.jobs == "in-process":
             raise
         log.warning("no jobs are carried out here: %s", error)
         return None

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from fastapi import Depends, Path
 
-from app.auth.dependencies import Handle, ReadingTenant, WritingTenant
+from app.auth.dependencies import ReadingTenant, WritingTenant
 from app.infra.http.dependencies import Reading
+from app.infra.http.services import Service
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from modelkin._validation import check_space_name
 
 __all__ = ["KnownSpace", "WritableSpace"]
@@ -18,15 +20,15 @@ SpaceName = Annotated[str, Path(description="the name of the space")]
 
 
 def _space(
-    resources: Handle, tenant: ReadingTenant, session: Reading, space: SpaceName
+    spaces: Service[SpaceService], tenant: ReadingTenant, session: Reading, space: SpaceName
 ) -> SpaceRecord:
-    return resources.spaces.get(session, tenant, check_space_name(space))
+    return spaces.get(session, tenant, check_space_name(space))
 
 
 def _writable_space(
-    resources: Handle, tenant: WritingTenant, session: Reading, space: SpaceName
+    spaces: Service[SpaceService], tenant: WritingTenant, session: Reading, space: SpaceName
 ) -> SpaceRecord:
-    return resources.spaces.get(session, tenant, check_space_name(space))
+    return spaces.get(session, tenant, check_space_name(space))
 
 
 KnownSpace = Annotated[SpaceRecord, Depends(_space)]

@@ -6,19 +6,27 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
-from app.auth.dependencies import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
-from app.infra.http.bodies import JsonRoute
+from app.auth.dependencies import (
+    AUTHENTICATED,
+    AuthenticatedJsonRoute,
+    ReadingTenant,
+    WritingTenant,
+)
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.services import Service
 from app.spaces.dependencies import KnownSpace, WritableSpace
 from app.spaces.schemas import SpaceIn, SpaceOut, SpacePage
-from app.spaces.service import AskedBanding
+from app.spaces.service import AskedBanding, SpaceService
 from app.spaces.support_sizes import AskedSize
 from modelkin.core.layout import Layout
 
 __all__ = ["router"]
 
 router = APIRouter(
-    prefix="/v1/spaces", tags=["spaces"], route_class=JsonRoute, dependencies=AUTHENTICATED
+    prefix="/v1/spaces",
+    tags=["spaces"],
+    route_class=AuthenticatedJsonRoute,
+    dependencies=AUTHENTICATED,
 )
 
 
@@ -29,7 +37,7 @@ router = APIRouter(
     responses={200: {"model": SpaceOut, "description": "It was there already, just so"}},
 )
 def create(
-    resources: Handle,
+    spaces: Service[SpaceService],
     tenant: WritingTenant,
     session: Writing,
     body: Annotated[SpaceIn, Body()],
@@ -40,7 +48,7 @@ def create(
     if body.layout is not None:
         layout = Layout.of((tensor.name, tensor.shape) for tensor in body.layout)
     size, cut = body.support_size, body.banding
-    space, created = resources.spaces.create(
+    space, created = spaces.create(
         session,
         tenant,
         body.name,
@@ -59,14 +67,14 @@ def create(
 
 @router.get("", operation_id="list_spaces")
 def list_spaces(
-    resources: Handle,
+    spaces: Service[SpaceService],
     tenant: ReadingTenant,
     session: Reading,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> SpacePage:
     """The spaces by name."""
-    page = resources.spaces.list(session, tenant, limit=limit, cursor=cursor)
+    page = spaces.list(session, tenant, limit=limit, cursor=cursor)
     return SpacePage(items=[SpaceOut.of(s) for s in page.items], next_cursor=page.next_cursor)
 
 
@@ -77,6 +85,6 @@ def show(space: KnownSpace) -> SpaceOut:
 
 
 @router.delete("/{space}", operation_id="delete_space", status_code=204)
-def delete(resources: Handle, space: WritableSpace, session: Writing) -> None:
+def delete(spaces: Service[SpaceService], space: WritableSpace, session: Writing) -> None:
     """Delete the space and every model in it."""
-    resources.spaces.delete(session, space)
+    spaces.delete(session, space)

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Body
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.auth.dependencies import AUTHENTICATED
-from app.infra.http.bodies import JsonRoute
-from app.infra.http.dependencies import Handle, Reading, Writing
+from app.auth.dependencies import AUTHENTICATED, AuthenticatedJsonRoute
+from app.infra.http.dependencies import Reading, Writing
+from app.infra.http.services import Service
 from app.spaces.dependencies import KnownSpace, WritableSpace
+from app.spaces.support_sizes import SupportSizeService
 from modelkin._validation import check_model_name
 
 __all__ = ["router"]
@@ -18,7 +19,7 @@ __all__ = ["router"]
 router = APIRouter(
     prefix="/v1/spaces/{space}/support-size",
     tags=["spaces"],
-    route_class=JsonRoute,
+    route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
 )
 
@@ -50,19 +51,21 @@ class SupportSizeNow(BaseModel):
 
 
 @router.get("", operation_id="get_support_size")
-def show(resources: Handle, space: KnownSpace, session: Reading) -> SupportSizeNow:
+def show(
+    support_sizes: Service[SupportSizeService], space: KnownSpace, session: Reading
+) -> SupportSizeNow:
     """The K to use as of now: fixed, or the median of what clients have reported so far."""
-    return SupportSizeNow.model_validate(resources.support_sizes.current(session, space))
+    return SupportSizeNow.model_validate(support_sizes.current(session, space))
 
 
 @router.post("", operation_id="report_support_size")
 def report(
-    resources: Handle,
+    support_sizes: Service[SupportSizeService],
     space: WritableSpace,
     session: Writing,
     body: Annotated[SizeReportIn, Body()],
 ) -> SupportSizeNow:
     """Tell a K*; the answer is the K to use. Of an even number of reports the lower median."""
     client = "" if body.client is None else check_model_name(body.client, field="client")
-    found = resources.support_sizes.report(session, space, k_star=body.k_star, client=client)
+    found = support_sizes.report(session, space, k_star=body.k_star, client=client)
     return SupportSizeNow.model_validate(found)

@@ -10,12 +10,18 @@ from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
-from app.auth.dependencies import Handle, ReadingTenant
+from app.auth.dependencies import ReadingTenant
+from app.catalog.reader import ModelReader
 from app.errors import NotFound
 from app.infra.http.dependencies import Cursor, Reading
 from app.infra.http.routing import MODEL
+from app.infra.http.services import Service
 from app.kinship.donors.request import DonorRequest
+from app.kinship.donors.service import DonorService
+from app.search.service import SearchService
+from app.spaces.service import SpaceService
 from modelkin._validation import check_model_name, check_space_name, quote_model
+from modelkin._version import __version__
 from modelkin.errors import InvalidInput
 
 __all__ = ["router"]
@@ -35,20 +41,21 @@ _KIN = 12
 @router.get("/")
 def spaces(
     request: Request,
-    resources: Handle,
+    spaces: Service[SpaceService],
     tenant: ReadingTenant,
     session: Reading,
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """Every space."""
-    page = resources.spaces.list(session, tenant, limit=_PAGE, cursor=cursor)
-    return _render(request, "spaces.html", page=page, version=resources.version)
+    page = spaces.list(session, tenant, limit=_PAGE, cursor=cursor)
+    return _render(request, "spaces.html", page=page, version=__version__)
 
 
 @router.get("/spaces/{space}")
 def space(
     request: Request,
-    resources: Handle,
+    spaces: Service[SpaceService],
+    reader: Service[ModelReader],
     tenant: ReadingTenant,
     session: Reading,
     space: str,
@@ -56,17 +63,20 @@ def space(
 ) -> HTMLResponse:
     """One space and its models."""
     try:
-        record = resources.spaces.get(session, tenant, check_space_name(space))
+        record = spaces.get(session, tenant, check_space_name(space))
     except (NotFound, InvalidInput) as error:
         return _missing(request, error)
-    page = resources.library.models(session, record, limit=_PAGE, cursor=cursor, tags=())
+    page = reader.models(session, record, limit=_PAGE, cursor=cursor, tags=())
     return _render(request, "space.html", space=record, page=page)
 
 
 @router.get("/spaces/{space}/models" + MODEL)
 def model(
     request: Request,
-    resources: Handle,
+    spaces: Service[SpaceService],
+    reader: Service[ModelReader],
+    search: Service[SearchService],
+    donors: Service[DonorService],
     tenant: ReadingTenant,
     session: Reading,
     space: str,
@@ -74,10 +84,10 @@ def model(
 ) -> HTMLResponse:
     """One model and its kin."""
     try:
-        record = resources.spaces.get(session, tenant, check_space_name(space))
+        record = spaces.get(session, tenant, check_space_name(space))
         name = check_model_name(model)
-        shown = resources.library.model(session, record, name)
-        subject = resources.library.stored_subject(session, record, name)
+        shown = reader.model(session, record, name)
+        subject = reader.stored_subject(session, record, name)
     except (NotFound, InvalidInput) as error:
         return _missing(request, error)
     return _render(
@@ -85,8 +95,8 @@ def model(
         "model.html",
         space=record,
         model=shown,
-        neighbors=resources.search.neighbors(session, record, subject, k=_KIN),
-        donors=resources.donors.donors(session, record, subject, DonorRequest(k=_KIN)),
+        neighbors=search.neighbors(session, record, subject, k=_KIN),
+        donors=donors.donors(session, record, subject, DonorRequest(k=_KIN)),
     )
 
 

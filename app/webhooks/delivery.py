@@ -32,7 +32,7 @@ from app.webhooks.sender import Outcome, Sender
 from app.webhooks.signing_secrets import signing
 from modelkin.errors import ModelkinError
 
-__all__ = ["KIND", "SCHEDULE", "TAKEN", "DeliveryService", "new_delivery", "wake"]
+__all__ = ["EVERY", "KIND", "SCHEDULE", "TAKEN", "DeliveryService", "new_delivery", "wake"]
 
 KIND: Final = "deliveries"
 """The kind of the jobs that send what is due."""
@@ -132,8 +132,6 @@ class DeliveryService:
         self._beginning = threading.Lock()
         self._sealed: dict[str, float] = {}
         self._closed = threading.Event()
-        jobs.register(KIND, self._carry_out)
-        jobs.look_every(EVERY, KIND, self._look)
 
     def close(self) -> None:
         """Begin nothing more. What is under way is due again unless it ends in time."""
@@ -141,7 +139,7 @@ class DeliveryService:
 
     # --- what makes it begin ------------------------------------------------------------------
 
-    def _carry_out(self, _job: JobRecord, _progress: Progress) -> CommitHook:
+    def execute(self, _job: JobRecord, _progress: Progress) -> CommitHook:
         """Begin what is due."""
         begun = self._begin()
 
@@ -152,7 +150,7 @@ class DeliveryService:
 
         return finish
 
-    def _look(self) -> None:
+    def resume(self) -> None:
         """Begin what was left lying, by whoever died or had no room; forget what is old."""
         self._begin()
         before = datetime.now(UTC) - self._retention

@@ -5,12 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Path, Query, Response
 
-from app.auth.dependencies import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
-from app.infra.http.bodies import JsonRoute
+from app.auth.dependencies import (
+    AUTHENTICATED,
+    AuthenticatedJsonRoute,
+    ReadingTenant,
+    WritingTenant,
+)
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
-from app.infra.http.url_checks import require_reachable
+from app.infra.http.services import Service
+from app.infra.http.url_checks import UrlChecker
 from app.webhooks.schemas import (
     DeliveryOut,
     DeliveryPage,
@@ -20,13 +25,14 @@ from app.webhooks.schemas import (
     SubscriptionOut,
     SubscriptionPage,
 )
+from app.webhooks.service import SubscriptionService
 
 __all__ = ["router"]
 
 router = APIRouter(
     prefix="/v1/subscriptions",
     tags=["subscriptions"],
-    route_class=JsonRoute,
+    route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
 )
 
@@ -42,16 +48,16 @@ State = Annotated[
 
 
 async def _new(
-    request: Request, _: WritingTenant, body: Annotated[SubscriptionNew, Body()]
+    urls: Service[UrlChecker], _: WritingTenant, body: Annotated[SubscriptionNew, Body()]
 ) -> SubscriptionNew:
-    await require_reachable(request, body.url)
+    await urls.require(body.url)
     return body
 
 
 async def _change(
-    request: Request, _: WritingTenant, body: Annotated[SubscriptionChange, Body()]
+    urls: Service[UrlChecker], _: WritingTenant, body: Annotated[SubscriptionChange, Body()]
 ) -> SubscriptionChange:
-    await require_reachable(request, body.url)
+    await urls.require(body.url)
     return body
 
 
@@ -62,7 +68,7 @@ Changes = Annotated[SubscriptionChange, Depends(_change)]
 
 @router.post("", operation_id="create_subscription", status_code=201)
 def create(
-    resources: Handle,
+    subscriptions: Service[SubscriptionService],
     tenant: WritingTenant,
     body: New,
     session: Writing,
@@ -72,36 +78,39 @@ def create(
 
     The answer holds the secret that they are signed with, this once.
     """
-    made, secret = resources.subscriptions.create(session, tenant, body.wanted())
+    made, secret = subscriptions.create(session, tenant, body.wanted())
     response.headers["Location"] = f"/v1/subscriptions/{made.id}"
     return SubscriptionCreated.with_secret(made, secret)
 
 
 @router.get("", operation_id="list_subscriptions")
 def list_subscriptions(
-    resources: Handle,
+    subscriptions: Service[SubscriptionService],
     tenant: ReadingTenant,
     session: Reading,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> SubscriptionPage:
     """The subscriptions, newest first."""
-    page = resources.subscriptions.list(session, tenant, limit=limit, cursor=cursor)
+    page = subscriptions.list(session, tenant, limit=limit, cursor=cursor)
     items = [SubscriptionOut.of(subscription) for subscription in page.items]
     return SubscriptionPage(items=items, next_cursor=page.next_cursor)
 
 
 @router.get("/{subscription}", operation_id="get_subscription")
 def show(
-    resources: Handle, tenant: ReadingTenant, session: Reading, subscription: SubscriptionId
+    subscriptions: Service[SubscriptionService],
+    tenant: ReadingTenant,
+    session: Reading,
+    subscription: SubscriptionId,
 ) -> SubscriptionOut:
     """One subscription, and how its receiver fares."""
-    return SubscriptionOut.of(resources.subscriptions.get(session, tenant, subscription))
+    return SubscriptionOut.of(subscriptions.get(session, tenant, subscription))
 
 
 @router.patch("/{subscription}", operation_id="update_subscription")
 def update(
-    resources: Handle,
+    subscriptions: Service[SubscriptionService],
     tenant: WritingTenant,
     body: Changes,
     session: Writing,
@@ -109,21 +118,24 @@ def update(
 ) -> SubscriptionOut:
     """Replace what is given. `enabled: true` lets a disabled one go on with what waits."""
     given = body.given()
-    changed = resources.subscriptions.update(session, tenant, subscription, given)
+    changed = subscriptions.update(session, tenant, subscription, given)
     return SubscriptionOut.of(changed)
 
 
 @router.delete("/{subscription}", operation_id="delete_subscription", status_code=204)
 def delete(
-    resources: Handle, tenant: WritingTenant, session: Writing, subscription: SubscriptionId
+    subscriptions: Service[SubscriptionService],
+    tenant: WritingTenant,
+    session: Writing,
+    subscription: SubscriptionId,
 ) -> None:
     """Delete a subscription; what was still to be sent to it is not."""
-    resources.subscriptions.delete(session, tenant, subscription)
+    subscriptions.delete(session, tenant, subscription)
 
 
 @router.post("/{subscription}/rotate-secret", operation_id="rotate_secret")
 def rotate(
-    resources: Handle,
+    subscriptions: Service[SubscriptionService],
     tenant: WritingTenant,
     session: Writing,
     subscription: SubscriptionId,
@@ -131,21 +143,24 @@ def rotate(
 ) -> SubscriptionCreated:
     """Make a new secret, told this once. The one before signs as well for a day, or as asked."""
     overlap = timedelta(seconds=overlap_seconds)
-    changed, secret = resources.subscriptions.rotate(session, tenant, subscription, overlap)
+    changed, secret = subscriptions.rotate(session, tenant, subscription, overlap)
     return SubscriptionCreated.with_secret(changed, secret)
 
 
 @router.post("/{subscription}/ping", operation_id="ping_subscription", status_code=202)
 def ping(
-    resources: Handle, tenant: WritingTenant, session: Writing, subscription: SubscriptionId
+    subscriptions: Service[SubscriptionService],
+    tenant: WritingTenant,
+    session: Writing,
+    subscription: SubscriptionId,
 ) -> DeliveryOut:
     """Send an event of type `ping`, like any other; the delivery tells what came of it."""
-    return DeliveryOut.of(resources.subscriptions.ping(session, tenant, subscription))
+    return DeliveryOut.of(subscriptions.ping(session, tenant, subscription))
 
 
 @router.get("/{subscription}/deliveries", operation_id="list_deliveries")
 def list_deliveries(
-    resources: Handle,
+    subscriptions: Service[SubscriptionService],
     tenant: ReadingTenant,
     session: Reading,
     subscription: SubscriptionId,
@@ -154,7 +169,7 @@ def list_deliveries(
     cursor: Cursor = None,
 ) -> DeliveryPage:
     """What was sent and is to be sent, newest first, each with its attempts."""
-    page = resources.subscriptions.deliveries(
+    page = subscriptions.deliveries(
         session, tenant, subscription, limit=limit, cursor=cursor, state=state
     )
     items = [DeliveryOut.of(delivery) for delivery in page.items]
@@ -163,14 +178,14 @@ def list_deliveries(
 
 @router.get("/{subscription}/deliveries/{delivery}", operation_id="get_delivery")
 def show_delivery(
-    resources: Handle,
+    subscriptions: Service[SubscriptionService],
     tenant: ReadingTenant,
     session: Reading,
     subscription: SubscriptionId,
     delivery: DeliveryId,
 ) -> DeliveryOut:
     """One delivery."""
-    found = resources.subscriptions.delivery(session, tenant, subscription, delivery)
+    found = subscriptions.delivery(session, tenant, subscription, delivery)
     return DeliveryOut.of(found)
 
 
@@ -180,12 +195,12 @@ def show_delivery(
     status_code=202,
 )
 def replay(
-    resources: Handle,
+    subscriptions: Service[SubscriptionService],
     tenant: WritingTenant,
     session: Writing,
     subscription: SubscriptionId,
     delivery: DeliveryId,
 ) -> DeliveryOut:
     """Send a delivery once more, with the same `webhook-id` and payload."""
-    again = resources.subscriptions.replay(session, tenant, subscription, delivery)
+    again = subscriptions.replay(session, tenant, subscription, delivery)
     return DeliveryOut.of(again)

@@ -11,10 +11,14 @@ from typing import Any
 from cryptography.fernet import Fernet
 from starlette.testclient import TestClient
 
-from app.bootstrap import Resources, open_resources
+from app.auth.records import Tenant
+from app.bootstrap import open_services
+from app.container import Container
 from app.hubs.records import SourceRecord
 from app.hubs.repositories import sources
+from app.infra.db.database import Database
 from app.jobs.records import JobRecord
+from app.jobs.service import JobService
 from app.main import create_app
 from app.settings import Settings
 from tests.support.backends import Backend
@@ -29,9 +33,10 @@ KEY = Fernet.generate_key().decode()
 class Office:
     """The service, and those who call it."""
 
-    def __init__(self, resources: Resources, http: TestClient) -> None:
-        self.resources = resources
-        self.database = resources.database
+    def __init__(self, services: Container, http: TestClient) -> None:
+        self.services = services
+        self.tenant = services[Tenant]
+        self.database = services[Database]
         self.http = http
 
     def follow(self, **wanted: Any) -> dict[str, Any]:
@@ -88,7 +93,7 @@ class Office:
     def job(self, job_id: str) -> JobRecord:
         """A job as the database has it."""
         with self.database.reading() as session:
-            return self.resources.jobs.get(session, self.resources.tenant, job_id)
+            return self.services[JobService].get(session, self.tenant, job_id)
 
 
 @contextmanager
@@ -100,9 +105,9 @@ def open_office(folder: Path, backend: Backend, **settings: Any) -> Iterator[Off
         "egress_allow": "127.0.0.1",
         "secret_key": None if backend.name == "sqlite" else KEY,
     }
-    with open_resources(Settings(_env_file=None, **{**known, **settings})) as resources:
+    with open_services(Settings(_env_file=None, **{**known, **settings})) as services:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the test client, about its own future
-            client = TestClient(create_app(resources), raise_server_exceptions=True)
+            client = TestClient(create_app(services), raise_server_exceptions=True)
         with client:
-            yield Office(resources, client)
+            yield Office(services, client)

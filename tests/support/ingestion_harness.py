@@ -11,19 +11,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from app.bootstrap import Resources, open_resources
+from app.auth.records import Tenant
+from app.bootstrap import open_services
+from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
+from app.container import Container
 from app.hubs.clients.protocol import Hub
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.records import SourceRecord
 from app.hubs.repositories import sources
-from app.hubs.service import SourceIn
+from app.hubs.service import SourceIn, SourceService
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.jobs import queue
 from app.jobs.records import JobRecord
+from app.jobs.service import JobService
 from app.settings import Settings
 from app.spaces import repository as spaces
 from modelkin.core.support import Support
@@ -35,12 +39,13 @@ __all__ = ["Desk", "open_desk"]
 class Desk:
     """Everything that a look at a model needs."""
 
-    def __init__(self, resources: Resources) -> None:
-        self.resources = resources
-        self.database = resources.database
-        self.looks = SyncScheduler(resources.jobs)
+    def __init__(self, services: Container) -> None:
+        self.services = services
+        self.tenant = services[Tenant]
+        self.database = services[Database]
+        self.looks = SyncScheduler(services[JobService])
         worker = secrets.token_hex(4)
-        self.bench = JobExecutor(self.database, resources.jobs, worker)
+        self.bench = JobExecutor(self.database, services[JobService], worker)
         with self.database.writing() as session:
             queue.add_worker(session, worker, datetime.now(UTC))
 
@@ -49,7 +54,7 @@ class Desk:
         asked = {"kind": "huggingface", "space": "kin", "secret": "s", "poll_seconds": None}
         given = SourceIn(**{**asked, "url": url, **wanted})
         with self.database.writing() as session:
-            return self.resources.sources.create(session, self.resources.tenant, given)
+            return self.services[SourceService].create(session, self.tenant, given)
 
     def look(self, source: SourceRecord, model: str, **hints: Any) -> JobRecord:
         """A look at a model, to wherever it gets at once."""
@@ -59,7 +64,7 @@ class Desk:
     def enqueue(self, source: SourceRecord, model: str, **hints: Any) -> JobRecord:
         """A look that nobody carries out yet."""
         with self.database.writing() as session:
-            tenant = self.resources.tenant
+            tenant = self.tenant
             return self.looks.at_model(session, tenant, source.id, model, **hints)
 
     def carry_out(self, job: JobRecord) -> JobRecord:
@@ -69,19 +74,17 @@ class Desk:
 
     def show(self, job: JobRecord) -> JobRecord:
         with self.database.reading() as session:
-            return self.resources.jobs.get(session, self.resources.tenant, job.id)
+            return self.services[JobService].get(session, self.tenant, job.id)
 
     @property
     def hubs(self) -> HubRegistry:
         """What opens hubs for the looks."""
-        handler: Any = self.resources.jobs.handler("ingest")
-        opened: HubRegistry = handler.__self__._hubs
-        return opened
+        return self.services[HubRegistry]
 
     def opened(self, source: SourceRecord) -> AbstractContextManager[Hub]:
         """The hub of a source."""
         with self.database.reading() as session:
-            known = self.resources.sources.open(session, self.resources.tenant, source.id)
+            known = self.services[SourceService].open(session, self.tenant, source.id)
         return self.hubs.hub_of(known)
 
     def source(self, source: SourceRecord) -> SourceRecord:
@@ -92,13 +95,13 @@ class Desk:
 
     def model(self, name: str, space: str = "kin") -> ModelRecord | None:
         with self.database.reading() as session:
-            found = spaces.find_space(session, self.resources.tenant, space)
+            found = spaces.find_space(session, self.tenant, space)
             return None if found is None else models.find_model(session, found, name)
 
     def support(self, name: str, space: str = "kin") -> Support:
         with self.database.reading() as session:
-            found = spaces.get_space(session, self.resources.tenant, space)
-            return self.resources.library.support(found, models.get_model(session, found, name))
+            found = spaces.get_space(session, self.tenant, space)
+            return self.services[ModelReader].support(found, models.get_model(session, found, name))
 
     def spaces(self) -> list[str]:
         with self.database.reading() as session:
@@ -123,5 +126,5 @@ def open_desk(folder: Path, **settings: Any) -> Iterator[Desk]:
         file.write_bytes(_migrated())
     known = {"egress_allow": "127.0.0.1", "hub_timeout": 2.0, **settings}
     opened = Settings(database_url=f"sqlite:///{file}", **known)
-    with open_resources(opened, prepared=True) as resources:
-        yield Desk(resources)
+    with open_services(opened, prepared=True) as services:
+        yield Desk(services)

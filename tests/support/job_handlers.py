@@ -82,10 +82,7 @@ def patient(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
     return {"attempts": job.attempts}
 
 
-class Jobs(JobService):
-    """The service's kinds, and these."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        for handler in (count, watch, deaf, wrong, buggy, patient):
-            self.register(handler.__name__, handler)
+def register(jobs: JobService) -> None:
+    """Let these kinds be carried out."""
+    for handler in (count, watch, deaf, wrong, buggy, patient):
+        jobs.register(handler.__name__, handler)

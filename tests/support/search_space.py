@@ -9,10 +9,15 @@ from typing import Any, Literal
 
 import pytest
 
-from app.bootstrap import Resources
-from app.catalog.batches import Entry
+from app.auth.records import Tenant
+from app.catalog.batches import BatchService, Entry
+from app.catalog.reader import ModelReader
+from app.container import Container
+from app.infra.db.database import Database
+from app.search.service import SearchService
 from app.settings import Settings
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from modelkin import Neighbors, Support
 from modelkin.core.similarity.overlap import similarity
 from tests.support.backends import Backend
@@ -38,17 +43,17 @@ class Stored:
     tags: tuple[str, ...] = ()
 
 
-def make(resources: Resources, m: int) -> SpaceRecord:
+def make(services: Container, m: int) -> SpaceRecord:
     """A new, empty space."""
-    with resources.database.writing() as session:
-        space, _ = resources.spaces.create(
-            session, resources.tenant, f"search-{next(_names)}", num_parameters=m, layout=None,
+    with services[Database].writing() as session:
+        space, _ = services[SpaceService].create(
+            session, services[Tenant], f"search-{next(_names)}", num_parameters=m, layout=None,
             scheme="affine32", num_perm=256, seed=1,
         )  # fmt: skip
     return space
 
 
-def put(resources: Resources, space: SpaceRecord, models: list[Stored]) -> None:
+def put(services: Container, space: SpaceRecord, models: list[Stored]) -> None:
     """Store models as their kinds say."""
     entries = [
         Entry(
@@ -59,21 +64,21 @@ def put(resources: Resources, space: SpaceRecord, models: list[Stored]) -> None:
         )
         for model in models
     ]
-    with resources.database.reading() as session:
-        results = resources.batch.put(session, space, entries)
+    with services[Database].reading() as session:
+        results = services[BatchService].put(session, space, entries)
     assert {"created"} == {getattr(result, "status", result) for _, result in results}
 
 
-def ask(resources: Resources, space: SpaceRecord, query: str | Support, **how: object) -> Neighbors:
+def ask(services: Container, space: SpaceRecord, query: str | Support, **how: object) -> Neighbors:
     """The neighbours of a stored model, or of a support."""
-    with resources.database.reading() as session:
-        space = resources.spaces.get(session, resources.tenant, space.name)
-        library = resources.library
+    with services[Database].reading() as session:
+        space = services[SpaceService].get(session, services[Tenant], space.name)
+        library = services[ModelReader]
         if isinstance(query, str):
             subject = library.stored_subject(session, space, query)
         else:
             subject = library.given_subject(space, query)
-        return resources.search.neighbors(session, space, subject, **how)  # type: ignore[arg-type]
+        return services[SearchService].neighbors(session, space, subject, **how)  # type: ignore[arg-type]
 
 
 def compared(a: Stored, b: Stored) -> tuple[str, float, str]:

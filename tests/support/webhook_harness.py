@@ -12,11 +12,15 @@ from typing import Any
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from app.auth.service import SCOPES
-from app.bootstrap import Resources, open_resources
+from app.auth.records import Tenant
+from app.auth.service import SCOPES, KeyService
+from app.bootstrap import open_services
+from app.container import Container
+from app.infra.db.database import Database
 from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.webhooks import EventRow, SubscriptionRow, WebhookDeliveryRow
 from app.jobs import queue
+from app.jobs.service import JobService
 from app.main import create_app
 from app.settings import Settings
 from app.webhooks.in_flight import THREAD
@@ -35,26 +39,27 @@ class Bureau:
     """A service whose worker is the test.
 
     Args:
-        resources: open.
+        services: open.
         http: answers for the tenant ``default``.
     """
 
-    def __init__(self, resources: Resources, http: TestClient) -> None:
-        self.resources = resources
+    def __init__(self, services: Container, http: TestClient) -> None:
+        self.services = services
+        self.tenant = services[Tenant]
         self.http = http
-        self._bench = JobExecutor(resources.database, resources.jobs, "the test")
-        with resources.database.writing() as session:
+        self._bench = JobExecutor(services[Database], services[JobService], "the test")
+        with services[Database].writing() as session:
             queue.add_worker(session, "the test", datetime.now(UTC))
 
     def other(self, tenant: str) -> dict[str, str]:
         """The headers of another tenant."""
-        return self.key(self.resources, tenant)
+        return self.key(self.services, tenant)
 
     @staticmethod
-    def key(resources: Resources, tenant: str) -> dict[str, str]:
+    def key(services: Container, tenant: str) -> dict[str, str]:
         """The headers of a tenant."""
-        with resources.database.writing() as session:
-            key = resources.keys.create(session, tenant, scopes=SCOPES)
+        with services[Database].writing() as session:
+            key = services[KeyService].create(session, tenant, scopes=SCOPES)
         return {"Authorization": f"Bearer {key}"}
 
     def work(self, *, patient: bool = True) -> list[str]:
@@ -65,7 +70,7 @@ class Bureau:
         """
         done: list[str] = []
         while True:
-            with self.resources.database.reading() as session:
+            with self.services[Database].reading() as session:
                 offers = queue.ready_jobs(session, datetime.now(UTC), each=1000)
             if not offers:
                 sending = [t for t in threading.enumerate() if t.name == THREAD]
@@ -74,8 +79,8 @@ class Bureau:
                 for thread in sending:
                     thread.join()
             for offer in offers:
-                with self.resources.database.reading() as session:
-                    job = self.resources.jobs.find_all(session, [offer.job_id])[offer.job_id]
+                with self.services[Database].reading() as session:
+                    job = self.services[JobService].find_all(session, [offer.job_id])[offer.job_id]
                 self._bench.carry_out(offer.job_id, offer.dispatch_no)
                 done.append(job.kind)
             assert len(done) < 500, done
@@ -88,20 +93,20 @@ class Bureau:
             .where(WebhookDeliveryRow.state == "pending")
             .values(due_at=PAST)
         )
-        with self.resources.database.writing() as session:
+        with self.services[Database].writing() as session:
             for change in (waiting, due, update(SubscriptionRow).values(paused_until=None)):
                 session.execute(change)
 
     def overdue(self) -> None:
         """Let what happened be of long ago, and what was sent as well."""
-        with self.resources.database.writing() as session:
+        with self.services[Database].writing() as session:
             session.execute(update(EventRow).values(created_at=PAST))
             ended = update(WebhookDeliveryRow).where(WebhookDeliveryRow.state != "pending")
             session.execute(ended.values(finished_at=PAST))
 
     def tick(self, *, patient: bool = True) -> list[str]:
         """Enqueue what the service's own schedule finds due, and carry it out."""
-        Scheduler(self.resources.database, self.resources.jobs).tick(datetime.now(UTC))
+        Scheduler(self.services[Database], self.services[JobService]).tick(datetime.now(UTC))
         return self.work(patient=patient)
 
     # --- what tests say often -----------------------------------------------------------------
@@ -158,8 +163,8 @@ def bureau(folder: Path, backend: Backend, **settings: Any) -> Iterator[Bureau]:
         secret_key="-PZDJBdAjIGI2nIwgzCXUEGFHCA5jNS5rBdkPsMbXDQ=",
         **settings,
     )
-    with open_resources(made) as resources:
-        headers = Bureau.key(resources, "default")
-        app = create_app(resources)
+    with open_services(made) as services:
+        headers = Bureau.key(services, "default")
+        app = create_app(services)
         with TestClient(app, headers=headers, raise_server_exceptions=False) as http:
-            yield Bureau(resources, http)
+            yield Bureau(services, http)

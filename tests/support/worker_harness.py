@@ -18,9 +18,10 @@ from app.auth.tenants import ensure_tenant
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.jobs.records import JobRecord
+from app.jobs.service import JobService
 from tests.support import forkserver
 from tests.support.backends import Backend
-from tests.support.job_handlers import Jobs
+from tests.support.job_handlers import register
 from tests.support.server_process import environment
 
 PATIENCE = 60.0
@@ -41,7 +42,8 @@ class Shop:
         self.url = backend.url(folder)
         self.database = Database(self.url, timeout=10)
         migrate(self.database)
-        self.jobs = Jobs()
+        self.jobs = JobService()
+        register(self.jobs)
         with self.database.writing() as session:
             session.execute(text("CREATE TABLE effects (job VARCHAR(40))"))
         self.tenant = self.make_tenant("default")

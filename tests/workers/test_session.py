@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,8 +37,9 @@ def live(shop: Shop) -> Iterator[Callable[..., WorkerSession]]:
 
     def live(**settings: Any) -> WorkerSession:
         of_worker = Settings(database_url=shop.url, **settings)
-        resources: Any = SimpleNamespace(settings=of_worker, database=shop.database, jobs=shop.jobs)
-        begun.append(WorkerSession(resources, alone=True, nudge=lambda: None))
+        begun.append(
+            WorkerSession(of_worker, shop.database, shop.jobs, alone=True, nudge=lambda: None)
+        )
         return begun[-1]
 
     yield live

@@ -6,7 +6,6 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from app.settings import Settings
 from modelkin.errors import MissingExtra
 from tests.support.backends import SQLITE
 from tests.support.server_process import ROOT, environment
+from workers.worker import Worker
 
 WITHOUT = "import sys; sys.modules['dbos'] = None; "
 """As if DBOS were not installed."""
@@ -65,9 +65,10 @@ def test_a_service_loads_nothing_for_jobs() -> None:
     assert (0, "") == start(code)
 
 
-def of(**settings: Any) -> Any:
-    """As much of the resources as is looked at."""
-    return SimpleNamespace(settings=Settings(**settings), jobs=None, database=None)
+def worker_of(**settings: Any) -> Worker | None:
+    """The worker of a service with these settings; it is not started."""
+    nothing: Any = None
+    return server._worker(Settings(**settings), nothing, nothing)
 
 
 def test_without_DBOS_a_service_serves_all_the_same(
@@ -76,10 +77,10 @@ def test_without_DBOS_a_service_serves_all_the_same(
     """It says that no jobs are carried out; if it was told to carry them out, it does not start."""
     monkeypatch.setitem(sys.modules, "dbos", None)
     with caplog.at_level(logging.WARNING):
-        assert server._worker(of()) is None
+        assert worker_of() is None
     assert "no jobs are carried out here: this needs dbos" in caplog.text
     with pytest.raises(MissingExtra):
-        server._worker(of(jobs="in-process"))
+        worker_of(jobs="in-process")
 
 
 @pytest.mark.parametrize(
@@ -95,4 +96,4 @@ def test_who_works_by_default(url: str, jobs: str, expected: bool) -> None:
     """A service on SQLite does, one on Postgres leaves it to workers, and either can be told."""
     settings = Settings(database_url=url, jobs=jobs)
     assert expected == settings.works
-    assert expected == (server._worker(of(database_url=url, jobs=jobs)) is not None)
+    assert expected == (worker_of(database_url=url, jobs=jobs) is not None)

@@ -16,10 +16,9 @@ from pydantic import ValidationError
 from app.catalog.batches import BYTES_AT_ONCE, Entry, Refused
 from app.catalog.endpoints.payloads import max_indices
 from app.catalog.schemas import BatchLineIn
-from app.infra.http.bodies import parse_strictly
+from app.infra.http.bodies import BodyLimits, parse_strictly
 from app.infra.http.memory_budget import Reservation
 from app.infra.http.problems import fields_of
-from app.settings import Settings
 from modelkin import wire
 from modelkin._validation import check_model_name, check_tags
 from modelkin.core.indices import index_dtype
@@ -77,15 +76,15 @@ class LineReader:
     """Reads lines into entries; together they decode to no more than a single body may.
 
     Args:
-        settings: for the limits.
+        limits: of a body, and of a line as of a JSON body.
         num_parameters: M of the space.
         hold: what memory for supports is taken from, once, at the first of them.
     """
 
-    def __init__(self, settings: Settings, num_parameters: int, hold: Reservation) -> None:
-        self._longest = settings.max_json_bytes
+    def __init__(self, limits: BodyLimits, num_parameters: int, hold: Reservation) -> None:
+        self._longest = limits.max_json_bytes
         self._num_parameters = num_parameters
-        self._room = max_indices(settings, num_parameters)
+        self._room = max_indices(limits, num_parameters)
         self._most = _SUPPORT_BYTES // index_dtype(num_parameters).itemsize
         self._hold: Reservation | None = hold
 

@@ -13,15 +13,15 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic_core import to_json
 
 from app.auth.dependencies import AUTHENTICATED
-from app.catalog.batches import Result
+from app.catalog.batches import BatchService, Result
 from app.catalog.endpoints.batch_lines import ENCODED, MAX_LINES, LineReader, cut
 from app.catalog.endpoints.payloads import SIGNATURE_SCHEMA
 from app.catalog.puts import Stored
-from app.infra.http.bodies import media_type_of, read_body
-from app.infra.http.dependencies import Handle, Reading
+from app.infra.http.bodies import BodyLimits, media_type_of, read_body
+from app.infra.http.dependencies import Reading
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.problems import described
-from app.settings import Settings
+from app.infra.http.services import Service
 from app.spaces.dependencies import WritableSpace
 from modelkin import wire
 from modelkin.errors import UnsupportedMediaType
@@ -94,15 +94,15 @@ class _Body:
         self.hold = hold
 
 
-async def _read(request: Request) -> AsyncIterator[_Body]:
+async def _read(
+    request: Request, limits: Service[BodyLimits], budgets: Service[Budgets]
+) -> AsyncIterator[_Body]:
     media_type = media_type_of(request)
     if media_type != JSONL:
         given = f"not {media_type}" if media_type else "and none was sent"
         raise UnsupportedMediaType(f"Content-Type must be {JSONL}, {given}")
-    settings: Settings = request.app.state.settings
-    budgets: Budgets = request.app.state.budgets
     with budgets.holding() as (bodies, decoded):
-        yield _Body(await read_body(request, settings, media_type, bodies), decoded)
+        yield _Body(await read_body(request, limits, media_type, bodies), decoded)
 
 
 @router.post(
@@ -123,7 +123,8 @@ async def _read(request: Request) -> AsyncIterator[_Body]:
     },
 )
 def put_batch(
-    resources: Handle,
+    batches: Service[BatchService],
+    limits: Service[BodyLimits],
     body: Annotated[_Body, Depends(_read)],  # before a connection is taken, as in supports
     space: WritableSpace,
     reading: Reading,
@@ -139,8 +140,8 @@ def put_batch(
     """
     lines = cut(body.data)
     reading.rollback()  # the space is known: no connection is held while lines are read
-    reader = LineReader(resources.settings, space.num_parameters, body.hold)
-    results = resources.batch.put(reading, space, (reader.read(line) for line in lines))
+    reader = LineReader(limits, space.num_parameters, body.hold)
+    results = batches.put(reading, space, (reader.read(line) for line in lines))
     return Response(b"".join(map(_answer, results)), media_type=JSONL)
 
 

@@ -6,12 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
-from app.auth.dependencies import AUTHENTICATED
+from app.auth.dependencies import AUTHENTICATED, AuthenticatedJsonRoute
 from app.catalog.dependencies import ModelName, TagFilter
+from app.catalog.reader import ModelReader
 from app.catalog.schemas import ModelOut, ModelPage, ModelUpdate, etag
-from app.infra.http.bodies import JsonRoute
-from app.infra.http.dependencies import Cursor, Handle, IfMatch, Limit, Reading, Writing
+from app.catalog.writer import ModelWriter
+from app.infra.http.dependencies import Cursor, IfMatch, Limit, Reading, Writing
 from app.infra.http.routing import MODEL
+from app.infra.http.services import Service
 from app.spaces.dependencies import KnownSpace, WritableSpace
 from modelkin._validation import check_model_name, check_tags
 from modelkin.types.paging import UNCHANGED
@@ -21,14 +23,14 @@ __all__ = ["router"]
 router = APIRouter(
     prefix="/v1/spaces/{space}/models",
     tags=["models"],
-    route_class=JsonRoute,
+    route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
 )
 
 
 @router.get("", operation_id="list_models")
 def list_models(
-    resources: Handle,
+    reader: Service[ModelReader],
     space: KnownSpace,
     session: Reading,
     tags: TagFilter,
@@ -36,24 +38,28 @@ def list_models(
     cursor: Cursor = None,
 ) -> ModelPage:
     """The models by name; with `tag` those that carry every tag asked for."""
-    page = resources.library.models(session, space, limit=limit, cursor=cursor, tags=tags)
+    page = reader.models(session, space, limit=limit, cursor=cursor, tags=tags)
     items = [ModelOut.of(space, model) for model in page.items]
     return ModelPage(items=items, next_cursor=page.next_cursor)
 
 
 @router.get(MODEL, operation_id="get_model")
 def show(
-    resources: Handle, space: KnownSpace, name: ModelName, session: Reading, response: Response
+    reader: Service[ModelReader],
+    space: KnownSpace,
+    name: ModelName,
+    session: Reading,
+    response: Response,
 ) -> ModelOut:
     """One model."""
-    model = resources.library.model(session, space, name)
+    model = reader.model(session, space, name)
     response.headers.update(etag(model))
     return ModelOut.of(space, model)
 
 
 @router.patch(MODEL, operation_id="update_model")
 def update(
-    resources: Handle,
+    writer: Service[ModelWriter],
     space: WritableSpace,
     name: ModelName,
     session: Writing,
@@ -66,7 +72,7 @@ def update(
     base_model = body.base_model
     if base_model is not None:
         base_model = check_model_name(base_model, field="base_model")
-    model = resources.ingest.update(
+    model = writer.update(
         session,
         space,
         name,
@@ -82,11 +88,11 @@ def update(
 
 @router.delete(MODEL, operation_id="delete_model", status_code=204)
 def delete(
-    resources: Handle,
+    writer: Service[ModelWriter],
     space: WritableSpace,
     name: ModelName,
     session: Writing,
     if_match: IfMatch = None,
 ) -> None:
     """Delete a model, its support and its signature."""
-    resources.ingest.delete(session, space, name, if_match=if_match)
+    writer.delete(session, space, name, if_match=if_match)

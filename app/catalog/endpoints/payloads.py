@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from app.infra.http.bodies import media_type_of, read_body
+from app.infra.http.bodies import BodyLimits, media_type_of, read_body
 from app.infra.http.memory_budget import Budgets, Reservation
-from app.settings import Settings
+from app.infra.http.services import Service
 from modelkin import wire
 from modelkin.core.delta import Delta
 from modelkin.core.indices import index_dtype
@@ -112,11 +112,11 @@ class Payload:
     """The body of a request, read but not decoded: that waits for the space, and a thread."""
 
     def __init__(
-        self, data: bytearray, media_type: str, settings: Settings, hold: Reservation
+        self, data: bytearray, media_type: str, limits: BodyLimits, hold: Reservation
     ) -> None:
         self._data = data
         self._media_type = media_type
-        self._settings = settings
+        self._limits = limits
         self._hold = hold
 
     def support(self, num_parameters: int) -> Support:
@@ -134,13 +134,13 @@ class Payload:
 
     def make_room_for_delta(self, num_parameters: int, k: int) -> None:
         """Wait for memory for a support of K indices, for what changes in it and for the result."""
-        most = max_indices(self._settings, num_parameters)
+        most = max_indices(self._limits, num_parameters)
         added = min(most, wire.count_added(self._data, self._media_type))
         self._hold.take(_COPIES * 2 * (k + added) * index_dtype(num_parameters).itemsize)
 
     def delta(self, before: Support) -> Delta:
         """What changes ``before``; :class:`InvalidSupport` says what is wrong with it."""
-        most = max_indices(self._settings, before.num_parameters)
+        most = max_indices(self._limits, before.num_parameters)
         return wire.load_delta(self._data, self._media_type, before, most)
 
     def either(self, num_parameters: int) -> Support | Signature:
@@ -150,15 +150,15 @@ class Payload:
 
     def _room_for(self, num_parameters: int) -> int:
         """The most indices it may decode to, once there is memory for those that it says it has."""
-        most = max_indices(self._settings, num_parameters)
+        most = max_indices(self._limits, num_parameters)
         count = min(most, wire.count_indices(self._data, self._media_type, num_parameters))
         self._hold.take(_COPIES * count * index_dtype(num_parameters).itemsize)
         return most
 
 
-def max_indices(settings: Settings, num_parameters: int) -> int:
+def max_indices(limits: BodyLimits, num_parameters: int) -> int:
     """The most indices that a request may decode to."""
-    return settings.max_body_bytes // index_dtype(num_parameters).itemsize
+    return limits.max_bytes // index_dtype(num_parameters).itemsize
 
 
 class _Reader:
@@ -167,18 +167,18 @@ class _Reader:
     def __init__(self, *types: str) -> None:
         self._types = tuple(dict.fromkeys(types))
 
-    async def __call__(self, request: Request) -> AsyncIterator[Payload]:
+    async def __call__(
+        self, request: Request, limits: Service[BodyLimits], budgets: Service[Budgets]
+    ) -> AsyncIterator[Payload]:
         media_type = media_type_of(request)
         if media_type not in self._types:
             given = f"not {media_type}" if media_type else "and none was sent"
             raise UnsupportedMediaType(
                 f"Content-Type must be one of {', '.join(self._types)}, {given}"
             )
-        settings: Settings = request.app.state.settings
-        budgets: Budgets = request.app.state.budgets
         with budgets.holding() as (bodies, decoded):
-            body = await read_body(request, settings, media_type, bodies)
-            yield Payload(body, media_type, settings, decoded)
+            body = await read_body(request, limits, media_type, bodies)
+            yield Payload(body, media_type, limits, decoded)
 
 
 SupportPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT))]

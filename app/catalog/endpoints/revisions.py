@@ -11,9 +11,10 @@ from pydantic import BaseModel, Field
 from app.auth.dependencies import AUTHENTICATED
 from app.catalog.dependencies import ModelName
 from app.catalog.records import RevisionRecord, SelfOverlap
-from app.catalog.revisions import Listed
-from app.infra.http.dependencies import Cursor, Handle, Limit, Reading
+from app.catalog.revisions import Listed, RevisionService
+from app.infra.http.dependencies import Cursor, Limit, Reading
 from app.infra.http.routing import MODEL
+from app.infra.http.services import Service
 from app.spaces.dependencies import KnownSpace
 from app.spaces.records import SpaceRecord
 from modelkin.core.estimators import similarity_from_jaccard, standard_error
@@ -81,7 +82,7 @@ class RevisionPage(BaseModel):
 
 @router.get(MODEL, operation_id="list_revisions")
 def list_revisions(
-    resources: Handle,
+    revisions: Service[RevisionService],
     space: KnownSpace,
     name: ModelName,
     session: Reading,
@@ -92,7 +93,7 @@ def list_revisions(
 
     Numbers and digests stay for as long as the model; of supports the newest few and the first.
     """
-    listed = resources.revisions.list(session, space, name, limit=limit, cursor=cursor)
+    listed = revisions.list(session, space, name, limit=limit, cursor=cursor)
     return RevisionPage.of(space, listed)
 
 

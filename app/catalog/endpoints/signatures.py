@@ -10,10 +10,13 @@ from app.auth.dependencies import AUTHENTICATED
 from app.catalog.dependencies import ModelName, NewTags
 from app.catalog.endpoints.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, SignaturePayload
 from app.catalog.puts import Put
+from app.catalog.reader import ModelReader
 from app.catalog.schemas import ModelOut, etag
-from app.infra.http.dependencies import Handle, IfMatch, Reading, Writing
+from app.catalog.writer import ModelWriter
+from app.infra.http.dependencies import IfMatch, Reading, Writing
 from app.infra.http.negotiation import choose
 from app.infra.http.routing import MODEL
+from app.infra.http.services import Service
 from app.spaces.dependencies import KnownSpace, WritableSpace
 from modelkin import wire
 
@@ -32,7 +35,7 @@ router = APIRouter(
     openapi_extra=SIGNATURE_BODY,
 )
 def put(
-    resources: Handle,
+    writer: Service[ModelWriter],
     payload: SignaturePayload,
     name: ModelName,
     tags: NewTags,
@@ -43,9 +46,7 @@ def put(
 ) -> ModelOut:
     """Store a signature alone, never the indices. 409 where the model has a support."""
     signature = payload.signature(space.num_parameters)
-    stored = resources.ingest.put(
-        session, space, Put(name, signature, tags=tags, if_match=if_match)
-    )
+    stored = writer.put(session, space, Put(name, signature, tags=tags, if_match=if_match))
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)
@@ -58,7 +59,7 @@ def put(
     responses={200: {"content": SIGNATURE_CONTENT, "description": "The signature"}},
 )
 def get(
-    resources: Handle,
+    reader: Service[ModelReader],
     name: ModelName,
     space: KnownSpace,
     session: Reading,
@@ -66,7 +67,7 @@ def get(
 ) -> Response:
     """The signature of any model: the one it sent, or the one computed here from its support."""
     media_type = choose(accept, wire.SIGNATURE_TYPES)
-    model = resources.library.model(session, space, name)
-    signature = resources.library.signature(session, space, model)
+    model = reader.model(session, space, name)
+    signature = reader.signature(session, space, model)
     body = wire.dump_signature(signature, media_type)
     return Response(body, media_type=media_type, headers={**etag(model), "Vary": "Accept"})

@@ -10,9 +10,11 @@ from app.auth.dependencies import AUTHENTICATED
 from app.catalog.dependencies import ModelName
 from app.catalog.endpoints.payloads import SKETCH_BODY, SKETCH_CONTENT, SketchPayload
 from app.catalog.schemas import ModelOut, etag
-from app.infra.http.dependencies import Handle, IfMatch, Reading, Writing
+from app.catalog.sketches import SketchService
+from app.infra.http.dependencies import IfMatch, Reading, Writing
 from app.infra.http.negotiation import choose
 from app.infra.http.routing import MODEL
+from app.infra.http.services import Service
 from app.spaces.dependencies import KnownSpace, WritableSpace
 from modelkin import wire
 
@@ -31,7 +33,7 @@ router = APIRouter(
     openapi_extra=SKETCH_BODY,
 )
 def put(
-    resources: Handle,
+    sketches: Service[SketchService],
     payload: SketchPayload,
     name: ModelName,
     space: WritableSpace,
@@ -45,7 +47,7 @@ def put(
     signature is stored. 404 where there is no model yet, 409 where it has a support.
     """
     sketch = payload.sketch(space.num_parameters)
-    stored = resources.sketches.put(session, space, name, sketch, if_match=if_match)
+    stored = sketches.put(session, space, name, sketch, if_match=if_match)
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)
@@ -58,7 +60,7 @@ def put(
     responses={200: {"content": SKETCH_CONTENT, "description": "The sketch"}},
 )
 def get(
-    resources: Handle,
+    sketches: Service[SketchService],
     name: ModelName,
     space: KnownSpace,
     session: Reading,
@@ -66,6 +68,6 @@ def get(
 ) -> Response:
     """The sketch of a model: the one it sent, or the one made here of its support."""
     media_type = choose(accept, (wire.SKETCH,))
-    model, sketch = resources.sketches.get(session, space, name)
+    model, sketch = sketches.get(session, space, name)
     headers = {**etag(model), "Vary": "Accept"}
     return Response(sketch.to_bytes(), media_type=media_type, headers=headers)

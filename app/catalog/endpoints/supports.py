@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 
 from app.auth.dependencies import AUTHENTICATED
+from app.catalog.deltas import DeltaService
 from app.catalog.dependencies import ModelName, NewTags
 from app.catalog.endpoints.payloads import (
     DELTA_BODY,
@@ -16,11 +17,15 @@ from app.catalog.endpoints.payloads import (
     SupportPayload,
 )
 from app.catalog.puts import Put
+from app.catalog.reader import ModelReader
+from app.catalog.revisions import RevisionService
 from app.catalog.schemas import ModelOut, etag
-from app.infra.http.dependencies import Handle, IfMatch, Reading, RequiredMatch, Writing
+from app.catalog.writer import ModelWriter
+from app.infra.http.dependencies import IfMatch, Reading, RequiredMatch, Writing
 from app.infra.http.negotiation import choose
 from app.infra.http.preconditions import etag_of
 from app.infra.http.routing import MODEL
+from app.infra.http.services import Service
 from app.spaces.dependencies import KnownSpace, WritableSpace
 from modelkin import wire
 
@@ -41,7 +46,7 @@ router = APIRouter(
     openapi_extra=SUPPORT_BODY,
 )
 def put(
-    resources: Handle,
+    writer: Service[ModelWriter],
     payload: SupportPayload,  # read before a connection is taken: a slow upload holds none
     name: ModelName,
     tags: NewTags,
@@ -57,8 +62,8 @@ def put(
     """
     reading.rollback()  # nothing is held while the body is decoded
     support = payload.support(space.num_parameters)
-    prepared = resources.ingest.prepare(reading, space, name, support)
-    stored = resources.ingest.put(writing, space, Put(name, prepared, tags=tags, if_match=if_match))
+    prepared = writer.prepare(reading, space, name, support)
+    stored = writer.put(writing, space, Put(name, prepared, tags=tags, if_match=if_match))
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)
@@ -66,7 +71,8 @@ def put(
 
 @router.patch(MODEL, operation_id="patch_support", openapi_extra=DELTA_BODY)
 def patch(
-    resources: Handle,
+    deltas: Service[DeltaService],
+    writer: Service[ModelWriter],
     if_match: RequiredMatch,
     payload: DeltaPayload,
     name: ModelName,
@@ -81,13 +87,13 @@ def patch(
     The result stands as if it had been sent whole: a revision of its own, or nothing where the
     delta is empty. An index to add that is there, or to remove that is not, is a 422.
     """
-    model = resources.patches.subject(reading, space, name, if_match)
+    model = deltas.subject(reading, space, name, if_match)
     reading.rollback()  # nothing is held while the body is decoded
     payload.make_room_for_delta(space.num_parameters, model.support_size)
-    support = resources.patches.apply(space, model, payload.delta)
-    prepared = resources.ingest.prepare(reading, space, name, support)
+    support = deltas.apply(space, model, payload.delta)
+    prepared = writer.prepare(reading, space, name, support)
     put = Put(name, prepared, tags=tags, if_match=etag_of(model))
-    stored = resources.ingest.put(writing, space, put)
+    stored = writer.put(writing, space, put)
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)
 
@@ -99,7 +105,8 @@ def patch(
     responses={200: {"content": SUPPORT_CONTENT, "description": "The support"}},
 )
 def get(
-    resources: Handle,
+    revisions: Service[RevisionService],
+    reader: Service[ModelReader],
     name: ModelName,
     space: KnownSpace,
     session: Reading,
@@ -114,10 +121,10 @@ def get(
     """
     media_type = choose(accept, wire.SUPPORT_TYPES)
     if revision is not None:
-        support = resources.revisions.support(session, space, name, revision)
+        support = revisions.support(session, space, name, revision)
         body = wire.dump_support(support, media_type)
         return Response(body, media_type=media_type, headers={"Vary": "Accept"})
-    model = resources.library.model(session, space, name)
-    support = resources.library.support(space, model)
+    model = reader.model(session, space, name)
+    support = reader.support(space, model)
     body = wire.dump_support(support, media_type)
     return Response(body, media_type=media_type, headers={**etag(model), "Vary": "Accept"})

@@ -6,16 +6,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from app.auth.dependencies import Handle
 from app.hubs.endpoints.schemas import ReceiptOut
-from app.infra.http.bodies import read_body
+from app.hubs.incoming.service import HubEventService
+from app.infra.http.bodies import BodyLimits, read_body
 from app.infra.http.dependencies import ConnectionSlot
+from app.infra.http.routing import HOOKS
+from app.infra.http.services import Service
 from modelkin import wire
 
-__all__ = ["HOOKS", "router"]
-
-HOOKS = "/v1/hooks/"
-"""How the paths begin that nobody needs a key for."""
+__all__ = ["router"]
 
 router = APIRouter(prefix=HOOKS.rstrip("/"), tags=["sources"])
 
@@ -34,8 +33,8 @@ _BODY: dict[str, Any] = {
 }
 
 
-async def _body(request: Request) -> bytes:
-    return bytes(await read_body(request, request.app.state.settings, wire.JSON))
+async def _body(request: Request, limits: Service[BodyLimits]) -> bytes:
+    return bytes(await read_body(request, limits, wire.JSON))
 
 
 @router.post(
@@ -47,7 +46,7 @@ async def _body(request: Request) -> bytes:
 )
 def receive(
     request: Request,
-    resources: Handle,
+    hub_events: Service[HubEventService],
     body: Annotated[bytes, Depends(_body)],
     turn: ConnectionSlot,
     source: Annotated[str, Path(description="the id of the source")],
@@ -60,7 +59,7 @@ def receive(
     answered 200; one that the secret does not vouch for, and one to no source, 401.
     """
     del turn
-    receipt = resources.hooks.receive(source, request.headers, body)
+    receipt = hub_events.receive(source, request.headers, body)
     if receipt.duplicate:
         response.status_code = 200
     return ReceiptOut.of(receipt)

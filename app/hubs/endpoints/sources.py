@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Path, Request, Response
+from fastapi import APIRouter, Body, Depends, Path, Response
 
-from app.auth.dependencies import AUTHENTICATED, Handle, ReadingTenant, WritingTenant
+from app.auth.dependencies import (
+    AUTHENTICATED,
+    AuthenticatedJsonRoute,
+    ReadingTenant,
+    WritingTenant,
+)
 from app.hubs.endpoints.schemas import (
     HubEventOut,
     HubEventPage,
@@ -15,30 +20,36 @@ from app.hubs.endpoints.schemas import (
     SourceOut,
     SourcePage,
 )
-from app.infra.http.bodies import JsonRoute
+from app.hubs.service import SourceService
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
-from app.infra.http.url_checks import require_reachable
+from app.infra.http.services import Service
+from app.infra.http.url_checks import UrlChecker
 from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
 
 __all__ = ["router"]
 
 router = APIRouter(
-    prefix="/v1/sources", tags=["sources"], route_class=JsonRoute, dependencies=AUTHENTICATED
+    prefix="/v1/sources",
+    tags=["sources"],
+    route_class=AuthenticatedJsonRoute,
+    dependencies=AUTHENTICATED,
 )
 
 SourceId = Annotated[str, Path(description="the id of the source")]
 
 
-async def _new(request: Request, _: WritingTenant, body: Annotated[SourceNew, Body()]) -> SourceNew:
-    await require_reachable(request, body.url)
+async def _new(
+    urls: Service[UrlChecker], _: WritingTenant, body: Annotated[SourceNew, Body()]
+) -> SourceNew:
+    await urls.require(body.url)
     return body
 
 
 async def _changes(
-    request: Request, _: WritingTenant, body: Annotated[SourceChanges, Body()]
+    urls: Service[UrlChecker], _: WritingTenant, body: Annotated[SourceChanges, Body()]
 ) -> SourceChanges:
-    await require_reachable(request, body.url)
+    await urls.require(body.url)
     return body
 
 
@@ -49,7 +60,7 @@ Changes = Annotated[SourceChanges, Depends(_changes)]
 
 @router.post("", operation_id="create_source", status_code=201)
 def create(
-    resources: Handle,
+    sources: Service[SourceService],
     tenant: WritingTenant,
     body: New,
     session: Writing,
@@ -58,34 +69,36 @@ def create(
     """Follow the models of a hub: what is delivered to the source's `hook`, and what is found
     there by looking through it every so often.
     """
-    source = resources.sources.create(session, tenant, body.wanted())
+    source = sources.create(session, tenant, body.wanted())
     response.headers["Location"] = f"/v1/sources/{source.id}"
     return SourceOut.of(source)
 
 
 @router.get("", operation_id="list_sources")
 def list_sources(
-    resources: Handle,
+    sources: Service[SourceService],
     tenant: ReadingTenant,
     session: Reading,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> SourcePage:
     """The sources, newest first."""
-    page = resources.sources.list(session, tenant, limit=limit, cursor=cursor)
+    page = sources.list(session, tenant, limit=limit, cursor=cursor)
     items = [SourceOut.of(source) for source in page.items]
     return SourcePage(items=items, next_cursor=page.next_cursor)
 
 
 @router.get("/{source}", operation_id="get_source")
-def show(resources: Handle, tenant: ReadingTenant, session: Reading, source: SourceId) -> SourceOut:
+def show(
+    sources: Service[SourceService], tenant: ReadingTenant, session: Reading, source: SourceId
+) -> SourceOut:
     """One source: how it is set, and when what last came or went wrong."""
-    return SourceOut.of(resources.sources.get(session, tenant, source))
+    return SourceOut.of(sources.get(session, tenant, source))
 
 
 @router.patch("/{source}", operation_id="update_source")
 def update(
-    resources: Handle,
+    sources: Service[SourceService],
     tenant: WritingTenant,
     body: Changes,
     session: Writing,
@@ -94,18 +107,20 @@ def update(
     """Change some of a source. Another `secret` counts from the next delivery on; a `url` on
     another host needs a `token` given anew, and none lets the token go.
     """
-    return SourceOut.of(resources.sources.update(session, tenant, source, body.wanted()))
+    return SourceOut.of(sources.update(session, tenant, source, body.wanted()))
 
 
 @router.delete("/{source}", operation_id="delete_source", status_code=204)
-def delete(resources: Handle, tenant: WritingTenant, session: Writing, source: SourceId) -> None:
+def delete(
+    sources: Service[SourceService], tenant: WritingTenant, session: Writing, source: SourceId
+) -> None:
     """Follow a hub no more. The models that came from it stay."""
-    resources.sources.delete(session, tenant, source)
+    sources.delete(session, tenant, source)
 
 
 @router.get("/{source}/deliveries", operation_id="list_source_deliveries")
 def list_deliveries(
-    resources: Handle,
+    sources: Service[SourceService],
     tenant: ReadingTenant,
     session: Reading,
     source: SourceId,
@@ -113,15 +128,15 @@ def list_deliveries(
     cursor: Cursor = None,
 ) -> HubEventPage:
     """What the hub delivered, newest first, and what became of it."""
-    found = resources.sources.get(session, tenant, source)
-    page = resources.sources.deliveries(session, found, limit=limit, cursor=cursor)
+    found = sources.get(session, tenant, source)
+    page = sources.deliveries(session, found, limit=limit, cursor=cursor)
     items = [HubEventOut.of(delivery) for delivery in page.items]
     return HubEventPage(items=items, next_cursor=page.next_cursor)
 
 
 @router.post("/{source}/poll", operation_id="poll_source", status_code=202)
 def poll(
-    resources: Handle,
+    sources: Service[SourceService],
     tenant: WritingTenant,
     session: Writing,
     source: SourceId,
@@ -130,4 +145,4 @@ def poll(
     """Look through the hub now. While that waits, it is the answer, and no second one is made. A
     source without a url, or of all models of the public hub, is a 409.
     """
-    return accepted(response, resources.sources.poll(session, tenant, source))
+    return accepted(response, sources.poll(session, tenant, source))

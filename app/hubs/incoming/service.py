@@ -28,14 +28,13 @@ from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.group_commit import GroupCommit
 from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
-from app.jobs.service import JobService, Progress
+from app.jobs.service import Progress
 from modelkin.errors import InvalidParameter
 
 __all__ = ["PRUNE", "HubEventService", "Receipt"]
 
 PRUNE: Final = "prune_deliveries"
 """The kind of the periodic jobs that forget old deliveries."""
-_EVERY = timedelta(hours=1)
 _AT_ONCE = 1000
 _QUIET = 30.0
 """Seconds between two refusals of a source that are noted: a stranger may send any number."""
@@ -92,7 +91,6 @@ class HubEventService:
         self,
         database: Database,
         secrets: Secrets,
-        jobs: JobService,
         looks: SyncScheduler,
         *,
         retention: float,
@@ -107,8 +105,6 @@ class HubEventService:
         self._noted: dict[str, float] = {}
         self._noting = threading.Lock()
         self._records = GroupCommit(database, self._record, order=lambda given: given.source.id)
-        jobs.register(PRUNE, self._prune)
-        jobs.every(_EVERY, PRUNE, wanted=self._any_old)
 
     def receive(self, source_id: str, headers: Mapping[str, str], body: bytes) -> Receipt:
         """Take a delivery in, once for each id.
@@ -227,10 +223,11 @@ class HubEventService:
 
     # --- what is kept -------------------------------------------------------------------------
 
-    def _any_old(self, session: Reader) -> bool:
+    def any_old(self, session: Reader) -> bool:
+        """Whether there is a hub event to be pruned."""
         return hub_events.any_before(session, self._now() - self._retention)
 
-    def _prune(self, job: JobRecord, progress: Progress) -> dict[str, Any]:
+    def prune(self, job: JobRecord, progress: Progress) -> dict[str, Any]:
         """Forget what came too long ago, a little at a time."""
         del job
         before, pruned = self._now() - self._retention, 0

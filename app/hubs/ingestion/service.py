@@ -40,10 +40,9 @@ from app.hubs.ingestion.selection_plan import (
 from app.hubs.ingestion.space_resolver import ResolvedSpace, SpaceResolver
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
-from app.hubs.sync_requests import INGEST
 from app.infra.db.database import Database
 from app.jobs.records import JobRecord
-from app.jobs.service import CommitHook, JobService, Progress
+from app.jobs.service import CommitHook, Progress
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Checkpoint
 from modelkin.errors import JobFailed, ModelkinError, SpaceMismatch
@@ -110,11 +109,7 @@ class IngestionService:
         self._ingest = ingest
         self._storing = IngestWriter(ingest)
 
-    def register(self, jobs: JobService) -> None:
-        """Be who carries out the jobs of this kind."""
-        jobs.register(INGEST, self.carry_out, apart=True)
-
-    def carry_out(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | CommitHook:
+    def execute(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | CommitHook:
         """The handler, see :data:`app.jobs.service.Handler`."""
         asked, source_id = job.parameters["model"], job.parameters["source"]
         try:

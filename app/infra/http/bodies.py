@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from email.message import Message
 from typing import Any
 
 from fastapi import Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
-from app.auth.dependencies import identify
 from app.errors import BodyTimeout
 from app.infra.http.memory_budget import Reservation
-from app.settings import Settings
+from app.infra.http.services import services_of
 from modelkin import wire
 from modelkin.errors import InvalidParameter, ModelkinError, PayloadTooLarge, UnsupportedMediaType
 from modelkin.wire.json import parse_json
 
-__all__ = ["JsonRoute", "media_type_of", "parse_strictly", "read_body"]
+__all__ = ["BodyLimits", "JsonRoute", "media_type_of", "parse_strictly", "read_body"]
 
 _PACE = 8 << 20
-"""Every so many bytes earn a body another ``body_timeout``."""
+"""Every so many bytes earn a body another ``timeout``."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """Limits on the body of a request.
+
+    Attributes:
+        max_bytes: of a body.
+        max_json_bytes: of a JSON body.
+        timeout: seconds for the first bytes of it, and again for each further 8 MiB.
+    """
+
+    max_bytes: int
+    max_json_bytes: int
+    timeout: float
 
 
 def media_type_of(request: Request) -> str:
@@ -39,7 +53,7 @@ def media_type_of(request: Request) -> str:
 
 
 async def read_body(
-    request: Request, settings: Settings, media_type: str, hold: Reservation | None = None
+    request: Request, limits: BodyLimits, media_type: str, hold: Reservation | None = None
 ) -> bytearray:
     """The whole body.
 
@@ -53,7 +67,7 @@ async def read_body(
         BodyTimeout: it comes too slowly.
     """
     is_json = media_type == wire.JSON
-    limit = settings.max_json_bytes if is_json else settings.max_body_bytes
+    limit = limits.max_json_bytes if is_json else limits.max_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit, is_json)
@@ -63,7 +77,7 @@ async def read_body(
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
-        async with asyncio.timeout_at(began + settings.body_timeout) as deadline:
+        async with asyncio.timeout_at(began + limits.timeout) as deadline:
             async for chunk in request.stream():
                 size += len(chunk)
                 if size > limit:
@@ -73,7 +87,7 @@ async def read_body(
                     await hold.take_in_turn(step)
                     taken += step
                 body += chunk
-                deadline.reschedule(began + settings.body_timeout * (1 + size // _PACE))
+                deadline.reschedule(began + limits.timeout * (1 + size // _PACE))
     except TimeoutError:
         raise BodyTimeout(
             f"the body came too slowly: {size} bytes in {loop.time() - began:.0f} s"
@@ -97,13 +111,16 @@ class JsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:
-            await run_in_threadpool(identify, request)  # FastAPI reads the body before it would
+            await self.before_body(request)
             try:
                 return await handle(_JsonRequest(request.scope, request.receive))
             except _Refused as refused:
                 raise refused.reason from None
 
         return strictly
+
+    async def before_body(self, request: Request) -> None:
+        """Refuse a request before its body is read; this refuses none."""
 
 
 class _Refused(HTTPException):
@@ -120,7 +137,8 @@ class _JsonRequest(Request):
             try:
                 if media_type_of(self) != wire.JSON:
                     raise UnsupportedMediaType("this takes Content-Type: application/json")
-                self._body = bytes(await read_body(self, self.app.state.settings, wire.JSON))
+                limits = services_of(self)[BodyLimits]
+                self._body = bytes(await read_body(self, limits, wire.JSON))
             except ModelkinError as error:
                 raise _Refused(error) from error
         return self._body

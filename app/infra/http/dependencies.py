@@ -8,55 +8,83 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Annotated
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Header, Query
 from fastapi.concurrency import run_in_threadpool
 
-from app.auth.dependencies import Handle, ReadingTenant, WritingTenant
 from app.errors import PreconditionRequired, Unavailable
-from app.infra.db.database import Reader, Writer
+from app.infra.db.database import Database, Reader, Writer
+from app.infra.http.services import Service
 
 __all__ = [
     "Cursor",
-    "Handle",
-    "ReadingTenant",
-    "WritingTenant",
     "IfMatch",
     "K",
     "Limit",
     "Reading",
     "RequiredMatch",
     "ConnectionSlot",
+    "ConnectionSlots",
     "Writing",
 ]
 
 
-async def _turn(request: Request, resources: Handle) -> AsyncIterator[None]:
-    """Waits, without a thread, until this request may hold connections (``app.main.turns``)."""
-    turns: asyncio.Semaphore = request.app.state.turns
-    seconds = resources.settings.database_timeout
-    try:
-        async with asyncio.timeout(seconds):
-            await turns.acquire()
-    except TimeoutError as error:
-        raise Unavailable(
-            f"as many requests as may ask the database have been at it for {seconds:g} seconds"
-        ) from error
-    try:
+_THREADS = 40
+"""Request threads: anyio's default."""
+
+
+class ConnectionSlots:
+    """Slots for the requests that may hold connections at a time, two at most each.
+
+    Fewer than request threads and than half the connections, so that there is always a thread and
+    a connection for one of them to go on with: requests that hold a connection and wait for a
+    thread, while the threads wait for connections, would all time out.
+
+    Args:
+        connections: of the database's pool.
+        timeout: seconds that a request waits for a slot.
+    """
+
+    def __init__(self, connections: int, timeout: float) -> None:
+        self._free = asyncio.Semaphore(min(_THREADS - 8, (connections - 8) // 2))
+        self._timeout = timeout
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Hold a slot; waits for it without a thread.
+
+        Raises:
+            Unavailable: none became free in time.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise Unavailable(
+                f"as many requests as may ask the database have been at it for "
+                f"{self._timeout:g} seconds"
+            ) from error
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+async def _slot(slots: Service[ConnectionSlots]) -> AsyncIterator[None]:
+    async with slots.slot():
         yield
-    finally:
-        turns.release()
 
 
-ConnectionSlot = Annotated[None, Depends(_turn, scope="function")]
+ConnectionSlot = Annotated[None, Depends(_slot, scope="function")]
 
 
-async def _reading(resources: Handle, _: ConnectionSlot) -> AsyncIterator[Reader]:
+async def _reading(database: Service[Database], _: ConnectionSlot) -> AsyncIterator[Reader]:
     """A view that begins with the first question, which is asked in a thread. It ends in one too,
     unless whoever asked has ended it: nothing here ever waits for a database in the event loop.
     """
-    with resources.database.reading() as session:
+    with database.reading() as session:
         try:
             yield session
         finally:
@@ -64,8 +92,8 @@ async def _reading(resources: Handle, _: ConnectionSlot) -> AsyncIterator[Reader
                 await run_in_threadpool(session.rollback)
 
 
-def _writing(resources: Handle, _: ConnectionSlot) -> Iterator[Writer]:
-    with resources.database.writing() as session:
+def _writing(database: Service[Database], _: ConnectionSlot) -> Iterator[Writer]:
+    with database.writing() as session:
         yield session
 
 

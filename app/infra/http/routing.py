@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from starlette.convertors import PathConvertor, register_url_convertor
 
-__all__ = ["MODEL"]
+__all__ = ["HOOKS", "MODEL"]
 
 
 class _Tail(PathConvertor):
@@ -17,6 +17,9 @@ class _Tail(PathConvertor):
 
 
 register_url_convertor("tail", _Tail())
+
+HOOKS = "/v1/hooks/"
+"""How the paths begin that hubs deliver to, without a key."""
 
 MODEL = "/{model:tail}"
 """The end of a route that names a model."""

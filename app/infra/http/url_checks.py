@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from fastapi import Request
-
-from app.bootstrap import Resources
 from app.errors import Unavailable
+from app.infra.egress.client import Egress
 
-__all__ = ["UrlChecker", "require_reachable"]
+__all__ = ["UrlChecker"]
 
 _AT_ONCE = 16
 
@@ -23,21 +21,24 @@ class UrlChecker:
     """Checks URLs, a few at a time.
 
     Args:
-        resources: whose way out it is.
+        egress: the way out to them.
+        timeout: seconds that a check waits for others.
     """
 
-    def __init__(self, resources: Resources) -> None:
-        self._egress = resources.egress
-        self._seconds = resources.settings.database_timeout
+    def __init__(self, egress: Egress, timeout: float) -> None:
+        self._egress = egress
+        self._seconds = timeout
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="reach")
 
-    async def require(self, url: str) -> None:
-        """Refuse a URL that could not be connected to as things are now.
+    async def require(self, url: str | None) -> None:
+        """Refuse a URL that could not be connected to as things are now; None passes.
 
         Raises:
             InvalidParameter: why it could not.
             Unavailable: others are waiting for their hosts to be found.
         """
+        if url is None:
+            return
         checking = asyncio.get_running_loop().run_in_executor(
             self._threads, self._egress.check_url, url, "url"
         )
@@ -48,10 +49,3 @@ class UrlChecker:
             raise Unavailable(
                 f"the hosts of other URLs have been looked up for {self._seconds:g} seconds"
             ) from error
-
-
-async def require_reachable(request: Request, url: str | None) -> None:
-    """The URL of a request may be connected to, if it brings one."""
-    if url is not None:
-        reach: UrlChecker = request.app.state.reach
-        await reach.require(url)

@@ -9,8 +9,11 @@ from fastapi import APIRouter, Depends, Query
 from app.auth.dependencies import AUTHENTICATED
 from app.catalog.dependencies import TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
-from app.infra.http.dependencies import Handle, K, Reading
+from app.catalog.reader import ModelReader
+from app.infra.http.dependencies import K, Reading
+from app.infra.http.services import Service
 from app.kinship.donors.request import DonorRequest
+from app.kinship.donors.service import DonorService
 from app.kinship.schemas import DonorsOut
 from app.spaces.dependencies import KnownSpace
 from modelkin._validation import check_model_name
@@ -84,7 +87,8 @@ Asked = Annotated[DonorRequest, Depends(_ask)]
 
 @router.get("", operation_id="get_donors")
 def of_stored(
-    resources: Handle,
+    reader: Service[ModelReader],
+    donors: Service[DonorService],
     space: KnownSpace,
     session: Reading,
     asked: Asked,
@@ -95,18 +99,19 @@ def of_stored(
     The target is never a donor of its own, whether it is excluded or not.
     """
     name = check_model_name(target, field="target")
-    subject = resources.library.stored_subject(session, space, name)
-    return DonorsOut.of(resources.donors.donors(session, space, subject, asked))
+    subject = reader.stored_subject(session, space, name)
+    return DonorsOut.of(donors.donors(session, space, subject, asked))
 
 
 @router.post("", operation_id="find_donors", openapi_extra=ANY_BODY)
 def of_given(
-    resources: Handle,
+    reader: Service[ModelReader],
+    donors: Service[DonorService],
     payload: AnyPayload,
     space: KnownSpace,
     session: Reading,
     asked: Asked,
 ) -> DonorsOut:
     """Donors for the support or signature in the body, which is not stored."""
-    subject = resources.library.given_subject(space, payload.either(space.num_parameters))
-    return DonorsOut.of(resources.donors.donors(session, space, subject, asked))
+    subject = reader.given_subject(space, payload.either(space.num_parameters))
+    return DonorsOut.of(donors.donors(session, space, subject, asked))

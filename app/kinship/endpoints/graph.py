@@ -12,8 +12,10 @@ from pydantic_core import to_json
 
 from app.auth.dependencies import AUTHENTICATED
 from app.catalog.dependencies import TagFilter
-from app.infra.http.dependencies import Handle, Reading
+from app.infra.http.dependencies import Reading
 from app.infra.http.negotiation import choose
+from app.infra.http.services import Service
+from app.kinship.graph import GraphService
 from app.spaces.dependencies import KnownSpace
 from modelkin import wire
 from modelkin.types.kinship import Graph
@@ -70,7 +72,7 @@ class GraphOut(BaseModel):
     responses={200: {"content": {GRAPHML: {"schema": {"type": "string"}}}}},
 )
 def graph(
-    resources: Handle,
+    graphs: Service[GraphService],
     space: KnownSpace,
     session: Reading,
     tags: TagFilter,
@@ -86,7 +88,7 @@ def graph(
 ) -> Response:
     """All models and who is near whom; JSON by default, GraphML by `Accept`."""
     media_type = choose(accept, (wire.JSON, GRAPHML))
-    found = resources.graph.graph(session, space, k=k, threshold=threshold, tags=tags)
+    found = graphs.graph(session, space, k=k, threshold=threshold, tags=tags)
     content = to_json(found.to_node_link()) if media_type == wire.JSON else _graphml(found)
     return Response(content, media_type=media_type, headers={"Vary": "Accept"})
 

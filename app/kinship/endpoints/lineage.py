@@ -7,7 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from app.auth.dependencies import AUTHENTICATED
-from app.infra.http.dependencies import Handle, Reading
+from app.infra.http.dependencies import Reading
+from app.infra.http.services import Service
+from app.kinship.lineage import LineageService
 from app.kinship.schemas import LineageOut
 from app.spaces.dependencies import KnownSpace
 from modelkin._validation import check_model_name
@@ -19,7 +21,7 @@ router = APIRouter(prefix="/v1/spaces/{space}/lineage", tags=["kin"], dependenci
 
 @router.get("", operation_id="get_lineage")
 def lineage(
-    resources: Handle,
+    lineages: Service[LineageService],
     space: KnownSpace,
     session: Reading,
     model: Annotated[str, Query(description="the stored model")],
@@ -28,4 +30,4 @@ def lineage(
 
     Similarity has no direction: it may contradict a declared base, and never proves one.
     """
-    return LineageOut.of(resources.lineage.lineage(session, space, check_model_name(model)))
+    return LineageOut.of(lineages.lineage(session, space, check_model_name(model)))

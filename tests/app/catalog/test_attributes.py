@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.catalog.batches import Entry
+from app.catalog.batches import BatchService, Entry
 from app.catalog.puts import Stored
 from app.infra.db.tables.catalog import ModelRow
 from app.kinship import repository as store
@@ -29,7 +29,7 @@ def labelled(place: Place) -> Place:
         attributes = dict.fromkeys(NAMES, number) if number % 2 else others
         entries.append(Entry(name, support, attributes=attributes))
     with place.database.reading() as session:
-        results = place.resources.batch.put(session, place.space, entries)
+        results = place.services[BatchService].put(session, place.space, entries)
     assert all(isinstance(outcome, Stored) for _, outcome in results)
     return place
 

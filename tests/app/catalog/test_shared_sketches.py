@@ -14,8 +14,12 @@ import httpx
 import numpy as np
 import pytest
 
-from app.bootstrap import Resources, open_resources
+from app.bootstrap import open_services
+from app.container import Container
+from app.infra.db.database import Database
+from app.maintenance.cleanup import Cleanup
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from modelkin import Client, Support
 from tests.app.conftest import Start
 from tests.support.backends import SQLITE, Backend
@@ -32,9 +36,9 @@ STORED = [Stored(name, "support", support) for name, support in MODELS.items()]
 
 
 @pytest.fixture
-def resources(backend: Backend, tmp_path: Path) -> Iterator[Resources]:
+def services(backend: Backend, tmp_path: Path) -> Iterator[Container]:
     """The services of a folder of the test's own."""
-    with open_resources(set_up(backend, tmp_path)) as opened:
+    with open_services(set_up(backend, tmp_path)) as opened:
         yield opened
 
 
@@ -43,9 +47,9 @@ def files(folder: Path) -> list[Path]:
     return sorted((folder / "blobs-cache").glob("*/*.sketches"))
 
 
-def assert_scanned(resources: Resources, space: SpaceRecord, models: list[Stored]) -> None:
+def assert_scanned(services: Container, space: SpaceRecord, models: list[Stored]) -> None:
     """A scan answers what brute force does."""
-    found = ask(resources, space, "base", k=10, method="scan")
+    found = ask(services, space, "base", k=10, method="scan")
     assert brute(models[0], models, 10) == told(found)
     assert not found.degraded
 
@@ -88,20 +92,20 @@ def test_processes_share_a_file(start: Start, tmp_path: Path) -> None:
         assert [] == files(tmp_path)
 
 
-def test_damaged_and_deleted_files_cost_no_answer(resources: Resources, tmp_path: Path) -> None:
+def test_damaged_and_deleted_files_cost_no_answer(services: Container, tmp_path: Path) -> None:
     """Noise in the place of sketches, and then no file at all: every answer stays right, and the
     file comes back.
     """
-    space = make(resources, M)
-    put(resources, space, STORED)
-    assert_scanned(resources, space, STORED)
+    space = make(services, M)
+    put(services, space, STORED)
+    assert_scanned(services, space, STORED)
     (file,) = files(tmp_path)
     with file.open("r+b") as opened:
         opened.write(os.urandom(file.stat().st_size))
-    assert_scanned(resources, space, STORED)
+    assert_scanned(services, space, STORED)
     shutil.rmtree(tmp_path / "blobs-cache")
-    assert_scanned(resources, space, STORED)
-    assert_scanned(resources, space, STORED)
+    assert_scanned(services, space, STORED)
+    assert_scanned(services, space, STORED)
     assert [file.name] == [path.name for path in files(tmp_path)]
 
 
@@ -110,22 +114,22 @@ def test_sketches_of_a_restored_database_are_not_believed(tmp_path: Path) -> Non
     another machine: what this one remembers of those is of other contents, and is left alone.
     """
     here = set_up(SQLITE, tmp_path)
-    with open_resources(here) as resources:
-        space = make(resources, M)
-        put(resources, space, STORED[:1])
+    with open_services(here) as services:
+        space = make(services, M)
+        put(services, space, STORED[:1])
     shutil.copy(tmp_path / "m.db", tmp_path / "backup.db")
-    with open_resources(here) as resources:
-        put(resources, space, [STORED[2], STORED[3], STORED[10]])
-        assert_scanned(resources, space, [STORED[0], STORED[2], STORED[3], STORED[10]])
+    with open_services(here) as services:
+        put(services, space, [STORED[2], STORED[3], STORED[10]])
+        assert_scanned(services, space, [STORED[0], STORED[2], STORED[3], STORED[10]])
     shutil.copy(tmp_path / "backup.db", tmp_path / "m.db")
     sent = [
         Stored(f"n{i}", "sketch", STORED[number].support) for i, number in enumerate((10, 3, 2))
     ]
-    with open_resources(set_up(SQLITE, tmp_path, cache_folder=tmp_path / "there")) as resources:
-        put(resources, space, sent)
-    with open_resources(here) as resources:
+    with open_services(set_up(SQLITE, tmp_path, cache_folder=tmp_path / "there")) as services:
+        put(services, space, sent)
+    with open_services(here) as services:
         for _ in range(2):
-            assert_scanned(resources, space, [STORED[0], *sent])
+            assert_scanned(services, space, [STORED[0], *sent])
 
 
 def test_without_a_place_for_sketches_all_goes_on(
@@ -134,56 +138,56 @@ def test_without_a_place_for_sketches_all_goes_on(
     """A folder that cannot be made is one line in the log: what it is, and that queries go on."""
     (tmp_path / "in-the-way").write_text("")
     settings = set_up(backend, tmp_path, cache_folder=tmp_path / "in-the-way")
-    with open_resources(settings) as resources:
-        space = make(resources, M)
-        put(resources, space, STORED)
+    with open_services(settings) as services:
+        space = make(services, M)
+        put(services, space, STORED)
         for _ in range(3):
-            assert_scanned(resources, space, STORED)
+            assert_scanned(services, space, STORED)
     lines = [line for line in caplog.messages if "sketches" in line]
     assert 1 == len(lines), lines
     assert "queries go on without" in lines[0]
 
 
 def test_spaces_that_others_deleted_leave_no_file(
-    backend: Backend, resources: Resources, tmp_path: Path
+    backend: Backend, services: Container, tmp_path: Path
 ) -> None:
     """A space that went through another machine has its file here until the next start, or until
     the house is kept; the file of another database that shares the folder stays.
     """
-    gone, later, kept = (make(resources, M) for _ in range(3))
+    gone, later, kept = (make(services, M) for _ in range(3))
     for space in (gone, later, kept):
-        put(resources, space, STORED[:1])
+        put(services, space, STORED[:1])
     foreign = tmp_path / "blobs-cache" / "0123456789abcdef" / "1.sketches"
     foreign.parent.mkdir()
     foreign.touch()
     elsewhere = set_up(backend, tmp_path, cache_folder=tmp_path / "elsewhere")
     own = {f"{space.id}.sketches" for space in (gone, later, kept)}
     for space in (gone, later):
-        with open_resources(elsewhere) as other, other.database.writing() as session:
-            other.spaces.delete(session, space)
+        with open_services(elsewhere) as other, other[Database].writing() as session:
+            other[SpaceService].delete(session, space)
         assert own == {path.name for path in files(tmp_path) if path != foreign}
         own.remove(f"{space.id}.sketches")
         if space is gone:
-            with open_resources(set_up(backend, tmp_path)):
+            with open_services(set_up(backend, tmp_path)):
                 assert own == {path.name for path in files(tmp_path) if path != foreign}
         else:
-            resources.housekeeping.round()
+            services[Cleanup].round()
             assert own == {path.name for path in files(tmp_path) if path != foreign}
     assert foreign.exists()
 
 
 def test_a_damaged_support_only_degrades_a_scan(
-    backend: Backend, resources: Resources, tmp_path: Path
+    backend: Backend, services: Container, tmp_path: Path
 ) -> None:
     """The others are exact, the damaged one is told by its signature, and the answer says so."""
-    space = make(resources, M)
-    put(resources, space, STORED)
+    space = make(services, M)
+    put(services, space, STORED)
     before = {path for path in (tmp_path / "blobs").rglob("*") if path.is_file()}
     twin = Stored("damaged", "support", related(np.random.default_rng(1), BASE, 0.9))
-    put(resources, space, [twin])
+    put(services, space, [twin])
     (blob,) = {path for path in (tmp_path / "blobs").rglob("*") if path.is_file()} - before
     blob.unlink()
-    found = ask(resources, space, "base", k=11, method="scan")
+    found = ask(services, space, "base", k=11, method="scan")
     models = [*STORED, Stored("damaged", "signature", twin.support)]
     assert brute(STORED[0], models, 11) == told(found)
     assert found.degraded

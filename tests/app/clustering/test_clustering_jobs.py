@@ -10,8 +10,10 @@ from app.clustering import repository as clusterings
 from app.clustering import service
 from app.clustering.records import ClusteringContent
 from app.clustering.request import ClusteringRequest
+from app.clustering.service import ClusteringService
 from app.errors import ClusteringNotFound, ModelNotFound, SpaceNotFound
 from app.infra.db.tables.clusterings import ClusteringRow
+from app.settings import Settings
 from modelkin.errors import InvalidParameter, JobCancelled
 from tests.support.planted_clusters import named, planted
 from tests.support.service_harness import Place, kin, opened, place
@@ -44,7 +46,7 @@ def test_changes_meanwhile_change_nothing(kin: Place) -> None:
 
 def test_a_support_that_is_damaged_is_estimated(kin: Place) -> None:
     """A file that is not what was stored spoils no clustering: its signature stands in."""
-    files = [p for p in kin.resources.settings.blob_folder.rglob(f"{kin.id}/*/*") if p.is_file()]
+    files = [p for p in kin.services[Settings].blob_folder.rglob(f"{kin.id}/*/*") if p.is_file()]
     assert len(files) == 18
     for path in sorted(files)[:3]:
         path.write_bytes(b"\xff" * path.stat().st_size)
@@ -141,7 +143,9 @@ def test_old_clusterings_are_dropped(kin: Place, monkeypatch: pytest.MonkeyPatch
     assert [5, 4, 3, 1] == [record.number for record in kin.known()]
     assert whole.id == kin.known()[-1].id
     with kin.database.reading() as session, pytest.raises(ClusteringNotFound):
-        kin.resources.clusterings.get(session, kin.space, "0198c7a2-5b7e-7cc3-98c4-dc0c0c07398f")
+        kin.services[ClusteringService].get(
+            session, kin.space, "0198c7a2-5b7e-7cc3-98c4-dc0c0c07398f"
+        )
 
 
 def test_labels_outlive_their_models(kin: Place) -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from app.clustering import policy_repository as policies_store
 from app.clustering import service
-from app.clustering.policies import KIND, PolicyIn, PolicyService, noticed
+from app.clustering.policies import NAME, PolicyIn, PolicyService, noticed
 from app.clustering.records import ClusteringPolicy
 from app.clustering.request import ClusteringRequest
 from app.jobs import queue
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from tests.support.planted_clusters import named, planted
-from tests.support.service_harness import Place, kin, opened, place, silent
+from tests.support.service_harness import Place, kin, opened, place
 
 __all__ = ["kin", "opened", "place"]  # fixtures
 
@@ -60,13 +60,13 @@ def put(kin: Place, policies: PolicyService, **terms: Any) -> ClusteringPolicy:
 def end_all(kin: Place) -> None:
     """Carry out what is queued, as a worker would."""
     with kin.database.reading() as session:
-        page = kin.resources.jobs.list(
-            session, kin.resources.tenant, limit=100, state="queued", space=kin.name
+        page = kin.services[JobService].list(
+            session, kin.tenant, limit=100, state="queued", space=kin.name
         )
     for job in page.items:
         kin.finish(kin.begin(job))
         with kin.database.writing() as session:
-            kin.resources.jobs.cancel(session, kin.resources.tenant, job.id)
+            kin.services[JobService].cancel(session, kin.tenant, job.id)
 
 
 def test_a_space_is_clustered_after_so_many_changes(
@@ -142,7 +142,7 @@ def test_no_second_clustering_waits_behind_the_first(
     assert [] == policies.renew()
     kin.finish(end)
     with kin.database.writing() as session:
-        kin.resources.jobs.cancel(session, kin.resources.tenant, job.id)
+        kin.services[JobService].cancel(session, kin.tenant, job.id)
     assert 1 == len(policies.renew())
     kin.remove("org/m001")
     end_all(kin)
@@ -178,20 +178,17 @@ def test_another_policy_begins_anew(kin: Place, policies: PolicyService, clock: 
 
 
 def test_the_workers_look_at_policies(kin: Place) -> None:
-    """They look again and again, which makes a job where a clustering is due and none where not;
-    what a worker of an older version enqueued still does the same.
-    """
-    jobs = kin.resources.jobs
-    (look,) = [each for each in jobs.looks if each.name == KIND]
+    """They look again and again, which makes a job where a clustering is due and none where not."""
+    jobs = kin.services[JobService]
+    (look,) = [each for each in jobs.looks if each.name == NAME]
     assert look.every <= timedelta(minutes=1)
-    assert not [each for each in jobs.periodic if each.kind == KIND]
-    put(kin, kin.resources.policies, after_changes=1)
+    assert not [each for each in jobs.periodic if each.kind == NAME]
+    put(kin, kin.services[PolicyService], after_changes=1)
     due: Any = look.look()
     (job,) = due
     assert service.KIND == job.kind
     assert [] == look.look()
     kin.finish(kin.begin(job))
-    assert {"enqueued": 0} == jobs.handler(KIND)(kin.ask(), silent)
 
 
 def test_what_nothing_happens_to_is_not_locked(

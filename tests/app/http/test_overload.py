@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.bootstrap import open_resources
+from app.bootstrap import open_services
 from app.main import create_app
 from app.settings import Settings
 from app.spaces.service import SpaceService
@@ -53,7 +53,7 @@ def test_a_bug_is_counted_and_can_be_found(
 
     monkeypatch.setattr(SpaceService, "list", fail)
     settings = Settings(database_url=backend.url(tmp_path), blob_url=f"file://{tmp_path}/blobs")
-    with open_resources(settings) as resources:
-        answer, metrics = asyncio.run(ask(create_app(resources)))
+    with open_services(settings) as services:
+        answer, metrics = asyncio.run(ask(create_app(services)))
     assert answer.json()["request_id"] == answer.headers["X-Request-Id"]
     assert 'count{method="GET",route="/v1/spaces",status="500"} 1.0' in metrics

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from app.auth.service import KeyService
+from app.infra.db.database import Database
+from app.infra.egress.client import Egress
 from tests.support.backends import SQLITE
 from tests.support.webhook_harness import Bureau, bureau
 
@@ -34,7 +37,7 @@ def silence(desk: Bureau, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading
         over.wait(10)
         return []
 
-    monkeypatch.setattr(desk.resources.egress, "_resolve", resolve)
+    monkeypatch.setattr(desk.services[Egress], "_resolve", resolve)
     yield asked
     over.set()
 
@@ -63,8 +66,8 @@ def test_a_host_that_nobody_finds_is_in_no_other_tenants_way(
 
 def test_who_may_not_write_has_nothing_looked_up(desk: Bureau, silence: threading.Event) -> None:
     """Without a key that may write there is no way to have names resolved."""
-    with desk.resources.database.writing() as session:
-        key = desk.resources.keys.create(session, "default", scopes=["read"])
+    with desk.services[Database].writing() as session:
+        key = desk.services[KeyService].create(session, "default", scopes=["read"])
     for headers, status in (
         ({"Authorization": f"Bearer {key}"}, 403),
         ({"Authorization": ""}, 401),

@@ -22,7 +22,10 @@ from app.errors import HubForbidden, HubProtocolError
 from app.hubs.clients import http, huggingface
 from app.hubs.clients.http import _TRIES, TransferLimits
 from app.hubs.repositories import source_models
+from app.hubs.service import SourceService
 from app.infra.db.tables.jobs import JobRow
+from app.jobs.service import JobService
+from app.settings import Settings
 from tests.support.checkpoints import random_tensors, safetensors, sharded
 from tests.support.fake_huggingface import TOKEN, Handler, Hub, answering, loopback_hub
 from tests.support.ingestion_harness import Desk, open_desk
@@ -45,7 +48,7 @@ def refused(desk: Desk, url: str, name: str = "org/a", **wanted: Any) -> tuple[s
 
 def downloads(desk: Desk) -> list[Path]:
     """What is left of downloads."""
-    folder = desk.resources.settings.checkpoint_folder
+    folder = desk.services[Settings].checkpoint_folder
     return [path for path in folder.glob("*/*") if path.is_dir()]
 
 
@@ -429,7 +432,7 @@ def test_a_hub_of_many_requests_hears_that_it_is_over(hub: Hub, desk: Desk) -> N
     def cancel(request: Handler) -> bool:
         asked.append(request.path)
         with desk.database.writing() as session:
-            desk.resources.jobs.cancel(session, desk.resources.tenant, job.id)
+            desk.services[JobService].cancel(session, desk.tenant, job.id)
         time.sleep(0.5)  # progress is recorded so often
         request.say(302, Location="/on/and/on")
         return True
@@ -715,7 +718,7 @@ def test_a_source_that_was_deleted(hub: Hub, desk: Desk) -> None:
     source = desk.follow(hub.url)
     job = desk.enqueue(source, "org/a")
     with desk.database.writing() as session:
-        desk.resources.sources.delete(session, desk.resources.tenant, source.id)
+        desk.services[SourceService].delete(session, desk.tenant, source.id)
     done = desk.carry_out(job)
     assert done.result is not None, done.error
     assert "ignored" == done.result["outcome"]

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from app.auth.service import KeyService
 from app.hubs.incoming.service import PRUNE
 from app.hubs.repositories import source_models
 from app.infra.db.tables.hubs import HubEventRow
 from app.infra.db.tables.jobs import JobRow
+from app.jobs.service import JobService
 from tests.support.backends import SQLITE
 from tests.support.hub_payloads import hf_headers, hf_payload, mlflow_payload, signed
 from tests.support.incoming_harness import SECRET, Office, open_office
@@ -233,11 +235,11 @@ def test_old_deliveries_are_forgotten(office: Office) -> None:
     with office.database.writing() as session:
         changed = update(HubEventRow).where(HubEventRow.event_id == "msg_1")
         session.execute(changed.values(received_at=old))
-    periodic = {known.kind: known for known in office.resources.jobs.periodic}[PRUNE]
+    periodic = {known.kind: known for known in office.services[JobService].periodic}[PRUNE]
     with office.database.reading() as session:
         assert periodic.wanted(session)
     job: Any = None
-    pruned: Any = office.resources.jobs.handler(PRUNE)(job, silent)
+    pruned: Any = office.services[JobService].handler(PRUNE)(job, silent)
     assert pruned["pruned"] >= 1
     assert ["msg_2"] == [delivery["delivery_id"] for delivery in deliveries(office, source)]
     assert 202 == office.deliver(source, hf_payload("org/a"), "msg_1").status_code
@@ -249,7 +251,7 @@ def test_deliveries_need_no_key_and_are_counted_by_address(tmp_path: Path) -> No
     """Where everybody needs a key a hub needs none; but it is held to the limits of its address."""
     with open_office(tmp_path, SQLITE, auth="required", rate_limit=20) as office:
         with office.database.writing() as session:
-            key = office.resources.keys.create(session, "default", scopes={"read", "write"})
+            key = office.services[KeyService].create(session, "default", scopes={"read", "write"})
         office.http.headers["Authorization"] = f"Bearer {key}"
         source = office.follow()
         del office.http.headers["Authorization"]

@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
+from app.auth.records import Tenant
+from app.catalog.writer import ModelWriter
 from app.hubs.ingestion import selection_plan
 from app.jobs.records import JobRecord
-from app.spaces.support_sizes import AskedSize
+from app.jobs.service import JobService
+from app.settings import Settings
+from app.spaces.service import SpaceService
+from app.spaces.support_sizes import AskedSize, SupportSizeService
 from modelkin import select_support
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidLayout
@@ -90,11 +95,11 @@ def test_the_space_says_how_large(hub: Hub, desk: Desk, size: dict[str, Any]) ->
     """A fixed or agreed K is what is selected, by exactly the rule of k."""
     tensors = random_tensors(1)
     layout = Layout.of((name, SHAPES[name]) for name in sorted(SHAPES))
-    resources = desk.resources
+    services = desk.services
     with desk.database.writing() as session:
-        space, _ = resources.spaces.create(
+        space, _ = services[SpaceService].create(
             session,
-            resources.tenant,
+            services[Tenant],
             "kin",
             num_parameters=None,
             layout=layout,
@@ -104,7 +109,7 @@ def test_the_space_says_how_large(hub: Hub, desk: Desk, size: dict[str, Any]) ->
             support_size=AskedSize(**size),
         )
         if size["policy"] == "agreed":
-            resources.support_sizes.report(session, space, k_star=77, client="c")
+            services[SupportSizeService].report(session, space, k_star=77, client="c")
     hub.push("org/a", {"model.safetensors": safetensors(tensors)})
     job = desk.look(desk.follow(hub.url), "org/a")
     assert "succeeded" == job.state, job.error
@@ -115,12 +120,12 @@ def test_parameters_come_in_the_order_of_the_space(hub: Hub, desk: Desk) -> None
     """A space of the same tensors in a model's own order compares index by index with it."""
     tensors = random_tensors(1)
     names = ["encoder.weight", "encoder.bias", "decoder.weight"]
-    resources = desk.resources
+    services = desk.services
     with desk.database.writing() as session:
         layout = Layout.of((name, SHAPES[name]) for name in names)
-        resources.spaces.create(
+        services[SpaceService].create(
             session,
-            resources.tenant,
+            services[Tenant],
             "kin",
             num_parameters=None,
             layout=layout,
@@ -186,9 +191,9 @@ def test_no_space_has_an_immoderate_layout(
 ) -> None:
     """Whoever makes a space, from a request or of a checkpoint: its layout is stored and shown."""
     with desk.database.writing() as session, pytest.raises(InvalidLayout, match=why):
-        desk.resources.spaces.create(
+        desk.services[SpaceService].create(
             session,
-            desk.resources.tenant,
+            desk.tenant,
             "kin",
             num_parameters=None,
             layout=Layout.of(tensors),
@@ -210,9 +215,9 @@ def test_a_space_that_is_made_meanwhile_is_taken(
     def select(*given: Any) -> Any:
         monkeypatch.undo()
         with desk.database.writing() as session:
-            desk.resources.spaces.create(
+            desk.services[SpaceService].create(
                 session,
-                desk.resources.tenant,
+                desk.tenant,
                 "kin",
                 num_parameters=None,
                 layout=layout,
@@ -256,8 +261,8 @@ def test_what_people_say_stays(hub: Hub, desk: Desk) -> None:
     model = desk.model("org/a")
     assert model is not None
     with desk.database.writing() as session:
-        space = desk.resources.spaces.get(session, desk.resources.tenant, "kin")
-        desk.resources.ingest.update(
+        space = desk.services[SpaceService].get(session, desk.tenant, "kin")
+        desk.services[ModelWriter].update(
             session,
             space,
             "org/a",
@@ -409,12 +414,12 @@ def test_a_look_may_be_cancelled(hub: Hub, desk: Desk) -> None:
 
     def cancel(_: object) -> bool:
         with desk.database.writing() as session:
-            desk.resources.jobs.cancel(session, desk.resources.tenant, job.id)
+            desk.services[JobService].cancel(session, desk.tenant, job.id)
         return False
 
     hub.on_cdn = cancel
     assert "cancelled" == desk.carry_out(job).state
-    folder = desk.resources.settings.checkpoint_folder
+    folder = desk.services[Settings].checkpoint_folder
     assert [] == [path for path in folder.glob("*/*") if path.is_dir()]
     assert None is desk.model("org/a")
 

@@ -17,13 +17,15 @@ from sqlalchemy import update
 from app.auth.records import Tenant
 from app.hubs.clients.protocol import HubModel
 from app.hubs.filters import Filters
-from app.hubs.polling import TICK, compare
+from app.hubs.polling import TICK, HubPoller, compare
 from app.hubs.records import HubKind, SeenModel, SourceRecord
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import DEFAULT_POLL, OpenSource, SourceIn, SourceService
 from app.hubs.sync_requests import POLL
 from app.infra.db.tables.jobs import JobRow
+from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
+from app.jobs.service import JobService
 from modelkin.errors import InvalidParameter
 from tests.support.backends import PostgresBackend
 from tests.support.checkpoints import random_tensors, safetensors
@@ -115,8 +117,8 @@ def push(hub: Hub, name: str, seed: int) -> str:
 def waiting(desk: Desk, kind: str) -> list[JobRecord]:
     """The jobs of a kind that nobody has begun, oldest first."""
     with desk.database.reading() as session:
-        tenant = desk.resources.tenant
-        page = desk.resources.jobs.list(session, tenant, limit=100, state="queued", kind=kind)
+        tenant = desk.tenant
+        page = desk.services[JobService].list(session, tenant, limit=100, state="queued", kind=kind)
     return list(page.items)[::-1]
 
 
@@ -124,7 +126,7 @@ def polled(desk: Desk, source: SourceRecord) -> tuple[dict[str, Any], list[str]]
     """What a poll answers, once all that it found was looked at; and what that was."""
     if not waiting(desk, POLL):
         with desk.database.writing() as session:
-            desk.resources.sources.poll(session, desk.resources.tenant, source.id)
+            desk.services[SourceService].poll(session, desk.tenant, source.id)
     (poll,) = waiting(desk, POLL)
     done = desk.carry_out(poll)
     assert "succeeded" == done.state, done.error
@@ -193,8 +195,8 @@ def test_a_source_that_changes_looks_again(hub: Hub, desk: Desk) -> None:
     assert desk.model("org/a") is None
     assert [] == polled(desk, source)[1]
     with desk.database.writing() as session:
-        tenant, changes = desk.resources.tenant, {"base_model": "org/base", "poll_seconds": 60}
-        desk.resources.sources.update(session, tenant, source.id, changes)
+        tenant, changes = desk.tenant, {"base_model": "org/base", "poll_seconds": 60}
+        desk.services[SourceService].update(session, tenant, source.id, changes)
     assert {"org/a", "org/base"} == set(polled(desk, source)[1])
     model = desk.model("org/a")
     assert model is not None
@@ -235,12 +237,12 @@ def test_what_changes_under_a_look_is_looked_at_again(hub: Hub, desk: Desk) -> N
     polled(desk, source)
     for number, first in enumerate(("org/b", "org/a"), 1):
         push(hub, first, number + 1)
-        space, tenant = f"kin-{number}", desk.resources.tenant
+        space, tenant = f"kin-{number}", desk.tenant
 
         def patch(_: Any, space: str = space, tenant: Tenant = tenant) -> bool:
             hub.on_cdn = lambda _: False
             with desk.database.writing() as session:
-                desk.resources.sources.update(session, tenant, source.id, {"space": space})
+                desk.services[SourceService].update(session, tenant, source.id, {"space": space})
             return False
 
         hub.on_cdn = patch
@@ -254,13 +256,13 @@ def test_a_source_that_is_deleted_under_its_poll(hub: Hub, desk: Desk) -> None:
     """The poll ends, and has found nothing."""
     source = desk.follow(hub.url)
     with desk.database.writing() as session:
-        tenant = desk.resources.tenant
-        asked = desk.resources.sources.poll(session, tenant, source.id)
+        tenant = desk.tenant
+        asked = desk.services[SourceService].poll(session, tenant, source.id)
 
     def delete(_: Any) -> bool:
         hub.on_hub = lambda _: False
         with desk.database.writing() as session:
-            desk.resources.sources.delete(session, tenant, source.id)
+            desk.services[SourceService].delete(session, tenant, source.id)
         return False
 
     hub.on_hub = delete
@@ -276,15 +278,15 @@ def test_a_poll_and_a_change_take_locks_in_one_order(
     """
     with open_office(tmp_path, PostgresBackend(postgres)) as office:
         source = office.follow(url=hub.url)["id"]
-        database, resources = office.database, office.resources
+        database, services = office.database, office.services
         with database.writing() as session:
             look = source_models.begin_look(session, source, "org/gone", "j") or 0
             found = sources.find_source(session, source)
             assert found is not None
             seen: dict[str, Any] = {"opened": found.updated_at, "revision": "s"}
             source_models.end_look(session, source, "org/gone", look, **seen)
-            job = resources.sources.poll(session, resources.tenant, source)
-        finish: Any = resources.jobs.handler(POLL)(job, lambda *_: None)
+            job = services[SourceService].poll(session, services[Tenant], source)
+        finish: Any = services[JobService].handler(POLL)(job, lambda *_: None)
 
         def end() -> dict[str, int]:
             with database.writing() as session:
@@ -292,7 +294,7 @@ def test_a_poll_and_a_change_take_locks_in_one_order(
 
         with ThreadPoolExecutor(1) as pool:
             with database.writing() as session:
-                sources.lock_source(session, resources.tenant, source)
+                sources.lock_source(session, services[Tenant], source)
                 ending = pool.submit(end)
                 with pytest.raises(TimeoutError):
                     ending.result(0.5)
@@ -311,10 +313,10 @@ def test_a_poll_that_takes_long_is_not_doubled(hub: Hub, desk: Desk) -> None:
     with desk.database.writing() as session:
         session.execute(update(JobRow).where(JobRow.id == running.id).values(state="running"))
         sources.update_source(session, source.id, past)
-    assert 1 == desk.resources.polls.due()
+    assert 1 == desk.services[HubPoller].due()
     assert [] == waiting(desk, POLL)
     with desk.database.writing() as session:
-        asked = desk.resources.sources.poll(session, desk.resources.tenant, source.id)
+        asked = desk.services[SourceService].poll(session, desk.tenant, source.id)
     assert [asked.id] == [job.id for job in waiting(desk, POLL)]
 
 
@@ -330,7 +332,7 @@ def test_a_hub_that_is_away_is_polled_again(hub: Hub, desk: Desk) -> None:
 
     hub.on_hub = down
     with desk.database.writing() as session:
-        job = desk.resources.sources.poll(session, desk.resources.tenant, source.id)
+        job = desk.services[SourceService].poll(session, desk.tenant, source.id)
     job = desk.carry_out(job)
     assert ("queued", 0) == (job.state, job.attempts)
     error = desk.source(source).last_error
@@ -345,12 +347,12 @@ def test_sources_become_due(hub: Hub, desk: Desk) -> None:
     cleared, or when it has no url any more.
     """
     source = desk.follow(hub.url, poll_seconds=60)
-    periodic = {known.kind: known for known in desk.resources.jobs.periodic}[TICK]
+    periodic = {known.kind: known for known in desk.services[JobService].periodic}[TICK]
     assert [source.id] == [job.parameters["source"] for job in waiting(desk, POLL)]
     polled(desk, source)
     with desk.database.reading() as session:
         assert not periodic.wanted(session)
-    assert 0 == desk.resources.polls.due()
+    assert 0 == desk.services[HubPoller].due()
     assert source.next_poll_at is not None
     assert 55 < (source.next_poll_at - datetime.now(UTC)).total_seconds() <= 60
     past = {"next_poll_at": datetime.now(UTC) - timedelta(seconds=1)}
@@ -358,7 +360,7 @@ def test_sources_become_due(hub: Hub, desk: Desk) -> None:
         sources.update_source(session, source.id, past)
     with desk.database.reading() as session:
         assert periodic.wanted(session)
-    assert (1, 0) == (desk.resources.polls.due(), desk.resources.polls.due())
+    assert (1, 0) == (desk.services[HubPoller].due(), desk.services[HubPoller].due())
     polled(desk, source)
     for changes, is_due in (
         ({"poll_seconds": None}, False),
@@ -366,17 +368,17 @@ def test_sources_become_due(hub: Hub, desk: Desk) -> None:
         ({"url": None}, False),
     ):
         with desk.database.writing() as session:
-            service, tenant = desk.resources.sources, desk.resources.tenant
+            service, tenant = desk.services[SourceService], desk.tenant
             changed = service.update(session, tenant, source.id, changes)
         assert is_due is (changed.next_poll_at is not None)
 
 
 def test_the_public_hub_is_polled_by_owner(desk: Desk) -> None:
     """Its millions of models are nobody's to list: a source of it is polled if it names owners."""
-    service = SourceService(desk.resources.secrets, desk.looks)
+    service = SourceService(desk.services[Secrets], desk.looks)
     given = SourceIn("huggingface", "kin", "s", "https://huggingface.co")
     owned = replace(given, filters={"repos": ["org/*"]}, polled=True)
-    tenant = desk.resources.tenant
+    tenant = desk.tenant
     with desk.database.writing() as session:
         assert (None, None) == (
             (made := service.create(session, tenant, given)).poll_seconds,

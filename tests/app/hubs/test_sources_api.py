@@ -13,6 +13,7 @@ from sqlalchemy import LargeBinary
 from app import cli
 from app.auth.tenants import ensure_tenant
 from app.errors import SourceNotFound
+from app.hubs.service import SourceService
 from app.infra.db.secret_rotation import COLUMNS
 from app.infra.db.tables.all_tables import Base
 from tests.support.backends import SQLITE, PostgresBackend
@@ -164,7 +165,7 @@ def test_a_token_is_never_sent_elsewhere(office: Office) -> None:
 def test_other_tenants_see_no_source(office: Office) -> None:
     """Another tenant's source is none: to show, to change, to poll or to delete."""
     made = office.follow()
-    sources = office.resources.sources
+    sources = office.services[SourceService]
     with office.database.writing() as session:
         other = ensure_tenant(session, "somebody else")
         with pytest.raises(SourceNotFound):
@@ -206,7 +207,7 @@ def test_secrets_are_nowhere_in_plain(tmp_path: Path, caplog: pytest.LogCaptureF
         answers = [office.http.get(f"/v1/sources/{made['id']}").text, str(office.jobs(made))]
         answers.append(repr(office.stored(made)))
         with office.database.reading() as session:
-            opened = office.resources.sources.open(session, office.resources.tenant, made["id"])
+            opened = office.services[SourceService].open(session, office.tenant, made["id"])
         assert TOKEN == opened.token
         answers.append(repr(opened))
     said = caplog.text + "".join(answers)
@@ -243,7 +244,7 @@ def test_keys_of_secrets_are_exchanged(tmp_path: Path, monkeypatch: pytest.Monke
     with open_office(tmp_path, SQLITE, secret_key=new) as office:
         assert "enqueued" == office.push(made, "org/a")["outcome"]
         with office.database.reading() as session:
-            opened = office.resources.sources.open(session, office.resources.tenant, made["id"])
+            opened = office.services[SourceService].open(session, office.tenant, made["id"])
         assert TOKEN == opened.token
     with open_office(tmp_path, SQLITE, secret_key=old) as office:
         answer = office.deliver(made, hf_payload("org/a"))

@@ -14,12 +14,13 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from app.bootstrap import open_resources
+from app.bootstrap import open_services
 from app.index.registry import IndexRegistry
 from app.index.space_index import index_bytes
 from app.index.warmup import IndexWarmup, WarmupProgress
 from app.infra.db.database import Database
 from app.main import create_app
+from app.maintenance.cleanup import Cleanup
 from app.settings import Settings
 from tests.app.conftest import Start
 from tests.app.maintenance.test_cleanup import ROOM, SPEC, Written
@@ -162,13 +163,13 @@ def test_readiness_reports_the_progress(
     """The numbers grow as pages are read, and the answer is 200 only when they are whole."""
     monkeypatch.setattr("app.index.change_repository._PAGE_SIZE", 10)
     settings = Settings(database_url=backend.url(tmp_path), blob_url=f"file://{tmp_path}/blobs")
-    with open_resources(settings) as resources:
-        Written(resources.database).put(*(f"m{i}" for i in range(25)))
-        loading = resources.housekeeping.loading
+    with open_services(settings) as services:
+        Written(services[Database]).put(*(f"m{i}" for i in range(25)))
+        loading = services[Cleanup].loading
         seen: list[tuple[int, int]] = []
 
         async def ask() -> httpx.Response:
-            transport = httpx.ASGITransport(create_app(resources))
+            transport = httpx.ASGITransport(create_app(services))
             async with httpx.AsyncClient(transport=transport, base_url="http://s") as client:
                 return await client.get("/readyz")
 

@@ -14,8 +14,12 @@ import numpy as np
 import pytest
 
 from app import cli
-from app.bootstrap import Resources, open_resources
+from app.bootstrap import open_services
 from app.catalog.puts import Put
+from app.catalog.writer import ModelWriter
+from app.container import Container
+from app.infra.db.database import Database
+from app.maintenance.stop_lists import StopListService
 from app.settings import Settings
 from tests.support.http_space import Space, ranking, true_neighbors
 from tests.support.planted_federation import (
@@ -205,50 +209,50 @@ def test_a_maker_that_is_killed_leaves_the_old_list(http: httpx.Client, server: 
         assert {1, 2} == opened.versions(space.name)
         assert first == (opened.space(space.name), opened.banded(space.name))
     wait_for_kin(space, fewer_than=10)
-    with started(server) as resources:
-        opened = Stores(resources.database, resources.stop_lists)
+    with started(server) as services:
+        opened = Stores(services[Database], services[StopListService])
         assert 1 == opened.space(space.name).banding_version
-        made = resources.stop_lists.make(opened.space(space.name), share=0.45)
+        made = services[StopListService].make(opened.space(space.name), share=0.45)
         assert made is not None
         assert ({3}, 3) == (opened.versions(space.name), made.version)
     wait_for_kin(space, fewer_than=10)
 
 
 @contextmanager
-def started(server: Server) -> Iterator[Resources]:
+def started(server: Server) -> Iterator[Container]:
     """The services of another process on the same stores, as it would start them."""
     settings = Settings(database_url=server.database_url, blob_url=f"file://{server.blobs}")
-    with open_resources(settings) as opened:
+    with open_services(settings) as opened:
         yield opened
 
 
 @pytest.fixture
-def resources(server: Server) -> Iterator[Resources]:
+def services(server: Server) -> Iterator[Container]:
     """The same for one test."""
     with started(server) as opened:
         yield opened
 
 
 def test_what_was_prepared_for_another_list_is_banded_by_the_new_one(
-    http: httpx.Client, resources: Resources
+    http: httpx.Client, services: Container
 ) -> None:
     """A support that was prepared before a list was made, exchanged or dropped is stored as the
     space is then.
     """
     space = federated(http)
-    opened = Stores(resources.database, resources.stop_lists)
+    opened = Stores(services[Database], services[StopListService])
     record = opened.space(space.name)
     support = kin_of(np.random.default_rng(1), BASE)
     for number, share in enumerate((0.5, 0.7, None)):
-        with resources.database.reading() as session:
+        with services[Database].reading() as session:
             known = opened.space(space.name)
-            prepared = resources.ingest.prepare(session, known, f"late{number}", support)
+            prepared = services[ModelWriter].prepare(session, known, f"late{number}", support)
         if share is None:
-            resources.stop_lists.drop(record)
+            services[StopListService].drop(record)
         else:
-            resources.stop_lists.make(record, share=share)
-        with resources.database.writing() as session:
-            resources.ingest.put(session, known, Put(f"late{number}", prepared))
+            services[StopListService].make(record, share=share)
+        with services[Database].writing() as session:
+            services[ModelWriter].put(session, known, Put(f"late{number}", prepared))
         rest = left(support, opened.stop_list(space.name))
         values = None if rest is None else rest.signature().values.astype("<u4").tobytes()
         expected = None if share is None else values

@@ -15,7 +15,9 @@ from sqlalchemy import event, select, text, update
 from standardwebhooks import Webhook
 
 from app.errors import Unavailable
+from app.infra.db.database import Database
 from app.infra.db.tables.webhooks import EventRow
+from app.jobs.service import JobService
 from app.notifications.neighbor_changes import NeighborChanges
 from app.webhooks.outbox import (
     CLUSTERING_COMPLETED,
@@ -75,7 +77,7 @@ def test_a_stored_support_is_told_of(
     desk: Bureau, receiver: Receiver, place: str, rng: np.random.Generator
 ) -> None:
     """Once, signed as the library of Standard Webhooks asks for, small and without indices."""
-    path = f"/ok/{desk.resources.database.url.get_backend_name()}/stored"
+    path = f"/ok/{desk.services[Database].url.get_backend_name()}/stored"
     made = desk.subscribe(f"{receiver.url}{path}", space=place)
     stored = desk.put(place, "org/a", fresh(rng))
     assert ["events", "deliveries"] == desk.work()
@@ -144,14 +146,14 @@ def test_without_subscribers_nothing_is_written(
     desk: Bureau, place: str, rng: np.random.Generator
 ) -> None:
     """Neither an event nor a job comes of a write that nobody has asked to be told of."""
-    with desk.resources.database.reading() as session:
+    with desk.services[Database].reading() as session:
         count = text("SELECT count(*) FROM events")
         before = session.execute(count).scalar_one()
     desk.subscribe("http://127.0.0.1:9/", CLUSTERING_COMPLETED)
     desk.subscribe("http://127.0.0.1:9/", space=desk.space(f"{place}-2"))
     desk.put(place, "a", fresh(rng))
     assert [] == desk.work()
-    with desk.resources.database.reading() as session:
+    with desk.services[Database].reading() as session:
         assert before == session.execute(count).scalar_one()
 
 
@@ -159,7 +161,7 @@ def test_a_batch_is_told_of_model_by_model(
     desk: Bureau, receiver: Receiver, place: str, rng: np.random.Generator
 ) -> None:
     """Each support of a batch is an event, and each subscription hears of each once."""
-    backend = desk.resources.database.url.get_backend_name()
+    backend = desk.services[Database].url.get_backend_name()
     both = [desk.subscribe(f"{receiver.url}/ok/{backend}/batch/{n}") for n in (1, 2)]
     lines = [
         json.dumps({"model": f"m{n}", "support": b64encode(fresh(rng).to_bytes()).decode()})
@@ -418,12 +420,12 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
         raise Unavailable("the folder is away")
 
     monkeypatch.setattr(NeighborChanges, "changes", away)
-    schedule = Scheduler(desk.resources.database, desk.resources.jobs)
+    schedule = Scheduler(desk.services[Database], desk.services[JobService])
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     desk.work()
     assert ["x", "z"] == models_of(desk, stored)
     for hours in range(1, 20):
-        with desk.resources.database.writing() as session:
+        with desk.services[Database].writing() as session:
             earlier = datetime.now(UTC) - timedelta(hours=hours)
             waiting = update(EventRow).where(EventRow.fanned_out.is_(False))
             session.execute(waiting.values(created_at=earlier, due_at=earlier))
@@ -434,12 +436,12 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
         assert hours + 1 == len(tries)
     assert [] == desk.deliveries(near)
     monkeypatch.undo()
-    with desk.resources.database.writing() as session:
+    with desk.services[Database].writing() as session:
         session.execute(update(EventRow).values(due_at=None))
     schedule.tick(tomorrow + timedelta(seconds=10))
     desk.work()
     assert (["x"], ["x", "z"]) == (models_of(desk, near), models_of(desk, stored))
-    with desk.resources.database.reading() as reader:
+    with desk.services[Database].reading() as reader:
         assert reader.scalar(select(EventRow.id).where(EventRow.fanned_out.is_(False))) is None
 
 
@@ -454,7 +456,7 @@ def test_without_listeners_no_lineage_is_asked_after(
 
     desk.subscribe(f"{receiver.url}/ok", space=place)
     desk.put(place, "a", fresh(rng))
-    engine = desk.resources.database._engines.reading
+    engine = desk.services[Database]._engines.reading
     event.listen(engine, "before_cursor_execute", listen)
     try:
         desk.work()

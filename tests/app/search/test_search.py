@@ -12,10 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.bootstrap import Resources, open_resources
+from app.auth.records import Tenant
+from app.bootstrap import open_services
 from app.catalog.repositories.candidates import candidates_in_pages
+from app.container import Container
 from app.index.sketch_files import SketchFiles
+from app.infra.db.database import Database
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from modelkin import Support
 from tests.support.backends import Backend
 from tests.support.http_space import random_support, related
@@ -31,9 +35,9 @@ def folder(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def resources(backend: Backend, folder: Path) -> Iterator[Resources]:
+def services(backend: Backend, folder: Path) -> Iterator[Container]:
     """The services themselves."""
-    with open_resources(set_up(backend, folder)) as opened:
+    with open_services(set_up(backend, folder)) as opened:
         yield opened
 
 
@@ -69,35 +73,35 @@ DRAWS = st.lists(
 )
 @given(m=st.sampled_from([SMALL, WIDE]), draws=DRAWS, k=st.integers(1, 12), lost=st.booleans())
 def test_every_method_is_brute_force_where_all_fits(
-    resources: Resources, folder: Path, m: int, draws: list[tuple[Kind, int, bool]], k: int,
+    services: Container, folder: Path, m: int, draws: list[tuple[Kind, int, bool]], k: int,
     lost: bool,
 ) -> None:  # fmt: skip
     """With fewer models than any budget, each method answers every model that there is, each as
     sharply as what is stored of both allows, with tags and without; whether the sketches of this
     machine were lost or not.
     """
-    space, models = make(resources, m), crowd(m, draws)
-    put(resources, space, models)
+    space, models = make(services, m), crowd(m, draws)
+    put(services, space, models)
     if lost:
         shutil.rmtree(folder / "blobs-cache", ignore_errors=True)
     tagged = [model for model in models if model.tags]
     for method in ("scan", "exact", "auto"):
         asked = models[0]
         expected = brute(asked, models, k)
-        assert expected == told(ask(resources, space, asked.name, k=k, method=method))
+        assert expected == told(ask(services, space, asked.name, k=k, method=method))
         expected = brute(asked, tagged, k, 0.25)
         found = ask(
-            resources, space, asked.name, k=k, method=method, tags=["t"], min_similarity=0.25
+            services, space, asked.name, k=k, method=method, tags=["t"], min_similarity=0.25
         )
         assert expected == told(found)
         body = Stored("", "support", asked.support)
         assert brute(body, models, k) == told(
-            ask(resources, space, asked.support, k=k, method=method)
+            ask(services, space, asked.support, k=k, method=method)
         )
 
 
 @pytest.fixture(scope="module")
-def throng(resources: Resources) -> tuple[SpaceRecord, list[Stored]]:
+def throng(services: Container) -> tuple[SpaceRecord, list[Stored]]:
     """Ten kin at S from .3 to .9 of ``query``, among 300 strangers of S about .17 with it; 60 are
     twins of each other, stored in no order of their names.
     """
@@ -115,35 +119,35 @@ def throng(resources: Resources) -> tuple[SpaceRecord, list[Stored]]:
     models = [
         Stored(n, "support", s, ("far",) * (n in {"far007", "far099"})) for n, s in supports.items()
     ]
-    space = make(resources, m)
-    put(resources, space, models)
+    space = make(services, m)
+    put(services, space, models)
     return space, models
 
 
 def test_planted_kin_are_found(
-    resources: Resources, throng: tuple[SpaceRecord, list[Stored]]
+    services: Container, throng: tuple[SpaceRecord, list[Stored]]
 ) -> None:
     """A scan that compares 40 of 310 exactly answers all ten, in their order."""
     space, models = throng
     query = next(model for model in models if model.name == "query")
-    found = ask(resources, space, "query", k=10, method="scan")
+    found = ask(services, space, "query", k=10, method="scan")
     assert brute(query, models, 10) == told(found)
     assert 200 <= found.candidates <= 201
 
 
 def test_twins_beyond_every_budget_come_by_name(
-    resources: Resources, throng: tuple[SpaceRecord, list[Stored]]
+    services: Container, throng: tuple[SpaceRecord, list[Stored]]
 ) -> None:
     """Of 60 that tie for five places the first by name are answered, though 40 are compared."""
     space, models = throng
     query = next(model for model in models if model.name == "query")
-    found = ask(resources, space, "query", k=15, method="scan")
+    found = ask(services, space, "query", k=15, method="scan")
     assert brute(query, models, 15) == told(found)
     assert ["twin00", "twin01", "twin02", "twin03", "twin04"] == [item.model for item in found][10:]
 
 
 def test_an_answer_without_some_buckets_says_so(
-    resources: Resources, monkeypatch: pytest.MonkeyPatch
+    services: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where buckets that hold too many were left out nobody knows the recall; it is told as such,
     though as many were found as were asked for.
@@ -154,30 +158,30 @@ def test_an_answer_without_some_buckets_says_so(
         f"kin{i:02}": related(rng, query, share)
         for i, share in enumerate(rng.uniform(0.7, 0.9, 60))
     }
-    space = make(resources, WIDE)
-    put(resources, space, [Stored(n, "support", s) for n, s in {"query": query, **kin}.items()])
-    whole = ask(resources, space, "query", k=10, method="lsh", min_similarity=0.7)
+    space = make(services, WIDE)
+    put(services, space, [Stored(n, "support", s) for n, s in {"query": query, **kin}.items()])
+    whole = ask(services, space, "query", k=10, method="lsh", min_similarity=0.7)
     assert ("lsh", False, True) == (whole.method, whole.truncated, whole.recall is not None)
     monkeypatch.setattr("app.index.buckets.service._MAX_ENTRIES", 60)
-    cut = ask(resources, space, "query", k=10, method="lsh", min_similarity=0.7)
+    cut = ask(services, space, "query", k=10, method="lsh", min_similarity=0.7)
     assert ("lsh", True, None, 10) == (cut.method, cut.truncated, cut.recall, len(cut))
 
 
 def test_a_rare_tag_of_the_farthest_fills_the_page(
-    resources: Resources, throng: tuple[SpaceRecord, list[Stored]]
+    services: Container, throng: tuple[SpaceRecord, list[Stored]]
 ) -> None:
     """Tags choose before any budget: two strangers, whom no scan of all would propose."""
     space, models = throng
     query = next(model for model in models if model.name == "query")
     rare = [model for model in models if model.tags]
     for method in ("scan", "lsh", "exact", "auto"):
-        found = ask(resources, space, "query", k=10, method=method, tags=["far"])
+        found = ask(services, space, "query", k=10, method=method, tags=["far"])
         if found.method != "lsh":
             assert brute(query, rare, 10) == told(found)
 
 
 def test_lost_sketches_come_back_while_answers_stay_right(
-    resources: Resources, folder: Path, throng: tuple[SpaceRecord, list[Stored]]
+    services: Container, folder: Path, throng: tuple[SpaceRecord, list[Stored]]
 ) -> None:
     """Without its sketches a query compares more exactly and writes theirs; the next ones use
     them, and nobody is missed on the way.
@@ -186,9 +190,9 @@ def test_lost_sketches_come_back_while_answers_stay_right(
     query = next(model for model in models if model.name == "query")
     shutil.rmtree(folder / "blobs-cache")
     for _ in range(4):
-        assert brute(query, models, 10) == told(ask(resources, space, "query", k=10, method="scan"))
-    with resources.database.reading() as session:
-        space = resources.spaces.get(session, resources.tenant, space.name)
+        assert brute(query, models, 10) == told(ask(services, space, "query", k=10, method="scan"))
+    with services[Database].reading() as session:
+        space = services[SpaceService].get(session, services[Tenant], space.name)
         stored = [model for page in candidates_in_pages(session, space) for model in page]
     ids, contents = np.array([(model.id, model.content_id) for model in stored]).T
     file = SketchFiles(next((folder / "blobs-cache").iterdir())).of(space.id, WIDE)

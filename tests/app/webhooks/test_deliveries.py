@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import func, select, update
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from app.infra.db.database import Database
 from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.webhooks import EventRow, SubscriptionRow
 from app.infra.egress.client import Allowlist, Egress
@@ -155,7 +156,7 @@ def test_the_retries_are_jobs_that_wait(desk: Bureau, receiver: Receiver) -> Non
     delivery = sent(desk, made)
     due = datetime.fromisoformat(delivery["next_attempt_at"])
     query = select(JobRow.not_before).where(JobRow.kind == KIND, JobRow.state == "queued")
-    with desk.resources.database.reading() as session:
+    with desk.services[Database].reading() as session:
         moments = [moment for moment in session.scalars(query) if moment is not None]
     assert any(timedelta(0) <= moment - due <= timedelta(seconds=1) for moment in moments)
 
@@ -217,7 +218,7 @@ def test_failing_for_days_disables(desk: Bureau, receiver: Receiver) -> None:
     """Where nothing has got through for five days nobody tries any more, and it is said why."""
     made = desk.subscribe(f"{receiver.url}/status/500/days")
     sent(desk, made)
-    with desk.resources.database.writing() as session:
+    with desk.services[Database].writing() as session:
         past = datetime.now(UTC) - timedelta(days=5)
         session.execute(update(SubscriptionRow).values(failing_since=past))
     desk.later()
@@ -278,7 +279,7 @@ def test_what_a_dead_worker_had_taken_is_sent(desk: Bureau, receiver: Receiver) 
     made = desk.subscribe(f"{receiver.url}/ok/taken")
     ping(desk, made)
     now = datetime.now(UTC)
-    with desk.resources.database.writing() as session:
+    with desk.services[Database].writing() as session:
         due = store.find_due(session, now, room=store.FreeSlots(99, 99, 99))
         [delivery] = [each for each in due if each.subscription_id == made["id"]]
         assert store.take(session, delivery, now + timedelta(hours=1))
@@ -304,7 +305,7 @@ def test_there_is_room_for_everybody(desk: Bureau, receiver: Receiver) -> None:
     for _ in range(3):
         ping(desk, mine)
     room = store.FreeSlots(all=20, each_tenant=6, each=2)
-    with desk.resources.database.reading() as session:
+    with desk.services[Database].reading() as session:
         due = store.find_due(session, datetime.now(UTC), room=room)
         more = store.find_due(session, datetime.now(UTC), room=room, under_way=due)
         few = store.find_due(session, datetime.now(UTC), room=store.FreeSlots(5, 6, 2))
@@ -380,10 +381,10 @@ def test_what_ended_long_ago_is_forgotten(desk: Bureau, receiver: Receiver) -> N
     desk.work()
     assert 1 == len(desk.deliveries(made))
     events = select(func.count()).select_from(EventRow)
-    with desk.resources.database.reading() as session:
+    with desk.services[Database].reading() as session:
         assert session.scalar(events)
     desk.overdue()
     desk.tick()
     assert [] == desk.deliveries(made)
-    with desk.resources.database.reading() as session:
+    with desk.services[Database].reading() as session:
         assert 0 == session.scalar(events)

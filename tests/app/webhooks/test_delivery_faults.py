@@ -137,7 +137,7 @@ def test_what_waits_for_a_disabled_one_is_forgotten(desk: Bureau, receiver: Rece
     change(desk, off, enabled=False)
     desk.tick()
     assert 1 == len(desk.deliveries(off))
-    with desk.resources.database.writing() as session:
+    with desk.services[Database].writing() as session:
         waiting = WebhookDeliveryRow.subscription_id.in_((off["id"], on["id"]))
         session.execute(update(WebhookDeliveryRow).where(waiting).values(due_at=PAST))
         far = datetime.now(UTC) + timedelta(hours=1)
@@ -193,7 +193,7 @@ def test_a_worker_without_the_key_sends_nothing(
     ping(desk, made)
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
         keys = Secrets(("A" * 43 + "=",), None)
-        broken.setattr(desk.resources.secrets, "_cipher", keys._opened())
+        broken.setattr(desk.services[Secrets], "_cipher", keys._opened())
         desk.work()
         desk.tick()
     [delivery] = desk.deliveries(made)
@@ -264,7 +264,7 @@ def test_a_backlog_costs_nothing_to_look_at(tmp_path: Path) -> None:
     with bureau(tmp_path, SQLITE) as desk:
         crowded, quiet = (desk.subscribe("http://127.0.0.1:9/") for _ in range(2))
         ping(desk, crowded)
-        database = desk.resources.database
+        database = desk.services[Database]
 
         def look() -> tuple[int, list[store.Delivery]]:
             with database.reading() as session:
@@ -298,7 +298,7 @@ def test_a_backlog_of_events_costs_nothing_either(tmp_path: Path) -> None:
         rng = np.random.default_rng(1)
         for name in ("a", "b"):
             desk.put(space, name, random_support(rng, 10_000, 100))
-        database = desk.resources.database
+        database = desk.services[Database]
         with database.reading() as session:
             first, second = map(vars_of, session.scalars(select(EventRow).order_by(EventRow.id)))
         event = event_repository.Event(**first)

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from app.auth.service import KeyService
+from app.infra.db.database import Database
 from app.infra.db.tables.webhooks import SubscriptionRow
+from app.infra.storage.encryption import Secrets
 from tests.support.backends import SQLITE
 from tests.support.webhook_harness import Bureau, bureau
 
@@ -48,9 +51,9 @@ def test_a_subscription_is_made_and_shown(desk: Bureau) -> None:
     assert {**asked, "events": ["neighbors.changed", "support.stored"]} == {
         name: made[name] for name in asked
     }
-    with desk.resources.database.reading() as session:
+    with desk.services[Database].reading() as session:
         row = session.scalars(select(SubscriptionRow).where(SubscriptionRow.id == made["id"])).one()
-        assert secret == desk.resources.secrets.decrypt(row.secret)
+        assert secret == desk.services[Secrets].decrypt(row.secret)
         assert secret.encode() not in row.secret
 
 
@@ -153,8 +156,8 @@ def test_what_is_not_there_is_not_found(desk: Bureau) -> None:
 def test_a_key_that_may_only_read(desk: Bureau) -> None:
     """It sees subscriptions, without secrets, and changes none."""
     made = desk.subscribe(URL)
-    with desk.resources.database.writing() as session:
-        key = desk.resources.keys.create(session, "default", scopes=["read"])
+    with desk.services[Database].writing() as session:
+        key = desk.services[KeyService].create(session, "default", scopes=["read"])
     reader = {"Authorization": f"Bearer {key}"}
     path = f"/v1/subscriptions/{made['id']}"
     seen = desk.http.get(path, headers=reader)

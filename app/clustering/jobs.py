@@ -1,0 +1,18 @@
+"""The jobs of clusterings."""
+
+from __future__ import annotations
+
+from app.clustering import policies as clustering_policies
+from app.clustering.policies import PolicyService
+from app.clustering.service import KIND, ClusteringService
+from app.jobs.service import JobService
+
+__all__ = ["register_jobs"]
+
+
+def register_jobs(
+    jobs: JobService, clusterings: ClusteringService, policies: PolicyService
+) -> None:
+    """Register clustering itself, and the policies by which it is renewed."""
+    jobs.register(KIND, clusterings.execute)
+    jobs.look_every(clustering_policies.EVERY, clustering_policies.NAME, policies.renew)

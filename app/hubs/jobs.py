@@ -1,0 +1,28 @@
+"""The jobs of hubs: ingestion of a model, polls of a hub, and pruning of old hub events."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from app.hubs.incoming.service import PRUNE, HubEventService
+from app.hubs.ingestion.service import IngestionService
+from app.hubs.polling import TICK, HubPoller
+from app.hubs.sync_requests import INGEST, POLL
+from app.jobs.service import JobService
+
+__all__ = ["register_jobs"]
+
+_POLL_INTERVAL = timedelta(seconds=10)
+_PRUNE_INTERVAL = timedelta(hours=1)
+
+
+def register_jobs(
+    jobs: JobService, ingestion: IngestionService, poller: HubPoller, events: HubEventService
+) -> None:
+    """Register what asks hubs, beside the other jobs, and what a hub is not asked for."""
+    jobs.register(INGEST, ingestion.execute, apart=True)
+    jobs.register(POLL, poller.poll, apart=True)
+    jobs.register(TICK, poller.enqueue_due)
+    jobs.every(_POLL_INTERVAL, TICK, wanted=poller.any_due)
+    jobs.register(PRUNE, events.prune)
+    jobs.every(_PRUNE_INTERVAL, PRUNE, wanted=events.any_old)
