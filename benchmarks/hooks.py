@@ -67,7 +67,7 @@ def run(quick: bool) -> Findings:
         [f"a delivery's answer, {CLIENTS} at a time, jobs under way beside", _spread(seconds)],
         [f"until all {count:,} models are stored, from the first delivery", duration(stored)],
     ]
-    return Findings(rows, [Table("Webhooks in", ["", "median (least – most)"], facts)])
+    return Findings(rows, [Table("Hub events", ["", "median (least – most)"], facts)])
 
 
 def _follow(http: httpx.Client, hub: Hub, space: str) -> str:

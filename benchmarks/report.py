@@ -1,6 +1,7 @@
 """Figures as Markdown: each beside its peer, its target, and whether it is met.
 
-It measures nothing, and it names neither a machine nor a path: a processor and versions will do.
+A section names the processor and the versions, but neither a machine nor a path. Its lines have at
+most 120 characters: a longer row of a table continues in rows with empty cells.
 """
 
 from __future__ import annotations
@@ -8,12 +9,16 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
+from itertools import groupby, zip_longest
 from pathlib import Path
 
 from benchmarks.harness import Spread
+
+MAX_LINE_LENGTH = 120
 
 __all__ = [
     "Findings",
@@ -22,8 +27,10 @@ __all__ = [
     "at_least",
     "at_most",
     "duration",
+    "grouped",
     "machine",
     "markdown",
+    "table_lines",
     "range_of",
     "replaced",
     "version",
@@ -32,15 +39,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure, and what it is held against.
+    """One figure, its peer's and its target.
 
     Attributes:
         figure: what was measured, and on what.
         ours: modelkin's value.
-        peer: whose value it is compared with, and that value.
+        peer: the alternative's name and value.
         ratio: of the two, with its spread.
-        target: what it should be; empty where none was set.
-        met: whether it is; None where there is no target.
+        target: what it should be; empty without one.
+        met: whether the target is met; None without one.
     """
 
     figure: str
@@ -62,20 +69,20 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a subject found."""
+    """The figures of a subject."""
 
     rows: list[Row]
     tables: list[Table] = field(default_factory=list)
 
 
 def at_least(figure: str, ours: str, peer: str, ratio: Spread, target: float) -> Row:
-    """A ratio that should be no smaller, by its median."""
+    """A ratio whose median should be the target or larger."""
     met = ratio.median >= target
     return Row(figure, ours, peer, range_of(ratio), f"≥ {target:g}×", met)
 
 
 def at_most(figure: str, ours: str, peer: str, ratio: Spread, target: float) -> Row:
-    """A ratio that should be no greater, by its median."""
+    """A ratio whose median should be the target or smaller."""
     met = ratio.median <= target
     return Row(figure, ours, peer, range_of(ratio), f"≤ {target:g}×", met)
 
@@ -98,7 +105,7 @@ def _short(ratio: float) -> str:
 
 
 def version(distribution: str) -> str:
-    """``numpy 2.4.6``, or that it is not here."""
+    """``numpy 2.4.6``, or ``no numpy`` if it is not installed."""
     try:
         return f"{distribution} {metadata.version(distribution)}"
     except metadata.PackageNotFoundError:
@@ -125,25 +132,55 @@ def _processor() -> str:
 
 def markdown(findings: Findings, measured_on: str) -> str:
     """A subject's section: the judged figures, the plain tables, the machine."""
-    judged = [
+    judged = grouped(
         [row.figure, row.ours, row.peer, row.ratio, row.target, _verdict(row.met)]
         for row in findings.rows
-    ]
+    )
     columns = ["figure", "modelkin", "beside it", "ratio", "target", "met"]
     blocks = [_table(columns, judged)] if judged else []
-    blocks += [
-        f"{table.title}:\n\n{_table(table.columns, table.rows)}" for table in findings.tables
-    ]
-    return "\n\n".join([*blocks, f"Measured on {measured_on}."]) + "\n"
+    for table in findings.tables:
+        blocks += [_wrapped(f"{table.title}:"), _table(table.columns, table.rows)]
+    return "\n\n".join([*blocks, _wrapped(f"Measured on {measured_on}.")]) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, MAX_LINE_LENGTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _verdict(met: bool | None) -> str:
     return "" if met is None else "yes" if met else "**no**"
 
 
+def grouped(rows: Iterable[list[str]]) -> list[list[str]]:
+    """Rows of one subject under a row with its name, where a figure reads ``subject: figure``."""
+    found: list[list[str]] = []
+    for subject, group in groupby(rows, key=lambda row: row[0].partition(": ")[0]):
+        members = list(group)
+        if len(members) == 1:
+            found += members
+        else:
+            found.append([f"**{subject}**"] + [""] * (len(members[0]) - 1))
+            found += [[row[0].removeprefix(f"{subject}: "), *row[1:]] for row in members]
+    return found
+
+
 def _table(columns: list[str], rows: list[list[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(line for cells in lines for line in table_lines(cells))
+
+
+def table_lines(cells: list[str]) -> list[str]:
+    """One row of a table; one that is too long continues in rows with empty cells."""
+    widths = [len(cell) for cell in cells]
+    room = MAX_LINE_LENGTH - len(f"| {' | '.join([''] * len(cells))} |")
+    while sum(widths) > room:
+        widths[widths.index(max(widths))] -= 1
+    parts = [
+        textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False) if cell else []
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    lines = zip_longest(*parts, fillvalue="") if any(parts) else [cells]
+    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def replaced(page: str, subject: str, section: str) -> str:

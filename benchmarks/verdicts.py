@@ -127,8 +127,8 @@ def _stages(searches: Sequence[Searched]) -> Table:
         cells = [duration(each.percentile(name, 0.5)) for name in (READ, BYTES, SKETCHES, EXACT)]
         recalls = [f"{each.recall(name):.3f}" for name in (BYTES, VALUES, SKETCHES)]
         rows.append([f"{each.n:,}, {each.background.name}", *cells, *recalls])
-    columns = ["n, background", "one read of the bytes", "scan of the bytes", "and sketches"]
-    columns += ["and exact overlaps", "recall of bytes alone", "of signatures", "of sketches"]
+    columns = ["n, background", "one read", "scan", "and sketches", "and overlaps"]
+    columns += ["recall: bytes", "recall: signatures", "recall: sketches"]
     return Table("modelkin stage by stage, p50 of a query, and recall@10", columns, rows)
 
 
@@ -140,7 +140,7 @@ def _others(each: Searched) -> Table:
         rows.append([name, *times, *recalls, *each.filled[name].cells(each.n)])
     strata = _strata_names(each.background).split(", ")
     columns = [f"n = {each.n:,}, {each.background.name}", "p50", "p95", "recall@10"]
-    columns += [f"at S = {s}" for s in strata] + ["models in a second", "bytes a model"]
+    columns += [f"S = {s}" for s in strata] + ["models/s", "bytes/model"]
     return Table(f"The same queries in turn, n = {each.n:,}, h = {H}", columns, rows)
 
 

@@ -25,6 +25,7 @@ CLEAN = (
     "README.md",
     "app/index",
     "docs/architecture.md",
+    "docs/benchmarks.md",
     "docs/cli.md",
     "docs/clustering.md",
     "docs/donors.md",

@@ -19,9 +19,11 @@ from benchmarks.report import (
     at_least,
     at_most,
     duration,
+    grouped,
     markdown,
     range_of,
     replaced,
+    table_lines,
 )
 from modelkin.core.kernels.choice import kernels
 
@@ -117,6 +119,27 @@ def test_a_missed_target_is_printed_as_missed() -> None:
     assert "| size | 1 | 2 | 2× |  |  |" in text
     assert "Facts:\n\n| a | b |\n| --- | --- |\n| 1 | 2 |" in text
     assert text.endswith("Measured on a machine.\n")
+
+
+def test_rows_of_one_subject_stand_under_its_name() -> None:
+    """The subject is written once; a figure that stands alone keeps its own."""
+    rows = [["n = 9: time", "1 s"], ["n = 9: size", "2 B"], ["n = 8: time", "3 s"]]
+    assert grouped(rows) == [
+        ["**n = 9**", ""],
+        ["time", "1 s"],
+        ["size", "2 B"],
+        ["n = 8: time", "3 s"],
+    ]
+
+
+def test_a_long_row_continues_in_rows_with_empty_cells() -> None:
+    """No line has more than 120 characters, and no word is lost."""
+    words = " ".join(["word"] * 30)
+    lines = table_lines([words, "1 s", "yes"])
+    assert len(lines) == 2
+    assert all(len(line) <= 120 for line in lines)
+    assert lines[1].endswith("|  |  |")
+    assert " ".join(line.split(" | ")[0].removeprefix("| ") for line in lines) == words
 
 
 def test_only_the_marked_part_of_the_page_changes() -> None:
