@@ -1,6 +1,6 @@
-"""A file of a hub on its way to the disk: counted and digested as it comes, and never unpacked.
+"""``Download``: a hub's file on its way to the disk, counted and digested as it arrives.
 
-No declaration of its size is believed, and none of its digest. Nothing here asks for anything.
+Declared sizes and digests are verified, never trusted. Nothing is unpacked.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Download:
-    """A file as far as it has come, over one or more answers.
+    """The received part of a file, over one or more responses.
 
     Args:
-        file: as it was declared.
-        most: bytes of it.
-        host: whose it is.
+        file: as the hub declared it.
+        max_bytes: the largest size that is accepted.
+        host: the hub's, for messages.
         received: see :meth:`app.hubs.clients.protocol.Hub.download`.
-        require_time: called again and again; what it raises ends the download.
+        require_time: called again and again; an error that it raises ends the download.
     """
 
     def __init__(
         self,
         file: HubFile,
-        most: int,
+        max_bytes: int,
         host: str,
         received: Received | None,
         require_time: Callable[[], None],
     ) -> None:
         self.size = 0
         self._file = file
-        self._most = most
+        self._max_bytes = max_bytes
         self._host = host
         self._require_time = require_time
         self._received = received
@@ -51,7 +51,7 @@ class Download:
         self._declared = file.size
 
     def take(self, response: httpx.Response, target: BinaryIO) -> None:
-        """Append what an answer holds; begin anew where it is the whole file once more."""
+        """Append the body of a response; start over where it holds the whole file again."""
         if response.status_code != 206:
             self.size, self._sha256 = 0, hashlib.sha256()
             target.seek(0)
@@ -81,7 +81,11 @@ class Download:
             )
 
     def finish(self) -> int:
-        """The size, if these are the bytes that were declared."""
+        """The size of the file.
+
+        Raises:
+            HubProtocolError: the bytes do not have the declared digest.
+        """
         if self._file.sha256 not in {None, self._sha256.hexdigest()}:
             raise HubProtocolError(
                 f"{self._host} declares {self._file.path} with the SHA-256 {self._file.sha256}, "
@@ -99,16 +103,16 @@ class Download:
                 f"{self._host} declares {self._declared} bytes of {self._file.path} and sends "
                 f"{size} or more"
             )
-        if size > self._most:
+        if size > self._max_bytes:
             raise PayloadTooLarge(
                 f"{self._file.path} has {size} bytes or more, and a checkpoint at most "
-                f"{self._most} (MODELKIN_MAX_CHECKPOINT_BYTES)"
+                f"{self._max_bytes} (MODELKIN_MAX_CHECKPOINT_BYTES)"
             )
 
 
 @contextmanager
 def writing(file: HubFile) -> Iterator[None]:
-    """What the disk does not take of a file is an error of ours: it may do so later."""
+    """Turn a failed write into an error of the service, which may be gone at the next attempt."""
     try:
         yield
     except OSError as error:

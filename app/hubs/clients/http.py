@@ -1,8 +1,8 @@
-"""Requests to a hub: bounded in bytes and in time, redirects looked at one by one.
+"""``HubHttpClient``: requests to a hub, bounded in bytes and time, every redirect checked.
 
-Owns what every hub has in common on the wire. A token goes to the hub's own origin and no further,
-and into no message; what comes is counted as it comes, so that no declaration is believed, and
-never unpacked. Where a request may go at all is the guarded client's business.
+A token goes to the hub's own origin alone, and into no message. Bytes are counted as they arrive,
+declared sizes are never trusted, and nothing is unpacked. Which addresses a request may reach is
+decided by the egress client.
 """
 
 from __future__ import annotations
@@ -31,38 +31,36 @@ __all__ = ["TransferLimits", "Refusal", "HubHttpClient", "bounded", "text_of"]
 
 T = TypeVar("T")
 
-_HOPS: Final = 5
-_TRIES: Final = 3
-"""Times that a file is begun or continued before its job is put off."""
-_PASSING: Final = {408, 416, 425, 429}
-"""Statuses below 500 that another time may not come; 416 says that a file ends too early."""
+_MAX_REDIRECTS: Final = 5
+_MAX_ATTEMPTS: Final = 3
+"""Times that a file is begun or continued before its job is retried later."""
+_TRANSIENT: Final = {408, 416, 425, 429}
+"""Transient statuses below 500; 416 says that a file ended too early."""
 _IDENTITY: Final = {"", "identity"}
-_EXCERPT: Final = 16 << 10
-_MOST_MODELS: Final = 100_000
-"""Of one listing."""
-_LONGEST_WAIT: Final = 86400.0
+_MAX_EXCERPT_BYTES: Final = 16 << 10
+_MAX_MODELS: Final = 100_000
+"""Models of one listing."""
+_MAX_RETRY_AFTER_S: Final = 86400.0
 _HEADER: Final = re.compile(
     rb"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?"
 )
-"""What the value of a header may be (RFC 9110, section 5.5)."""
+"""The syntax of a header's value (RFC 9110, section 5.5)."""
 
 Refusal = Callable[[httpx.Response, bytes], ModelkinError | None]
-"""What a hub means by a status of 400 to 499 and the beginning of the body; None where it means
-nothing of its own.
-"""
+"""The hub's meaning of a status of 400 to 499 and the start of the body; None for HTTP's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransferLimits:
-    """How much of a hub's is taken, and for how long it is waited for.
+    """Limits of bytes and time for what a hub sends.
 
     Attributes:
-        checkpoint_bytes: of all files of one checkpoint together.
+        checkpoint_bytes: the largest checkpoint, all its files together.
         timeout: seconds without a byte.
-        grace: seconds that any answer may take, however little comes.
-        slowest: bytes of a file that must come a second beyond that.
-        total: seconds from the opening of a hub, for all that is asked of it.
-        answer_bytes: of an answer that is no file.
+        grace: seconds that any response may take, however little arrives.
+        slowest: bytes a second that must arrive beyond that.
+        total: seconds for all requests, from the opening of the hub.
+        answer_bytes: the largest response that is not a file.
     """
 
     checkpoint_bytes: int
@@ -74,18 +72,18 @@ class TransferLimits:
 
 
 class HubHttpClient:
-    """Speaks to one hub.
+    """An HTTP client for one hub.
 
     Args:
-        base: its address.
-        egress: the way out.
-        authorization: the header's value, for the hub's own origin; None where there is no token.
-        limits: of this.
-        refusal: reads the hub's refusals.
-        heard: called before every request; what it raises ends all.
+        base: the hub's address.
+        egress: makes the guarded HTTP clients.
+        authorization: the header's value, for the hub's own origin; None without a token.
+        limits: of bytes and time.
+        refusal: interprets the hub's refusals.
+        before_request: called before every request; an error that it raises ends the work.
 
     Raises:
-        HubForbidden: the authorization cannot be sent; does not show it.
+        HubForbidden: the authorization cannot be sent; the message does not show it.
     """
 
     def __init__(
@@ -96,41 +94,41 @@ class HubHttpClient:
         authorization: str | None,
         limits: TransferLimits,
         refusal: Refusal,
-        heard: Callable[[], None] = lambda: None,
+        before_request: Callable[[], None] = lambda: None,
     ) -> None:
         self.base = base.rstrip("/")
         self.host = urlsplit(self.base).netloc.rpartition("@")[2]
         self._authorization = None if authorization is None else self._sendable(authorization)
-        # Files take longer, as long as they keep coming; answers do not.
+        # Files may take longer while bytes keep arriving; other responses may not.
         self._files = egress.client(
             timeout=limits.timeout, deadline=limits.grace, pace=limits.slowest
         )
         self._answers = egress.client(timeout=limits.timeout, deadline=limits.grace)
         self._limits = limits
         self._refusal = refusal
-        self._heard = heard
+        self._before_request = before_request
         self._end = time.monotonic() + limits.total
 
     @property
     def authorized(self) -> bool:
-        """Whether the hub is sent a token."""
+        """Whether requests carry a token."""
         return self._authorization is not None
 
     def close(self) -> None:
-        """Let connections go."""
+        """Close the connections."""
         self._files.close()
         self._answers.close()
 
     def json(
         self, url: str, params: Mapping[str, Any] | None = None
     ) -> tuple[Any, httpx.Headers, str]:
-        """What a path below the base, or a whole address, answers; with its headers and address.
+        """The JSON of a path below the base, or of a whole address; its headers and final address.
 
         Raises:
-            HubProtocolError: it is no JSON, or more than anybody reads.
-            HubUnavailable: the hub is away. And whatever ``refusal`` makes of its refusals.
+            HubProtocolError: the response is not JSON, or too large.
+            HubUnavailable: the hub is down. ``refusal`` decides on the hub's refusals.
         """
-        with self._spoken():
+        with self._errors_mapped():
             address = httpx.URL(self._absolute(url))
             if params:
                 address = address.copy_merge_params(params)
@@ -152,10 +150,10 @@ class HubHttpClient:
             raise HubProtocolError(f"{self.host} answered no JSON to {address.path}") from None
 
     def next_page(self, headers: httpx.Headers, address: str) -> str | None:
-        """Where a listing goes on, as a link in its headers says (RFC 8288); None where it ends.
+        """The next page of a listing, from its ``Link`` header (RFC 8288); None at the end.
 
         Raises:
-            HubProtocolError: somewhere else than at this hub.
+            HubProtocolError: the link leads to another hub.
         """
         found = re.search(r'<([^>]+)>\s*;[^,]*\brel="?next"?', headers.get("Link", ""))
         if found is None:
@@ -168,7 +166,7 @@ class HubHttpClient:
         return further
 
     def download(self, url: str, file: HubFile, into: Path, received: Received | None) -> int:
-        """Write what is at ``url`` to a file; answers its size. See :meth:`Hub.download`."""
+        """Write the file at ``url`` to ``into``; return its size. See :meth:`Hub.download`."""
         download = Download(
             file, self._limits.checkpoint_bytes, self.host, received, self._require_time
         )
@@ -176,7 +174,7 @@ class HubHttpClient:
             return self._whole(url, download, target)
 
     def beginning(self, url: str, size: int) -> tuple[bytes, int | None]:
-        """The first bytes of what is at ``url``, and how many there are; None if nobody says so."""
+        """The first bytes of the file at ``url``, and its whole size; None where it is unknown."""
         headers = {b"Range": f"bytes=0-{size - 1}".encode()}
         with self._answer(self._files, self._absolute(url), headers) as response:
             part = re.fullmatch(r"bytes 0-\d+/(\d+)", response.headers.get("Content-Range", ""))
@@ -192,16 +190,16 @@ class HubHttpClient:
         return bytes(begun[:size]), int(whole) if whole.isdecimal() else None
 
     def _whole(self, url: str, download: Download, target: BinaryIO) -> int:
-        """All bytes of a file, in as many answers as are good for it."""
-        for _ in range(_TRIES - 1):
+        """Download a whole file; continue it after an interruption, a few times."""
+        for _ in range(_MAX_ATTEMPTS - 1):
             try:
-                return self._go_on(url, download, target)
+                return self._continue(url, download, target)
             except HubUnavailable:
                 if not download.size:
                     raise
-        return self._go_on(url, download, target)
+        return self._continue(url, download, target)
 
-    def _go_on(self, url: str, download: Download, target: BinaryIO) -> int:
+    def _continue(self, url: str, download: Download, target: BinaryIO) -> int:
         headers = {b"Range": f"bytes={download.size}-".encode()} if download.size else {}
         with self._answer(self._files, self._absolute(url), headers) as response:
             download.take(response, target)
@@ -214,10 +212,10 @@ class HubHttpClient:
     def _answer(
         self, client: httpx.Client, url: str, headers: Mapping[bytes, bytes]
     ) -> Iterator[httpx.Response]:
-        """A good answer, not read yet, behind all redirects."""
-        with self._spoken():
-            for _ in range(_HOPS):
-                self._heard()
+        """A successful response after all redirects, its body not read yet."""
+        with self._errors_mapped():
+            for _ in range(_MAX_REDIRECTS):
+                self._before_request()
                 self._require_time()
                 request = client.build_request("GET", url, headers=self._headers(url, headers))
                 response = client.send(request, stream=True)
@@ -229,28 +227,28 @@ class HubHttpClient:
                     url = self._next(url, response.headers["Location"])
                 finally:
                     response.close()
-        raise HubProtocolError(f"{self.host} redirects more than {_HOPS} times")
+        raise HubProtocolError(f"{self.host} redirects more than {_MAX_REDIRECTS} times")
 
     def _headers(self, url: str, headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         own = _origin(url) == _origin(self.base)
         token = {b"Authorization": self._authorization} if own and self._authorization else {}
-        # What is packed may be any number of bytes.
+        # A compressed body may expand to any number of bytes.
         return {**headers, b"Accept-Encoding": b"identity", **token}
 
     def _sendable(self, value: str) -> bytes:
-        """A header's value as HTTP takes it, without the blanks at its ends that it drops."""
+        """A header's value as HTTP allows it, without blanks at its ends."""
         sent = value.encode("utf-8", "surrogatepass").strip(b" \t")
         if _HEADER.fullmatch(sent) is None:
             raise HubForbidden(
                 f"the source's token for {self.host} holds a line break or another control "
-                f"character, so it cannot be sent: give it anew"
+                f"character, so it cannot be sent: set it again"
             )
         return sent
 
     def _require_time(self) -> None:
         if time.monotonic() > self._end:
             raise HubTimeout(
-                f"{self.host} took more than {self._limits.total:g} s for all that was asked of it "
+                f"{self.host} took more than {self._limits.total:g} s for all requests together "
                 f"(MODELKIN_LOOK_TIMEOUT)"
             )
 
@@ -263,7 +261,7 @@ class HubHttpClient:
             wrong, parts = True, urlsplit(url)
         if wrong or (urlsplit(url).scheme == "https" and parts.scheme == "http"):
             raise HubProtocolError(
-                f"{self.host} redirects to where nobody follows: to no https address"
+                f"{self.host} redirects to an address that is not followed: use https"
             )
         return target
 
@@ -277,11 +275,11 @@ class HubHttpClient:
                     f"not asked for"
                 )
             return
-        if status >= 500 or status in _PASSING:
+        if status >= 500 or status in _TRANSIENT:
             wait = _wait_of(response)
             raise HubUnavailable(
                 f"{response.url.host} answers {status} {response.reason_phrase}"
-                + (f", and asks to be left alone for {wait:.0f} s" if wait else ""),
+                + (f", and asks to wait {wait:.0f} s" if wait else ""),
                 retry_after=wait,
             )
         refused = None
@@ -292,8 +290,8 @@ class HubHttpClient:
         )
 
     @contextmanager
-    def _spoken(self) -> Iterator[None]:
-        """What goes wrong on the way is the hub's being away, unless nobody may go there."""
+    def _errors_mapped(self) -> Iterator[None]:
+        """Turn transport errors into hub errors; a refused address stays :class:`EgressRefused`."""
         try:
             yield
         except EgressRefused:
@@ -302,35 +300,33 @@ class HubHttpClient:
             raise HubUnavailable(
                 f"{self.host} said nothing for {self._limits.timeout:g} s, or is too slow: {error}"
             ) from error
-        except httpx.LocalProtocolError:  # would show what was to be sent
+        except httpx.LocalProtocolError:  # its text would show the header
             raise HubProtocolError(
-                f"{self.host} cannot be asked: HTTP has no such request"
+                f"{self.host} cannot be asked: HTTP does not allow this request"
             ) from None
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
             raise HubUnavailable(f"{self.host} cannot be reached: {reason}") from error
         except httpx.InvalidURL as error:
-            raise HubProtocolError(
-                f"{self.host} leads to an address that is none: {error}"
-            ) from error
+            raise HubProtocolError(f"{self.host} leads to an invalid address: {error}") from error
 
 
 def _excerpt(response: httpx.Response) -> bytes:
-    """The beginning of a body; whatever keeps it from being read, the status stands."""
+    """The beginning of a body; empty where it cannot be read, since the status counts."""
     excerpt = b""
     try:
         for piece in response.iter_raw():
             excerpt += piece
-            if len(excerpt) >= _EXCERPT:
+            if len(excerpt) >= _MAX_EXCERPT_BYTES:
                 break
     except httpx.TransportError:
         return b""
-    return excerpt[:_EXCERPT]
+    return excerpt[:_MAX_EXCERPT_BYTES]
 
 
 def _wait_of(response: httpx.Response) -> float:
-    """Seconds that the hub asks for, a day at most."""
-    return min(retry_after(response.headers, datetime.now(UTC)) or 0.0, _LONGEST_WAIT)
+    """Seconds that the hub asks the service to wait, a day at most."""
+    return min(retry_after(response.headers, datetime.now(UTC)) or 0.0, _MAX_RETRY_AFTER_S)
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:
@@ -340,26 +336,26 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 
 
 def bounded(items: Iterable[T], host: str) -> Iterator[T]:
-    """The items of a listing, of which nobody looks through any number.
+    """The items of a listing, up to a limit.
 
     Raises:
         HubForbidden: there are more.
     """
     for number, item in enumerate(items):
-        if number == _MOST_MODELS:
+        if number == _MAX_MODELS:
             raise HubForbidden(
-                f"{host} lists more than {_MOST_MODELS:,} models, more than a poll looks through: "
-                f"narrow the source's filters, or leave it to deliveries"
+                f"{host} lists more than {_MAX_MODELS:,} models, the most that a poll reads: "
+                f"narrow the source's filters, or rely on webhooks"
             )
         yield item
 
 
-def text_of(value: Any, longest: int = 2000) -> str | None:
-    """A hub's text, as it may be stored; None where it is none."""
+def text_of(value: Any, max_length: int = 2000) -> str | None:
+    """A hub's text, cut to a length that can be stored; None for anything that is not a text."""
     if not isinstance(value, str) or not value or "\0" in value:
         return None
     try:
         value.encode()
     except UnicodeEncodeError:
         return None
-    return value[:longest]
+    return value[:max_length]

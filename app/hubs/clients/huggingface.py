@@ -1,7 +1,7 @@
-"""The Hugging Face Hub, or whoever speaks its API: models are repositories, revisions are commits.
+"""Client of the Hugging Face Hub and of servers with its API.
 
-The few requests that are needed are those that ``huggingface_hub`` sends. That package is not used
-itself: its HTTP layer is one for the whole process, and cannot be given a guarded client.
+Models are repositories, revisions are commits. The requests are those of ``huggingface_hub``. That
+package is not used itself: it has one HTTP layer a process, which cannot be a guarded client.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from modelkin.errors import InvalidName, ModelkinError
 __all__ = ["PUBLIC", "HuggingFace", "refusal"]
 
 PUBLIC: Final = "https://huggingface.co"
-_PAGE: Final = 100
-_MOST_PAGES: Final = 1000
-"""Of one listing, of all its owners together."""
-_TAG: Final = re.compile(r"base_model:(?:\w+:)?(.+)")
+_PAGE_SIZE: Final = 100
+_MAX_PAGES: Final = 1000
+"""Pages of one listing, of all its owners together."""
+_BASE_MODEL_TAG: Final = re.compile(r"base_model:(?:\w+:)?(.+)")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -38,10 +38,10 @@ class HuggingFace:
         self._transfer = transfer
 
     def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:
-        followed = Filters.of(filters)
-        pages = iter(range(_MOST_PAGES))
-        authors = followed.named_owners or (None,)
-        items = (item for author in authors for item in self._pages(author, followed, pages))
+        narrowed = Filters.of(filters)
+        pages = iter(range(_MAX_PAGES))
+        authors = narrowed.named_owners or (None,)
+        items = (item for author in authors for item in self._pages(author, narrowed, pages))
         for item in bounded(items, self._transfer.host):
             if isinstance(item, dict) and (name := text_of(item.get("id"))) is not None:
                 yield HubModel(name, text_of(item.get("sha")), _tags(item))
@@ -55,13 +55,13 @@ class HuggingFace:
         except HubNotFound:
             if revision is not None:
                 raise
-            # Mirrors may know no more than what downloads of whole repositories ask for.
+            # Mirrors may serve only the requests of whole-repository downloads.
             found, _, _ = self._transfer.json(f"{path}/revision/main", blobs)
         if not isinstance(found, dict):
             raise HubProtocolError(f"{self._transfer.host} answered no description of {name}")
         current, sha = text_of(found.get("id")) or name, text_of(found.get("sha"), 200)
         if sha is None:
-            raise HubProtocolError(f"{self._transfer.host} tells no commit of {name}")
+            raise HubProtocolError(f"{self._transfer.host} names no commit of {name}")
         if found.get("disabled") is True:
             raise HubForbidden(f"{name} is disabled on {self._transfer.host}")
         return HubRevision(
@@ -98,7 +98,7 @@ class HuggingFace:
         """The items of a listing, page by page (RFC 8288 links), as long as there are ``pages``."""
         asked: dict[str, Any] = {
             "full": "true",
-            "limit": _PAGE,
+            "limit": _PAGE_SIZE,
             "sort": "lastModified",
             "direction": -1,
         }
@@ -118,14 +118,15 @@ class HuggingFace:
                 return
             url, params = further, None
         raise HubForbidden(
-            f"{self._transfer.host} lists more than {_MOST_PAGES} pages of models: name the "
+            f"{self._transfer.host} lists more than {_MAX_PAGES} pages of models: name the "
             f"repositories or their owners in the source's filters"
         )
 
 
 def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
-    """What a status of 400 to 499 means: the Hub says it in a header, and often hides what there is
-    behind a 401.
+    """The meaning of a status of 400 to 499.
+
+    The Hub states it in a header, and often hides existing models behind a 401.
     """
     del body
     code = response.headers.get("X-Error-Code")
@@ -138,7 +139,7 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
             f"account{said}"
         )
     if response.status_code == 401 and "invalid credentials" in (message or "").lower():
-        return HubForbidden(f"{host} takes the source's token for no good one{said}")
+        return HubForbidden(f"{host} refuses the source's token{said}")
     if code == "RepoNotFound" or response.status_code == 404:
         return HubNotFound(
             f"{host} knows no {path}, or does not show it to this source's token{said}",
@@ -146,7 +147,7 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
         )
     if response.status_code == 401:
         return HubForbidden(
-            f"{host} wants another token for {path}: it is private, gated or not there{said}"
+            f"{host} wants another token for {path}: it is private, gated or missing{said}"
         )
     if response.status_code == 403:
         return HubForbidden(f"{host} does not let this source's token see {path}{said}")
@@ -164,7 +165,7 @@ def _quoted(name: str) -> str:
     try:
         return quote_model(name)
     except InvalidName as error:
-        raise HubNotFound(f"no repository can be called that: {error}") from None
+        raise HubNotFound(f"no repository can have this name: {error}") from None
 
 
 def _tags(found: Mapping[str, Any]) -> tuple[str, ...]:
@@ -173,19 +174,19 @@ def _tags(found: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _base_model(found: Mapping[str, Any]) -> str | None:
-    """The one base that the card declares; merges of several have none to be compared with."""
+    """The only base that the card declares; None for merges of several bases."""
     card = found.get("cardData")
     declared = card.get("base_model") if isinstance(card, dict) else None
     if isinstance(declared, list) and len(declared) == 1:
         declared = declared[0]
     if isinstance(declared, str):
         return text_of(declared.strip(), 200)
-    tagged = {match[1] for tag in _tags(found) if (match := _TAG.fullmatch(tag))}
+    tagged = {match[1] for tag in _tags(found) if (match := _BASE_MODEL_TAG.fullmatch(tag))}
     return tagged.pop() if declared is None and len(tagged) == 1 else None
 
 
 def _attributes(found: Mapping[str, Any]) -> dict[str, Any]:
-    told = {
+    facts = {
         name: text_of(found.get(field), 200)
         for name, field in (
             ("library", "library_name"),
@@ -193,7 +194,7 @@ def _attributes(found: Mapping[str, Any]) -> dict[str, Any]:
             ("last_modified", "lastModified"),
         )
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _files(siblings: Any) -> Iterable[HubFile]:
@@ -212,6 +213,6 @@ def _size(sibling: Mapping[str, Any]) -> int | None:
 
 
 def _sha256(lfs: Any) -> str | None:
-    """Of a file in LFS; of others the Hub declares another digest."""
+    """The digest of a file in LFS; for other files the Hub declares another kind."""
     digest = lfs.get("sha256", lfs.get("oid")) if isinstance(lfs, dict) else None
     return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None

@@ -1,9 +1,8 @@
-"""An MLflow model registry over its REST API: revisions are versions of registered models.
+"""Client of an MLflow model registry: revisions are versions of registered models.
 
-The files of a version are listed and read through the server, which serves most stores of artifacts
-itself. What it only knows the address of, such as a bucket that clients are to open by themselves,
-is asked for by way of the version, so that no credentials of stores are ever needed here. The
-``mlflow`` package is not used.
+The files of a version are listed and read through the server, which serves most artifact stores
+itself. Artifacts in a bucket are requested through the model version. So the service never needs
+the credentials of a store. The ``mlflow`` package is not used.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ __all__ = ["MLflow", "authorization", "refusal"]
 _API: Final = "/api/2.0/mlflow"
 _MODEL: Final = "/registered-models/get"
 _ARTIFACTS: Final = "/api/2.0/mlflow-artifacts/artifacts"
-_PAGE: Final = 100
-_MOST_PAGES: Final = 1000
-_DEEPEST, _MOST_FILES = 4, 10_000
+_PAGE_SIZE: Final = 100
+_MAX_PAGES: Final = 1000
+_MAX_DEPTH, _MAX_FILES = 4, 10_000
 _LOGGED = re.compile(r"models:/(m-[0-9a-f]+)/?")
 _OWN_TAGS: Final = "mlflow."
-"""What tags begin with that MLflow sets itself."""
+"""The prefix of the tags that MLflow sets itself."""
 
 
 class MLflow:
@@ -51,14 +50,14 @@ class MLflow:
     def _models(self) -> Iterator[Any]:
         """The registered models, page by page."""
         token = None
-        for _ in range(_MOST_PAGES):
-            params = {"max_results": _PAGE} | ({"page_token": token} if token else {})
+        for _ in range(_MAX_PAGES):
+            params = {"max_results": _PAGE_SIZE} | ({"page_token": token} if token else {})
             found = self._ask("/registered-models/search", params)
             yield from _list(found, "registered_models")
             token = text_of(found.get("next_page_token"))
             if token is None:
                 return
-        raise HubForbidden(f"{self._transfer.host} lists more than {_MOST_PAGES} pages of models")
+        raise HubForbidden(f"{self._transfer.host} lists more than {_MAX_PAGES} pages of models")
 
     def look_up(self, name: str, revision: str | None = None) -> HubRevision:
         model = _dict(self._ask(_MODEL, {"name": name}), "registered_model")
@@ -98,7 +97,7 @@ class MLflow:
         return True
 
     def _url(self, revision: HubRevision, file: HubFile) -> str:
-        """Where a file is, by way of the server."""
+        """The address of a file on the server."""
         version = {"name": revision.name, "version": revision.revision}
         found = _dict(self._ask("/model-versions/get", version), "model_version")
         place = self._place(revision.name, revision.revision, found)
@@ -113,7 +112,7 @@ class MLflow:
         return found
 
     def _number(self, name: str, revision: str) -> str | None:
-        """The number of a version that is named by it, or by an alias."""
+        """The number of a version, given as the number or as an alias."""
         if revision.isdecimal():
             return revision
         asked = {"name": name, "alias": revision}
@@ -124,7 +123,7 @@ class MLflow:
         uri = text_of(self._ask("/model-versions/get-download-uri", asked).get("artifact_uri"))
         if uri is None:
             raise HubProtocolError(
-                f"{self._transfer.host} tells no place of version {number} of {name}"
+                f"{self._transfer.host} gives no address for version {number} of {name}"
             )
         source = text_of(version.get("source")) or ""
         logged = _LOGGED.fullmatch(source)
@@ -136,12 +135,12 @@ class MLflow:
         )
 
     def _served(self, uri: str) -> str | None:
-        """The path of artifacts that this server serves; None where they are elsewhere."""
+        """The path of artifacts that this server serves; None for artifacts in another store."""
         try:
             parts = urlsplit(uri)
         except ValueError:
             raise HubProtocolError(
-                f"{self._transfer.host} tells a place that is none: {uri!a}"
+                f"{self._transfer.host} gives an invalid address: {uri!a}"
             ) from None
         if parts.netloc not in {"", self._transfer.host}:
             return None
@@ -152,21 +151,21 @@ class MLflow:
         return None
 
     def _files(self, place: _Place) -> Iterator[HubFile]:
-        """All files below a place, folder by folder, their paths as of the place."""
+        """All files below a place, folder by folder; paths are relative to the place."""
         folders, seen = [("", 0)], 0
         while folders:
             folder, depth = folders.pop()
             for path, is_folder, size in self._entries(place, folder):
                 seen += 1
-                if seen > _MOST_FILES:
-                    raise HubForbidden(f"{place.uri} holds more than {_MOST_FILES} files")
+                if seen > _MAX_FILES:
+                    raise HubForbidden(f"{place.uri} holds more than {_MAX_FILES} files")
                 if not is_folder:
                     yield HubFile(path, size)
-                elif depth < _DEEPEST:
+                elif depth < _MAX_DEPTH:
                     folders.append((path, depth + 1))
 
     def _entries(self, place: _Place, folder: str) -> Iterator[tuple[str, bool, int | None]]:
-        """What is in a folder: paths as of the place, whether each is a folder, sizes."""
+        """The entries of a folder: path relative to the place, whether it is a folder, size."""
         root, found = self._listing(place, folder)
         for entry in _list(found, "files"):
             path = text_of(entry.get("path")) if isinstance(entry, dict) else None
@@ -179,7 +178,7 @@ class MLflow:
             yield path, entry.get("is_dir") is True, _size(entry.get("file_size"))
 
     def _listing(self, place: _Place, folder: str) -> tuple[str, Mapping[str, Any]]:
-        """What answers for a place, and where that begins: at its root, or at its run's."""
+        """The listing of a folder, and the path at which it starts within its run."""
         if place.served is not None:
             path = f"{place.served}/{folder}".rstrip("/")
             found, _, _ = self._transfer.json(_ARTIFACTS, {"path": path})
@@ -202,12 +201,13 @@ class MLflow:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the files of a version are.
+    """Location of the files of a version.
 
     Attributes:
-        uri: as the server tells it.
+        uri: as the server states it.
         served: the path under which the server serves them; None where it does not.
-        model_id: of the logged model that they are; ``run_id`` of the run that made them.
+        model_id: the logged model of the files.
+        run_id: the run that made them.
     """
 
     uri: str
@@ -217,14 +217,14 @@ class _Place:
 
 
 def authorization(token: str) -> str:
-    """The header for a token: ``user:password``, or one that stands for itself."""
+    """The ``Authorization`` header: Basic for ``user:password``, Bearer for any other token."""
     if ":" in token:
         return f"Basic {base64.b64encode(token.encode()).decode()}"
     return f"Bearer {token}"
 
 
 def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
-    """What a status of 400 to 499 means."""
+    """The meaning of a status of 400 to 499."""
     host, path = response.url.host, response.url.path
     if response.status_code in {404, 410}:
         asked = response.url.params.get("name")
@@ -255,7 +255,7 @@ def _dict(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _newest(model: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The version of the highest number that is ready: every stage tells its newest."""
+    """The ready version with the highest number among the newest of each stage."""
     ready = [
         version
         for version in _list(model, "latest_versions")
@@ -278,7 +278,7 @@ def _tagged(item: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _tags(model: Mapping[str, Any], version: Mapping[str, Any]) -> tuple[str, ...]:
-    """``key:value`` of model and version, where the version's come first; its aliases."""
+    """``key:value`` of model and version, where the version's win; and its aliases."""
     merged = _tagged(model) | _tagged(version)
     tags = [f"{key}:{value}" for key, value in merged.items() if not key.startswith(_OWN_TAGS)]
     number = _number(version)
@@ -293,6 +293,6 @@ def _attributes(version: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _size(value: Any) -> int | None:
-    """Numbers of 64 bits are texts in JSON that protobuf writes."""
+    """A size; protobuf writes 64-bit numbers as texts in JSON."""
     text = str(value)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None

@@ -1,8 +1,7 @@
-"""The contract of a hub: what ingestion and the poller ask of wherever models are published.
+"""The contract of a hub client: listings, revisions and files of published models.
 
-Every answer is of the moment it is asked, and pinned: what is downloaded is of the revision that
-was looked up, whatever is pushed meanwhile. Nothing here knows spaces, jobs or tenants, and nothing
-but safetensors is ever downloaded.
+Downloads are pinned to the revision that was looked up, whatever is pushed meanwhile. Only
+safetensors files are ever downloaded. Hub clients know no spaces, jobs or tenants.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ __all__ = [
 ]
 
 Received = Callable[[int], None]
-"""Is told how many bytes of a file are there, again and again; what it raises ends the download."""
+"""Called again and again with the bytes received; an error that it raises ends the download."""
 
 
 class HubSource(Protocol):
-    """What of a source a hub needs."""
+    """The part of a source that a hub client needs."""
 
     @property
     def kind(self) -> Literal["huggingface", "mlflow"]: ...
 
     @property
     def url(self) -> str | None:
-        """The hub's address; None where deliveries are only recorded."""
+        """The hub's address; None where hub events are only recorded."""
 
     @property
     def token(self) -> str | None:
-        """What the hub lets in by, decrypted."""
+        """The access token for the hub, decrypted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +56,13 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A line of a listing: a model, its newest revision, and what filters look at.
+    """A line of a listing: a model, its newest revision, and the tags that filters compare.
 
     Attributes:
         name: on the hub: ``org/name``, or the registered model's.
-        revision: the commit's sha, or the version's number, of what :meth:`Hub.look_up` answers
-            now; None of a model that has none yet.
-        tags: as :attr:`HubRevision.tags`, as far as a listing tells them.
+        revision: the commit's sha, or the version's number, that :meth:`Hub.look_up` answers
+            now; None for a model without a revision.
+        tags: as :attr:`HubRevision.tags`, as far as a listing has them.
     """
 
     name: str
@@ -73,17 +72,17 @@ class HubModel:
 
 @dataclass(frozen=True, slots=True)
 class HubRevision:
-    """A model at one revision, which never changes any more.
+    """A model at one immutable revision.
 
     Attributes:
-        name: the model's, as the hub calls it now: another than was asked for if it has moved.
+        name: the model's present name on the hub: another than the requested one if it has moved.
         revision: the commit's sha, or the version's number.
-        tags: of a card, or ``key:value`` of a registry.
-        base_model: what the hub says that it was made from, a name on the same hub.
-        private: whether it is seen with a token alone.
+        tags: of a model card, or ``key:value`` of a registry.
+        base_model: the declared base model, a name on the same hub.
+        private: whether it is visible with a token alone.
         attributes: small JSON to keep beside the model.
-        files: all there are, of every kind; only safetensors are ever fetched.
-        address: where people see this revision.
+        files: all files, of every kind; only safetensors are ever fetched.
+        address: the web page of this revision.
     """
 
     name: str
@@ -97,55 +96,57 @@ class HubRevision:
 
 
 class Hub(Protocol):
-    """A hub, open for one job; every method raises :class:`HubUnavailable` where it is away.
+    """An open connection to a hub, for one job.
 
-    Tokens are sent to the hub's own host and nowhere else.
+    Every method raises :class:`HubUnavailable` while the hub is down. Tokens go to the hub's own
+    host and nowhere else.
     """
 
     def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:
-        """The models there, those changed last first where the hub can sort them so.
+        """List the models, last changed first where the hub can sort so.
 
         Args:
-            filters: a source's. They narrow what is asked of the hub, as far as it can be asked;
-                whoever calls looks at each line once more.
+            filters: a source's. They narrow the request as far as the hub can filter; the caller
+                filters each line again.
 
         Raises:
-            HubForbidden: the token is no good.
+            HubForbidden: the hub refuses the token.
         """
 
     def look_up(self, name: str, revision: str | None = None) -> HubRevision:
-        """A model, at its newest revision unless another is named.
+        """Look up a model, at its newest revision unless another is named.
 
         Raises:
-            HubNotFound: there is none, or not for this token.
-            HubForbidden: it is private or gated.
+            HubNotFound: there is no such model, or this token does not show it.
+            HubForbidden: the model is private or gated.
         """
 
     def download(
         self, revision: HubRevision, file: HubFile, into: Path, received: Received | None = None
     ) -> int:
-        """Write a file of a looked-up revision to ``into``; answers its size.
+        """Write a file of a looked-up revision to ``into``; return its size.
 
-        What came before it failed is left there, for whoever made the folder.
+        After a failure the bytes received so far stay there.
 
         Raises:
-            HubNotFound, HubForbidden: as :meth:`look_up`; some gate files and not pages.
-            HubProtocolError: more came than was declared, or other bytes.
-            PayloadTooLarge: it is beyond what is left of the limit for a checkpoint.
-            StorageFull: the disk is.
+            HubNotFound, HubForbidden: as :meth:`look_up`; some hubs gate files and not pages.
+            HubProtocolError: the hub sent more bytes than it declared, or other bytes.
+            PayloadTooLarge: the file exceeds the limit of a checkpoint.
+            StorageFull: the disk is full.
         """
 
     def beginning(
         self, revision: HubRevision, file: HubFile, size: int
     ) -> tuple[bytes, int | None]:
-        """The first bytes of a file, so many unless it is shorter; and how many it has in all, or
-        None if nobody says so.
+        """The first ``size`` bytes of a file, or all of a shorter one; and its whole size, or None
+        where the hub does not say.
 
         Raises:
             HubNotFound, HubForbidden, HubProtocolError: as :meth:`download`.
         """
 
     def knows_us(self) -> bool:
-        """Whether the hub would show a model to this source if there were one: it takes the token,
-        or tells what is missing from what is kept from us.
+        """Whether the hub would show an existing model to this source.
+
+        It does if it accepts the token, or if it distinguishes *missing* from *hidden*.
         """

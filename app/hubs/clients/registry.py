@@ -1,4 +1,4 @@
-"""Opens hubs: which one a source means, and the way there."""
+"""``HubRegistry``: opens the hub client of a source."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["HubRegistry"]
 
-_WAYS: Mapping[str, tuple[Callable[[str], str], Refusal]] = {
+_AUTHORIZATIONS: Mapping[str, tuple[Callable[[str], str], Refusal]] = {
     "huggingface": ("Bearer {}".format, huggingface.refusal),
     "mlflow": (mlflow.authorization, mlflow.refusal),
 }
-"""What a token is sent as, and what a refusal means."""
+"""By kind of hub: how a token is sent, and how a refusal is read."""
 
 
 class HubRegistry:
-    """Opens the hubs of sources.
+    """Opens the hub clients of sources.
 
     Args:
-        egress: the way out of the service.
-        limits: of everything that a hub sends.
+        egress: makes guarded HTTP clients.
+        limits: of bytes and time, for everything that a hub sends.
     """
 
     def __init__(self, egress: Egress, limits: TransferLimits) -> None:
@@ -35,32 +35,36 @@ class HubRegistry:
         self.limits = limits
 
     @contextmanager
-    def hub_of(self, source: HubSource, heard: Callable[[], None] = lambda: None) -> Iterator[Hub]:
-        """The hub of a source, for as long as the block runs.
+    def hub_of(
+        self, source: HubSource, before_request: Callable[[], None] = lambda: None
+    ) -> Iterator[Hub]:
+        """Open the hub of a source for the length of the block.
 
         Args:
-            heard: called before every request; what it raises ends all.
+            before_request: called before every request; an error that it raises ends the work.
 
         Raises:
-            HubForbidden: its token cannot be sent.
-            InvalidParameter: the source has no url, so that its deliveries are only recorded.
+            HubForbidden: the source's token cannot be sent.
+            InvalidParameter: the source has no url, so its hub events are only recorded.
         """
         if source.url is None:
             raise InvalidParameter(
-                "the source has no url, so its deliveries are only recorded: PATCH it with the "
+                "the source has no url, so its hub events are only recorded: PATCH it with the "
                 "hub's address for its models to be read",
                 field="url",
             )
-        with closing(self._transfer(source.url, source, heard)) as transfer:
+        with closing(self._transfer(source.url, source, before_request)) as transfer:
             yield HuggingFace(transfer) if source.kind == "huggingface" else MLflow(transfer)
 
-    def _transfer(self, url: str, source: HubSource, heard: Callable[[], None]) -> HubHttpClient:
-        authorization, refusal = _WAYS[source.kind]
+    def _transfer(
+        self, url: str, source: HubSource, before_request: Callable[[], None]
+    ) -> HubHttpClient:
+        authorization, refusal = _AUTHORIZATIONS[source.kind]
         return HubHttpClient(
             url,
             self._egress,
             authorization=None if source.token is None else authorization(source.token),
             limits=self.limits,
             refusal=refusal,
-            heard=heard,
+            before_request=before_request,
         )

@@ -20,7 +20,7 @@ from sqlalchemy import update
 
 from app.errors import HubForbidden, HubProtocolError
 from app.hubs.clients import http, huggingface
-from app.hubs.clients.http import _TRIES, TransferLimits
+from app.hubs.clients.http import _MAX_ATTEMPTS, TransferLimits
 from app.hubs.repositories import source_models
 from app.hubs.service import SourceService
 from app.infra.db.tables.jobs import JobRow
@@ -286,7 +286,7 @@ def test_a_connection_that_breaks(hub: Hub, desk: Desk) -> None:
 
     def breaks(request: Handler) -> bool:
         ranges.append(request.headers.get("Range"))
-        if len(ranges) == _TRIES:
+        if len(ranges) == _MAX_ATTEMPTS:
             return False
         begin = 0 if ranges[-1] is None else int(ranges[-1][6:-1])
         part = GOOD[begin : begin + 1000]
@@ -551,7 +551,7 @@ def test_what_is_packed_is_not_unpacked(hub: Hub, desk: Desk, of: str) -> None:
 
 def test_a_page_of_endless_names(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """However they are spread over pages and owners, so many models are listed and no more."""
-    monkeypatch.setattr(http, "_MOST_MODELS", 5)
+    monkeypatch.setattr(http, "_MAX_MODELS", 5)
     names = [{"id": f"org/{number}"} for number in range(3)]
     hub.on_hub = answering(200, json.dumps(names).encode())
     with desk.opened(desk.follow(hub.url)) as opened:
@@ -562,7 +562,7 @@ def test_a_page_of_endless_names(hub: Hub, desk: Desk, monkeypatch: pytest.Monke
 
 def test_a_listing_without_end(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that lead round in circles end, too."""
-    monkeypatch.setattr(huggingface, "_MOST_PAGES", 5)
+    monkeypatch.setattr(huggingface, "_MAX_PAGES", 5)
     link = '</api/models?cursor=1>; rel="next"'
     hub.on_hub = answering(200, b'[{"id": "org/a"}]', Link=link)
     with (
