@@ -97,7 +97,7 @@ def start(backend: Backend, tmp_path: Path) -> Iterator[Start]:
 
     yield start
     for running in started:
-        if running.process.poll() is None:
+        if running.process.is_alive():
             running.kill()
 
 

@@ -1,164 +1,100 @@
-"""``python -m tests.support.forkserver``: fork services from a process that has imported all.
+"""Processes of the services, forked from one that has imported them.
 
-Two of the three seconds of processor time that a service takes to begin are spent on imports and on
-loading compiled loops, and the tests start hundreds. What is forked has begun nothing: it has one
-thread, no connection and no settings, and goes on as ``python -m`` would. Tests of the very start
-use ``subprocess``.
+Two of the three seconds of processor time that a service takes to start go into imports and into
+loading compiled kernels, and the tests start hundreds of services. ``multiprocessing`` keeps the
+process to fork from: it has one thread, no connection and no settings. Tests of the very start use
+``subprocess``.
 """
 
 from __future__ import annotations
 
 import atexit
-import importlib
-import json
+import multiprocessing
 import os
 import runpy
-import select
-import signal
 import subprocess
 import sys
-import threading
-from functools import cache
+from collections.abc import Mapping
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from modelkin.core.kernels import fast
-
-__all__ = ["Child", "run", "start"]
+__all__ = ["ModuleProcess", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
-
-class Child:
-    """A process, with what :class:`subprocess.Popen` has of it."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-        self._lock = threading.Lock()
-        self._descriptor = os.pidfd_open(pid)
-
-    def poll(self) -> int | None:
-        """The exit code, once it has ended."""
-        return self._ended(0.0)
-
-    def wait(self, timeout: float | None = None) -> int:
-        """The exit code; :class:`subprocess.TimeoutExpired` if it does not end."""
-        code = self._ended(timeout)
-        if code is None:
-            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
-        return code
-
-    def send_signal(self, number: int) -> None:
-        """Send it, unless it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self.send_signal(signal.SIGKILL)
-
-    def _ended(self, timeout: float | None) -> int | None:
-        with self._lock:
-            if self.returncode is None and select.select([self._descriptor], [], [], timeout)[0]:
-                self.returncode = _nursery().ask(pid=self.pid)
-                os.close(self._descriptor)
-            return self.returncode
+multiprocessing.get_context("forkserver").set_forkserver_preload(
+    ["tests.support.forkserver", "tests.support.imported_services"]
+)
 
 
-def start(module: str, *arguments: str, env: dict[str, str], log: Path) -> Child:
-    """``python -m module arguments``, from the root of the repository, with this environment alone.
+class ModuleProcess(ForkServerProcess):
+    """``python -m module arguments``, from the root of the repository.
 
     Args:
-        log: what it says.
+        env: its environment, and nothing of this process's.
+        stdout: where its output goes.
+        stderr: where its errors go; may be the same file.
     """
-    return _start(module, arguments, env, log, log)
+
+    def __init__(
+        self, module: str, *arguments: str, env: Mapping[str, str], stdout: Path, stderr: Path
+    ) -> None:
+        super().__init__()
+        self._module = module
+        self._arguments = arguments
+        self._env = dict(env)
+        self._output = stdout, stderr
+
+    def start(self) -> None:
+        """Start it, with empty files for its output."""
+        for file in self._output:
+            file.write_bytes(b"")
+        super().start()
+
+    def run(self) -> None:
+        """Become the module; its exit is that of this process."""
+        for number, path in enumerate((Path(os.devnull), *self._output)):
+            # Output is appended, since both may go to one file.
+            file = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND)
+            os.dup2(file, number)
+            os.close(file)
+        os.chdir(ROOT)
+        os.environ.clear()
+        os.environ.update(self._env)
+        sys.argv[1:] = self._arguments
+        sys.modules.pop(f"{self._module}.__main__", None)  # it runs once more, as ``__main__``
+        runpy.run_module(self._module, run_name="__main__", alter_sys=True)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.is_alive() and self.pid is not None:
+            os.kill(self.pid, number)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code; minus the signal where one ended it.
+
+        Raises:
+            TimeoutError: it is still running.
+        """
+        self.join(timeout)
+        if self.exitcode is None:
+            raise TimeoutError(f"{self._module}, process {self.pid}, runs after {timeout} s")
+        return self.exitcode
 
 
-def run(module: str, *arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """The same, once it has ended."""
+def run(module: str, *arguments: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m module arguments`` to its end."""
     with TemporaryDirectory() as folder:
-        said, errors = Path(folder, "stdout"), Path(folder, "stderr")
-        code = _start(module, arguments, env, said, errors).wait()
-        return subprocess.CompletedProcess(arguments, code, said.read_text(), errors.read_text())
+        stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
+        process = ModuleProcess(module, *arguments, env=env, stdout=stdout, stderr=stderr)
+        process.start()
+        code = process.wait()
+        return subprocess.CompletedProcess(arguments, code, stdout.read_text(), stderr.read_text())
 
 
-def _start(
-    module: str, arguments: tuple[str, ...], env: dict[str, str], said: Path, errors: Path
-) -> Child:
-    for file in (said, errors):
-        file.write_bytes(b"")  # what an earlier one said there, nobody may take for its words
-    files = {"said": str(said), "errors": str(errors)}
-    return Child(_nursery().ask(module=module, arguments=arguments, env=env, **files))
-
-
-class _Nursery:
-    """The process that forks; it ends with this one."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.forkserver"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        atexit.register(self._end)
-
-    def ask(self, **order: Any) -> int:
-        """Its answer."""
-        hears, says = self._process.stdin, self._process.stdout
-        assert hears is not None
-        assert says is not None
-        with self._lock:
-            hears.write(json.dumps(order) + "\n")
-            hears.flush()
-            return int(says.readline())
-
-    def _end(self) -> None:
-        with self._process:
-            pass
-
-
-@cache
-def _nursery() -> _Nursery:
-    return _Nursery()
-
-
-def _serve() -> None:
-    """Start what is asked for, and tell the exit codes of what has ended, until nobody asks."""
-    for module in ("app.__main__", "workers.__main__"):
-        importlib.import_module(module)
-    fast.warm()
-    assert threading.active_count() == 1, "a fork would lack the other threads"
-    for line in sys.stdin:
-        order = json.loads(line)
-        if "pid" in order:
-            answer = os.waitstatus_to_exitcode(os.waitpid(order["pid"], 0)[1])
-        else:
-            answer = os.fork()
-            if not answer:
-                return _become(**order)
-        sys.stdout.write(f"{answer}\n")
-        sys.stdout.flush()
-    return None
-
-
-def _become(module: str, arguments: list[str], env: dict[str, str], said: str, errors: str) -> None:
-    """Go on as the module, whose exit is that of this process."""
-    for number, path in enumerate((os.devnull, said, errors)):
-        # Appended to: both may be one file.
-        file = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND)
-        os.dup2(file, number)
-        os.close(file)
-    os.environ.clear()
-    os.environ.update(env)
-    sys.argv[1:] = arguments
-    sys.modules.pop(f"{module}.__main__", None)  # it begins once more, as ``__main__``
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    _serve()
+@atexit.register
+def _kill_the_rest() -> None:
+    """End what a broken test left behind: ``multiprocessing`` would wait for it."""
+    for process in multiprocessing.active_children():
+        process.kill()

@@ -14,8 +14,8 @@ from typing import Self
 
 import httpx
 
-from tests.support import forkserver
 from tests.support.backends import SQLITE, Backend
+from tests.support.forkserver import ModuleProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 _ADDRESS = re.compile(r"running on (http://[\d.]+:\d+)")
@@ -41,7 +41,7 @@ class Server:
         self.log = folder / "service.log"
         self._flags = flags
         self._settings = settings
-        self._process: forkserver.Child | None = None
+        self._process: ModuleProcess | None = None
         self.url = ""
 
     def start(self) -> Self:
@@ -53,9 +53,10 @@ class Server:
         """Start it, without waiting."""
         stores = f"--database-url={self.database_url}", f"--blob-url=file://{self.blobs}"
         flags = *stores, "--port=0", *self._flags
-        self._process = forkserver.start(
-            "app", *flags, env=environment(**self._settings), log=self.log
+        self._process = ModuleProcess(
+            "app", *flags, env=environment(**self._settings), stdout=self.log, stderr=self.log
         )
+        self._process.start()
 
     def wait_until_ready(self) -> Self:
         """Wait until it can serve."""
@@ -88,7 +89,7 @@ class Server:
         return self.wait()
 
     @property
-    def process(self) -> forkserver.Child:
+    def process(self) -> ModuleProcess:
         assert self._process is not None
         return self._process
 
@@ -115,7 +116,7 @@ class Server:
             if found:
                 self.url = found[1]
                 return
-            assert self.process.poll() is None, self.log.read_text()
+            assert self.process.is_alive(), self.log.read_text()
             time.sleep(0.05)
         raise AssertionError(self.log.read_text())
 

@@ -19,8 +19,8 @@ from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
-from tests.support import forkserver
 from tests.support.backends import Backend
+from tests.support.forkserver import ModuleProcess
 from tests.support.job_handlers import register
 from tests.support.server_process import environment
 
@@ -158,15 +158,17 @@ class Process:
         self.log = log
         # No job of the tests computes anything: numba would only take time to load.
         settings = environment(MODELKIN_KERNELS="reference")
-        self._process = forkserver.start(module, *flags, env=settings, log=log)
+        self._process = ModuleProcess(module, *flags, env=settings, stdout=log, stderr=log)
+        self._process.start()
 
     @property
     def pid(self) -> int:
+        assert self._process.pid is not None
         return self._process.pid
 
     @property
     def lives(self) -> bool:
-        return self._process.poll() is None
+        return self._process.is_alive()
 
     def says(self, *words: str) -> str:
         """The first line with any of these, once there is one."""

@@ -28,7 +28,7 @@ def service(tmp_path: Path) -> Iterator[Server]:
         port = free.getsockname()[1]
     running = Server(tmp_path, f"--port={port}").start()
     yield running
-    if running.process.poll() is None:
+    if running.process.is_alive():
         running.kill()
 
 
