@@ -105,7 +105,7 @@ class Settings(BaseSettings):
         4 << 30,
         ge=1 << 20,
         description="bytes that the signature indexes of a process may take, some 300 a model; "
-        "those of the spaces that were not asked for longest go beyond it",
+        "beyond it the least recently used spaces are evicted",
     )
     housekeeping_every: float = Field(
         60.0,
@@ -125,8 +125,8 @@ class Settings(BaseSettings):
     )
     trusted_proxies: str | None = Field(
         None,
-        description="proxies whose X-Forwarded-For tells the client's address: addresses and "
-        "networks, with commas between them (default: nobody is believed)",
+        description="proxies whose X-Forwarded-For is trusted: addresses and networks, with "
+        "commas between them (default: none)",
     )
     egress_allow: str | None = Field(
         None,
@@ -193,8 +193,8 @@ class Settings(BaseSettings):
     look_timeout: float = Field(
         4 * 3600.0,
         gt=0,
-        description="seconds that looking at a model of a hub, or through a hub, may take, all "
-        "its requests and downloads together; beyond it the job fails",
+        description="seconds that a sync of a model, or a poll of a hub, may take, all its "
+        "requests and downloads together; beyond it the job fails",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="lines for people, or JSON for machines"

@@ -5,30 +5,41 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.bootstrap import open_services
 from app.main import create_app
 from app.settings import Settings
+from docs.wording import MAX_LINE_LENGTH
 
 DOCS = Path(__file__).parent
 _SETTINGS = re.compile(r"(<!-- settings: begin .*?-->\n).*?(<!-- settings: end -->)", re.DOTALL)
 
 
-def settings_table() -> str:
-    """One row a setting: its variable, its default, what it is for."""
-    lines = ["| variable | default | what it is |", "| --- | --- | --- |"]
+def settings_list() -> str:
+    """One item a setting: its variable, its default, its description."""
+    items = []
     for name, field in Settings.model_fields.items():
-        default = "" if field.default is None else f"`{field.default}`"
-        lines.append(f"| `MODELKIN_{name.upper()}` | {default} | {field.description} |")
-    return "\n".join(lines) + "\n"
+        default = "" if field.default is None else f" (`{field.default}`)"
+        item = f"- `MODELKIN_{name.upper()}`{default}: {field.description}."
+        items.append(
+            textwrap.fill(
+                item,
+                MAX_LINE_LENGTH,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+    return "\n".join(items) + "\n"
 
 
 def operations() -> str:
     """docs/operations.md with the current settings."""
     text = (DOCS / "operations.md").read_text()
-    return _SETTINGS.sub(lambda found: found[1] + settings_table() + found[2], text)
+    return _SETTINGS.sub(lambda found: found[1] + settings_list() + found[2], text)
 
 
 def openapi() -> str:

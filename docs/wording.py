@@ -33,6 +33,7 @@ CLEAN = (
     "docs/glossary.md",
     "docs/hubs.md",
     "docs/method.md",
+    "docs/operations.md",
     "docs/training.md",
     "docs/webhooks.md",
     "docs/wire-format.md",

@@ -18,6 +18,8 @@ UNANSWERED = {
     "invalid_checkpoint": "of the SDK, and of jobs",
     "invalid_importance": "of the SDK",
     "invalid_webhook": "of the SDK",
+    "hub_not_found": "of jobs",
+    "hub_unavailable": "of jobs",
     "backend_unavailable": "the service does without",
 }
 """Codes that no answer to a request has, and why."""
