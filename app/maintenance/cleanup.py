@@ -1,7 +1,7 @@
-"""Housekeeping: what each serving process does beside its requests, in one thread.
+"""Clean-up: the background thread of each serving process.
 
-First it loads indexes; then, every so often, it lets go those of spaces that another process has
-deleted, and deletes removals that nobody needs. Any number of processes may do so at once.
+It first warms up the indexes. Then, at a fixed interval, it drops the indexes of spaces that
+another process has deleted, and prunes old tombstones. Any number of processes may run it at once.
 """
 
 from __future__ import annotations
@@ -22,24 +22,26 @@ from app.spaces import repository as spaces
 
 __all__ = ["Cleanup"]
 
-_KEPT = 10_000
-"""Removals of a space that are kept at least: who is further behind than these, and than all that
-the space holds, builds its index anew no slower than it would follow.
+_MIN_KEPT_TOMBSTONES = 10_000
+"""Tombstones of a space that stay, at least.
+
+An index further behind than these, and than all models of the space, is rebuilt as fast as it
+could follow.
 """
-_AT_ONCE = 10_000
-"""Removals that are deleted while the space is locked."""
+_BATCH_SIZE = 10_000
+"""Tombstones that are deleted while the space is locked."""
 
 log = logging.getLogger(__name__)
 
 
 class Cleanup:
-    """Keeps the house of one process.
+    """Runs the clean-up of one process.
 
     Args:
-        database: the truth.
+        database: read from, and pruned.
         indexes: of this process.
-        every: seconds from one round to the next.
-        kept: removals of each space that stay.
+        every: seconds between two runs.
+        kept: tombstones of each space that stay.
         sketches: those on this machine.
         downloads: the unfinished ones on this machine.
     """
@@ -50,11 +52,11 @@ class Cleanup:
         indexes: IndexRegistry,
         *,
         every: float,
-        kept: int = _KEPT,
+        kept: int = _MIN_KEPT_TOMBSTONES,
         sketches: SketchFiles | None = None,
         downloads: Downloads | None = None,
     ) -> None:
-        self.loading = IndexWarmup(database, indexes)
+        self.warmup = IndexWarmup(database, indexes)
         self._database = database
         self._indexes = indexes
         self._every = every
@@ -64,10 +66,10 @@ class Cleanup:
         self._stopping = threading.Event()
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Do all this in the background, as long as the block runs."""
-        self.loading.announce()
-        thread = threading.Thread(target=self._work, name="housekeeping")
+    def running(self) -> Iterator[None]:
+        """Run the clean-up in the background for the duration of the block."""
+        self.warmup.announce()
+        thread = threading.Thread(target=self._work, name="cleanup")
         thread.start()
         try:
             yield
@@ -75,9 +77,11 @@ class Cleanup:
             self._stopping.set()
             thread.join()
 
-    def round(self) -> None:
-        """Forget the indexes and the sketches of deleted spaces, delete old removals, and what
-        workers that died have begun to download.
+    def run_once(self) -> None:
+        """Clean up once.
+
+        Drop the indexes and sketches of deleted spaces, prune tombstones, and delete the unfinished
+        downloads of dead workers.
 
         Raises:
             Unavailable: the database cannot be used now.
@@ -89,16 +93,16 @@ class Cleanup:
 
     def _work(self) -> None:
         try:
-            self.loading.run(self._stopping)
+            self.warmup.run(self._stopping)
         except Exception:
-            log.exception("indexes are not loaded any more, but built when they are asked for")
+            log.exception("the warm-up failed; indexes are built at their first query")
         while not self._stopping.wait(self._every):
             try:
-                self.round()
+                self.run_once()
             except Unavailable as error:
-                log.info("no housekeeping now: %s", error)
+                log.info("no clean-up now: %s", error)
             except Exception:
-                log.exception("housekeeping failed")
+                log.exception("the clean-up failed")
 
     def _forget(self) -> None:
         indexed = self._indexes.space_ids()
@@ -114,13 +118,13 @@ class Cleanup:
             crowded = change_repository.spaces_to_compact(session, more_than=self._kept)
         for space_id, models, removals in crowded:
             keep = max(self._kept, models)
-            if removals >= 2 * keep:  # not a few at a time
+            if removals >= 2 * keep:  # in large batches
                 while not self._stopping.is_set() and self._prune_some(space_id, keep):
                     pass
 
     def _prune_some(self, space_id: int, keep: int) -> bool:
         with self._database.writing() as session:
             pruned = change_repository.prune_tombstones(
-                session, space_id, keep=keep, batch_size=_AT_ONCE
+                session, space_id, keep=keep, batch_size=_BATCH_SIZE
             )
         return pruned > 0

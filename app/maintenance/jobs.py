@@ -1,6 +1,6 @@
-"""The jobs that keep a space in order: its buckets built anew, its stop-list found again.
+"""The maintenance jobs of a space: rebuild its buckets, make its stop-list.
 
-This module only carries jobs to the services that do the work.
+This module only connects jobs to the services that do the work.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def register_jobs(jobs: JobService, maintenance: MaintenanceJobs) -> None:
 
 
 class MaintenanceJobs:
-    """The handlers of these kinds.
+    """The handlers of the maintenance jobs.
 
     Args:
-        database: the truth.
-        buckets: builds them.
-        stop_lists: finds them.
+        database: read from.
+        buckets: rebuilt.
+        stop_lists: makes them.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class MaintenanceJobs:
         made = self._stop_lists.make(self._space(job), share=share, progress=progress)
         if made is None:
             return {"stop_list": None}
-        told = {"version": made.version, "size": made.size, "models": made.models}
-        return {"stop_list": {**told, "share": made.share}}
+        summary = {"version": made.version, "size": made.size, "models": made.models}
+        return {"stop_list": {**summary, "share": made.share}}
 
     def _space(self, job: JobRecord) -> SpaceRecord:
-        """The space that the job is about, as it is now."""
+        """The present state of the job's space."""
         assert job.space_id is not None
         with self._database.reading() as session:
             space = spaces.find_space_by_id(session, job.space_id)

@@ -1,8 +1,7 @@
-"""Stop-lists: the indices that are everybody's in a space, found by counting, and left out of what
-its buckets are made of.
+"""Stop-lists: the common indices of a space, which its buckets ignore.
 
-This module decides what is common, and when a space goes with or without; ``rebanding`` brings a
-list into force, ``bands`` applies it.
+This module counts the indices, decides which are common, and makes or drops lists.
+:mod:`app.maintenance.stop_list_rollout` activates a list, :mod:`app.index.banding` applies it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from app.catalog.repositories import models
 from app.errors import Conflict, SpaceNotFound, SupportMissing, Unavailable
 from app.index import stop_list_repository
 from app.infra.db.database import Database, Writer
-from app.maintenance.recall import Pairs
+from app.maintenance.recall import PairSampler
 from app.maintenance.stop_list_rollout import Progress, StopListRollout
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord, StopList
@@ -36,18 +35,18 @@ log = logging.getLogger(__name__)
 
 DEFAULT_SHARE = 0.5
 
-_COUNTED = 1_000
+_MAX_COUNTED_SUPPORTS = 1_000
 """Supports that are counted; with so many a share of .5 is right within .016."""
-_ASKED = 32
-"""Models whose pairs with others tell the recall."""
-_SWEPT_AT_ONCE = 500
+_RECALL_QUERIES = 32
+"""Models whose pairs with others measure the recall."""
+_DELETE_BATCH_SIZE = 500
 
 
 class StopListService:
     """The use cases of stop-lists.
 
     Args:
-        database: the truth.
+        database: read from and written to.
         library: reads supports.
     """
 
@@ -58,74 +57,73 @@ class StopListService:
     def make(
         self, space: SpaceRecord, *, share: float = DEFAULT_SHARE, progress: Progress | None = None
     ) -> StopList | None:
-        """Find the indices that so large a share of the supports hold, and two at least, and put
-        them in force.
+        """Make the list of the indices that a share of the supports hold, and activate it.
 
-        All supports are counted up to 1,000, of more a seeded sample. What was in force before is
-        so until the end, whatever happens.
+        An index is common if at least two supports, and at least that share of them, hold it. Up to
+        1,000 supports all are counted; of more, a seeded sample. The active list stays in force
+        until the new one replaces it, whatever happens.
 
         Args:
             space: whose supports are counted.
             share: above 0, up to 1.
-            progress: told again and again.
+            progress: called at each stage.
 
         Returns:
-            What was made; None where no index is so common, and the space goes without.
+            The new list; None if no index is so common, and the space now has no list.
 
         Raises:
             InvalidParameter: the share is out of its range.
             SupportMissing: the space holds no support.
             SpaceNotFound: the space was deleted.
-            Conflict: another one was begun meanwhile, or the stop-list dropped.
+            Conflict: another list was begun meanwhile, or the stop-list was dropped.
             Unavailable: the space changes faster than its models are signed.
         """
         if not 0.0 < share <= 1.0:
             raise InvalidParameter(f"share must be above 0, up to 1, not {share}", field="share")
-        progress = progress or _silent
+        progress = progress or _no_progress
         with self._database.writing() as session:
             version = stop_list_repository.begin_version(session, space)
         with self._database.reading() as session:
             ids = stop_list_repository.support_ids(session, space)
         random = np.random.default_rng(version)
-        counted = self._open(space, _some(ids, _COUNTED, random))
+        counted = self._open(space, _sample(ids, _MAX_COUNTED_SUPPORTS, random))
         common = _common(counted, share, progress)
         if common is None:
             with self._database.writing() as session:
-                self._retire(session, space, version)
-            self._forget_older(space, version)
+                self._deactivate(session, space, version)
+            self._delete_older(space, version)
             return None
         with self._database.reading() as session:
-            asked = self._library.values(session, space, _some(ids, _ASKED, random))
-        pairs = Pairs(asked, version)
-        rebanding = StopListRollout(self._database, self._library, space, version, common, progress)
-        rebanding.sign_all(pairs)
+            queries = self._library.values(session, space, _sample(ids, _RECALL_QUERIES, random))
+        pairs = PairSampler(queries, version)
+        rollout = StopListRollout(self._database, self._library, space, version, common, progress)
+        rollout.sign_all(pairs)
         made = StopList(
             version=version,
             size=common.k,
             share=share,
             models=len(counted),
             computed_at=datetime.now(UTC),
-            recall=rebanding.measure(pairs.drawn()),
+            recall=rollout.measure(pairs.sampled()),
         )
-        rebanding.finish(made)
-        self._forget_older(space, version)
+        rollout.finish(made)
+        self._delete_older(space, version)
         return made
 
     def drop(self, space: SpaceRecord) -> StopList | None:
-        """Go without a stop-list; answers the one that was in force. One that is being made does
-        not come to be.
+        """Deactivate the stop-list, and return it; a list that is being made is given up.
 
         Raises:
             SpaceNotFound: the space was deleted.
         """
         with self._database.writing() as session:
             version = stop_list_repository.begin_version(session, space)
-            dropped = self._retire(session, space, version)
-        self._forget_older(space, version)
+            dropped = self._deactivate(session, space, version)
+        self._delete_older(space, version)
         return dropped
 
     def _open(self, space: SpaceRecord, ids: Sequence[int]) -> list[PackedSupport]:
-        """The supports of some models, as far as they can be read."""
+        """The supports of some models, without those that cannot be read."""
         with self._database.reading() as session:
             records = models.models_by_id(session, ids)
         opened = [self._packed(space, records[i]) for i in ids if i in records]
@@ -133,7 +131,7 @@ class StopListService:
         if not packed:
             raise SupportMissing(
                 f"space {space.name!r} holds no support, and a stop-list is counted over supports: "
-                f"put some first"
+                f"put some supports first"
             )
         return packed
 
@@ -144,25 +142,27 @@ class StopListService:
             log.error("%s", error)
             return None
 
-    def _retire(self, session: Writer, space: SpaceRecord, version: int) -> StopList | None:
-        """Go without what is in force, unless another version was begun; answers it."""
+    def _deactivate(self, session: Writer, space: SpaceRecord, version: int) -> StopList | None:
+        """Deactivate the list in force, and return it, unless another version was begun."""
         locked = spaces.lock_space(session, space)
         stop_list_repository.require_latest(session, locked, version)
         if locked.stop_list is not None:
             stop_list_repository.deactivate(session, locked)
         return locked.stop_list
 
-    def _forget_older(self, space: SpaceRecord, version: int) -> None:
-        """Forget the band values that older versions left, a few models at a time.
+    def _delete_older(self, space: SpaceRecord, version: int) -> None:
+        """Delete the band values of older versions, a few models at a time.
 
-        Where another version was begun meanwhile, that one will.
+        If another version was begun meanwhile, its own rollout deletes them.
         """
         since = 0
         with suppress(Conflict, SpaceNotFound):
             while version > 1:
                 with self._database.writing() as session:
                     stop_list_repository.require_latest(session, space, version)
-                    some = stop_list_repository.changed_after(session, space, since, _SWEPT_AT_ONCE)
+                    some = stop_list_repository.changed_after(
+                        session, space, since, _DELETE_BATCH_SIZE
+                    )
                     if not some:
                         return
                     ids = [model_id for model_id, _ in some]
@@ -171,8 +171,8 @@ class StopListService:
 
 
 def _common(supports: Sequence[PackedSupport], share: float, progress: Progress) -> Support | None:
-    """What so large a share of the supports hold; None where that is nothing."""
-    # A product like .7 * 10 may be a little above what it should be.
+    """The indices that this share of the supports hold; None if there are none."""
+    # A product like .7 * 10 may be a little above the exact value.
     at_least = max(2, math.ceil(share * len(supports) - 1e-9))
     indices = common_indices(
         supports, at_least, lambda done, m: progress(done, m, "counting indices")
@@ -180,15 +180,15 @@ def _common(supports: Sequence[PackedSupport], share: float, progress: Progress)
     return Support(indices, supports[0].num_parameters) if indices.size else None
 
 
-def _some(ids: Sequence[int], most: int, random: np.random.Generator) -> list[int]:
-    """All of the ids or, of more, so many that are drawn; ascending.
+def _sample(ids: Sequence[int], most: int, random: np.random.Generator) -> list[int]:
+    """All of the ids, or a random sample of ``most``; ascending.
 
-    Places are drawn, not ids: these tell of other tenants.
+    Positions are drawn, not ids, because ids depend on other tenants.
     """
     if len(ids) <= most:
         return list(ids)
     return [ids[place] for place in np.sort(random.choice(len(ids), most, replace=False))]
 
 
-def _silent(done: int, total: int, stage: str) -> None:
-    """Nobody asked."""
+def _no_progress(done: int, total: int, stage: str) -> None:
+    """Ignore progress."""

@@ -100,7 +100,7 @@ def _serve_kept(
     listening: socket.socket | None,
     ready: Callable[[], None],
 ) -> int:
-    with services[Cleanup].at_work():
+    with services[Cleanup].running():
         return serve(create_app(services), settings, listening, ready)
 
 

@@ -171,7 +171,7 @@ def test_spaces_that_others_deleted_leave_no_file(
             with open_services(set_up(backend, tmp_path)):
                 assert own == {path.name for path in files(tmp_path) if path != foreign}
         else:
-            services[Cleanup].round()
+            services[Cleanup].run_once()
             assert own == {path.name for path in files(tmp_path) if path != foreign}
     assert foreign.exists()
 

@@ -165,7 +165,7 @@ def test_readiness_reports_the_progress(
     settings = Settings(database_url=backend.url(tmp_path), blob_url=f"file://{tmp_path}/blobs")
     with open_services(settings) as services:
         Written(services[Database]).put(*(f"m{i}" for i in range(25)))
-        loading = services[Cleanup].loading
+        loading = services[Cleanup].warmup
         seen: list[tuple[int, int]] = []
 
         async def ask() -> httpx.Response:

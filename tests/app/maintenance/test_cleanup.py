@@ -1,5 +1,6 @@
-"""What a service does beside its requests: indexes of deleted spaces are let go, and removals are
-pruned without any index or bucket that follows the space going wrong.
+"""The clean-up of a service: it drops indexes of deleted spaces and prunes removals.
+
+No index or bucket store that follows the space may go wrong meanwhile.
 """
 
 from __future__ import annotations
@@ -66,14 +67,14 @@ class Written:
         self.id = made.id
 
     def space(self) -> SpaceRecord:
-        """As it is now."""
+        """Its present state."""
         with self.database.reading() as session:
             found = find_space_by_id(session, self.id)
         assert found is not None
         return found
 
     def put(self, *names: str, value: int = 0) -> None:
-        """New models, all of whose minhashes are ``value``."""
+        """Insert new models, all of whose minhashes are ``value``."""
         new = [NewModel(name, content(value)) for name in names]
         with self.database.writing() as session:
             space = lock_space(session, self.space())
@@ -81,14 +82,14 @@ class Written:
             insert_models(session, space, new, version=version - len(new) + 1)
 
     def replace(self, name: str, value: int) -> None:
-        """The model gets another signature."""
+        """Give the model another signature."""
         with self.database.writing() as session:
             space = lock_space(session, self.space())
             model = get_model(session, space, name)
             update_contents(session, [(model, content(value), advance(session, space))])
 
     def remove(self, *names: str) -> None:
-        """The models are gone."""
+        """Remove the models."""
         with self.database.writing() as session:
             space = lock_space(session, self.space())
             for name in names:
@@ -96,7 +97,7 @@ class Written:
                 delete_model(session, model, version=advance(session, space, signatures=-1))
 
     def removals(self) -> int:
-        """How many are told of."""
+        """The number of tombstones."""
         with self.database.reading() as session:
             count = select(func.count()).select_from(TombstoneRow)
             return session.scalars(count.where(TombstoneRow.space_id == self.id)).one()
@@ -108,12 +109,12 @@ def content(value: int) -> Content:
 
 
 def values(value: int) -> npt.NDArray[np.uint32]:
-    """Its minhashes."""
+    """The minhashes of ``content(value)``."""
     return np.full(H, value, np.uint32)
 
 
 class Follower:
-    """An index that follows a space when it is looked at, and sleeps in between."""
+    """An index that follows a space at irregular intervals."""
 
     def __init__(self, written: Written) -> None:
         self.written = written
@@ -121,7 +122,7 @@ class Follower:
         self.began_at: list[int] = []
 
     def check(self) -> None:
-        """It holds exactly the models that the same transaction sees, as they are."""
+        """The index holds exactly the models that the same transaction sees."""
         with self.written.database.reading() as session:
             space = find_space_by_id(session, self.written.id)
             assert space is not None
@@ -146,35 +147,35 @@ def written(database: Database) -> Written:
     return Written(database)
 
 
-def housekeeping(database: Database, indexes: IndexRegistry | None = None) -> Cleanup:
-    """One that keeps 10 removals of each space, or as many as it has models."""
+def cleanup_of(database: Database, indexes: IndexRegistry | None = None) -> Cleanup:
+    """A clean-up that keeps 10 removals of each space, or as many as it has models."""
     return Cleanup(database, indexes or IndexRegistry(ROOM), every=60, kept=10)
 
 
-def test_removals_that_nobody_needs_are_pruned(written: Written) -> None:
+def test_removals_that_no_index_needs_are_pruned(written: Written) -> None:
     """Of far more removals than the space has models, the newest ten stay."""
     written.put(*(f"m{i}" for i in range(30)))
     written.remove(*(f"m{i}" for i in range(25)))
-    housekeeping(written.database).round()
+    cleanup_of(written.database).run_once()
     assert (10, 30 + 15) == (written.removals(), written.space().compacted_version)
 
 
 def test_as_many_removals_stay_as_there_are_models(written: Written) -> None:
-    """Whoever is less far behind than a new build would take follows on as before."""
+    """An index that is closer than a rebuild would be worth still follows."""
     written.put(*(f"m{i}" for i in range(40)))
     written.remove(*(f"m{i}" for i in range(17)))
-    housekeeping(written.database).round()
+    cleanup_of(written.database).run_once()
     assert (17, 0) == (written.removals(), written.space().compacted_version)
 
 
-def test_an_index_beyond_the_horizon_is_built_anew_and_another_is_not(written: Written) -> None:
-    """One that slept through what was pruned begins at 0; one that has seen it goes on."""
+def test_only_an_index_behind_the_pruning_is_rebuilt(written: Written) -> None:
+    """An index that missed pruned removals starts at 0; one that read them continues."""
     written.put(*(f"m{i}" for i in range(40)))
     asleep, awake = Follower(written), Follower(written)
     asleep.check()
     written.remove(*(f"m{i}" for i in range(35)))
     awake.check()
-    housekeeping(written.database).round()
+    cleanup_of(written.database).run_once()
     assert written.space().compacted_version == 65
     written.remove("m39")
     asleep.check()
@@ -185,23 +186,23 @@ def test_an_index_beyond_the_horizon_is_built_anew_and_another_is_not(written: W
 def test_pruning_in_pieces_ends_where_it_should(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However little is deleted at a time, what stays is the same."""
-    monkeypatch.setattr("app.maintenance.cleanup._AT_ONCE", 4)
+    """The same removals stay, however few one batch deletes."""
+    monkeypatch.setattr("app.maintenance.cleanup._BATCH_SIZE", 4)
     written.put(*(f"m{i}" for i in range(30)))
     written.remove(*(f"m{i}" for i in range(30)))
-    housekeeping(written.database).round()
+    cleanup_of(written.database).run_once()
     assert (10, 50) == (written.removals(), written.space().compacted_version)
 
 
-def test_the_horizon_is_that_of_the_reader(written: Written) -> None:
-    """A transaction that began before the pruning still sees all removals and the old horizon."""
+def test_the_compacted_version_is_that_of_the_reader(written: Written) -> None:
+    """A transaction from before the pruning still reads all removals and the old version."""
     written.put(*(f"m{i}" for i in range(30)))
     with written.database.reading() as session:
         find_space_by_id(session, written.id)
         before = ChangeFeed(session, written.id)
         assert (0, []) == (before.compacted_version, list(before.removed(0)))
         written.remove(*(f"m{i}" for i in range(30)))
-        housekeeping(written.database).round()
+        cleanup_of(written.database).run_once()
         assert (0, []) == (before.compacted_version, list(before.removed(0)))
         assert 30 == sum(changed.ids.size for changed in before.changed(0))
     with written.database.reading() as session:
@@ -209,9 +210,10 @@ def test_the_horizon_is_that_of_the_reader(written: Written) -> None:
         assert (50, 10) == (after.compacted_version, len(list(after.removed(0))))
 
 
-def test_whatever_happens_indexes_and_buckets_that_sleep_are_right(written: Written) -> None:
-    """Random changes and prunings, and three indexes and the buckets that are looked at now and
-    then: each look shows the space as it is, whatever was forgotten in between.
+def test_indexes_and_buckets_that_sleep_are_right_afterwards(written: Written) -> None:
+    """Random changes and prunings, and three indexes and the buckets that follow now and then.
+
+    Each time they show the present space, whatever was pruned in between.
     """
     random = np.random.default_rng(5)
     followers = [Follower(written) for _ in range(3)]
@@ -224,7 +226,7 @@ def test_whatever_happens_indexes_and_buckets_that_sleep_are_right(written: Writ
         name, value = f"m{random.integers(5)}", int(random.integers(4))
         chance = random.random()
         if chance < 0.2:
-            keeper.round()
+            keeper.run_once()
         elif name not in known:
             written.put(name, value=value)
             known[name] = value
@@ -250,7 +252,7 @@ def test_whatever_happens_indexes_and_buckets_that_sleep_are_right(written: Writ
 def assert_bucketed(
     written: Written, buckets: BucketService, stored: MemoryBuckets, known: dict[str, int]
 ) -> None:
-    """The buckets, brought up, hold each model where it belongs and nothing else."""
+    """Up-to-date buckets hold each model in its own buckets, and nothing else."""
     space = written.space()
     end = time.monotonic() + 10
     while (state := stored.state(space.id)) is None or state.version < space.version:
@@ -268,8 +270,9 @@ def assert_bucketed(
 
 
 def test_readers_beside_the_pruning_are_right(written: Written) -> None:
-    """While one thread changes the space and another prunes it, each look of three indexes shows
-    exactly what its own transaction sees.
+    """Three indexes are right while one thread changes the space and another prunes it.
+
+    Each shows exactly the models that its own transaction sees.
     """
     over, failures = threading.Event(), list[BaseException]()
 
@@ -291,7 +294,7 @@ def test_readers_beside_the_pruning_are_right(written: Written) -> None:
         written.remove(*names)
 
     keeper = Cleanup(written.database, IndexRegistry(ROOM), every=60, kept=3)
-    threads = [until_over(action) for action in (change, keeper.round)]
+    threads = [until_over(action) for action in (change, keeper.run_once)]
     followers = [Follower(written) for _ in range(3)]
     try:
         end = time.monotonic() + 1.5
@@ -308,7 +311,7 @@ def test_readers_beside_the_pruning_are_right(written: Written) -> None:
 
 
 def test_the_index_of_a_space_that_another_process_deleted_goes(written: Written) -> None:
-    """The next round of a process that did not delete it lets it go, and no other."""
+    """The next clean-up of another process drops the index of the deleted space, and no other."""
     other = Written(written.database, "other")
     indexes = IndexRegistry(ROOM)
     for each in (written, other):
@@ -317,14 +320,14 @@ def test_the_index_of_a_space_that_another_process_deleted_goes(written: Written
             indexes.snapshot_at(each.id, SPEC, each.space().version, ChangeFeed(session, each.id))
     with written.database.writing() as session:
         delete_space(session, written.space())
-    housekeeping(written.database, indexes).round()
+    cleanup_of(written.database, indexes).run_once()
     assert [other.id] == indexes.space_ids()
 
 
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[list[Server]]:
-    """Two services on one database, which keep house often."""
-    servers = [Server(tmp_path, "--housekeeping-every=0.2") for _ in range(2)]
+    """Two services on one database, with frequent clean-ups."""
+    servers = [Server(tmp_path, "--cleanup_of-every=0.2") for _ in range(2)]
     try:
         for server, name in zip(servers, "ab", strict=True):
             server.log = tmp_path / f"{name}.log"
@@ -335,8 +338,8 @@ def two(tmp_path: Path) -> Iterator[list[Server]]:
             server.kill()
 
 
-def test_a_live_service_forgets_what_another_deleted(two: list[Server]) -> None:
-    """Of two services on one database, the one that only reads a space frees it as well."""
+def test_a_live_service_forgets_a_space_that_another_deleted(two: list[Server]) -> None:
+    """Of two services on one database, the one that only read the space frees it as well."""
     with (
         httpx.Client(base_url=two[0].url, timeout=60, trust_env=False) as first,
         httpx.Client(base_url=two[1].url, timeout=60, trust_env=False) as second,

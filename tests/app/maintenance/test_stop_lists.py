@@ -1,4 +1,4 @@
-"""Stop-lists of a running service: made, exchanged and dropped, and what is found with them."""
+"""Stop-lists of a running service: made, replaced and dropped, and the answers with them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from tests.support.server_process import Server
 COMMON = common(CLIENTS)
 
 
-def test_a_space_shows_what_half_of_its_models_hold(listed: Space, open_stores: Stores) -> None:
-    """The list is that of a counter over all indices, and the space tells its figures."""
+def test_a_space_shows_its_stop_list(listed: Space, open_stores: Stores) -> None:
+    """The list is that of a counter over all indices, and the space shows its figures."""
     assert COMMON == open_stores.stop_list(listed.name)
     shown = listed.show()["stop_list"]
     assert "T" in shown.pop("computed_at")
@@ -54,15 +54,16 @@ def test_a_space_shows_what_half_of_its_models_hold(listed: Space, open_stores: 
 
 
 def test_a_space_without_a_stop_list_shows_none(space: Space) -> None:
-    """It is null, and what its banding finds is the collision curve."""
+    """``stop_list`` is null, and the recall is the collision curve."""
     shown = space.show()
     assert shown["stop_list"] is None
     assert recall_at(0.5, modelkin.Banding(64, 4)) == shown["banding"]["recall"]["0.5"]
 
 
 def test_kin_are_found_among_far_fewer(clients: Space, open_stores: Stores) -> None:
-    """Without the list nearly everybody shares a bucket with a client, with it hardly any
-    stranger does, and all kin do.
+    """Without the list nearly every model shares a bucket with a client.
+
+    With it hardly any unrelated model does, and all kin do.
     """
     before = lsh(clients)
     open_stores.lists.make(open_stores.space(clients.name))
@@ -73,13 +74,13 @@ def test_kin_are_found_among_far_fewer(clients: Space, open_stores: Stores) -> N
     assert after["candidates"] <= len(KIN) + 5
 
 
-def test_what_is_stored_can_rebuild_the_buckets(listed: Space, open_stores: Stores) -> None:
-    """Band values are the minhashes of what is left of each support, and buckets follow them."""
+def test_stored_band_values_can_rebuild_the_buckets(listed: Space, open_stores: Stores) -> None:
+    """Band values are the minhashes of the filtered supports, and buckets follow them."""
     assert_banded(open_stores, listed, dict(CLIENTS))
 
 
 def test_every_write_counts_at_once(listed: Space, open_stores: Stores) -> None:
-    """New, replaced, removed and relabelled models are found, or not, by the next query."""
+    """The next query reflects new, replaced, removed and relabelled models."""
     rng = np.random.default_rng(5)
     lsh(listed)
     close = {"new": kin_of(rng, BASE), "far03": kin_of(rng, BASE, 220)}
@@ -96,7 +97,7 @@ def test_every_write_counts_at_once(listed: Space, open_stores: Stores) -> None:
 
 
 def test_a_second_list_replaces_the_first(listed: Space, open_stores: Stores) -> None:
-    """Another share is another version with other indices; nothing of the first one is left."""
+    """Another share gives another version with other indices; nothing of the first remains."""
     lsh(listed)
     made = open_stores.lists.make(open_stores.space(listed.name), share=0.68)
     assert made is not None
@@ -109,7 +110,7 @@ def test_a_second_list_replaces_the_first(listed: Space, open_stores: Stores) ->
 
 
 def test_dropping_goes_back_to_all_indices(listed: Space, open_stores: Stores) -> None:
-    """Nothing of the list is left, the curve holds again, and versions go on from there."""
+    """Nothing of the list remains, the collision curve holds again, and versions continue."""
     dropped = open_stores.lists.drop(open_stores.space(listed.name))
     assert dropped is not None
     assert listed.show()["stop_list"] is None
@@ -127,7 +128,7 @@ def test_dropping_goes_back_to_all_indices(listed: Space, open_stores: Stores) -
 def test_nothing_common_is_no_list(
     http: httpx.Client, client: modelkin.Client, open_stores: Stores
 ) -> None:
-    """Where no index is in half of the supports, none is left out: an earlier list goes, too."""
+    """If no index is in half of the supports, there is no list, and an earlier one is dropped."""
     rng = np.random.default_rng(2)
     space = filled(http, client, {f"m{i}": random_support(rng, M, 60) for i in range(12)})
     record = open_stores.space(space.name)
@@ -138,8 +139,9 @@ def test_nothing_common_is_no_list(
 
 
 def test_recall_is_measured(listed: Space) -> None:
-    """Where pairs are, the space and its answers tell what buckets find of them, within .1; where
-    none are, that is unknown.
+    """Where there are pairs, the space and its answers report the recall within .1.
+
+    Elsewhere it is unknown.
     """
     shown = listed.show()["banding"]["recall"]
     assert [None, None] == [shown["0.3"], shown["0.9"]]
@@ -158,9 +160,7 @@ def test_recall_is_measured(listed: Space) -> None:
 def test_auto_goes_by_the_measured_recall(
     http: httpx.Client, client: modelkin.Client, open_stores: Stores
 ) -> None:
-    """Beyond small spaces the buckets answer where nearly all was found, a scan where few or
-    nobody was.
-    """
+    """In a large space buckets answer if the measured recall is high enough, else a scan."""
     m, rng = 1 << 30, np.random.default_rng(1)
     pool, groups = np.arange(60), [rng.choice(m, 40, replace=False) for _ in range(40)]
     supports = {}
@@ -176,7 +176,7 @@ def test_auto_goes_by_the_measured_recall(
 
 @pytest.fixture
 def mixed(clients: Space, open_stores: Stores) -> Space:
-    """With a list, a kin that sent only a signature, and one of common indices alone."""
+    """A space with a list, a kin that sent only a signature, and one of common indices alone."""
     clients.put_signature("signed", kin_of(np.random.default_rng(1), BASE).signature())
     clients.put("ordinary", ordinary())
     open_stores.lists.make(open_stores.space(clients.name))
@@ -184,12 +184,12 @@ def mixed(clients: Space, open_stores: Stores) -> Space:
 
 
 def ordinary() -> Support:
-    """A support that the stop-list leaves nothing of."""
+    """A support that lies wholly in the stop-list."""
     return Support.from_indices(COMMON[::2], M)
 
 
 def test_unbanded_models_are_found(mixed: Space, open_stores: Stores) -> None:
-    """A signature alone, and a support that is wholly in the list, are looked at by every query."""
+    """Every query compares signature-only models and supports that lie wholly in the list."""
     assert_banded(open_stores, mixed, {**CLIENTS, "signed": None, "ordinary": ordinary()})
     mixed.put_signature("later", kin_of(np.random.default_rng(2), BASE).signature())
     mixed.put("commoner", Support.from_indices(COMMON[::3], M))
@@ -199,15 +199,15 @@ def test_unbanded_models_are_found(mixed: Space, open_stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("model", ["signed", "ordinary"])
-def test_an_unbanded_model_asks_by_scan(mixed: Space, model: str) -> None:
-    """It shares no bucket with anybody, so all are looked at, which is no fault."""
+def test_an_unbanded_query_uses_a_scan(mixed: Space, model: str) -> None:
+    """The query shares no bucket with any model, so a scan answers, which is not degraded."""
     lsh(mixed)
     answer = mixed.neighbors(model, method="lsh", k=50)
     assert ("scan", False, None) == (answer["method"], answer["degraded"], answer["recall"])
     assert len(CLIENTS) + 1 == len(answer["items"])
 
 
-def test_what_is_not_stored_asks_by_what_is_left_of_it(mixed: Space) -> None:
+def test_a_support_in_the_body_uses_its_filtered_support(mixed: Space) -> None:
     """A support in the body finds its kin by buckets, a signature by scan."""
     query = kin_of(np.random.default_rng(9), BASE)
     answer = settled(lambda: mixed.find(query.to_bytes(), method="lsh", min_similarity=0.6))
@@ -223,7 +223,7 @@ def test_what_is_not_stored_asks_by_what_is_left_of_it(mixed: Space) -> None:
 def test_too_many_unbanded_models_are_scanned(
     client: modelkin.Client, http: httpx.Client, open_stores: Stores
 ) -> None:
-    """Beyond a thousand of them nobody is left out: a scan answers."""
+    """With more than a thousand of them a scan answers, which leaves no model out."""
     few = {name: s for name, s in CLIENTS.items() if name not in ("kin1", "kin2", "kin3")}
     space = filled(http, client, few)
     rng = np.random.default_rng(3)
@@ -244,7 +244,7 @@ def test_too_many_unbanded_models_are_scanned(
 def test_a_damaged_support_is_still_found(
     clients: Space, server: Server, open_stores: Stores
 ) -> None:
-    """A model whose file cannot be read is unbanded, and stops no list."""
+    """A model whose file cannot be read is unbanded, and does not prevent a list."""
     space = open_stores.space(clients.name)
     before = set(server.blobs.rglob("*"))
     clients.put("broken", kin_of(np.random.default_rng(4), BASE))
@@ -270,7 +270,7 @@ def test_other_spaces_are_left_alone(
 def test_the_same_models_have_the_same_list_elsewhere(
     clients: Space, http: httpx.Client, client: modelkin.Client, open_stores: Stores
 ) -> None:
-    """What is found depends on the space alone, not on what else the database holds."""
+    """The list depends on the space alone, not on the rest of the database."""
     twin = filled(http, client, CLIENTS, banding={"bands": BANDING.bands, "rows": BANDING.rows})
     made = [open_stores.lists.make(open_stores.space(s.name)) for s in (clients, twin)]
     moment = made[0].computed_at  # type: ignore[union-attr]
@@ -279,10 +279,8 @@ def test_the_same_models_have_the_same_list_elsewhere(
 
 
 @pytest.mark.parametrize("share", [0.0, -0.5, 1.01, float("nan"), float("inf")])
-def test_a_share_that_cannot_be_is_refused(
-    clients: Space, open_stores: Stores, share: float
-) -> None:
-    """It is above 0 and at most 1; nothing was begun."""
+def test_a_share_out_of_range_is_refused(clients: Space, open_stores: Stores, share: float) -> None:
+    """A share is above 0 and at most 1; no version was begun."""
     with pytest.raises(InvalidParameter, match="share must be above 0"):
         open_stores.lists.make(open_stores.space(clients.name), share=share)
     assert clients.show()["stop_list"] is None
@@ -299,7 +297,7 @@ def test_a_space_without_supports_has_nothing_to_count(space: Space, open_stores
 def test_deleting_a_model_or_a_space_deletes_its_band_values(
     listed: Space, open_stores: Stores
 ) -> None:
-    """No row is left of what is gone."""
+    """No row of them remains."""
     space = open_stores.space(listed.name)
 
     def rows(table: type[BandedSignatureRow | StopListRow]) -> int:

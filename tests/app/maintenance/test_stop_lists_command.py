@@ -1,4 +1,4 @@
-"""``python -m app stop-lists``, its buckets in Redis, and makers that die in the middle of it."""
+"""``python -m app stop-lists`` with buckets in Redis, and processes that die in the middle."""
 
 from __future__ import annotations
 
@@ -42,15 +42,16 @@ KIN = {name: support for name, support in CLIENTS.items() if name.startswith("ki
 
 @pytest.fixture
 def redis() -> Iterator[RedisProcess]:
-    """A Redis of the test's own."""
+    """A Redis for the tests of this module."""
     with redis_server() as process:
         yield process
 
 
 @pytest.fixture
 def with_redis(redis: RedisProcess, tmp_path: Path) -> Iterator[Server]:
-    """A service that keeps its buckets there, and its truth in SQLite: the other tests see to
-    Postgres.
+    """A service with its buckets in Redis and its database in SQLite.
+
+    The other tests cover Postgres.
     """
     server = Server(tmp_path, f"--redis-url={redis.url}").start()
     yield server
@@ -58,7 +59,7 @@ def with_redis(redis: RedisProcess, tmp_path: Path) -> Iterator[Server]:
 
 
 def settings_of(server: Server) -> dict[str, str]:
-    """The settings of a service, as variables."""
+    """The settings of a service, as environment variables."""
     return {
         "MODELKIN_DATABASE_URL": server.database_url,
         "MODELKIN_BLOB_URL": f"file://{server.blobs}",
@@ -73,7 +74,7 @@ class Command:
     capsys: pytest.CaptureFixture[str]
 
     def run(self, server: Server, *flags: str) -> tuple[int, str, str]:
-        """Its exit code, and what it printed and complained of."""
+        """Its exit code, and what it printed to stdout and stderr."""
         for name, value in settings_of(server).items():
             self.monkeypatch.setenv(name, value)
         code = cli.stop_lists(list(flags))
@@ -95,7 +96,7 @@ def federated(http: httpx.Client) -> Space:
 
 
 def wait_for_kin(space: Space, fewer_than: int, more_than: int = 0) -> None:
-    """Wait until buckets answer with so many candidates; until then answers are as right."""
+    """Wait until buckets answer with so many candidates; until then answers are right as well."""
 
     def answered() -> bool:
         answer = space.neighbors("base", method="lsh", min_similarity=0.6)
@@ -108,8 +109,9 @@ def wait_for_kin(space: Space, fewer_than: int, more_than: int = 0) -> None:
 def test_the_command_makes_and_drops(
     with_redis: Server, redis: RedisProcess, stop_lists: Command
 ) -> None:
-    """A running service takes up what the command makes and drops, its buckets in Redis; spaces
-    that have nothing to count are told of, and hinder nobody.
+    """A running service uses a list that the command made, and stops using a dropped one.
+
+    The command reports spaces that have nothing to count, and goes on.
     """
     server = with_redis
     with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
@@ -132,10 +134,10 @@ def test_the_command_makes_and_drops(
         assert (0, f"{space.name}: no stop-list\n", "") == again
 
 
-def test_the_command_says_what_cannot_be(server: Server, space: Space, stop_lists: Command) -> None:
+def test_the_command_reports_errors(server: Server, space: Space, stop_lists: Command) -> None:
     """An unknown space, one without supports and a share beyond 1 are one line and exit code 1."""
     for flags, line in (
-        (["--space", "nobody"], "there is no space 'nobody'"),
+        (["--space", "nowhere"], "there is no space 'nowhere'"),
         (["--space", space.name], f"space '{space.name}' holds no support"),
         (["--space", space.name, "--share", "1.5"], "share must be above 0, up to 1, not 1.5"),
     ):
@@ -146,15 +148,15 @@ def test_the_command_says_what_cannot_be(server: Server, space: Space, stop_list
 
 
 def test_the_service_has_the_command(tmp_path: Path) -> None:
-    """``python -m app stop-lists`` is it, as a process of its own."""
+    """``python -m app stop-lists`` runs it, as a process of its own."""
     done = subprocess.run(
-        command("stop-lists", "--space", "nobody"),
+        command("stop-lists", "--space", "nowhere"),
         cwd=ROOT,
         env=environment(MODELKIN_DATABASE_URL=f"sqlite:///{tmp_path}/m.db"),
         capture_output=True,
         text=True,
     )
-    assert (1, "modelkin: there is no space 'nobody'\n") == (done.returncode, done.stderr)
+    assert (1, "modelkin: there is no space 'nowhere'\n") == (done.returncode, done.stderr)
 
 
 def test_dropping_by_a_share_makes_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,9 +189,10 @@ lists.make(space, share=0.7, progress=stop)
 """
 
 
-def test_a_maker_that_is_killed_leaves_the_old_list(http: httpx.Client, server: Server) -> None:
-    """After SIGKILL in the middle the first list is in force, for services that run and for one
-    that is started then; the next one is whole, and clears away what the dead one left.
+def test_a_killed_command_leaves_the_old_list(http: httpx.Client, server: Server) -> None:
+    """After SIGKILL in the middle the first list stays in force, also for a new service.
+
+    The next list is whole, and its rollout deletes what the killed one left.
     """
     space = federated(http)
     with stores(server) as opened:
@@ -220,7 +223,7 @@ def test_a_maker_that_is_killed_leaves_the_old_list(http: httpx.Client, server: 
 
 @contextmanager
 def started(server: Server) -> Iterator[Container]:
-    """The services of another process on the same stores, as it would start them."""
+    """The services of another process on the same stores."""
     settings = Settings(database_url=server.database_url, blob_url=f"file://{server.blobs}")
     with open_services(settings) as opened:
         yield opened
@@ -236,8 +239,9 @@ def services(server: Server) -> Iterator[Container]:
 def test_what_was_prepared_for_another_list_is_banded_by_the_new_one(
     http: httpx.Client, services: Container
 ) -> None:
-    """A support that was prepared before a list was made, exchanged or dropped is stored as the
-    space is then.
+    """A prepared support is stored under the list that is active when it is stored.
+
+    It may have been prepared before a list was made, replaced or dropped.
     """
     space = federated(http)
     opened = Stores(services[Database], services[StopListService])
@@ -259,10 +263,8 @@ def test_what_was_prepared_for_another_list_is_banded_by_the_new_one(
         assert expected == opened.banded(space.name)[f"late{number}"]
 
 
-def test_a_replaced_model_is_banded_anew(http: httpx.Client, server: Server) -> None:
-    """With its support its band values are exchanged; with its signature's place taken by a
-    support it gets some.
-    """
+def test_a_replaced_model_is_banded_again(http: httpx.Client, server: Server) -> None:
+    """A new support replaces the band values; a support in place of a signature adds some."""
     space = federated(http)
     with stores(server) as opened:
         opened.lists.make(opened.space(space.name))

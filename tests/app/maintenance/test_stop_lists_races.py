@@ -1,4 +1,4 @@
-"""Stop-lists that are made while models come, change and go, and others make theirs."""
+"""Stop-lists that are made while models change and other lists are made."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def test_writes_while_a_list_is_made_are_not_lost(
     at_once: int,
     last: int,
 ) -> None:
-    """Whatever is put, replaced, removed or relabelled between any two steps is banded by the list
-    that comes of it, whether it is signed under the lock or before.
+    """Models that are written between any two steps are banded by the new list.
+
+    That holds whether they are signed under the lock or before.
     """
-    monkeypatch.setattr("app.maintenance.stop_list_rollout._AT_ONCE", at_once)
-    monkeypatch.setattr("app.maintenance.stop_list_rollout._LAST", last)
+    monkeypatch.setattr("app.maintenance.stop_list_rollout._BATCH_SIZE", at_once)
+    monkeypatch.setattr("app.maintenance.stop_list_rollout._MAX_SIGNED_UNDER_LOCK", last)
     rng = np.random.default_rng(6)
     now: dict[str, Support | None] = dict(CLIENTS)
     stages: list[str] = []
@@ -59,8 +60,9 @@ def test_writes_while_a_list_is_made_are_not_lost(
 
 
 def test_a_race_of_writers_and_lists_ends_whole(clients: Space, open_stores: Stores) -> None:
-    """While two writers put and remove all the time, lists are made and dropped; in the end every
-    model is banded by the last of them.
+    """Two writers put and remove models while lists are made and dropped.
+
+    In the end every model is banded by the last list.
     """
     over = Event()
     record = open_stores.space(clients.name)
@@ -104,7 +106,7 @@ def replace_http(space: Space, http: httpx.Client) -> Space:
 
 
 def test_of_two_lists_the_one_begun_last_counts(clients: Space, open_stores: Stores) -> None:
-    """Whoever finds that another was begun meanwhile says so, and changes nothing."""
+    """A rollout that finds a later version reports a conflict and changes nothing."""
     record = open_stores.space(clients.name)
     made: list[Any] = []
 
@@ -119,7 +121,7 @@ def test_of_two_lists_the_one_begun_last_counts(clients: Space, open_stores: Sto
 
 
 def test_dropping_stops_a_list_that_is_made(listed: Space, open_stores: Stores) -> None:
-    """What is dropped does not come back by a list that was begun before."""
+    """A list that was begun before a drop is never activated."""
     record = open_stores.space(listed.name)
 
     def drop(done: int, total: int, stage: str) -> None:
@@ -131,7 +133,7 @@ def test_dropping_stops_a_list_that_is_made(listed: Space, open_stores: Stores) 
 
 
 def test_a_list_that_fails_half_way_leaves_the_old_one(listed: Space, open_stores: Stores) -> None:
-    """Whatever step it ends in, the first version stays in force, and the next list is whole."""
+    """The first version stays in force whatever step fails, and the next list is whole."""
     record = open_stores.space(listed.name)
     for wanted in ("counting indices", "signing models", "measuring recall"):
 
@@ -150,19 +152,19 @@ def test_a_list_that_fails_half_way_leaves_the_old_one(listed: Space, open_store
     assert_banded(open_stores, listed, dict(now))
 
 
-def test_a_space_that_changes_too_fast_keeps_what_it_has(
+def test_a_space_that_changes_too_fast_keeps_its_list(
     listed: Space, open_stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A list that never catches up gives up and says what to do."""
-    monkeypatch.setattr("app.maintenance.stop_list_rollout._AT_LEAST", 0)
-    monkeypatch.setattr("app.maintenance.stop_list_rollout._CHASE", 0)
+    """A rollout that never catches up fails and says what to do."""
+    monkeypatch.setattr("app.maintenance.stop_list_rollout._MIN_SIGNING_LIMIT", 0)
+    monkeypatch.setattr("app.maintenance.stop_list_rollout._MAX_PASSES", 0)
     with pytest.raises(modelkin.ModelkinError, match="faster"):
         open_stores.lists.make(open_stores.space(listed.name))
     assert 1 == listed.show()["stop_list"]["version"]
 
 
 def test_a_deleted_space_ends_its_list(clients: Space, open_stores: Stores) -> None:
-    """A space that goes while its list is made is not found, and leaves nothing behind."""
+    """If a space is deleted while its list is made, the rollout ends and leaves nothing behind."""
     record = open_stores.space(clients.name)
 
     def delete(done: int, total: int, stage: str) -> None:
