@@ -221,7 +221,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
             downloads=stores.downloads,
         )
     )
-    services.add(cleanup.loading)
+    services.add(cleanup.warmup)
 
 
 def _add_notifications(services: Container) -> None:

@@ -87,11 +87,13 @@ class NewcomerAssignment:
         self, session: Reader, space: SpaceRecord, subject: Subject, names: Sequence[str]
     ) -> list[Neighbor]:
         """Those of few models that still exist, the nearest first."""
-        asked = self._comparer.asked(session, space, subject)
+        asked = self._comparer.query(session, space, subject)
         candidates = candidates_by_name(session, space, names)
         jaccards = self._comparer.jaccards(asked, [candidate.id for candidate in candidates])
         candidates.sort(key=lambda c: (-jaccards.get(c.id, 0.0), c.name))
-        found, _ = self._comparer.compare(asked, candidates[: _SPARE * (_VOTERS + 1)], keep=False)
+        found, _ = self._comparer.compare(
+            asked, candidates[: _SPARE * (_VOTERS + 1)], cache_sketches=False
+        )
         return sorted(found, key=lambda item: (-item.similarity, item.model))
 
 

@@ -110,7 +110,7 @@ class LineageService:
         if not others:
             return {}
         subject = self._library.stored_subject(session, space, name)
-        asked = self._comparer.asked(session, space, subject)
+        asked = self._comparer.query(session, space, subject)
         candidates = candidates_by_name(session, space, others)
         found, _ = self._comparer.compare(asked, candidates.values())
         return {item.model: item for item in found}

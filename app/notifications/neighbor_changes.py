@@ -194,9 +194,9 @@ class NeighborChanges:
         subject: Subject,
         candidates: Iterable[Candidate],
     ) -> dict[str, Neighbor]:
-        asked = self._comparer.asked(session, space, subject)
+        asked = self._comparer.query(session, space, subject)
         # A support of before is nothing to remember as the model's.
-        found, _ = self._comparer.compare(asked, candidates, keep=False)
+        found, _ = self._comparer.compare(asked, candidates, cache_sketches=False)
         return {item.model: item for item in found}
 
 

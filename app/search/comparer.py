@@ -1,8 +1,8 @@
-"""Comparing a subject with few models, each as sharply as what is stored of both allows.
+"""The comparer: compares a subject with few models, as sharply as the stored data allow.
 
-Two supports are overlapped exactly. Else sketches tell, where both sides have one that tells more
-than a signature; else all full-width minhashes do, and those of nobody else. An item says which of
-the three it was. Which models are worth it, and which are answered, is for ``search``.
+Two supports are overlapped exactly. Otherwise sketches estimate S if both sides have one that is
+sharper than a signature; else full-width minhashes do. Each item says which of the three it
+rests on. ``service`` decides which models are compared and which are returned.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Who is compared with others, where.
+    """A subject, with the data to compare it with the models of a space.
 
     Attributes:
         session: one view of the database.
         space: as it is there.
         subject: whose neighbours are sought.
-        sketch: the subject's, if that tells more than its signature.
-        file: the sketches of the space that are known here.
+        sketch: the subject's, if it is sharper than the signature.
+        file: the sketches of the space on this machine.
     """
 
     session: Reader
@@ -54,46 +54,46 @@ class Query:
 
 
 class Comparer:
-    """Compares.
+    """Compares a query with candidates.
 
     Args:
-        library: reads what is stored.
-        sketches: those that are known on this machine.
+        library: reads stored models.
+        sketches: those on this machine.
     """
 
     def __init__(self, library: ModelReader, sketches: SketchFiles) -> None:
         self._library = library
         self._sketches = sketches
 
-    def asked(self, session: Reader, space: SpaceRecord, subject: Subject) -> Query:
-        """A subject, with what there is to compare it by."""
+    def query(self, session: Reader, space: SpaceRecord, subject: Subject) -> Query:
+        """A subject, with the data to compare it."""
         file = self._sketches.of(space.id, space.num_parameters)
         return Query(session, space, subject, _sketch(space, subject), file)
 
     def compare(
-        self, asked: Query, candidates: Iterable[Candidate], *, keep: bool = True
+        self, query: Query, candidates: Iterable[Candidate], *, cache_sketches: bool = True
     ) -> tuple[list[Neighbor], bool]:
-        """The candidates as neighbours, in no order, and whether all their supports could be read.
+        """The candidates as neighbours, in any order, and whether all their supports could be read.
 
-        An estimate by signatures stands in for an overlap with a support that could not.
+        An estimate by signatures replaces an overlap with a support that could not be read.
 
         Args:
-            asked: whom with.
+            query: compared with each of them.
             candidates: few.
-            keep: write the sketches that are not known here and could be.
+            cache_sketches: write the sketches that this machine lacks.
         """
         items, whole = [], True
-        apart: list[Candidate] = []
+        without_overlap: list[Candidate] = []
         damaged: list[Candidate] = []
         overlapped: list[tuple[int, int, PackedSupport]] = []
-        ours = asked.subject.packed
+        ours = query.subject.packed
         for candidate in candidates:
             if ours is None or candidate.blob_key is None:
-                apart.append(candidate)
+                without_overlap.append(candidate)
                 continue
             try:
-                found = self._library.found(asked.space, candidate)
-            except Unavailable as error:  # one damaged file spoils no answer about the others
+                found = self._library.found(query.space, candidate)
+            except Unavailable as error:  # one damaged file must not fail the whole answer
                 log.error("%s", error)
                 damaged.append(candidate)
                 whole = False
@@ -102,73 +102,79 @@ class Comparer:
                 damaged.append(candidate)
                 continue
             model, theirs = found
-            items.append(_exact(candidate, ours, theirs))
+            items.append(_exact_neighbor(candidate, ours, theirs))
             overlapped.append((model.id, model.content_id, theirs))
-        if keep:
-            self._keep(asked, overlapped)
-        items += self._estimated(asked, apart, damaged)
+        if cache_sketches:
+            self._cache_sketches(query, overlapped)
+        items += self._estimated(query, without_overlap, damaged)
         return items, whole
 
-    def jaccards(self, asked: Query, ids: Sequence[int]) -> dict[int, float]:
-        """J as all full-width minhashes estimate it, under the ids of models that exist."""
-        values = self._library.values(asked.session, asked.space, ids)
+    def jaccards(self, query: Query, ids: Sequence[int]) -> dict[int, float]:
+        """J by full-width minhashes, by model id; missing models are left out."""
+        values = self._library.values(query.session, query.space, ids)
         if not values:
             return {}
-        jaccards = jaccard_estimates(np.stack(list(values.values())), asked.subject.values)
+        jaccards = jaccard_estimates(np.stack(list(values.values())), query.subject.values)
         return dict(zip(values, jaccards.tolist(), strict=True))
 
-    def _keep(self, asked: Query, overlapped: Sequence[tuple[int, int, PackedSupport]]) -> None:
-        if asked.sketch is None or not overlapped:
+    def _cache_sketches(
+        self, query: Query, overlapped: Sequence[tuple[int, int, PackedSupport]]
+    ) -> None:
+        if query.sketch is None or not overlapped:
             return
         ids, contents = np.array([entry[:2] for entry in overlapped], np.int64).T
-        counts = asked.file.counts(asked.sketch, ids, contents)
+        counts = query.file.counts(query.sketch, ids, contents)
         for place in np.flatnonzero(counts[:, 0] < 0).tolist():
-            asked.file.write_packed(*overlapped[place])
+            query.file.write_packed(*overlapped[place])
 
     def _estimated(
-        self, asked: Query, apart: Sequence[Candidate], damaged: Sequence[Candidate]
+        self, query: Query, without_overlap: Sequence[Candidate], damaged: Sequence[Candidate]
     ) -> list[Neighbor]:
-        if not apart and not damaged:
+        if not without_overlap and not damaged:
             return []
-        jaccards = self.jaccards(asked, [candidate.id for candidate in (*apart, *damaged)])
-        sketched = self._in_sample(asked, [c for c in apart if c.content_id])
+        jaccards = self.jaccards(
+            query, [candidate.id for candidate in (*without_overlap, *damaged)]
+        )
+        sketched = self._sketch_counts(query, [c for c in without_overlap if c.content_id])
         return [
-            _sharper(candidate, asked, jaccards[candidate.id], sketched.get(candidate.id))
-            for candidate in (*apart, *damaged)
+            _estimated_neighbor(
+                candidate, query, jaccards[candidate.id], sketched.get(candidate.id)
+            )
+            for candidate in (*without_overlap, *damaged)
             if candidate.id in jaccards
         ]
 
-    def _in_sample(
-        self, asked: Query, candidates: Sequence[Candidate]
+    def _sketch_counts(
+        self, query: Query, candidates: Sequence[Candidate]
     ) -> dict[int, tuple[int, int]]:
-        """Shared and own members of those that have a sketch, under their ids."""
-        if asked.sketch is None or not candidates:
+        """Shared and own members of the candidates that have a sketch, by id."""
+        if query.sketch is None or not candidates:
             return {}
         ids = np.array([candidate.id for candidate in candidates], np.int64)
         contents = np.array([candidate.content_id for candidate in candidates], np.int64)
-        counts = asked.file.counts(asked.sketch, ids, contents)
+        counts = query.file.counts(query.sketch, ids, contents)
         known = {
             candidate.id: (shared, members)
             for candidate, (shared, members) in zip(candidates, counts.tolist(), strict=True)
             if shared >= 0
         }
         missing = [candidate for candidate in candidates if candidate.id not in known]
-        for candidate, sketch in self._read(asked, missing):
-            known[candidate.id] = asked.sketch.shared(sketch), sketch.members
-            asked.file.write(candidate.id, candidate.content_id, sketch)
+        for candidate, sketch in self._read_sketches(query, missing):
+            known[candidate.id] = query.sketch.shared(sketch), sketch.members
+            query.file.write(candidate.id, candidate.content_id, sketch)
         return known
 
-    def _read(
-        self, asked: Query, candidates: Sequence[Candidate]
+    def _read_sketches(
+        self, query: Query, candidates: Sequence[Candidate]
     ) -> Iterable[tuple[Candidate, Sketch]]:
-        """The sketches themselves, from where the truth is."""
-        sent = sketches_by_id(asked.session, [c.id for c in candidates if c.blob_key is None])
+        """The sketches of the candidates, from the database or made from their supports."""
+        sent = sketches_by_id(query.session, [c.id for c in candidates if c.blob_key is None])
         for candidate in candidates:
             if candidate.id in sent:
                 yield candidate, wire.decode_sketch(sent[candidate.id])
             elif candidate.blob_key is not None:
                 try:
-                    found = self._library.found(asked.space, candidate)
+                    found = self._library.found(query.space, candidate)
                 except Unavailable as error:
                     log.error("%s", error)
                     continue
@@ -177,7 +183,7 @@ class Comparer:
 
 
 def _sketch(space: SpaceRecord, subject: Subject) -> Sketch | None:
-    """The subject's sketch, if that tells more than its signature."""
+    """The subject's sketch, if it is sharper than its signature."""
     num_perm, sketch = space.signature.num_perm, subject.sketch
     if subject.packed is not None:
         expected = subject.packed.k * SAMPLE_SIZE / max(space.num_parameters, SAMPLE_SIZE)
@@ -187,7 +193,7 @@ def _sketch(space: SpaceRecord, subject: Subject) -> Sketch | None:
     return sketch if sketch is not None and is_sharper(sketch, num_perm) else None
 
 
-def _exact(candidate: Candidate, ours: PackedSupport, theirs: PackedSupport) -> Neighbor:
+def _exact_neighbor(candidate: Candidate, ours: PackedSupport, theirs: PackedSupport) -> Neighbor:
     shared = shared_packed(ours, theirs)
     similarity = estimators.similarity_of(shared, ours.k, theirs.k)
     return Neighbor(
@@ -200,15 +206,15 @@ def _exact(candidate: Candidate, ours: PackedSupport, theirs: PackedSupport) -> 
     )
 
 
-def _sharper(
-    candidate: Candidate, asked: Query, jaccard: float, counts: tuple[int, int] | None
+def _estimated_neighbor(
+    candidate: Candidate, query: Query, jaccard: float, counts: tuple[int, int] | None
 ) -> Neighbor:
-    """By sketches where these saw more members of the union than a signature has values."""
-    num_perm = asked.space.signature.num_perm
-    if asked.sketch is not None and counts is not None:
+    """The estimate by sketches if these saw more of the union than a signature has values."""
+    num_perm = query.space.signature.num_perm
+    if query.sketch is not None and counts is not None:
         shared, theirs = counts
-        ours = asked.sketch.members
-        whole = asked.space.num_parameters <= asked.sketch.size
+        ours = query.sketch.members
+        whole = query.space.num_parameters <= query.sketch.size
         if whole or ours + theirs - shared > num_perm:
             similarity = similarity_in_sample(shared, ours, theirs)
             return Neighbor(

@@ -1,4 +1,4 @@
-"""/v1/spaces/{space}/neighbors: who overlaps most with a model, a support or a signature."""
+"""/v1/spaces/{space}/neighbors: the models that overlap most with a model, support or signature."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Method = Annotated[
     Literal["auto", "exact", "scan", "lsh"],
     Query(
         description="exact compares every model; scan proposes candidates by their signatures, "
-        "lsh by the buckets they share; auto takes the fastest that misses next to nobody"
+        "lsh by the buckets they share; auto takes the fastest that misses hardly any"
     ),
 ]
 MinSimilarity = Annotated[
-    float, Query(ge=0, le=1, allow_inf_nan=False, description="S below which nobody is answered")
+    float, Query(ge=0, le=1, allow_inf_nan=False, description="the least S of a neighbour")
 ]
 AskedModel = Annotated[str, Query(description="the stored model")]
 
@@ -78,5 +78,5 @@ def of_given(
 
 
 def _answer(found: Neighbors) -> Response:
-    """Made here, in the thread of the request: FastAPI would check it again, in another one."""
+    """Render the answer here, in the thread of the request; FastAPI would validate it again."""
     return Response(NeighborsOut.of(found).model_dump_json(), media_type="application/json")

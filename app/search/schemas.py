@@ -31,11 +31,11 @@ class NeighborsOut(_Out):
     )
     recall: float | None = Field(
         description="of method lsh: the share of the models at min_similarity that its buckets "
-        "find; more of those beyond. Null of other methods, where buckets were left out, and where "
-        "a stop-list is in force and nothing was measured near min_similarity"
+        "find, and more of those beyond. Null for other methods, if buckets were left out, and if "
+        "a stop-list is active and nothing was measured near min_similarity"
     )
     truncated: bool = Field(
-        description="method lsh left buckets out that hold too many: others may be as near"
+        description="method lsh left out buckets with too many models: others may be as near"
     )
     degraded: bool = Field(
         description="the buckets could not be used and a scan answered, or a stored support could "

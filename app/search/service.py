@@ -1,9 +1,9 @@
 """Search: the neighbours of a model.
 
-Candidates come from everything (``exact``), from the scan of signature bytes (``scan``) or from the
-LSH buckets (``lsh``), in whose place a scan answers where they cannot. ``app.index.cascade`` says
-which of them are worth comparing, ``compare`` compares those, and the best are answered: whatever
-found them, an item is as sharp as what is stored of it allows.
+Candidates are all models (``exact``), or come from the scan of signature bytes (``scan``) or the
+LSH buckets (``lsh``). If the buckets cannot answer, a scan does. :mod:`app.index.cascade` selects
+the candidates to compare, :mod:`app.search.comparer` compares them, and the best are returned.
+Every item is as sharp as the stored data allow, whichever method proposed it.
 """
 
 from __future__ import annotations
@@ -36,55 +36,55 @@ MAX_K = 1000
 
 Ids = npt.NDArray[np.int64]
 
-_EXACT_MODELS, _EXACT_WORK = 500, 64 << 20
-"""``auto`` compares so many models exactly, while that reads so many bytes at most: some 10 ms."""
-_RECALL = 0.99
-"""``auto`` leaves finding to the buckets where these find so large a share of the nearest asked."""
-_MARGIN = 6
-"""So many more than are answered are compared at once, before it is known who may be left out."""
-_FEW = 200
-"""So few candidates of buckets are looked up in the database: the index need not be there."""
+_MAX_EXACT_MODELS, _MAX_EXACT_BYTES = 500, 64 << 20
+"""``auto`` compares up to so many models exactly, if that reads so many bytes at most: 10 ms."""
+_MIN_LSH_RECALL = 0.99
+"""``auto`` uses the buckets if they find at least this share of the nearest models."""
+_EXTRA_COMPARISONS = 6
+"""Candidates beyond k in the first round of comparisons; their S decides who else is compared."""
+_MAX_LOOKUPS = 200
+"""Up to so many candidates of buckets are read from the database, without the index."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Query:
-    """Whose neighbours are sought, how many and how near."""
+class _SearchRequest:
+    """A query, with how many neighbours are sought and how near."""
 
-    asked: Query
+    query: Query
     k: int
     min_similarity: float
 
     @property
-    def own(self) -> int | None:
-        """The id of the model itself, which is no neighbour of its own."""
-        model = self.asked.subject.model
+    def own_id(self) -> int | None:
+        """The id of the subject, which is not its own neighbour."""
+        model = self.query.subject.model
         return None if model is None else model.id
 
     @property
-    def compared(self) -> int:
-        """How many candidates are compared at least."""
-        exactly = self.asked.subject.packed is not None
+    def comparison_size(self) -> int:
+        """How many candidates are compared, at least."""
+        exactly = self.query.subject.packed is not None
         return cascade.comparison_size(
-            self.k, exactly=exactly, sketched=self.asked.sketch is not None
+            self.k, exactly=exactly, sketched=self.query.sketch is not None
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Proposal:
-    """Candidates: their ids, ascending, those of their contents, and S by their signatures."""
+    """Candidates: their ids, ascending, the ids of their contents, and S by their signatures."""
 
     ids: Ids
     contents: Ids
     similarity: npt.NDArray[np.float64]
 
     def without(self, model_id: int | None) -> _Proposal:
-        """The others."""
+        """The proposal without this model."""
         kept = self.ids != (-1 if model_id is None else model_id)
         return _Proposal(self.ids[kept], self.contents[kept], self.similarity[kept])
 
 
 class SearchService:
-    """The use cases that rank models by how much they overlap with one.
+    """The use cases that rank models by their overlap with a subject.
 
     Args:
         comparer: compares a subject with candidates.
@@ -108,11 +108,11 @@ class SearchService:
         method: str = "auto",
         tags: Sequence[str] = (),
     ) -> Neighbors:
-        """The ``k`` models that overlap most with ``subject``, best first, itself left out.
+        """The ``k`` models that overlap most with ``subject``, best first, without the subject.
 
         Args:
             k: 1 to 1,000.
-            min_similarity: S below which nobody is a neighbour, 0 to 1.
+            min_similarity: the least S of a neighbour, 0 to 1.
             method: one of :data:`METHODS`.
             tags: only models that carry all of these.
 
@@ -120,105 +120,109 @@ class SearchService:
             InvalidParameter: one of these is out of its range.
         """
         _check(k, min_similarity, method)
-        query = _Query(self._comparer.asked(session, space, subject), k, min_similarity)
+        request = _SearchRequest(self._comparer.query(session, space, subject), k, min_similarity)
         among = _ids(models.ids_with_tags(session, space, tags)) if tags else None
-        chosen = self._choose(query, among) if method == "auto" else method
+        chosen = self._choose(request, among) if method == "auto" else method
         if chosen != "lsh":
-            return self._search(query, chosen, among)
-        mates = self._buckets.candidates(
+            return self._search(request, chosen, among)
+        candidates = self._buckets.candidates(
             session,
             space,
             subject.values,
             model_id=None if subject.model is None else subject.model.id,
             packed=subject.packed,
         )
-        if mates is None:
-            return replace(self._search(query, "scan", among), degraded=True)
-        if mates.truncated and method == "auto":
-            return self._search(query, "scan", among)
-        near = mates.ids if among is None else np.intersect1d(mates.ids, among)
-        found = self._search(query, "lsh", near)
-        if mates.truncated and len(found) < k:
-            return self._search(query, "scan", among)
-        if mates.truncated:
+        if candidates is None:
+            return replace(self._search(request, "scan", among), degraded=True)
+        if candidates.truncated and method == "auto":
+            return self._search(request, "scan", among)
+        near = candidates.ids if among is None else np.intersect1d(candidates.ids, among)
+        found = self._search(request, "lsh", near)
+        if candidates.truncated and len(found) < k:
+            return self._search(request, "scan", among)
+        if candidates.truncated:
             return replace(found, truncated=True)
         return replace(found, recall=space.recall_at(min_similarity))
 
-    def _choose(self, query: _Query, among: Ids | None) -> str:
+    def _choose(self, request: _SearchRequest, among: Ids | None) -> str:
         """The method for ``auto``."""
-        space = query.asked.space
+        space = request.query.space
         count = space.models if among is None else among.size
-        work = count * (space.num_parameters // 8)  # the most that so many supports can take
-        if count <= query.compared or (count <= _EXACT_MODELS and work <= _EXACT_WORK):
+        work = count * (space.num_parameters // 8)  # an upper bound for so many supports
+        if count <= request.comparison_size or (
+            count <= _MAX_EXACT_MODELS and work <= _MAX_EXACT_BYTES
+        ):
             return "exact"
-        recall = space.recall_at(query.min_similarity)
-        return "lsh" if recall is not None and recall >= _RECALL else "scan"
+        recall = space.recall_at(request.min_similarity)
+        return "lsh" if recall is not None and recall >= _MIN_LSH_RECALL else "scan"
 
-    def _search(self, query: _Query, method: str, among: Ids | None) -> Neighbors:
-        """What a method finds among some models, ascending ids, or among all."""
+    def _search(self, request: _SearchRequest, method: str, among: Ids | None) -> Neighbors:
+        """The neighbours by one method, among some models (ascending ids), or among all."""
         if method == "exact":
-            return self._exactly(query, among)
-        asked = query.asked
-        if method == "lsh" and among is not None and among.size <= _FEW:
-            proposal = self._looked_up(query, among)
+            return self._compare_all(request, among)
+        query = request.query
+        if method == "lsh" and among is not None and among.size <= _MAX_LOOKUPS:
+            proposal = self._propose_by_lookup(request, among)
         else:
-            proposal = self._scanned(query, among)
-        proposal = proposal.without(query.own)
+            proposal = self._propose_by_scan(request, among)
+        proposal = proposal.without(request.own_id)
         estimates = cascade.estimate(
             proposal.ids,
             proposal.contents,
             proposal.similarity,
-            asked.sketch,
-            asked.file,
-            num_perm=asked.subject.values.size,
-            count=query.compared,
+            query.sketch,
+            query.file,
+            num_perm=query.subject.values.size,
+            count=request.comparison_size,
         )
-        chosen = cascade.select_candidates(estimates, query.k, query.compared)
-        found, whole = self._compared(query, chosen)
-        return _answered(query, method, found, proposal.ids.size, whole=whole)
+        chosen = cascade.select_candidates(estimates, request.k, request.comparison_size)
+        found, whole = self._compare_selection(request, chosen)
+        return _result(request, method, found, proposal.ids.size, whole=whole)
 
-    def _compared(self, query: _Query, chosen: cascade.Selection) -> tuple[list[Neighbor], bool]:
-        """The third stage: the foremost, and then of the others who may still be among the best."""
-        asked, first = query.asked, query.k + _MARGIN
-        near = chosen.upper_bound >= query.min_similarity
+    def _compare_selection(
+        self, request: _SearchRequest, chosen: cascade.Selection
+    ) -> tuple[list[Neighbor], bool]:
+        """The third stage: compare the best candidates, then others that may be among the best."""
+        query, first = request.query, request.k + _EXTRA_COMPARISONS
+        near = chosen.upper_bound >= request.min_similarity
         ids, most = chosen.ids[near], chosen.upper_bound[near]
-        tied = _first_by_name(asked, chosen)
-        candidates = candidates_by_id(asked.session, asked.space, ids[:first].tolist())
-        found, whole = self._comparer.compare(asked, candidates + tied)
-        if len(found) >= query.k:
-            kth = heapq.nlargest(query.k, (item.similarity for item in found))[-1]
+        tied = _tied_by_name(query, chosen)
+        candidates = candidates_by_id(query.session, query.space, ids[:first].tolist())
+        found, whole = self._comparer.compare(query, candidates + tied)
+        if len(found) >= request.k:
+            kth = heapq.nlargest(request.k, (item.similarity for item in found))[-1]
             ids = np.concatenate([ids[:first], ids[first:][most[first:] >= kth]])
         if ids.size > first:
-            candidates = candidates_by_id(asked.session, asked.space, ids[first:].tolist())
-            more, all_whole = self._comparer.compare(asked, candidates)
+            candidates = candidates_by_id(query.session, query.space, ids[first:].tolist())
+            more, all_whole = self._comparer.compare(query, candidates)
             found, whole = found + more, whole and all_whole
         return found, whole
 
-    def _exactly(self, query: _Query, among: Ids | None) -> Neighbors:
-        """All of them compared, a page at a time."""
-        asked, best, count, all_whole = query.asked, list[Neighbor](), 0, True
-        for page in candidates_in_pages(asked.session, asked.space, among):
-            others = [candidate for candidate in page if candidate.id != query.own]
-            found, whole = self._comparer.compare(asked, others, keep=False)
-            best = heapq.nsmallest(query.k, [*best, *found], _rank)
+    def _compare_all(self, request: _SearchRequest, among: Ids | None) -> Neighbors:
+        """Compare all models, a page at a time."""
+        query, best, count, all_whole = request.query, list[Neighbor](), 0, True
+        for page in candidates_in_pages(query.session, query.space, among):
+            others = [candidate for candidate in page if candidate.id != request.own_id]
+            found, whole = self._comparer.compare(query, others, cache_sketches=False)
+            best = heapq.nsmallest(request.k, [*best, *found], _rank)
             count, all_whole = count + len(found), all_whole and whole
-        return _answered(query, "exact", best, count, whole=all_whole)
+        return _result(request, "exact", best, count, whole=all_whole)
 
-    def _scanned(self, query: _Query, among: Ids | None) -> _Proposal:
-        """The first stage of the cascade: what the bytes of the signatures propose."""
-        subject = query.asked.subject
-        snapshot = self._snapshot(query.asked)
-        count = cascade.scan_size(len(snapshot) if among is None else among.size, query.k)
+    def _propose_by_scan(self, request: _SearchRequest, among: Ids | None) -> _Proposal:
+        """The first stage of the cascade: candidates from a scan of the signature bytes."""
+        subject = request.query.subject
+        snapshot = self._snapshot(request.query)
+        count = cascade.scan_size(len(snapshot) if among is None else among.size, request.k)
         found = snapshot.candidates(subject.values, count + 1, among=among)
         similarity = cascade.similarity_from_matches(found.matches, subject.values.size)
         return _Proposal(found.ids, found.contents, similarity)
 
-    def _looked_up(self, query: _Query, among: Ids) -> _Proposal:
-        """A few candidates, by all their minhashes where there are more than will be compared."""
-        asked, ids = query.asked, among.tolist()
-        found = candidates_by_id(asked.session, asked.space, ids)
+    def _propose_by_lookup(self, request: _SearchRequest, among: Ids) -> _Proposal:
+        """Few candidates, ranked by full minhashes if there are more than will be compared."""
+        query, ids = request.query, among.tolist()
+        found = candidates_by_id(query.session, query.space, ids)
         found.sort(key=lambda candidate: candidate.id)
-        jaccards = self._comparer.jaccards(asked, ids) if len(ids) > query.compared else {}
+        jaccards = self._comparer.jaccards(query, ids) if len(ids) > request.comparison_size else {}
         return _Proposal(
             np.array([candidate.id for candidate in found], np.int64),
             np.array([candidate.content_id for candidate in found], np.int64),
@@ -227,18 +231,18 @@ class SearchService:
             ),
         )
 
-    def _snapshot(self, asked: Query) -> Snapshot:
-        space, feed = asked.space, ChangeFeed(asked.session, asked.space.id)
+    def _snapshot(self, query: Query) -> Snapshot:
+        space, feed = query.space, ChangeFeed(query.session, query.space.id)
         return self._indexes.snapshot_at(space.id, space.signature, space.version, feed)
 
 
-def _answered(
-    query: _Query, method: str, found: Iterable[Neighbor], candidates: int, *, whole: bool
+def _result(
+    request: _SearchRequest, method: str, found: Iterable[Neighbor], candidates: int, *, whole: bool
 ) -> Neighbors:
-    near = (item for item in found if item.similarity >= query.min_similarity)
-    model = query.asked.subject.model
+    near = (item for item in found if item.similarity >= request.min_similarity)
+    model = request.query.subject.model
     return Neighbors(
-        items=tuple(heapq.nsmallest(query.k, near, _rank)),
+        items=tuple(heapq.nsmallest(request.k, near, _rank)),
         model=None if model is None else model.name,
         method=method,
         candidates=candidates,
@@ -250,11 +254,11 @@ def _rank(item: Neighbor) -> tuple[float, str]:
     return -item.similarity, item.model
 
 
-def _first_by_name(asked: Query, chosen: cascade.Selection) -> list[Candidate]:
-    """Of those that tie the first by name, as there is room for them."""
+def _tied_by_name(query: Query, chosen: cascade.Selection) -> list[Candidate]:
+    """The first of the tied candidates by name, as many as there are places."""
     if not chosen.tied.size:
         return []
-    tied = candidates_by_id(asked.session, asked.space, chosen.tied.tolist())
+    tied = candidates_by_id(query.session, query.space, chosen.tied.tolist())
     return heapq.nsmallest(chosen.tied_places, tied, lambda candidate: candidate.name)
 
 

@@ -30,7 +30,7 @@ class SimilarityService:
         self._library = library
 
     def overlap(self, session: Reader, space: SpaceRecord, a: str, b: str) -> Overlap:
-        """Two models compared exactly, and tensor by tensor where the space has a layout.
+        """Compare two models exactly, and tensor by tensor if the space has a layout.
 
         Raises:
             ModelNotFound: there is no such model.
@@ -49,10 +49,10 @@ class SimilarityService:
         return Overlap(a, b, shared, similarity, estimators.jaccard_of(similarity), tensors)
 
     def matrix(self, session: Reader, space: SpaceRecord, names: Sequence[str]) -> SimilarityMatrix:
-        """All pairs, in the order asked; S is estimated where one of a pair has no support.
+        """S of all pairs, in the order of ``names``; estimated if one of a pair has no support.
 
         Raises:
-            InvalidParameter: none, more than 1,000 or a repeated name.
+            InvalidParameter: no name, more than 1,000 or a repeated name.
             ModelNotFound: one of them does not exist.
         """
         if not 1 <= len(names) <= MAX_MODELS:
@@ -61,7 +61,7 @@ class SimilarityService:
             )
         if len(set(names)) != len(names):
             twice = next(name for name in names if list(names).count(name) > 1)
-            raise InvalidParameter(f"{twice!r} is asked for twice", field="models")
+            raise InvalidParameter(f"models names {twice!r} twice", field="models")
         records = models.get_models(session, space, names)
         packed = [self._library.packed(space, record) for record in records]
         values = np.eye(len(records))

@@ -104,6 +104,6 @@ def _npy(matrix: SimilarityMatrix) -> bytes:
 
 
 def _rows(matrix: SimilarityMatrix) -> str:
-    """The rows, counted from 0, that are estimates: names need not fit into a header."""
+    """The estimated rows, counted from 0, since names may not fit into a header."""
     row_of = {name: row for row, name in enumerate(matrix.models)}
     return ",".join(str(row_of[name]) for name in matrix.estimated)

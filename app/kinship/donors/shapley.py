@@ -105,7 +105,7 @@ class ShapleyGame:
 
     def _compared(self, target: Target, ids: Ids) -> tuple[dict[int, Neighbor], bool]:
         """Some models compared with the target, as sharply as can be, under their ids."""
-        asked = self._comparer.asked(target.session, target.space, target.subject)
+        asked = self._comparer.query(target.session, target.space, target.subject)
         candidates = candidates_by_id(target.session, target.space, ids.tolist())
         found, whole = self._comparer.compare(asked, candidates)
         id_of = {candidate.name: candidate.id for candidate in candidates}

@@ -231,12 +231,12 @@ def started(server: Server) -> Iterator[Container]:
 
 @pytest.fixture
 def services(server: Server) -> Iterator[Container]:
-    """The same for one test."""
+    """The services of another process, for one test."""
     with started(server) as opened:
         yield opened
 
 
-def test_what_was_prepared_for_another_list_is_banded_by_the_new_one(
+def test_a_support_prepared_for_another_list_gets_the_new_one(
     http: httpx.Client, services: Container
 ) -> None:
     """A prepared support is stored under the list that is active when it is stored.

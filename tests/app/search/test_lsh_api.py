@@ -1,5 +1,6 @@
-"""LSH over HTTP: buckets in the database or in a real Redis, held against brute force; and what is
-answered when Redis is emptied, frozen, killed, or was never there.
+"""LSH over HTTP: buckets in the database or in a real Redis, compared with brute force.
+
+Answers stay right when Redis is emptied, frozen, killed, or was never there.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ MODELS = {"base": BASE, **CLOSE} | {f"far{i:02d}": random_support(RNG, M, K) for
 
 @pytest.fixture(scope="module")
 def redis() -> Iterator[RedisProcess]:
-    """A Redis that some tests empty and none ends."""
+    """A Redis that tests may empty but not end."""
     with redis_server() as process:
         yield process
 
@@ -65,7 +66,7 @@ def with_redis(
 
 @pytest.fixture
 def redis_http(with_redis: Server, redis: RedisProcess) -> Iterator[httpx.Client]:
-    """HTTP to that service, its Redis empty."""
+    """HTTP to that service, with an empty Redis."""
     with redis.client() as client:
         client.flushall()
     with httpx.Client(base_url=with_redis.url, timeout=60, trust_env=False) as http:
@@ -74,13 +75,13 @@ def redis_http(with_redis: Server, redis: RedisProcess) -> Iterator[httpx.Client
 
 @pytest.fixture
 def near_redis(redis_http: httpx.Client) -> Space:
-    """A space of that service, with three close kin of ``base`` among two dozen strangers."""
+    """A space of that service, with three close kin of ``base`` among two dozen others."""
     return banded(redis_http)
 
 
 @pytest.fixture(params=["redis", "database"])
 def crowd(request: pytest.FixtureRequest, redis_http: httpx.Client, http: httpx.Client) -> Space:
-    """The same models, their buckets in Redis and in the database itself."""
+    """The same models, with buckets in Redis and in the database."""
     return banded(redis_http if request.param == "redis" else http)
 
 
@@ -107,12 +108,12 @@ def lsh(space: Space, **params: Any) -> dict[str, Any]:
 
 
 def assert_right(answer: dict[str, Any]) -> None:
-    """It has all close kin, in order, whatever found them."""
+    """The answer has all close kin, in order, whatever method found them."""
     assert true_neighbors(BASE, CLOSE) == ranking(answer)
 
 
 def wait_for_lsh(space: Space) -> None:
-    """Wait until buckets answer again; what answers until then is right as well."""
+    """Wait until buckets answer again; the answers until then are right as well."""
 
     def answered() -> bool:
         answer = lsh(space)
@@ -123,7 +124,7 @@ def wait_for_lsh(space: Space) -> None:
 
 
 def test_lsh_finds_close_kin(crowd: Space) -> None:
-    """A query finds all kin of S above .7, looks at few others, and is whole."""
+    """A query finds all kin of S above .7, compares few other models, and is not degraded."""
     answer = lsh(crowd)
     assert ("lsh", False) == (answer["method"], answer["degraded"])
     assert_right(answer)
@@ -152,8 +153,8 @@ def test_lsh_with_tags_keeps_to_them(crowd: Space) -> None:
     assert ["close1"] == [name for name, _ in ranking(lsh(crowd, tag="rare"))]
 
 
-def test_an_answer_tells_what_its_banding_serves(crowd: Space) -> None:
-    """``recall`` is the collision curve at the bound: next to all at .7, nobody for sure at 0."""
+def test_an_answer_reports_the_recall_of_its_banding(crowd: Space) -> None:
+    """``recall`` is the collision curve at the bound: next to 1 at .7, and 0 at 0."""
     banding = Banding(64, 4)
     for least in (0.0, 0.3, 0.7):
         answer = lsh(crowd, min_similarity=least)
@@ -161,15 +162,15 @@ def test_an_answer_tells_what_its_banding_serves(crowd: Space) -> None:
     assert crowd.neighbors("base", method="scan")["recall"] is None
 
 
-def test_lsh_of_a_body_finds_what_is_stored(crowd: Space) -> None:
-    """A support that is not stored finds its stored self, by Redis or without."""
+def test_lsh_of_a_body_finds_its_stored_model(crowd: Space) -> None:
+    """A support in the body finds the stored model with that support, with and without Redis."""
     answer = crowd.find(BASE.to_bytes(), method="lsh", min_similarity=0.99)
     assert [("base", 1.0)] == ranking(answer)
     assert "lsh" == answer["method"]
 
 
 def test_lsh_of_an_empty_space_is_empty(space: Space) -> None:
-    """Without models there are no buckets, and that is no fault."""
+    """A space without models has no buckets, which is not degraded."""
     support = BASE.to_bytes()
     wait_until(lambda: space.find(support, method="lsh")["method"] == "lsh")
     answer = space.find(support, method="lsh")
@@ -189,7 +190,7 @@ def test_auto_takes_lsh_where_its_recall_suffices(http: httpx.Client) -> None:
 
 
 def test_a_space_shows_its_banding(http: httpx.Client) -> None:
-    """The banding that was asked for, and what it finds at four similarities."""
+    """The requested banding, and its recall at four similarities."""
     shown = Space(http, M, banding={"bands": 85, "rows": 3}).show()["banding"]
     assert (85, 3) == (shown["bands"], shown["rows"])
     assert {str(s): recall_at(s, Banding(85, 3)) for s in (0.3, 0.5, 0.7, 0.9)} == shown["recall"]
@@ -199,7 +200,7 @@ def test_a_space_shows_its_banding(http: httpx.Client) -> None:
 def test_the_default_banding_fits_the_signature(
     http: httpx.Client, h: int, bands: int, rows: int
 ) -> None:
-    """64 x 4, or fewer rows where the minhashes are few."""
+    """64 x 4, or fewer rows for few minhashes."""
     shown = Space(http, M, signature={"num_perm": h}).show()["banding"]
     assert (bands, rows) == (shown["bands"], shown["rows"])
 
@@ -210,7 +211,7 @@ def test_the_default_banding_fits_the_signature(
 def test_a_banding_is_chosen_for_a_similarity(
     http: httpx.Client, client: modelkin.Client, similarity: float, bands: int, rows: int
 ) -> None:
-    """The most selective one that finds 99% of it; asked for again, it is the same space."""
+    """The most selective banding that finds 99% at that S; a repeated request gives that space."""
     space = Space(http, M, banding={"similarity": similarity})
     shown = space.show()["banding"]
     assert (bands, rows) == (shown["bands"], shown["rows"])
@@ -228,25 +229,25 @@ def test_a_banding_is_chosen_for_a_similarity(
         ({}, "bands", "both bands and rows"),
     ],
 )
-def test_what_no_banding_can_be_is_told(
+def test_an_impossible_banding_is_a_422(
     http: httpx.Client, banding: dict[str, Any], field: str, said: str
 ) -> None:
-    """A similarity out of reach, two ways at once, half of one: a 422 that names what is wrong."""
+    """A similarity out of reach, two ways at once, half of one: a 422 that names the fault."""
     body = {"name": f"banded-{next(_numbers)}", "num_parameters": M, "banding": banding}
     answer = http.post("/v1/spaces", json=body)
     assert said in assert_problem(answer, 422, "invalid_parameter", f"banding.{field}")
 
 
 @pytest.mark.parametrize("banding", [{"bands": 65, "rows": 4}, {"bands": 0, "rows": 4}])
-def test_a_banding_that_cannot_be_is_a_422(http: httpx.Client, banding: dict[str, int]) -> None:
-    """More values than the signature has, or none: the field is named."""
+def test_a_banding_out_of_range_is_a_422(http: httpx.Client, banding: dict[str, int]) -> None:
+    """More values than the signature has, or zero: the field is named."""
     body = {"name": f"banded-{next(_numbers)}", "num_parameters": M, "banding": banding}
     answer = http.post("/v1/spaces", json=body)
     assert_problem(answer, 422, "invalid_parameter", "banding.bands")
 
 
-def test_another_banding_is_another_space(space: Space) -> None:
-    """The same name with other bands is a 409 that tells those that are there."""
+def test_the_same_name_with_another_banding_is_a_409(space: Space) -> None:
+    """The error reports the banding of the existing space."""
     body = {"name": space.name, "num_parameters": M}
     assert 200 == space.http.post("/v1/spaces", json=body).status_code
     other = space.http.post("/v1/spaces", json=body | {"banding": {"bands": 85, "rows": 3}})
@@ -254,7 +255,7 @@ def test_another_banding_is_another_space(space: Space) -> None:
 
 
 def test_redis_is_really_used(near_redis: Space, redis: RedisProcess) -> None:
-    """A query is answered by a script that the server is seen to run, on keys that are ours."""
+    """A script on the server's keys answers the query, as the server reports."""
     with redis.client() as client, client.monitor() as monitor:
         lsh(near_redis)
         seen: list[str] = []
@@ -276,8 +277,8 @@ def test_a_flushed_redis_is_noticed_and_filled_again(
         assert client.dbsize() > 500
 
 
-def test_buckets_of_another_epoch_are_not_believed(near_redis: Space, redis: RedisProcess) -> None:
-    """Buckets that look whole and are not of the database's build are dropped and built anew."""
+def test_buckets_of_another_epoch_are_not_used(near_redis: Space, redis: RedisProcess) -> None:
+    """Buckets of another build than the database's are dropped and built again."""
     with redis.client() as client:
         (state,) = client.keys("*:state")
         client.hset(state, "epoch", "77")
@@ -285,10 +286,8 @@ def test_buckets_of_another_epoch_are_not_believed(near_redis: Space, redis: Red
         assert b"77" != client.hget(state, "epoch")
 
 
-def test_a_redis_ahead_of_the_database_is_not_believed(
-    near_redis: Space, redis: RedisProcess
-) -> None:
-    """Versions that the database never had, as after a restored backup, mean a new build."""
+def test_a_redis_ahead_of_the_database_is_not_used(near_redis: Space, redis: RedisProcess) -> None:
+    """Versions that the database never had, as after a restored backup, cause a new build."""
     with redis.client() as client:
         (state,) = client.keys("*:state")
         before = client.hget(state, "epoch")
@@ -298,7 +297,7 @@ def test_a_redis_ahead_of_the_database_is_not_believed(
 
 
 def test_a_deleted_space_leaves_redis(near_redis: Space, redis: RedisProcess) -> None:
-    """Nothing of a deleted space stays behind."""
+    """No key of a deleted space remains."""
     assert 204 == near_redis.http.delete(f"/v1/spaces/{near_redis.name}").status_code
     with redis.client() as client:
         wait_until(lambda: client.dbsize() == 0)
@@ -306,7 +305,7 @@ def test_a_deleted_space_leaves_redis(near_redis: Space, redis: RedisProcess) ->
 
 @pytest.fixture
 def mortal() -> Iterator[RedisProcess]:
-    """A Redis of the test's own, running."""
+    """A running Redis for one test."""
     with redis_server() as process:
         yield process
 
@@ -315,7 +314,7 @@ def mortal() -> Iterator[RedisProcess]:
 def test_answers_stay_right_without_redis(
     start: Start, mortal: RedisProcess, number: signal.Signals
 ) -> None:
-    """Killed or frozen, it costs a moment and ``degraded``; back again, it is used again."""
+    """Killed or frozen, Redis costs a moment and ``degraded``; it is used again later."""
     server = start(f"--redis-url={mortal.url}")
     # redis-py by itself would wait for 25 s and more.
     with httpx.Client(base_url=server.url, timeout=5, trust_env=False) as http:
@@ -335,7 +334,7 @@ def test_answers_stay_right_without_redis(
 
 
 def test_a_service_starts_without_its_redis(start: Start, mortal: RedisProcess) -> None:
-    """Nothing but the buckets waits for Redis: everything else works, and they come by and by."""
+    """Only the buckets wait for Redis: everything else works, and they follow later."""
     mortal.signal(signal.SIGKILL)
     server = start(f"--redis-url={mortal.url}")
     with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
@@ -365,7 +364,7 @@ def expected_buckets() -> dict[int, set[str]]:
 def test_rebuilt_buckets_equal_the_database(
     near_redis: Space, with_redis: Server, redis: RedisProcess
 ) -> None:
-    """Whatever was damaged, each bucket then holds the models that a recomputation puts there."""
+    """After any damage, each bucket holds the models that a recomputation puts there."""
     assert_right(lsh(near_redis))
     with redis.client() as client:
         (state,) = client.keys("*:state")
@@ -397,7 +396,7 @@ def buckets_in(redis: RedisProcess, space_id: int, server: Server) -> dict[int, 
 
 
 def test_rebuilding_without_redis_says_so(start: Start, mortal: RedisProcess) -> None:
-    """Exit code 1, and one line that tells what is away."""
+    """Exit code 1, and one line that names the missing server."""
     server = start()
     with httpx.Client(base_url=server.url, trust_env=False) as http:
         Space(http)
@@ -405,15 +404,15 @@ def test_rebuilding_without_redis_says_so(start: Start, mortal: RedisProcess) ->
     done = rebuild(server, MODELKIN_REDIS_URL=mortal.url)
     assert 1 == done.returncode
     assert "Redis cannot be reached" in done.stderr
-    unknown = rebuild(server, "--space", "nobody")
-    assert (1, "modelkin: there is no space 'nobody'\n") == (unknown.returncode, unknown.stderr)
+    unknown = rebuild(server, "--space", "nowhere")
+    assert (1, "modelkin: there is no space 'nowhere'\n") == (unknown.returncode, unknown.stderr)
 
 
 @pytest.mark.parametrize(
     "url", ["http://secret", "redis://:secret@", "redis://secret:99999", "redis:///secret"]
 )
-def test_a_redis_url_that_cannot_be_is_refused(url: str) -> None:
-    """It is a mistake of the variable, told without the URL, which may hold a password."""
+def test_an_invalid_redis_url_is_refused(url: str) -> None:
+    """The error names the variable but not the URL, which may hold a password."""
     with pytest.raises(ValidationError) as raised:
         Settings(redis_url=url)
     (line,) = mistakes(raised.value)

@@ -1,4 +1,4 @@
-"""Neighbours over HTTP, held against brute force over Python's sets."""
+"""Neighbours over HTTP, compared with brute force over Python's sets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def without(name: str) -> dict[str, Support]:
 
 
 def expected(name: str, k: int = 10, least: float = 0.0) -> list[tuple[str, float]]:
-    """What brute force answers for a stored model."""
+    """The answer of brute force for a stored model."""
     return true_neighbors(MODELS[name], without(name), k, least)
 
 
@@ -61,7 +61,7 @@ def test_exact_neighbors_are_those_of_brute_force(crowd: Space, name: str) -> No
 
 @pytest.mark.parametrize("name", ["m000", "m001", "m123"])
 def test_scanned_neighbors_are_those_of_brute_force(crowd: Space, name: str) -> None:
-    """``method=scan`` finds the same near models while it looks closely at half of all."""
+    """``method=scan`` finds the same near models while it compares half of all closely."""
     answer = crowd.neighbors(name, method="scan")
     assert "scan" == answer["method"]
     near = [pair for pair in expected(name) if pair[1] > 0.3]
@@ -70,11 +70,11 @@ def test_scanned_neighbors_are_those_of_brute_force(crowd: Space, name: str) -> 
 
 
 def test_auto_compares_a_small_space_exactly(crowd: Space) -> None:
-    """Where comparing everything is cheap, ``auto`` is ``exact``, and it is the default."""
+    """``auto`` is ``exact`` where comparing all models is cheap, and it is the default."""
     assert crowd.neighbors("m000", method="exact") == crowd.neighbors("m000")
 
 
-def test_an_item_tells_how_it_was_compared(crowd: Space) -> None:
+def test_an_item_says_how_it_was_compared(crowd: Space) -> None:
     """Two supports are compared exactly: shared indices, J = S / (2 - S), and no error."""
     item = crowd.neighbors("m000", k=1)["items"][0]
     shared = len(set(MODELS["m000"].indices.tolist()) & set(MODELS[item["model"]].indices.tolist()))
@@ -88,8 +88,8 @@ def test_an_item_tells_how_it_was_compared(crowd: Space) -> None:
 
 @pytest.mark.parametrize("k", [1, 7, 399, 1000])
 @pytest.mark.parametrize("method", ["exact", "scan"])
-def test_k_is_how_many_are_answered(crowd: Space, k: int, method: str) -> None:
-    """k items come, the best of all; fewer where there are no more."""
+def test_k_is_the_length_of_the_answer(crowd: Space, k: int, method: str) -> None:
+    """The k best items; fewer if there are no more."""
     found = ranking(crowd.neighbors("m000", k=k, method=method))
     wanted = expected("m000", k)
     assert len(wanted) == len(found)
@@ -99,7 +99,7 @@ def test_k_is_how_many_are_answered(crowd: Space, k: int, method: str) -> None:
 @pytest.mark.parametrize("method", ["exact", "scan"])
 @pytest.mark.parametrize("least", [0.25, 0.6, 0.9, 1.0])
 def test_min_similarity_leaves_out_the_farther(crowd: Space, method: str, least: float) -> None:
-    """Nobody below the bound is answered, and nobody above it is missing."""
+    """The answer holds all models above the bound, and no model below."""
     found = crowd.neighbors("m000", k=30, method=method, min_similarity=least)
     assert expected("m000", 30, least) == ranking(found)
 
@@ -113,7 +113,7 @@ def test_a_bound_of_exactly_S_keeps_the_model(crowd: Space) -> None:
 
 @pytest.mark.parametrize("method", ["exact", "scan"])
 def test_a_rare_tag_fills_the_page(crowd: Space, method: str) -> None:
-    """A filter chooses before the best are taken: the three farthest of 400 are all found."""
+    """The filter applies before the best are taken: the three farthest of 400 are all found."""
     found = crowd.neighbors("m000", tag="rare", method=method)
     wanted = true_neighbors(MODELS["m000"], {name: MODELS[name] for name in FAR})
     assert wanted == ranking(found)
@@ -121,14 +121,14 @@ def test_a_rare_tag_fills_the_page(crowd: Space, method: str) -> None:
 
 @pytest.mark.parametrize("method", ["exact", "scan"])
 def test_several_tags_ask_for_models_with_all_of_them(crowd: Space, method: str) -> None:
-    """``tag`` repeats, and every one of them has to be there."""
+    """``tag`` repeats, and a model must carry every one of them."""
     even = set(list(MODELS)[::2])
     found = crowd.neighbors("m000", tag=["rare", "even"], method=method)
     assert {name for name in FAR if name in even} == {item["model"] for item in found["items"]}
 
 
-def test_a_tag_that_nobody_carries_finds_nobody(crowd: Space) -> None:
-    """An unknown tag is an empty answer, no error."""
+def test_an_unused_tag_finds_no_model(crowd: Space) -> None:
+    """An unknown tag gives an empty answer, not an error."""
     assert [] == crowd.neighbors("m000", tag="nobody")["items"]
 
 
@@ -137,7 +137,7 @@ def test_a_tag_that_nobody_carries_finds_nobody(crowd: Space) -> None:
 def test_a_support_in_the_body_finds_all_its_kin(
     crowd: Space, method: str, media_type: str
 ) -> None:
-    """A support that is not stored gets the neighbours it would have, and stays unstored."""
+    """A support in the body gets the neighbours that it would have, and is not stored."""
     query = related(np.random.default_rng(5), MODELS["m000"], 0.8)
     body = {
         RAW: query.indices.astype("<u4").tobytes(),
@@ -152,7 +152,7 @@ def test_a_support_in_the_body_finds_all_its_kin(
 
 
 def test_a_stored_support_in_the_body_finds_itself_first(crowd: Space) -> None:
-    """Nothing is left out of a POST: the same support under its stored name has S = 1."""
+    """A POST leaves no model out: the same support under its stored name has S = 1."""
     answer = crowd.find(MODELS["m007"].to_bytes(), k=1)
     assert [("m007", 1.0)] == ranking(answer)
 
@@ -170,7 +170,7 @@ def test_a_signature_in_the_body_finds_estimates(crowd: Space, method: str) -> N
 
 
 def assert_estimate(item: dict[str, Any], jaccard: float, h: int) -> None:
-    """``item`` is an estimate from h values that agree in the share ``jaccard``."""
+    """Require that ``item`` is an estimate from h values, a share ``jaccard`` of which agree."""
     error = 2 / (1 + jaccard) ** 2 * math.sqrt(jaccard * (1 - jaccard) / h)
     assert ("signature", None) == (item["estimate"], item["shared_indices"])
     assert (jaccard, 2 * jaccard / (1 + jaccard), error) == pytest.approx(
@@ -179,7 +179,7 @@ def assert_estimate(item: dict[str, Any], jaccard: float, h: int) -> None:
 
 
 def test_a_model_of_a_signature_alone_takes_part(space: Space) -> None:
-    """Among supports, one that sent a signature is ranked by its estimate, and says so."""
+    """A model of a signature alone is ranked by its estimate, and its item says so."""
     rng = np.random.default_rng(2)
     base = random_support(rng, M, K)
     hidden = related(rng, base, 0.7)
@@ -194,7 +194,7 @@ def test_a_model_of_a_signature_alone_takes_part(space: Space) -> None:
 
 
 def test_everything_is_an_estimate_for_a_signature_alone(space: Space) -> None:
-    """The neighbours of a stored model without a support are estimates, of supports too."""
+    """The neighbours of a signature-only model are estimates, even those with supports."""
     rng = np.random.default_rng(3)
     base = random_support(rng, M, K)
     others = {f"o{i}": related(rng, base, i / 10) for i in range(3, 10, 3)}
@@ -209,7 +209,7 @@ def test_everything_is_an_estimate_for_a_signature_alone(space: Space) -> None:
 
 @pytest.mark.parametrize("method", ["exact", "scan"])
 def test_ties_are_answered_by_name(space: Space, method: str) -> None:
-    """Equal similarities come in code point order of the names, however they were stored."""
+    """Equal similarities are in code point order of the names, not in the order of storing."""
     rng = np.random.default_rng(4)
     base = random_support(rng, M, K)
     twin = related(rng, base, 0.5)
@@ -259,14 +259,14 @@ def test_a_patched_tag_filters_the_next_query(space: Space) -> None:
 
 @pytest.mark.parametrize("method", ["exact", "scan", "auto"])
 def test_a_model_alone_has_no_neighbors(space: Space, method: str) -> None:
-    """The model itself never is its neighbour, not even where nobody else is."""
+    """A model is never its own neighbour, even in a space of one model."""
     space.put("a", random_support(np.random.default_rng(1), M, K))
     assert [] == space.neighbors("a", method=method)["items"]
 
 
 @pytest.mark.parametrize("method", ["exact", "scan"])
-def test_an_empty_space_answers_nobody(space: Space, method: str) -> None:
-    """A query by body in a space without models is an empty answer."""
+def test_an_empty_space_has_an_empty_answer(space: Space, method: str) -> None:
+    """A query by body in a space without models gets an empty answer."""
     support = random_support(np.random.default_rng(1), M, K)
     answer = space.find(support.to_bytes(), method=method)
     assert ([], 0) == (answer["items"], answer["candidates"])
@@ -281,19 +281,19 @@ def test_supports_of_other_sizes_use_dices_formula(space: Space, method: str) ->
 
 
 def test_similarity_falls_along_the_answer(crowd: Space) -> None:
-    """Best first, for a signature's estimates too."""
+    """The best come first, for a signature's estimates too."""
     answer = crowd.find(MODELS["m050"].signature().to_bytes(), SIGNATURE, k=200)
     similarities = [item["similarity"] for item in answer["items"]]
     assert all(a >= b for a, b in pairwise(similarities))
 
 
-def test_a_method_nobody_knows_is_a_422(crowd: Space) -> None:
-    """The field is named, and the methods that exist."""
+def test_an_unknown_method_is_a_422(crowd: Space) -> None:
+    """The error names the field, and the methods that exist."""
     answer = crowd.http.get(crowd.path("neighbors"), params={"model": "m000", "method": "magic"})
     assert "scan" in assert_problem(answer, 422, "invalid_parameter", "method")
 
 
 def test_the_neighbors_of_an_unknown_model_are_a_404(crowd: Space) -> None:
-    """A model that does not exist is told from one that has no neighbours."""
+    """An unknown model is an error, unlike one without neighbours."""
     answer = crowd.http.get(crowd.path("neighbors"), params={"model": "nobody"})
     assert "nobody" in assert_problem(answer, 404, "model_not_found")

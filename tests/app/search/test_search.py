@@ -1,4 +1,4 @@
-"""Search in one process: whatever is stored, an answer is what brute force over it would give."""
+"""Search in one process: for any stored models, the answer is that of brute force."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ SMALL, WIDE = 5000, 150_000
 
 @pytest.fixture(scope="module")
 def folder(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the service of this file keeps everything."""
+    """The data folder of the services of this file."""
     return tmp_path_factory.mktemp(f"search-{backend.name}")
 
 
 @pytest.fixture(scope="module")
 def services(backend: Backend, folder: Path) -> Iterator[Container]:
-    """The services themselves."""
+    """The services under test."""
     with open_services(set_up(backend, folder)) as opened:
         yield opened
 
 
 @cache
 def distances(m: int) -> dict[int, Support]:
-    """A base, as 10, and supports that keep so many tenths of it."""
+    """A base, as 10, and supports that keep so many tenths of its indices."""
     rng = np.random.default_rng(m)
     base = random_support(rng, m, m // 11)
     return {10: base, **{tenth: related(rng, base, tenth / 10) for tenth in range(10)}}
 
 
 def crowd(m: int, draws: list[tuple[Kind, int, bool]]) -> list[Stored]:
-    """A base and others at distances of tenths from it, twins among them."""
+    """A base and others at distances of tenths from it, some with equal supports."""
     return [
         Stored(
             f"{'zyxwvu'[number % 6]}{number}",
@@ -76,9 +76,10 @@ def test_every_method_is_brute_force_where_all_fits(
     services: Container, folder: Path, m: int, draws: list[tuple[Kind, int, bool]], k: int,
     lost: bool,
 ) -> None:  # fmt: skip
-    """With fewer models than any budget, each method answers every model that there is, each as
-    sharply as what is stored of both allows, with tags and without; whether the sketches of this
-    machine were lost or not.
+    """With fewer models than any budget, each method returns every model.
+
+    Each item is as sharp as the stored data allow, with tags and without, whether the sketches of
+    this machine were lost or not.
     """
     space, models = make(services, m), crowd(m, draws)
     put(services, space, models)
@@ -127,7 +128,7 @@ def throng(services: Container) -> tuple[SpaceRecord, list[Stored]]:
 def test_planted_kin_are_found(
     services: Container, throng: tuple[SpaceRecord, list[Stored]]
 ) -> None:
-    """A scan that compares 40 of 310 exactly answers all ten, in their order."""
+    """A scan that compares 40 of 310 exactly returns all ten, in their order."""
     space, models = throng
     query = next(model for model in models if model.name == "query")
     found = ask(services, space, "query", k=10, method="scan")
@@ -138,7 +139,7 @@ def test_planted_kin_are_found(
 def test_twins_beyond_every_budget_come_by_name(
     services: Container, throng: tuple[SpaceRecord, list[Stored]]
 ) -> None:
-    """Of 60 that tie for five places the first by name are answered, though 40 are compared."""
+    """Of 60 that tie for five places the first by name are returned, though 40 are compared."""
     space, models = throng
     query = next(model for model in models if model.name == "query")
     found = ask(services, space, "query", k=15, method="scan")
@@ -149,8 +150,9 @@ def test_twins_beyond_every_budget_come_by_name(
 def test_an_answer_without_some_buckets_says_so(
     services: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where buckets that hold too many were left out nobody knows the recall; it is told as such,
-    though as many were found as were asked for.
+    """If buckets with too many models were left out, the recall is unknown.
+
+    The answer says so, even if it has as many items as requested.
     """
     rng = np.random.default_rng(6)
     query = random_support(rng, WIDE, 3_000)
@@ -170,7 +172,7 @@ def test_an_answer_without_some_buckets_says_so(
 def test_a_rare_tag_of_the_farthest_fills_the_page(
     services: Container, throng: tuple[SpaceRecord, list[Stored]]
 ) -> None:
-    """Tags choose before any budget: two strangers, whom no scan of all would propose."""
+    """Tags apply before any budget: two unrelated models, which no scan of all would propose."""
     space, models = throng
     query = next(model for model in models if model.name == "query")
     rare = [model for model in models if model.tags]
@@ -183,8 +185,9 @@ def test_a_rare_tag_of_the_farthest_fills_the_page(
 def test_lost_sketches_come_back_while_answers_stay_right(
     services: Container, folder: Path, throng: tuple[SpaceRecord, list[Stored]]
 ) -> None:
-    """Without its sketches a query compares more exactly and writes theirs; the next ones use
-    them, and nobody is missed on the way.
+    """Without sketches a query compares more models exactly and writes their sketches.
+
+    The next queries use them, and all answers are right meanwhile.
     """
     space, models = throng
     query = next(model for model in models if model.name == "query")

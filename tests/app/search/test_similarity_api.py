@@ -52,7 +52,7 @@ def test_overlap_is_that_of_the_sets(crowd: Space) -> None:
     assert len(a & b) / len(a | b) == pytest.approx(answer["jaccard"])
 
 
-def test_overlap_is_told_tensor_by_tensor(crowd: Space) -> None:
+def test_overlap_is_counted_tensor_by_tensor(crowd: Space) -> None:
     """Each tensor of the layout has its own counts, in the layout's order."""
     a, b = (set(MODELS[name].indices.tolist()) for name in ("m000", "m001"))
     expected = []
@@ -73,13 +73,13 @@ def test_overlap_with_itself_is_one(crowd: Space) -> None:
 
 
 def test_without_a_layout_there_are_no_tensors(space: Space) -> None:
-    """A space that has no layout tells the overlap as a whole alone."""
+    """A space without a layout reports only the whole overlap."""
     space.put_all({"a": MODELS["m000"], "b": MODELS["m001"]})
     assert overlap(space, "a", "b")["tensors"] is None
 
 
 def test_the_overlap_of_a_signature_is_a_409(space: Space) -> None:
-    """Shared indices cannot be told of a model that sent none, whichever of the two it is."""
+    """A model without indices has no shared indices, whichever of the two it is."""
     space.put("a", MODELS["m000"])
     space.put_signature("s", MODELS["m001"].signature())
     for a, b in (("a", "s"), ("s", "a"), ("s", "s")):
@@ -98,7 +98,7 @@ def matrix(space: Space, names: list[str], accept: str = "application/json") -> 
 
 
 def test_the_matrix_is_that_of_the_pairs(crowd: Space) -> None:
-    """Rows and columns are in the order asked, each cell the S of its pair."""
+    """Rows and columns are in the requested order; each cell is the S of its pair."""
     answer = ok(matrix(crowd, NAMES))
     assert (NAMES, []) == (answer["models"], answer["estimated"])
     np.testing.assert_allclose(EXPECTED, answer["similarity"], rtol=1e-12)
@@ -146,7 +146,7 @@ def test_a_matrix_of_one_and_of_all(crowd: Space) -> None:
     np.testing.assert_array_equal(np.ones(N), np.diag(values))
 
 
-def test_two_spellings_of_a_name_are_asked_for_twice(space: Space) -> None:
+def test_two_spellings_of_a_name_are_one_name(space: Space) -> None:
     """Names are compared in their normal form, here too."""
     space.put("é", MODELS["m000"])
     answer = matrix(space, ["é", "e\u0301"])
@@ -154,15 +154,15 @@ def test_two_spellings_of_a_name_are_asked_for_twice(space: Space) -> None:
 
 
 def test_an_unknown_name_in_a_matrix_is_named(crowd: Space) -> None:
-    """One missing model fails the whole matrix, by its name, and says how many more."""
+    """One missing model fails the whole matrix; the error names it and counts the others."""
     answer = matrix(crowd, ["m000", "nobody", "m001", "nobody-else"])
     detail = assert_problem(answer, 404, "model_not_found")
     assert "'nobody'" in detail
     assert "1 more" in detail
 
 
-def test_a_matrix_nobody_reads_is_a_406(crowd: Space) -> None:
-    """Only JSON, CSV and npy are on offer."""
+def test_a_matrix_of_another_type_is_a_406(crowd: Space) -> None:
+    """Only JSON, CSV and npy are available."""
     assert_problem(matrix(crowd, NAMES, "image/png"), 406, "not_acceptable")
 
 
