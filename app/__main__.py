@@ -12,7 +12,7 @@ from app.infra.fd_limits import raise_limit
 from app.observability.logging import configure
 from app.server.server import serve_all, serve_one
 from app.server.supervisor import reserve, supervise
-from app.settings import Settings, mistakes
+from app.settings import Settings, validation_messages
 from modelkin.errors import ModelkinError
 
 
@@ -30,13 +30,13 @@ def main() -> int:
     try:
         settings = Settings.from_command_line(sys.argv[1:])
     except ValidationError as error:
-        for line in mistakes(error):
+        for line in validation_messages(error):
             print(f"modelkin: {line}", file=sys.stderr)
         return 2
     configure(settings)
     raise_limit()
     try:
-        if settings.workers > 1:
+        if settings.processes > 1:
             return _serve_together(settings)
         with open_services(settings) as services:
             return serve_all(services, settings)

@@ -100,7 +100,7 @@ def _compose(
     """All services, a feature after those that it needs."""
     services = Container(settings, stores.database, stores.tenant, stores.indexes)
     services.add(Egress(Allowlist.parse(settings.egress_allow)))
-    services.add(Secrets(settings.secret_keys, settings.secret_key_file))
+    services.add(Secrets(settings.encryption_key_list, settings.encryption_key_file))
     _add_auth(services)
     services.add(JobService())
     services.add(SpaceService(stores.blobs, stores.indexes, buckets, stores.sketches))
@@ -137,7 +137,7 @@ def _add_webhooks(services: Container) -> None:
             jobs,
             secrets,
             Sender(services[Egress]),
-            retention=timedelta(days=services[Settings].delivery_retention),
+            retention=timedelta(days=services[Settings].delivery_retention_days),
         )
     )
 
@@ -162,7 +162,9 @@ def _add_hubs(services: Container, stores: Stores) -> None:
     """Hubs as sources of models: their events, polls and downloads."""
     settings, jobs, secrets = services[Settings], services[JobService], services[Secrets]
     limits = TransferLimits(
-        settings.max_checkpoint_bytes, timeout=settings.hub_timeout, total=settings.look_timeout
+        settings.max_checkpoint_bytes,
+        timeout=settings.hub_timeout_seconds,
+        total=settings.hub_sync_timeout_seconds,
     )
     registry = services.add(HubRegistry(services[Egress], limits))
     sync = services.add(SyncScheduler(jobs))
@@ -178,7 +180,7 @@ def _add_hubs(services: Container, stores: Stores) -> None:
             services[ModelWriter],
         )
     )
-    retention = settings.delivery_retention
+    retention = settings.delivery_retention_days
     services.add(HubEventService(stores.database, secrets, sync, retention=retention))
     services.add(HubPoller(stores.database, sync, sources, registry.hub_of))
 
@@ -216,7 +218,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
         Cleanup(
             stores.database,
             stores.indexes,
-            every=services[Settings].housekeeping_every,
+            every=services[Settings].maintenance_interval_seconds,
             sketches=stores.sketches,
             downloads=stores.downloads,
         )

@@ -21,7 +21,7 @@ from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.infra.storage.encryption import Secrets
 from app.maintenance.stop_lists import DEFAULT_SHARE, Progress, StopListService
-from app.settings import Settings, mistakes
+from app.settings import Settings, validation_messages
 from app.spaces.records import SpaceRecord, StopList
 from app.spaces.repository import all_spaces
 from app.stores import open_buckets, open_library, open_redis
@@ -75,8 +75,8 @@ def renew_secrets(arguments: list[str]) -> int:
     """``renew-secrets``; 0 done, 1 it could not be, 2 wrong settings."""
     parser = argparse.ArgumentParser(
         prog="python -m app renew-secrets",
-        description="Encrypt all stored secrets anew with the first key of MODELKIN_SECRET_KEY, "
-        "so that the others are needed no more; services go on.",
+        description="Encrypt all stored secrets again, with the first key of "
+        "MODELKIN_ENCRYPTION_KEYS, so that the others can be removed; services go on.",
     )
     parser.set_defaults(run=_renew_secrets)
     return _carried_out(parser.parse_args(arguments))
@@ -87,7 +87,7 @@ def _carried_out(options: argparse.Namespace) -> int:
     try:
         return run(options)
     except ValidationError as error:
-        for line in mistakes(error):
+        for line in validation_messages(error):
             print(f"modelkin: {line}", file=sys.stderr)
         return 2
     except ModelkinError as error:
@@ -242,7 +242,7 @@ def _chosen(database: Database, name: str | None) -> Sequence[SpaceRecord]:
 
 def _renew_secrets(_: argparse.Namespace) -> int:
     settings = Settings()
-    secrets = Secrets(settings.secret_keys, settings.secret_key_file)
+    secrets = Secrets(settings.encryption_key_list, settings.encryption_key_file)
     with _open() as database, database.writing() as session:
         renewed = stored.renew_secrets(session, secrets.renew)
     print(f"{renewed} secrets are encrypted with the first key")
@@ -252,7 +252,7 @@ def _renew_secrets(_: argparse.Namespace) -> int:
 @contextmanager
 def _open(settings: Settings | None = None) -> Iterator[Database]:
     settings = settings or Settings()
-    database = Database(settings.database_url, timeout=settings.database_timeout)
+    database = Database(settings.database_url, timeout=settings.database_timeout_seconds)
     try:
         migrate(database)
         yield database

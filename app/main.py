@@ -83,14 +83,16 @@ def create_app(services: Container) -> FastAPI:
 def _http_services(app: FastAPI, services: Container) -> Iterator[object]:
     """What only requests need."""
     settings = services[Settings]
-    timeout = settings.database_timeout
-    yield BodyLimits(settings.max_body_bytes, settings.max_json_bytes, settings.body_timeout)
+    timeout = settings.database_timeout_seconds
+    yield BodyLimits(
+        settings.max_body_bytes, settings.max_json_bytes, settings.body_timeout_seconds
+    )
     # Two, since one who waits for memory to decode into already holds a body.
     yield Budgets(
-        bodies=Budget(settings.body_memory // 2, timeout),
-        decoded=Budget(settings.body_memory // 2, timeout),
+        bodies=Budget(settings.max_inflight_body_bytes // 2, timeout),
+        decoded=Budget(settings.max_inflight_body_bytes // 2, timeout),
     )
-    yield ConnectionSlots(settings.database_connections, timeout)
+    yield ConnectionSlots(settings.database_pool_size, timeout)
     yield UrlChecker(services[Egress], timeout)
     yield JobWatcher(
         partial(_jobs_by_id, services), is_over=lambda: getattr(app.state, "stopping", False)

@@ -1,4 +1,4 @@
-"""Every setting of the service, read in one place: flags, then variables, then defaults.
+"""All settings of the service: flags first, then environment variables, then defaults.
 
 No other module reads the environment.
 """
@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from app.infra.egress.client import Allowlist
 from app.infra.storage.encryption import keys_of
 
-__all__ = ["DEFAULT_DATABASE_URL", "Settings", "mistakes"]
+__all__ = ["DEFAULT_DATABASE_URL", "Settings", "validation_messages"]
 
 DEFAULT_DATABASE_URL = "sqlite:///./modelkin-data/modelkin.db"
 
@@ -38,35 +38,36 @@ class Settings(BaseSettings):
 
     database_url: str = Field(
         DEFAULT_DATABASE_URL,
-        description="where the truth is kept: sqlite:///FILE for one machine, or "
+        description="the database: sqlite:///FILE for one machine, or "
         "postgresql+psycopg://USER:PASSWORD@HOST/NAME",
     )
     blob_url: str | None = Field(
         None,
-        description="where supports are kept: file:///FOLDER (default: beside the database)",
+        description="the store of supports: file:///FOLDER (default: beside the database)",
     )
     redis_url: str | None = Field(
         None,
-        description="where the LSH buckets and the counters of rate limits are kept: "
+        description="the store of LSH buckets and of the counters of rate limits: "
         "redis://HOST:PORT, rediss:// with TLS, or a cluster's HOST:PORT,HOST:PORT (default: "
         "buckets in the database, counters in each process)",
     )
     host: str = Field("127.0.0.1", description="the address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
-    workers: int = Field(
-        1, ge=1, le=256, description="processes that serve; each has indexes of its own"
+    processes: int = Field(
+        1, ge=1, le=256, description="server processes; each has indexes of its own"
     )
     auth: Literal["auto", "off", "required"] = Field(
-        "auto", description="whether keys are asked for; auto: off on loopback, required elsewhere"
+        "auto",
+        description="whether requests need an API key; auto: off on loopback, required elsewhere",
     )
     initial_key: SecretStr | None = Field(
         None,
-        description="a key for the default tenant, stored at start while there is none "
+        description="an API key for the default tenant, stored at start while there is none "
         "(make one with `python -m app keys generate`)",
     )
     migrate: bool = Field(
         True,
-        description="bring the database to this version at start; --no-migrate refuses instead",
+        description="migrate the database to this version at start; --no-migrate refuses instead",
     )
     max_json_bytes: int = Field(1 << 20, ge=1 << 10, description="largest JSON body; beyond it 413")
     max_body_bytes: int = Field(
@@ -74,74 +75,74 @@ class Settings(BaseSettings):
         ge=1 << 10,
         description="largest binary body, and largest support it may decode to; beyond it 413",
     )
-    body_memory: int = Field(
+    max_inflight_body_bytes: int = Field(
         4 << 30,
         ge=1 << 20,
-        description="bytes that all bodies and what they decode to may take at a time; "
-        "beyond it requests wait, then 503",
+        description="memory of all bodies in flight and of what they decode to; beyond it requests "
+        "wait, then 503",
     )
-    body_timeout: float = Field(
-        60.0, gt=0, description="seconds a body may take for every 8 MiB of it; beyond it 408"
+    body_timeout_seconds: float = Field(
+        60.0, gt=0, description="time that every 8 MiB of a body may take; beyond it 408"
     )
     keep_revisions: int = Field(
         5,
         ge=1,
         le=1000,
-        description="supports of a model that are kept, the present one included; from 2 on that "
+        description="supports kept of each model, the present one included; from 2 on the support "
         "of its first revision is kept as well",
     )
-    cache_folder: Path | None = Field(
+    sketch_cache_dir: Path | None = Field(
         None,
-        description="where sketches of supports are kept for fast search, on a disk of this "
-        "machine; they are made again if lost (default: beside the supports)",
+        description="folder of the sketches of supports, for fast search, on a local disk; they "
+        "are computed again if lost (default: beside the supports)",
     )
-    open_supports: int = Field(
+    support_cache_entries: int = Field(
         1000, ge=0, description="supports that stay open between queries, a file descriptor each"
     )
-    open_supports_bytes: int = Field(
-        1 << 30, ge=0, description="bytes of all supports that stay open"
+    support_cache_bytes: int = Field(
+        1 << 30, ge=0, description="size of all supports that stay open, in each process"
     )
-    index_memory: int = Field(
+    index_memory_bytes: int = Field(
         4 << 30,
         ge=1 << 20,
-        description="bytes that the signature indexes of a process may take, some 300 a model; "
-        "beyond it the least recently used spaces are evicted",
+        description="memory of the signature indexes of a process, some 300 bytes a model; least "
+        "recently used spaces are evicted first",
     )
-    housekeeping_every: float = Field(
+    maintenance_interval_seconds: float = Field(
         60.0,
         gt=0,
-        description="seconds between two rounds that free what deleted spaces and models leave",
+        description="time between two rounds that free what deleted spaces and models leave",
     )
     rate_limit: int | None = Field(
         None,
         ge=1,
-        description="requests that a tenant, or without keys an address, may make in a minute; "
+        description="requests a minute of a tenant, or of an address where no keys are needed; "
         "beyond it 429 (default: no limit)",
     )
     write_rate_limit: int | None = Field(
         None,
         ge=1,
-        description="how many of them may be writes; beyond it 429 (default: no limit)",
+        description="how many of these may be writes; beyond it 429 (default: no limit)",
     )
     trusted_proxies: str | None = Field(
         None,
-        description="proxies whose X-Forwarded-For is trusted: addresses and networks, with "
-        "commas between them (default: none)",
+        description="proxies whose X-Forwarded-For gives the client's address: addresses and "
+        "networks, separated by commas (default: no proxy is trusted)",
     )
     egress_allow: str | None = Field(
         None,
-        description="hosts, host:port and networks that hubs and webhook receivers may be at "
-        "although they are not public, with commas between them (default: none)",
+        description="hosts, host:port and networks that hubs and webhook receivers may have "
+        "although they are not public, separated by commas (default: only public addresses)",
     )
-    database_connections: int = Field(
-        40, ge=12, le=1000, description="connections that a process may have to the database"
+    database_pool_size: int = Field(
+        40, ge=12, le=1000, description="connections of a process to the database"
     )
-    database_timeout: float = Field(
-        10.0, gt=0, description="seconds to wait for the database's write lock before a 503"
+    database_timeout_seconds: float = Field(
+        10.0, gt=0, description="wait for the database's write lock before a 503"
     )
-    jobs: Literal["auto", "in-process", "off"] = Field(
+    embedded_worker: Literal["auto", "on", "off"] = Field(
         "auto",
-        description="whether this service carries out jobs, too; auto: on SQLite, and not on "
+        description="whether this service carries out jobs as well; auto: on with SQLite, off with "
         "Postgres, where `python -m workers` does",
     )
     job_concurrency: int = Field(
@@ -149,52 +150,52 @@ class Settings(BaseSettings):
         ge=1,
         le=64,
         description="jobs that a worker carries out at a time, half of them of the kinds that "
-        "wait for hubs; the same for all",
+        "wait for hubs; the same for all workers",
     )
-    job_lease: float = Field(
+    job_lease_seconds: float = Field(
         30.0,
         ge=1,
         le=3600,
-        description="seconds of silence after which others take over the jobs of a worker",
+        description="time without a heartbeat after which other workers take over a worker's jobs",
     )
-    job_retention: float = Field(
-        30.0, gt=0, le=36500, description="days for which jobs that have ended are kept"
+    job_retention_days: float = Field(
+        30.0, gt=0, le=36500, description="how long finished jobs are kept"
     )
-    secret_key: SecretStr | None = Field(
+    encryption_keys: SecretStr | None = Field(
         None,
-        description="what secrets of hooks and tokens of hubs are encrypted with at rest: 32 "
-        "random characters or more; several with commas between them, of which the first "
-        "encrypts and all decrypt (default: made in the data folder, on SQLite)",
+        description="keys that encrypt webhook secrets and hub tokens at rest, 32 random "
+        "characters or more each; separated by commas: the first encrypts, all decrypt "
+        "(default: created in the data folder, on SQLite)",
     )
-    delivery_retention: float = Field(
+    delivery_retention_days: float = Field(
         30.0,
         gt=0,
         le=36500,
-        description="days for which deliveries are kept, those of hubs and those to subscribers; "
-        "one of a hub that is repeated later counts as new",
+        description="how long webhook deliveries, their events and hub events are kept; a hub "
+        "event that is repeated later counts as new",
     )
-    download_folder: Path | None = Field(
+    download_dir: Path | None = Field(
         None,
-        description="where checkpoints of hubs lie while their supports are made (default: "
+        description="folder of checkpoints from hubs while their supports are computed (default: "
         "beside the database, or ./modelkin-data)",
     )
     max_checkpoint_bytes: int = Field(
-        64 << 30, ge=1 << 10, description="bytes of a checkpoint that are downloaded from a hub"
+        64 << 30, ge=1 << 10, description="largest checkpoint that is downloaded from a hub"
     )
     max_ingested_indices: int = Field(
         1 << 25,
         ge=1,
-        description="indices of a support that is made here of a hub's checkpoint, 4 to 8 bytes "
-        "of memory each; larger K are cut down to it unless a space fixes one",
+        description="largest support that the service selects from a hub's checkpoint, in indices "
+        "of 4 to 8 bytes of memory; larger K are reduced to it unless a space fixes one",
     )
-    hub_timeout: float = Field(
-        30.0, gt=0, le=3600, description="seconds of silence after which a hub counts as away"
+    hub_timeout_seconds: float = Field(
+        30.0, gt=0, le=3600, description="silence after which a hub counts as unavailable"
     )
-    look_timeout: float = Field(
+    hub_sync_timeout_seconds: float = Field(
         4 * 3600.0,
         gt=0,
-        description="seconds that a sync of a model, or a poll of a hub, may take, all its "
-        "requests and downloads together; beyond it the job fails",
+        description="time for one sync of a model or poll of a hub, all its requests and downloads "
+        "together; beyond it the job fails",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="lines for people, or JSON for machines"
@@ -209,7 +210,7 @@ class Settings(BaseSettings):
         try:
             url = make_url(value)
         except ArgumentError as error:
-            raise ValueError(f"{value!r} is no database URL: {error}") from None
+            raise ValueError(f"{value!r} is not a database URL: {error}") from None
         if url.drivername not in {"sqlite", "sqlite+pysqlite", "postgresql+psycopg"}:
             raise ValueError(
                 f"{url.drivername!r} is not supported: use sqlite:///FILE "
@@ -261,11 +262,11 @@ class Settings(BaseSettings):
         Allowlist.parse(value)
         return value
 
-    @field_validator("secret_key")
+    @field_validator("encryption_keys")
     @classmethod
     def _known_keys(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None or not value.get_secret_value():
-            return None  # as an empty variable of a compose file says
+            return None  # an empty variable of a compose file
         keys_of(value.get_secret_value())
         return value
 
@@ -285,13 +286,13 @@ class Settings(BaseSettings):
         return self.auth == "required" or (self.auth == "auto" and not self.on_loopback)
 
     @property
-    def works(self) -> bool:
-        """Whether a service carries out jobs beside its requests."""
+    def runs_embedded_worker(self) -> bool:
+        """Whether the service carries out jobs beside its requests."""
         is_sqlite = make_url(self.database_url).get_backend_name() == "sqlite"
-        return self.jobs == "in-process" or (self.jobs == "auto" and is_sqlite)
+        return self.embedded_worker == "on" or (self.embedded_worker == "auto" and is_sqlite)
 
     @property
-    def data_folder(self) -> Path:
+    def data_dir(self) -> Path:
         """The folder of the SQLite database; beside Postgres, ./modelkin-data."""
         url = make_url(self.database_url)
         if url.get_backend_name() != "sqlite" or url.database is None:
@@ -299,41 +300,42 @@ class Settings(BaseSettings):
         return Path(url.database).absolute().parent
 
     @property
-    def secret_keys(self) -> tuple[str, ...]:
-        """The keys of secrets that are set, the one that encrypts first."""
-        return () if self.secret_key is None else keys_of(self.secret_key.get_secret_value())
+    def encryption_key_list(self) -> tuple[str, ...]:
+        """The encryption keys, the one that encrypts first."""
+        keys = self.encryption_keys
+        return () if keys is None else keys_of(keys.get_secret_value())
 
     @property
-    def secret_key_file(self) -> Path | None:
-        """Where a key is made if none is set; None beside Postgres, which other machines share."""
+    def encryption_key_file(self) -> Path | None:
+        """The file of a generated key; None beside Postgres, which other machines share."""
         if make_url(self.database_url).get_backend_name() != "sqlite":
             return None
-        return self.data_folder / "secret.key"
+        return self.data_dir / "secret.key"
 
     @property
-    def checkpoint_folder(self) -> Path:
-        """The folder of unfinished downloads, of all databases that share it."""
-        if self.download_folder is not None:
-            return self.download_folder.absolute()
-        return self.data_folder / "downloads"
+    def checkpoint_dir(self) -> Path:
+        """The folder of unfinished downloads; databases may share it."""
+        if self.download_dir is not None:
+            return self.download_dir.absolute()
+        return self.data_dir / "downloads"
 
     @property
-    def blob_folder(self) -> Path:
+    def blob_dir(self) -> Path:
         """The folder that holds the supports."""
         if self.blob_url is not None:
             return Path(unquote(urlsplit(self.blob_url).path))
-        return self.data_folder / "blobs"
+        return self.data_dir / "blobs"
 
     @property
-    def sketch_folder(self) -> Path:
-        """The folder that holds the sketches of supports, of all databases that share it."""
-        if self.cache_folder is not None:
-            return self.cache_folder.absolute()
-        return self.blob_folder.with_name(f"{self.blob_folder.name}-cache")
+    def sketch_dir(self) -> Path:
+        """The folder that holds the sketches of supports; databases may share it."""
+        if self.sketch_cache_dir is not None:
+            return self.sketch_cache_dir.absolute()
+        return self.blob_dir.with_name(f"{self.blob_dir.name}-cache")
 
     @classmethod
     def from_command_line(cls, arguments: list[str], *, program: str = "python -m app") -> Settings:
-        """Settings from flags over the environment; prints help or the mistake, and exits."""
+        """Settings from flags over the environment; prints help or the error, and exits."""
         options: dict[str, Any] = {"_cli_parse_args": arguments, "_cli_prog_name": program}
         return cls(**options)
 
@@ -347,8 +349,8 @@ def _is_address(host: str) -> bool:
         return False
 
 
-def mistakes(error: ValidationError) -> list[str]:
-    """A line for each setting that cannot be: its variable, and why."""
+def validation_messages(error: ValidationError) -> list[str]:
+    """A line for each invalid setting: its variable, and why."""
     return [
         f"MODELKIN_{'_'.join(str(part) for part in entry['loc']).upper()}: "
         + entry["msg"].removeprefix("Value error, ")

@@ -81,7 +81,7 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
     Raises:
         Unavailable: a store cannot be opened; says which and why.
     """
-    timeout, connections = settings.database_timeout, settings.database_connections
+    timeout, connections = settings.database_timeout_seconds, settings.database_pool_size
     with closing(
         Database(settings.database_url, timeout=timeout, connections=connections)
     ) as database:
@@ -93,10 +93,10 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
             tenant = ensure_tenant(session, DEFAULT_TENANT)
             _require_keys(session, settings)
             token = store_token(session)
-        blobs = FileBlobs(settings.blob_folder, token)
-        opened = SupportCache(_open_supports(settings), settings.open_supports_bytes)
-        downloads = Downloads(settings.checkpoint_folder / token)
-        with closing(SketchFiles(settings.sketch_folder / token)) as sketches:
+        blobs = FileBlobs(settings.blob_dir, token)
+        opened = SupportCache(_open_supports(settings), settings.support_cache_bytes)
+        downloads = Downloads(settings.checkpoint_dir / token)
+        with closing(SketchFiles(settings.sketch_dir / token)) as sketches:
             if not prepared:
                 _sweep(database, blobs)
                 _sweep_sketches(database, sketches)
@@ -107,7 +107,7 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
                 token,
                 blobs,
                 ModelReader(database, blobs, opened),
-                IndexRegistry(settings.index_memory),
+                IndexRegistry(settings.index_memory_bytes),
                 sketches,
                 downloads,
             )
@@ -121,7 +121,7 @@ def open_library(settings: Settings, database: Database) -> ModelReader:
     """
     with database.reading() as session:
         token = store_token(session)
-    return passing(database, FileBlobs(settings.blob_folder, token))
+    return passing(database, FileBlobs(settings.blob_dir, token))
 
 
 def passing(database: Database, blobs: FileBlobs) -> ModelReader:
@@ -201,4 +201,4 @@ def _sweep_sketches(database: Database, sketches: SketchFiles) -> None:
 
 def _open_supports(settings: Settings) -> int:
     """How many stay open: a quarter of the descriptors is left to them, whatever was set."""
-    return min(settings.open_supports, support_fd_budget())
+    return min(settings.support_cache_entries, support_fd_budget())

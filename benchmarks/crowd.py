@@ -37,7 +37,7 @@ def run(quick: bool) -> Findings:
     """Filled through the SDK, asked one by one, then by several at once."""
     n, queries = (QUICK_MODELS, QUICK_QUERIES) if quick else (MODELS, QUERIES)
     processes = 1 if quick else PROCESSES
-    with service(f"--workers={processes}") as (http, _):
+    with service(f"--processes={processes}") as (http, _):
         filling = _fill(str(http.base_url), n)
         heads = np.random.default_rng(2).permutation(n // FAMILY)[:queries].tolist()
         for head in heads[:CLIENTS]:  # each process reads its index in

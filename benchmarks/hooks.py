@@ -35,7 +35,7 @@ def run(quick: bool) -> Findings:
     """Checkpoints one after the other, then deliveries all at once."""
     size, rounds = (20_000, 1) if quick else (11_000_000, 20)
     count = 10 if quick else 1000
-    flags = ("--egress-allow=127.0.0.1", "--jobs=in-process")
+    flags = ("--egress-allow=127.0.0.1", "--embedded-worker=on")
     with loopback_hub() as hub, service(*flags) as (http, _):
         hook = _follow(http, hub, "pushed")
         neighbors, accepted = _neighbors(http, hub, hook, size, rounds)

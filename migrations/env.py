@@ -15,7 +15,7 @@ def run() -> None:
         _migrate(connection)
         return
     settings = Settings()
-    database = Database(settings.database_url, timeout=settings.database_timeout)
+    database = Database(settings.database_url, timeout=settings.database_timeout_seconds)
     with database.writing() as session:
         _migrate(session.connection())
 

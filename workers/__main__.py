@@ -14,7 +14,7 @@ from app.infra.db.database import Database
 from app.infra.fd_limits import raise_limit
 from app.jobs.service import JobService
 from app.observability.logging import configure
-from app.settings import Settings, mistakes
+from app.settings import Settings, validation_messages
 from modelkin.errors import ModelkinError
 from workers.worker import Worker
 
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     try:
         settings = Settings.from_command_line(arguments, program="python -m workers")
     except ValidationError as error:
-        for line in mistakes(error):
+        for line in validation_messages(error):
             print(f"modelkin: {line}", file=sys.stderr)
         return 2
     configure(settings)

@@ -82,7 +82,7 @@ class WorkerSession:
         self._pulse = Heartbeat(
             database,
             self.name,
-            lease=settings.job_lease,
+            lease=settings.job_lease_seconds,
             alone=alone,
             on_silence=self._on_silence,
         )
@@ -199,7 +199,7 @@ class WorkerSession:
 
     def _tidy(self, now: datetime) -> None:
         """Forget jobs that ended long ago, and what the queue remembers of them sooner."""
-        before = now - timedelta(days=self._settings.job_retention)
+        before = now - timedelta(days=self._settings.job_retention_days)
         while True:
             with self._database.writing() as session:
                 if work.prune(session, before, limit=_AT_ONCE) < _AT_ONCE:

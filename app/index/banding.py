@@ -24,11 +24,18 @@ from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 from modelkin.types.spaces import SignatureSpec
 
-__all__ = ["BandValueService", "filtered_support", "minhash_bytes", "BandValues", "signature_bytes"]
+__all__ = [
+    "STOP_LIST_CACHE_BYTES",
+    "BandValueService",
+    "BandValues",
+    "filtered_support",
+    "minhash_bytes",
+    "signature_bytes",
+]
 
 log = logging.getLogger(__name__)
 
-_MAX_CACHED_BYTES = 256 << 20
+STOP_LIST_CACHE_BYTES = 256 << 20
 """Size of the stop-list cache; the last list used stays, however large it is."""
 
 
@@ -39,7 +46,7 @@ class BandValueService:
         memory: size of the cache in bytes.
     """
 
-    def __init__(self, *, memory: int = _MAX_CACHED_BYTES) -> None:
+    def __init__(self, *, memory: int = STOP_LIST_CACHE_BYTES) -> None:
         self._memory = memory
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[int, int], Support] = OrderedDict()

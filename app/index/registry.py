@@ -83,8 +83,8 @@ class IndexRegistry:
                 self._let_go(gone[-1])
         if gone:
             log.info(
-                "the index of space %d leaves no room for those of spaces %s: MODELKIN_INDEX_MEMORY"
-                " is %d bytes",
+                "the index of space %d leaves no room for those of spaces %s: "
+                "MODELKIN_INDEX_MEMORY_BYTES is %d",
                 space_id,
                 ", ".join(map(str, gone)),
                 self.most,

@@ -116,12 +116,12 @@ def serve_one(settings: Settings, ready: Callable[[], None]) -> int:
 
 
 def _worker(settings: Settings, database: Database, jobs: JobService) -> Worker | None:
-    if not settings.works:
+    if not settings.runs_embedded_worker:
         return None
     try:
         return Worker(settings, database, jobs)
     except MissingExtra as error:
-        if settings.jobs == "in-process":
+        if settings.embedded_worker == "on":
             raise
         log.warning("no jobs are carried out here: %s", error)
         return None

@@ -75,7 +75,7 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def supervise(serve: Serve, settings: Settings) -> int:
-    """Keep ``settings.workers`` processes serving until SIGTERM or SIGINT.
+    """Keep ``settings.processes`` processes serving until SIGTERM or SIGINT.
 
     Args:
         serve: a function of a module, since each process imports it anew.
@@ -87,7 +87,7 @@ def supervise(serve: Serve, settings: Settings) -> int:
     told = threading.Event()
     for stop in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stop, lambda *_: told.set())
-    workers = [ChildProcess(serve, settings) for _ in range(settings.workers)]
+    workers = [ChildProcess(serve, settings) for _ in range(settings.processes)]
     try:
         while not told.is_set() and not all(worker.ready for worker in workers):
             wait_for([x for worker in workers for x in worker.news], _LOOK)

@@ -54,7 +54,9 @@ def server(
         folder = tmp_path_factory.mktemp("service")
         # As an operator of Postgres sets it; elsewhere it would be made.
         key = "x" * 32
-        servers[backend.name] = Server(folder, backend=backend, MODELKIN_SECRET_KEY=key).start()
+        servers[backend.name] = Server(
+            folder, backend=backend, MODELKIN_ENCRYPTION_KEYS=key
+        ).start()
     return servers[backend.name]
 
 

@@ -9,7 +9,9 @@ import pytest
 
 import app.errors
 import modelkin.errors
+from app.index import banding
 from app.infra.http.problems import _STATUS
+from app.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 UNANSWERED = {
@@ -52,3 +54,19 @@ def test_what_stands_in_the_table_is_answered() -> None:
     rows = re.findall(r"^\| (\d{3}) \| (.*) \|$", page, flags=re.MULTILINE)
     said = {(int(status), code) for status, row in rows for code in re.findall(r"`([a-z_]+)`", row)}
     assert set(answered()) == {(status, code) for status, code in said if code not in edge | words}
+
+
+def test_the_memory_budgets_add_up() -> None:
+    """The table's defaults are those of the settings, and their sum is the one stated."""
+    section = PAGE.read_text().partition("\n## Memory\n")[2].partition("\n## ")[0]
+    stated = [float(gib) for gib in re.findall(r"^\|.*\| ([0-9.]+) GiB \|", section, flags=re.M)]
+    settings = Settings(_env_file=None)
+    budgets = [
+        settings.index_memory_bytes,
+        settings.max_inflight_body_bytes,
+        settings.support_cache_bytes,
+        8 * settings.max_ingested_indices * settings.job_concurrency // 2,
+        banding.STOP_LIST_CACHE_BYTES,
+    ]
+    assert [budget / (1 << 30) for budget in budgets] == stated
+    assert f"{sum(stated):g} GiB with the defaults" in section

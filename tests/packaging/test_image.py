@@ -83,7 +83,7 @@ def served(image: Path, tmp_path: Path) -> Iterator[tuple[str, str]]:
             "MODELKIN_BLOB_URL": f"file://{image}/var/lib/modelkin/blobs",
             "MODELKIN_REDIS_URL": "redis://127.0.0.1:1",  # nothing waits for it
             "MODELKIN_INITIAL_KEY": key,
-            "MODELKIN_SECRET_KEY": "x" * 32,
+            "MODELKIN_ENCRYPTION_KEYS": "x" * 32,
         }
         for started in ("service", "workers"):
             assert settings.keys() == COMPOSE["services"][started]["environment"].keys()

@@ -159,7 +159,7 @@ def services(folder: Path, backend: Backend) -> Iterator[list[httpx.Client]]:
 def processes(folder: Path, backend: Backend) -> Iterator[list[httpx.Client]]:
     """A client for each process of one service of two: a connection stays with its process."""
     with ExitStack() as stack:
-        server = Server(folder, "--workers=2", backend=backend).start()
+        server = Server(folder, "--processes=2", backend=backend).start()
         stack.callback(server.stop)
         clients: dict[str, httpx.Client] = {}
         end = time.monotonic() + 60

@@ -103,7 +103,7 @@ def open_office(folder: Path, backend: Backend, **settings: Any) -> Iterator[Off
         "database_url": backend.url(folder),
         "blob_url": f"file://{folder}/blobs",
         "egress_allow": "127.0.0.1",
-        "secret_key": None if backend.name == "sqlite" else KEY,
+        "encryption_keys": None if backend.name == "sqlite" else KEY,
     }
     with open_services(Settings(_env_file=None, **{**known, **settings})) as services:
         with warnings.catch_warnings():

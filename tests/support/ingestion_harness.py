@@ -124,7 +124,7 @@ def open_desk(folder: Path, **settings: Any) -> Iterator[Desk]:
     file = folder / "kin.db"
     if not file.exists():
         file.write_bytes(_migrated())
-    known = {"egress_allow": "127.0.0.1", "hub_timeout": 2.0, **settings}
+    known = {"egress_allow": "127.0.0.1", "hub_timeout_seconds": 2.0, **settings}
     opened = Settings(database_url=f"sqlite:///{file}", **known)
     with open_services(opened, prepared=True) as services:
         yield Desk(services)

@@ -29,7 +29,10 @@ _names = itertools.count()
 def set_up(backend: Backend, folder: Path, **more: Any) -> Settings:
     """The settings of a service in a folder."""
     return Settings(
-        database_url=backend.url(folder), blob_url=f"file://{folder}/blobs", jobs="off", **more
+        database_url=backend.url(folder),
+        blob_url=f"file://{folder}/blobs",
+        embedded_worker="off",
+        **more,
     )
 
 

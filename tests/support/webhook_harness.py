@@ -158,9 +158,9 @@ def bureau(folder: Path, backend: Backend, **settings: Any) -> Iterator[Bureau]:
         database_url=backend.url(folder),
         blob_url=f"file://{folder}/blobs",
         auth="required",
-        jobs="off",
+        embedded_worker="off",
         egress_allow="127.0.0.0/8",
-        secret_key="-PZDJBdAjIGI2nIwgzCXUEGFHCA5jNS5rBdkPsMbXDQ=",
+        encryption_keys="-PZDJBdAjIGI2nIwgzCXUEGFHCA5jNS5rBdkPsMbXDQ=",
         **settings,
     )
     with open_services(made) as services:

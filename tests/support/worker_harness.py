@@ -140,7 +140,7 @@ class Shop:
     def _start(self, module: str, *flags: str) -> Process:
         log = self.folder / f"{len(self._processes)}.log"
         stores = f"--database-url={self.url}", f"--blob-url=file://{self.folder}/blobs"
-        process = Process(log, module, *stores, f"--job-lease={LEASE:g}", *flags)
+        process = Process(log, module, *stores, f"--job-lease-seconds={LEASE:g}", *flags)
         self._processes.append(process)
         return process
 

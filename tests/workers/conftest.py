@@ -51,5 +51,5 @@ def busy(
     if backend.name not in shops:
         made = Shop(tmp_path_factory.mktemp("shop"), backend)
         made.make_key("default")
-        shops[backend.name] = made, made.service("--jobs=in-process", "--auth=required")
+        shops[backend.name] = made, made.service("--embedded-worker=on", "--auth=required")
     return shops[backend.name][0]

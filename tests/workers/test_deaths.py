@@ -130,7 +130,7 @@ def test_a_database_that_restarts_under_a_job(mortal: tuple[Postgres, Shop]) -> 
     server, shop = mortal
     long = shop.enqueue("watch")
     short = shop.enqueue("count", steps=10, pause=0.1)
-    worker = shop.worker("--database-timeout=1")
+    worker = shop.worker("--database-timeout-seconds=1")
     shop.running(long)
     shop.running(short)
     server.kill()
@@ -160,7 +160,7 @@ def test_one_of_several_processes_works(tmp_path: Path) -> None:
     from ending.
     """
     shop = Shop(tmp_path, SQLITE)
-    service = shop.service("--workers=2")
+    service = shop.service("--processes=2")
     url = service.address()
     assert [] == list(tmp_path.glob("m.jobs.db"))
     with httpx.Client(base_url=url, trust_env=False) as http:

@@ -146,7 +146,7 @@ def test_what_ended_long_ago_is_cleared_away(
     """Jobs are kept as long as the setting says, and those that go are gone from the list."""
     monkeypatch.setattr(lives, "_BEGIN", 0.0)
     monkeypatch.setattr(lives, "_TIDY", 0.0)
-    life = live(job_retention=1.5 / 86_400)  # days
+    life = live(job_retention_days=1.5 / 86_400)  # days
     first = shop.enqueue("count", steps=0, pause=0.0)
     until(life, lambda: shop.show(first).finished)
 

@@ -47,16 +47,18 @@ def test_without_DBOS_a_worker_says_what_to_install(tmp_path: Path) -> None:
 def test_without_a_database_a_worker_ends(tmp_path: Path) -> None:
     """A server that is not there is named in one line."""
     url = "postgresql+psycopg://nobody@127.0.0.1:1/x"
-    code, says = start("import sys; " + WORKER, f"--database-url={url}", "--database-timeout=1")
+    code, says = start(
+        "import sys; " + WORKER, f"--database-url={url}", "--database-timeout-seconds=1"
+    )
     assert (1, 1) == (code, len(says.splitlines()))
     assert "cannot connect to" in says
 
 
 def test_a_wrong_setting_is_named() -> None:
     """Exit code 2, and the variable."""
-    code, says = start("import sys; " + WORKER, "--job-lease=0")
+    code, says = start("import sys; " + WORKER, "--job-lease-seconds=0")
     assert 2 == code
-    assert says.startswith("modelkin: MODELKIN_JOB_LEASE: ")
+    assert says.startswith("modelkin: MODELKIN_JOB_LEASE_SECONDS: ")
 
 
 def test_a_service_loads_nothing_for_jobs() -> None:
@@ -80,20 +82,20 @@ def test_without_DBOS_a_service_serves_all_the_same(
         assert worker_of() is None
     assert "no jobs are carried out here: this needs dbos" in caplog.text
     with pytest.raises(MissingExtra):
-        worker_of(jobs="in-process")
+        worker_of(embedded_worker="on")
 
 
 @pytest.mark.parametrize(
-    ("url", "jobs", "expected"),
+    ("url", "embedded", "expected"),
     [
         ("sqlite:///x/m.db", "auto", True),
         ("sqlite:///x/m.db", "off", False),
         ("postgresql+psycopg://h/m", "auto", False),
-        ("postgresql+psycopg://h/m", "in-process", True),
+        ("postgresql+psycopg://h/m", "on", True),
     ],
 )
-def test_who_works_by_default(url: str, jobs: str, expected: bool) -> None:
+def test_who_works_by_default(url: str, embedded: str, expected: bool) -> None:
     """A service on SQLite does, one on Postgres leaves it to workers, and either can be told."""
-    settings = Settings(database_url=url, jobs=jobs)
-    assert expected == settings.works
-    assert expected == (worker_of(database_url=url, jobs=jobs) is not None)
+    settings = Settings(database_url=url, embedded_worker=embedded)
+    assert expected == settings.runs_embedded_worker
+    assert expected == (worker_of(database_url=url, embedded_worker=embedded) is not None)

@@ -249,7 +249,7 @@ class HubHttpClient:
         if time.monotonic() > self._end:
             raise HubTimeout(
                 f"{self.host} took more than {self._limits.total:g} s for all requests together "
-                f"(MODELKIN_LOOK_TIMEOUT)"
+                f"(MODELKIN_HUB_SYNC_TIMEOUT_SECONDS)"
             )
 
     def _next(self, url: str, location: str) -> str:

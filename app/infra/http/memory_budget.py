@@ -113,5 +113,5 @@ def _require_patience(deadline: float) -> None:
     if time.monotonic() > deadline:
         raise Unavailable(
             "the service has no memory left for bodies of this size just now: try again, or raise "
-            "MODELKIN_BODY_MEMORY"
+            "MODELKIN_MAX_INFLIGHT_BODY_BYTES"
         )

@@ -62,15 +62,15 @@ class Secrets:
         except InvalidToken:
             raise Unavailable(
                 "a stored secret cannot be decrypted: it was stored under another key; add that "
-                "one to MODELKIN_SECRET_KEY, behind a comma, or store the secret anew"
+                "one to MODELKIN_ENCRYPTION_KEYS, behind a comma, or store the secret anew"
             ) from None
 
     def require_key(self) -> None:
         """Know that secrets can be read at all; :class:`Unavailable` where there is no key."""
         if not self._keys and self._file is None:
             raise Unavailable(
-                "stored secrets cannot be decrypted: MODELKIN_SECRET_KEY is not set here; give it "
-                "the key that they were stored under"
+                "stored secrets cannot be decrypted: MODELKIN_ENCRYPTION_KEYS is not set here; "
+                "give it the key that they were stored under"
             )
 
     def renew(self, stored: bytes) -> bytes:
@@ -89,8 +89,8 @@ class Secrets:
         if self._file is None:
             if not keys:
                 raise SecretKeyMissing(
-                    "this service keeps no secrets yet: set MODELKIN_SECRET_KEY, the same for all "
-                    "its processes, to a key from `openssl rand -hex 32`"
+                    "this service keeps no secrets yet: set MODELKIN_ENCRYPTION_KEYS, the same for "
+                    "all its processes, to a key from `openssl rand -hex 32`"
                 )
         elif not keys or self._file.exists():
             keys.append(_key_in(self._file))

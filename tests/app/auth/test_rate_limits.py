@@ -316,7 +316,7 @@ def test_processes_share_their_counters_through_a_cluster(tmp_path: Path) -> Non
     """
     with redis_cluster() as nodes:
         url = "redis://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes)
-        flags = "--workers=2", f"--redis-url={url}", f"--rate-limit={LIMIT}"
+        flags = "--processes=2", f"--redis-url={url}", f"--rate-limit={LIMIT}"
         server = Server(tmp_path, *flags).start()
         codes, processes = Counter[int](), set[str]()
         for _ in range(2 * LIMIT):

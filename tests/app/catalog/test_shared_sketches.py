@@ -125,7 +125,7 @@ def test_sketches_of_a_restored_database_are_not_believed(tmp_path: Path) -> Non
     sent = [
         Stored(f"n{i}", "sketch", STORED[number].support) for i, number in enumerate((10, 3, 2))
     ]
-    with open_services(set_up(SQLITE, tmp_path, cache_folder=tmp_path / "there")) as services:
+    with open_services(set_up(SQLITE, tmp_path, sketch_cache_dir=tmp_path / "there")) as services:
         put(services, space, sent)
     with open_services(here) as services:
         for _ in range(2):
@@ -137,7 +137,7 @@ def test_without_a_place_for_sketches_all_goes_on(
 ) -> None:
     """A folder that cannot be made is one line in the log: what it is, and that queries go on."""
     (tmp_path / "in-the-way").write_text("")
-    settings = set_up(backend, tmp_path, cache_folder=tmp_path / "in-the-way")
+    settings = set_up(backend, tmp_path, sketch_cache_dir=tmp_path / "in-the-way")
     with open_services(settings) as services:
         space = make(services, M)
         put(services, space, STORED)
@@ -160,7 +160,7 @@ def test_spaces_that_others_deleted_leave_no_file(
     foreign = tmp_path / "blobs-cache" / "0123456789abcdef" / "1.sketches"
     foreign.parent.mkdir()
     foreign.touch()
-    elsewhere = set_up(backend, tmp_path, cache_folder=tmp_path / "elsewhere")
+    elsewhere = set_up(backend, tmp_path, sketch_cache_dir=tmp_path / "elsewhere")
     own = {f"{space.id}.sketches" for space in (gone, later, kept)}
     for space in (gone, later):
         with open_services(elsewhere) as other, other[Database].writing() as session:

@@ -46,7 +46,7 @@ def test_changes_meanwhile_change_nothing(kin: Place) -> None:
 
 def test_a_support_that_is_damaged_is_estimated(kin: Place) -> None:
     """A file that is not what was stored spoils no clustering: its signature stands in."""
-    files = [p for p in kin.services[Settings].blob_folder.rglob(f"{kin.id}/*/*") if p.is_file()]
+    files = [p for p in kin.services[Settings].blob_dir.rglob(f"{kin.id}/*/*") if p.is_file()]
     assert len(files) == 18
     for path in sorted(files)[:3]:
         path.write_bytes(b"\xff" * path.stat().st_size)

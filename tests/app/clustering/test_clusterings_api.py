@@ -25,7 +25,7 @@ SIZES = (12, 10, 8, 6)
 def working(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A service that carries jobs out by itself."""
     folder = tmp_path_factory.mktemp("clusterings")
-    running = Server(folder, "--jobs=in-process", backend=backend).start()
+    running = Server(folder, "--embedded-worker=on", backend=backend).start()
     yield running
     assert running.stop() == 0, running.log.read_text()
     assert "Traceback" not in running.log.read_text()

@@ -179,7 +179,7 @@ def test_a_chunked_body_is_read_like_any_other(space: Space) -> None:
 
 def test_a_slow_body_is_a_408(start: Start) -> None:
     """A body that does not come within the deadline is given up, and holds nothing meanwhile."""
-    running = start("--body-timeout=0.3")
+    running = start("--body-timeout-seconds=0.3")
     with httpx.Client(base_url=running.url) as http:
         space = Space(http)
         for kind in (SUPPORT, JSON):

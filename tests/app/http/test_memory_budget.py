@@ -34,7 +34,7 @@ def test_the_budget_is_shared() -> None:
     first, second = Reservation(budget), Reservation(budget)
     first.take(60)
     second.take(30)
-    with pytest.raises(Unavailable, match="MODELKIN_BODY_MEMORY"):
+    with pytest.raises(Unavailable, match="MODELKIN_MAX_INFLIGHT_BODY_BYTES"):
         second.take(20)
     assert 90 == budget.held
 
@@ -53,7 +53,7 @@ def test_many_expanding_bodies_stay_within_the_budget(start: Start) -> None:
     m = 20_000_000
     every = Support.from_indices(np.arange(m, dtype=np.uint32), m)
     bodies = [(SUPPORT, every.to_bytes()), (ROARING, every.to_roaring())]
-    server = start(f"--body-memory={240 * MIB}", f"--max-body-bytes={256 * MIB}")
+    server = start(f"--max-inflight-body-bytes={240 * MIB}", f"--max-body-bytes={256 * MIB}")
     with httpx.Client(base_url=server.url, timeout=120, trust_env=False) as http:
         http.post("/v1/spaces", json={"name": "s", "num_parameters": m})
         before = server.memory

@@ -23,7 +23,7 @@ SOURCE = {"kind": "mlflow", "space": "s", "secret": "s", "url": "http://slow.exa
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bureau]:
     """A service that may hold a few connections at a time."""
-    with bureau(tmp_path_factory.mktemp("reach"), SQLITE, database_connections=16) as made:
+    with bureau(tmp_path_factory.mktemp("reach"), SQLITE, database_pool_size=16) as made:
         yield made
 
 

@@ -48,7 +48,7 @@ def refused(desk: Desk, url: str, name: str = "org/a", **wanted: Any) -> tuple[s
 
 def downloads(desk: Desk) -> list[Path]:
     """What is left of downloads."""
-    folder = desk.services[Settings].checkpoint_folder
+    folder = desk.services[Settings].checkpoint_dir
     return [path for path in folder.glob("*/*") if path.is_dir()]
 
 
@@ -331,7 +331,7 @@ def test_a_hub_that_says_nothing(hub: Hub, tmp_path: Path) -> None:
         return True
 
     hub.on_hub = silent
-    with open_desk(tmp_path, hub_timeout=0.3) as desk:
+    with open_desk(tmp_path, hub_timeout_seconds=0.3) as desk:
         began = time.monotonic()
         state, code, detail = refused(desk, hub.url)
     assert ("queued", "hub_unavailable") == (state, code)
@@ -422,7 +422,7 @@ def test_a_hub_that_takes_too_long_altogether(
     monkeypatch.setattr(desk.hubs, "limits", limits)
     state, code, detail = refused(desk, hub.url)
     assert ("failed", "hub_too_slow") == (state, code)
-    assert "MODELKIN_LOOK_TIMEOUT" in detail
+    assert "MODELKIN_HUB_SYNC_TIMEOUT_SECONDS" in detail
 
 
 def test_a_hub_of_many_requests_hears_that_it_is_over(hub: Hub, desk: Desk) -> None:

@@ -29,7 +29,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     """After kill -9 every acknowledged delivery is recorded with its job, and known again; others
     are there whole or not at all, and taken when they are repeated.
     """
-    server = Server(tmp_path, "--jobs=off", "--egress-allow=127.0.0.1").start()
+    server = Server(tmp_path, "--embedded-worker=off", "--egress-allow=127.0.0.1").start()
     source = {"kind": "huggingface", "space": "kin", "secret": SECRET, "poll_seconds": None}
     made = httpx.post(f"{server.url}/v1/sources", json={**source, "url": "http://127.0.0.1:9"})
     hook, acknowledged, enough = made.json()["hook"], set[int](), threading.Event()

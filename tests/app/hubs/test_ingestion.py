@@ -419,7 +419,7 @@ def test_a_look_may_be_cancelled(hub: Hub, desk: Desk) -> None:
 
     hub.on_cdn = cancel
     assert "cancelled" == desk.carry_out(job).state
-    folder = desk.services[Settings].checkpoint_folder
+    folder = desk.services[Settings].checkpoint_dir
     assert [] == [path for path in folder.glob("*/*") if path.is_dir()]
     assert None is desk.model("org/a")
 

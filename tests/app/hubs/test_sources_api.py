@@ -225,30 +225,30 @@ def test_secrets_need_a_key(tmp_path: Path, postgres: Postgres) -> None:
     backend = PostgresBackend(postgres)
     with open_office(tmp_path, backend) as office:
         made = office.follow()
-    with open_office(tmp_path, backend, secret_key=None) as office:
+    with open_office(tmp_path, backend, encryption_keys=None) as office:
         problem = refused(office.http.post("/v1/sources", json=PLAIN), 409, "secret_key_missing")
-        assert "MODELKIN_SECRET_KEY" in problem["detail"]
+        assert "MODELKIN_ENCRYPTION_KEYS" in problem["detail"]
         for hook in (made, {"hook": "/v1/hooks/" + "0" * 36}):
             problem = refused(office.deliver(hook, hf_payload("org/a")), 503, "unavailable")
-            assert "MODELKIN_SECRET_KEY" in problem["detail"]
+            assert "MODELKIN_ENCRYPTION_KEYS" in problem["detail"]
 
 
 def test_keys_of_secrets_are_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a command has renewed what is stored, the new key alone opens everything."""
     old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()
-    with open_office(tmp_path, SQLITE, secret_key=old) as office:
+    with open_office(tmp_path, SQLITE, encryption_keys=old) as office:
         made = office.follow(token=TOKEN)
     monkeypatch.setenv("MODELKIN_DATABASE_URL", SQLITE.url(tmp_path))
-    monkeypatch.setenv("MODELKIN_SECRET_KEY", f"{new},{old}")
+    monkeypatch.setenv("MODELKIN_ENCRYPTION_KEYS", f"{new},{old}")
     assert 0 == cli.renew_secrets([])
-    with open_office(tmp_path, SQLITE, secret_key=new) as office:
+    with open_office(tmp_path, SQLITE, encryption_keys=new) as office:
         assert "enqueued" == office.push(made, "org/a")["outcome"]
         with office.database.reading() as session:
             opened = office.services[SourceService].open(session, office.tenant, made["id"])
         assert TOKEN == opened.token
-    with open_office(tmp_path, SQLITE, secret_key=old) as office:
+    with open_office(tmp_path, SQLITE, encryption_keys=old) as office:
         answer = office.deliver(made, hf_payload("org/a"))
-        assert "MODELKIN_SECRET_KEY" in refused(answer, 503, "unavailable")["detail"]
+        assert "MODELKIN_ENCRYPTION_KEYS" in refused(answer, 503, "unavailable")["detail"]
 
 
 def test_every_encrypted_column_is_renewed() -> None:

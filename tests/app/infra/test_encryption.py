@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from app.errors import SecretKeyMissing, Unavailable
 from app.infra.storage.encryption import Secrets, keys_of
-from app.settings import Settings, mistakes
+from app.settings import Settings, validation_messages
 
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
 
@@ -76,14 +76,14 @@ def _encrypt(file: Path) -> bytes:
 
 def test_without_a_key_nothing_is_stored() -> None:
     """Where processes share no folder, a secret asks for the setting, by its name."""
-    with pytest.raises(SecretKeyMissing, match="MODELKIN_SECRET_KEY"):
+    with pytest.raises(SecretKeyMissing, match="MODELKIN_ENCRYPTION_KEYS"):
         Secrets((), None).encrypt("geheim")
 
 
 def test_without_its_key_nothing_is_read() -> None:
     """A key that is missing where something is stored is an outage, and no conflict."""
     stored = Secrets((NEW,), None).encrypt("geheim")
-    with pytest.raises(Unavailable, match="MODELKIN_SECRET_KEY is not set"):
+    with pytest.raises(Unavailable, match="MODELKIN_ENCRYPTION_KEYS is not set"):
         Secrets((), None).decrypt(stored)
 
 
@@ -103,11 +103,11 @@ def test_a_broken_file_is_not_replaced(tmp_path: Path) -> None:
 )
 def test_a_setting_that_is_no_key_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service does not start with it, and says which it is without showing it."""
-    monkeypatch.setenv("MODELKIN_SECRET_KEY", text)
+    monkeypatch.setenv("MODELKIN_ENCRYPTION_KEYS", text)
     with pytest.raises(ValidationError) as error:
         Settings(_env_file=None)
-    (line,) = mistakes(error.value)
-    assert line.startswith("MODELKIN_SECRET_KEY: key ")
+    (line,) = validation_messages(error.value)
+    assert line.startswith("MODELKIN_ENCRYPTION_KEYS: key ")
     assert OLD not in line
 
 
@@ -122,8 +122,8 @@ def test_any_long_text_is_a_key() -> None:
 
 def test_settings_hide_their_keys(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever prints or logs the settings shows no key."""
-    settings = Settings(_env_file=None, secret_key=f"{NEW}, {OLD}")
+    settings = Settings(_env_file=None, encryption_keys=f"{NEW}, {OLD}")
     with caplog.at_level(logging.INFO):
         logging.getLogger("test").info("%s %r", settings, settings)
     assert NEW not in caplog.text
-    assert (NEW, OLD) == settings.secret_keys == keys_of(f"{NEW},{OLD}")
+    assert (NEW, OLD) == settings.encryption_key_list == keys_of(f"{NEW},{OLD}")

@@ -32,7 +32,7 @@ def mortal() -> Iterator[Postgres]:
 @pytest.fixture
 def service(mortal: Postgres, tmp_path: Path) -> Iterator[Server]:
     """A service on it that waits for a lock, or for a connection, no longer than a second."""
-    running = Server(tmp_path, "--database-timeout=1", backend=PostgresBackend(mortal))
+    running = Server(tmp_path, "--database-timeout-seconds=1", backend=PostgresBackend(mortal))
     yield running.start()
     running.kill()
 

@@ -327,7 +327,7 @@ def test_the_index_of_a_space_that_another_process_deleted_goes(written: Written
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[list[Server]]:
     """Two services on one database, with frequent clean-ups."""
-    servers = [Server(tmp_path, "--housekeeping-every=0.2") for _ in range(2)]
+    servers = [Server(tmp_path, "--maintenance-interval-seconds=0.2") for _ in range(2)]
     try:
         for server, name in zip(servers, "ab", strict=True):
             server.log = tmp_path / f"{name}.log"

@@ -22,7 +22,7 @@ from app.catalog.repositories.models import models_by_id
 from app.index.buckets.redis import RedisBuckets
 from app.infra.db.database import Database
 from app.infra.storage.redis import RedisServer
-from app.settings import Settings, mistakes
+from app.settings import Settings, validation_messages
 from modelkin import Banding, Support
 from modelkin.core.sketching.banding import band_keys, recall_at
 from tests.app.conftest import Start
@@ -415,6 +415,6 @@ def test_an_invalid_redis_url_is_refused(url: str) -> None:
     """The error names the variable but not the URL, which may hold a password."""
     with pytest.raises(ValidationError) as raised:
         Settings(redis_url=url)
-    (line,) = mistakes(raised.value)
+    (line,) = validation_messages(raised.value)
     assert line.startswith("MODELKIN_REDIS_URL: ")
     assert "secret" not in line

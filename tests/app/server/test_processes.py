@@ -1,4 +1,4 @@
-"""Several processes, one truth: ``--workers``, and services that share a database."""
+"""Several processes, one truth: ``--processes``, and services that share a database."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_no_read_is_stale(kind: Callable[..., Any], backend: Backend, tmp_path: 
 
 def test_SIGTERM_ends_all_processes_cleanly(start: Start) -> None:
     """Under load requests are finished everywhere, the exit code is 0, and nothing is lost."""
-    server = start("--workers=2")
+    server = start("--processes=2")
     space = make_space(server)
     ledgers = [Ledger() for _ in range(WRITERS)]
     writers = start_writers(server.url, space, ledgers, 11)
@@ -79,7 +79,7 @@ def test_SIGTERM_ends_all_processes_cleanly(start: Start) -> None:
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Server]:
     """A service of two processes, on SQLite: how they are kept has nothing to do with it."""
-    server = Server(tmp_path, "--workers=2").start()
+    server = Server(tmp_path, "--processes=2").start()
     yield server
     server.kill()
 
@@ -110,7 +110,7 @@ def test_a_port_that_is_taken_ends_all_at_once(tmp_path: Path) -> None:
     """The address is named in one line before any process is started, exit code 1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        flags = f"--database-url={SQLITE.url(tmp_path)}", f"--port={port}", "--workers=2"
+        flags = f"--database-url={SQLITE.url(tmp_path)}", f"--port={port}", "--processes=2"
         ended = subprocess.run(
             command(*flags), cwd=ROOT, env=environment(), capture_output=True, text=True
         )

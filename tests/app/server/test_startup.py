@@ -140,12 +140,12 @@ WRONG = {
     "MODELKIN_PORT": ["x", "-1", "65536", "1.5"],
     "MODELKIN_DATABASE_URL": ["", "nonsense", "mysql://a/b", "sqlite://", "sqlite:///:memory:"],
     "MODELKIN_BLOB_URL": ["s3://bucket", "blobs", "file:relative", "file://", "file://data/blobs"],
-    "MODELKIN_WORKERS": ["0", "-1", "many"],
+    "MODELKIN_PROCESSES": ["0", "-1", "many"],
     "MODELKIN_MIGRATE": ["maybe"],
     "MODELKIN_MAX_JSON_BYTES": ["0", "1.5", "1 MiB"],
     "MODELKIN_MAX_BODY_BYTES": ["-1", "x"],
-    "MODELKIN_BODY_TIMEOUT": ["0", "-1", "nan", "soon"],
-    "MODELKIN_DATABASE_TIMEOUT": ["0", "nan", "x"],
+    "MODELKIN_BODY_TIMEOUT_SECONDS": ["0", "-1", "nan", "soon"],
+    "MODELKIN_DATABASE_TIMEOUT_SECONDS": ["0", "nan", "x"],
     "MODELKIN_RATE_LIMIT": ["0", "-1", "1.5", "60/minute"],
     "MODELKIN_WRITE_RATE_LIMIT": ["0", "many"],
     "MODELKIN_TRUSTED_PROXIES": ["proxy.example", "10.0.0.7/8", "10.0.0.7;10.0.0.8"],
@@ -194,15 +194,15 @@ def test_variables_set_what_flags_do_not(tmp_path: Path) -> None:
     """``MODELKIN_*`` variables are read, a flag goes before them, defaults come last."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MODELKIN_PORT", "1234")
-        patch.setenv("MODELKIN_BODY_TIMEOUT", "2.5")
+        patch.setenv("MODELKIN_BODY_TIMEOUT_SECONDS", "2.5")
         patch.setenv("MODELKIN_DATABASE_URL", f"sqlite:///{tmp_path}/other.db")
         patch.setenv("MODELKIN_MIGRATE", "false")
         settings = Settings.from_command_line(["--port", "99"])
     assert (99, 2.5, False, tmp_path / "blobs", "127.0.0.1") == (
         settings.port,
-        settings.body_timeout,
+        settings.body_timeout_seconds,
         settings.migrate,
-        settings.blob_folder,
+        settings.blob_dir,
         settings.host,
     )
 

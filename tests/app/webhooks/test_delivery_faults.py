@@ -201,7 +201,7 @@ def test_a_worker_without_the_key_sends_nothing(
     assert (0, None) == tuple(desk.show(made)[k] for k in ("failures", "failing_since"))
     said = [record.getMessage() for record in caplog.records if made["id"] in record.getMessage()]
     assert 1 == len(said)
-    assert "MODELKIN_SECRET_KEY" in said[0]
+    assert "MODELKIN_ENCRYPTION_KEYS" in said[0]
 
 
 def test_a_service_that_ends_begins_nothing_more(tmp_path: Path, receiver: Receiver) -> None:
@@ -329,8 +329,10 @@ def vars_of(row: EventRow) -> dict[str, Any]:
 def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: Path) -> None:
     """Of events that were taken in, some under way at kill -9: each arrives, few of them twice."""
     with receiving() as receiver:
-        flags = "--jobs=in-process", "--job-lease=2", "--egress-allow=127.0.0.1"
-        server = Server(tmp_path, *flags, backend=backend, MODELKIN_SECRET_KEY="x" * 32).start()
+        flags = "--embedded-worker=on", "--job-lease-seconds=2", "--egress-allow=127.0.0.1"
+        server = Server(
+            tmp_path, *flags, backend=backend, MODELKIN_ENCRYPTION_KEYS="x" * 32
+        ).start()
         body = {"url": f"{receiver.url}/ok", "events": ["support.stored"]}
         subscribed = [httpx.post(f"{server.url}/v1/subscriptions", json=body) for _ in range(3)]
         paths = [f"/v1/subscriptions/{made.json()['id']}" for made in subscribed]
