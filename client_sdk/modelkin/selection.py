@@ -1,9 +1,8 @@
-"""``select`` and ``select_support`` for an importance wherever it lies.
+"""``select`` and ``select_support`` for arrays and for tensors on any device.
 
 Arrays, and tensors in this machine's memory, go through numpy's or numba's kernels without a copy.
-A tensor on a CUDA device is read there by ``modelkin.torch.selection``, and only the K indices
-cross over. The rules are those of ``modelkin.core.selection.selection``, so the answers are the
-same.
+``modelkin.torch.selection`` reads a tensor on a CUDA device there, and only the K indices are
+copied. The rules are those of ``modelkin.core.selection.selection``, so the answers are the same.
 """
 
 from __future__ import annotations
@@ -14,34 +13,48 @@ from typing import Any, TypeVar, cast
 
 from modelkin.core.selection import selection
 from modelkin.core.selection.entries import Entries, entries_of
+from modelkin.core.support import Support
 
-__all__ = ["select", "select_support"]
+__all__ = ["resize_support", "select", "select_support"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ON_THE_DEVICE = frozenset({"cuda"})
-"""Devices whose tensors are selected where they lie (ROCm's are called cuda too). Tensors of all
+DEVICE_TYPES = frozenset({"cuda"})
+"""Devices on which tensors are selected in place (ROCm's are called cuda too). Tensors of all
 others are copied to this machine's memory first."""
 
 
-def _wherever_it_lies(function: F) -> F:
+def _on_any_device(function: F) -> F:
     @wraps(function)
-    def selecting(importance: Any, **how: Any) -> Any:
-        if how.get("resamples") is not None:
-            how["resamples"] = [_entries(resample) for resample in how["resamples"]]
-        return function(_entries(importance), **how)
+    def selecting(importance: Any, **options: Any) -> Any:
+        if options.get("resamples") is not None:
+            options["resamples"] = [_entries(resample) for resample in options["resamples"]]
+        return function(_entries(importance), **options)
 
     return cast(F, selecting)
 
 
 def _entries(importance: Any) -> Entries:
     device = getattr(getattr(importance, "device", None), "type", None)
-    if device not in ON_THE_DEVICE:
+    if device not in DEVICE_TYPES:
         return entries_of(importance)
-    from modelkin.torch.selection import DeviceEntries  # whoever holds such a tensor has torch
+    from modelkin.torch.selection import DeviceEntries  # a caller with such a tensor has torch
 
     return DeviceEntries.of(importance)
 
 
-select = _wherever_it_lies(selection.select)
-select_support = _wherever_it_lies(selection.select_support)
+select = _on_any_device(selection.select)
+select_support = _on_any_device(selection.select_support)
+
+
+def resize_support(importance: Any, support: Support, k: int | None) -> Support:
+    """Select a support of ``k`` indices instead.
+
+    Args:
+        importance: as for :func:`select_support`.
+        support: selected from it.
+        k: how many indices to select; None, or the support's own K, returns the support as it is.
+    """
+    if k is None or k == support.k:
+        return support
+    return select_support(importance, k=k)

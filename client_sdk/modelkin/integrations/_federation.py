@@ -1,7 +1,7 @@
-"""``Rounds``: which clients of a federation are kin, round by round, and where that is stored.
+"""``ClusterHistory``: which clients of a federation are kin, round by round.
 
-Clusters are made of what clients offer, in this process, and keep their numbers. Whose messages
-these came in is not known here.
+Clusters are computed in this process from the supports or signatures that clients send, and keep
+their numbers from round to round. ``flower`` knows the messages that carry them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from modelkin.client import Client
 from modelkin.core.clustering.clustering import lasting_ids
 from modelkin.core.clustering.linkage import SEPARATION, groups
 from modelkin.errors import InvalidParameter
-from modelkin.integrations._background_uploader import Pusher
+from modelkin.integrations._background_uploader import BackgroundUploader
 from modelkin.integrations._messages import SupportMessage, comparable, similarities
 from modelkin.integrations._space_session import SpaceSession
 from modelkin.types.models import BulkItem
 
-__all__ = ["RoundClusters", "RoundStore", "Rounds"]
+__all__ = ["ClusterHistory", "RoundClusters", "RoundUploader"]
 
 log = logging.getLogger("modelkin.integrations")
 
@@ -34,14 +34,14 @@ class RoundClusters:
     """Which clients were kin in one round.
 
     Attributes:
-        server_round: which, from 1 on.
-        nodes: the clients that sent something comparable, by their Flower node ids.
-        clusters: the cluster of each of them. A cluster keeps its number from round to round, as
-            far as its clients stay together; shape ``(n,)``.
-        similarity: S of all pairs of them, shape ``(n, n)``.
-        exact: whether S is exact, of supports, or estimated, of signatures.
-        silhouette: of the clusters, -1 to 1; None where all are one.
-        left_out: why another client is in none, by node.
+        server_round: the round's number, from 1 on.
+        nodes: the clients whose supports or signatures are comparable, by their Flower node ids.
+        clusters: the cluster of each node. A cluster keeps its number from round to round, as far
+            as its clients stay together; shape ``(n,)``.
+        similarity: S of all pairs of nodes, shape ``(n, n)``.
+        exact: whether S is exact, from supports, or estimated, from signatures.
+        silhouette: of the clusters, -1 to 1; None where all clients are in one.
+        left_out: why another client is in no cluster, by node.
     """
 
     server_round: int
@@ -61,14 +61,14 @@ class RoundClusters:
         return dict(sorted(found.items()))
 
 
-class Rounds:
-    """What is remembered from round to round.
+class ClusterHistory:
+    """The cluster of each client, kept from round to round.
 
     Args:
-        separation: as of ``modelkin.core.clustering.linkage.groups``.
+        separation: as in ``modelkin.core.clustering.linkage.groups``.
 
     Raises:
-        InvalidParameter: it is not 0 to 1.
+        InvalidParameter: ``separation`` is not 0 to 1.
     """
 
     def __init__(self, separation: float = SEPARATION) -> None:
@@ -78,9 +78,9 @@ class Rounds:
             )
         self._separation = separation
         self._cluster_of: dict[str, int] = {}
-        self._fresh = 0
+        self._next_id = 0
         self.k: int | None = None
-        """The K that clients should select: the median of what each of the last round would."""
+        """The K that clients should select: the median of their own choices in the last round."""
 
     def cluster_of(self, node: int) -> int | None:
         """The cluster that a client was in when it last took part; None if it never did."""
@@ -88,84 +88,84 @@ class Rounds:
 
     @property
     def clusters(self) -> set[int]:
-        """All that a client was in when it last took part."""
+        """The clusters in use: those that clients were in when they last took part."""
         return set(self._cluster_of.values())
 
-    def clustered(
-        self, server_round: int, offers: Mapping[int, SupportMessage], unread: Mapping[int, str]
+    def cluster(
+        self, server_round: int, messages: Mapping[int, SupportMessage], unread: Mapping[int, str]
     ) -> RoundClusters:
-        """The clusters of a round.
+        """Cluster the clients of a round.
 
         Args:
-            server_round: which.
-            offers: of the clients, by node; at least one.
-            unread: why other clients have none.
+            server_round: the round's number.
+            messages: of the clients, by node; at least one.
+            unread: why other clients have no readable message.
         """
-        kept, others = comparable(offers)
+        kept, incomparable = comparable(messages)
         nodes = sorted(kept)
         similarity, num_perm = similarities([kept[node] for node in nodes])
         labels, silhouette = groups(similarity, num_perm=num_perm, separation=self._separation)
-        self.k = median_low(offer.k_star for offer in kept.values())
+        self.k = median_low(message.k_star for message in kept.values())
         return RoundClusters(
             server_round=server_round,
             nodes=tuple(nodes),
-            clusters=self._lasting([str(node) for node in nodes], labels),
+            clusters=self._number([str(node) for node in nodes], labels),
             similarity=similarity,
             exact=num_perm is None,
             silhouette=silhouette,
-            left_out={**unread, **others},
+            left_out={**unread, **incomparable},
         )
 
-    def _lasting(self, names: list[str], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The numbers of the clusters of these clients, as before where they stayed together."""
+    def _number(self, names: list[str], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Number the clusters of these clients, as before where the clients stayed together."""
         ids = lasting_ids(names, labels, self._cluster_of)
         for label in np.flatnonzero(ids < 0).tolist():
-            ids[label], self._fresh = self._fresh, self._fresh + 1
+            ids[label], self._next_id = self._next_id, self._next_id + 1
         clusters: npt.NDArray[np.int64] = ids[labels]
         self._cluster_of.update(zip(names, clusters.tolist(), strict=True))
         return clusters
 
 
-class RoundStore:
-    """A space of a service to which each round's supports and signatures go, in the background.
+class RoundUploader:
+    """Uploads each round's supports and signatures to a space of a service, in the background.
 
     Args:
         client: stays the caller's, to close.
-        space: the name; made if there is none.
+        space: the name; created if it is missing.
         model: the name of a client's model, in which ``{node}`` stands for its node.
-        patience: seconds that :meth:`close` waits at most.
+        flush_seconds: how long :meth:`close` waits at most.
 
     Raises:
-        InvalidName: space or model are no names.
-        InvalidParameter: the model's names no node.
+        InvalidName: space or model is not a valid name.
+        InvalidParameter: ``{node}`` is missing in the model's name.
     """
 
-    def __init__(self, client: Client, space: str, model: str, patience: float) -> None:
+    def __init__(self, client: Client, space: str, model: str, flush_seconds: float) -> None:
         if "{node}" not in model:
             raise InvalidParameter(f"model {model!r} has no {{node}} in it", field="model")
         check_model_name(model.replace("{node}", str(2**64)))
         self._client, self._space = client, check_space_name(space)
-        self._model, self._patience = model, patience
-        self._pusher = Pusher(patience=patience)
+        self._model, self._flush_seconds = model, flush_seconds
+        self._uploader = BackgroundUploader(flush_seconds=flush_seconds)
 
-    def push(self, found: RoundClusters, offers: Mapping[int, SupportMessage]) -> None:
-        """Has the offers of the clients in clusters stored, with round and cluster; no waiting."""
+    def upload(self, found: RoundClusters, messages: Mapping[int, SupportMessage]) -> None:
+        """Queue the supports of all clients in clusters, with round and cluster; never wait."""
         clusters = dict(zip(found.nodes, found.clusters.tolist(), strict=True))
         items = [
             BulkItem(
                 self._model.replace("{node}", str(node)),
-                offers[node].content,
+                messages[node].content,
                 tags=[f"round-{found.server_round}"],
                 attributes={"round": found.server_round, "cluster": cluster},
             )
             for node, cluster in clusters.items()
         ]
-        self._pusher.submit(f"round {found.server_round}", lambda: self._store(items))
+        self._uploader.submit(f"round {found.server_round}", lambda: self._store(items))
 
     def close(self) -> None:
-        """Waits for what is under way; what comes later begins anew."""
-        self._pusher.close()
-        self._pusher = Pusher(patience=self._patience)
+        """Wait for running uploads; later uploads start with an empty queue."""
+        self._uploader.close()
+        self._uploader = BackgroundUploader(flush_seconds=self._flush_seconds)
 
     def _store(self, items: list[BulkItem]) -> None:
         SpaceSession(self._client, self._space, items[0].content.num_parameters).open()

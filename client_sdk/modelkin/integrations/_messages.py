@@ -1,8 +1,8 @@
-"""``SupportMessage``: how the support of a client travels through a federation, and its checks.
+"""``SupportMessage``: what a client sends through a federation, as plain values, and its checks.
 
-A support, which tells more exactly whom it is kin to and more about the client's data, or a
-signature of it alone. It is carried as a few plain values; whose records these travel in is not
-known here. What comes from elsewhere is checked before it is used.
+A message carries a support or only its signature. A support gives exact similarities, and reveals
+more about the client's data. A received message is checked before it is used. The records of a
+federation library that carry these values are that library's module's.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from modelkin.core.sketching.signature_matrix import estimated_matrix
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
-__all__ = ["MAX_K", "Bounds", "SupportMessage", "comparable", "similarities"]
+__all__ = ["MAX_K", "MessageLimits", "SupportMessage", "comparable", "similarities"]
 
 K = TypeVar("K", bound=Hashable)
 
 MAX_K: Final = 1 << 28
-"""Indices of one support at most: a gigabyte. Beyond, a few bytes could ask for all memory."""
+"""The most indices of one support: a gigabyte. Without it a few bytes could claim all memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What an offer may be of, since a few bytes can unpack to any number of indices.
+class MessageLimits:
+    """Limits on a received message, since a few bytes can unpack to any number of indices.
 
     Attributes:
-        num_parameters: M at most.
-        k: K at most.
+        num_parameters: the largest M.
+        k: the largest K.
     """
 
     num_parameters: int = MAX_PARAMETERS
     k: int = MAX_K
 
     @classmethod
-    def of(cls, num_parameters: int, k_max: float | None) -> Bounds:
-        """Those of a model of so many values, of which supports hold a share of ``k_max``."""
+    def of(cls, num_parameters: int, k_max: float | None) -> MessageLimits:
+        """The limits for a model of M values whose supports hold a share of ``k_max`` at most."""
         if num_parameters < 1:
             return cls()
         cap = SelectionRule.of(num_parameters, k_max=k_max).k
@@ -55,7 +55,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class SupportMessage:
-    """What one client tells.
+    """A client's support or signature.
 
     Attributes:
         content: its support, or a signature of it.
@@ -74,27 +74,29 @@ class SupportMessage:
         return {"kind": kind, "data": data, "k-star": self.k_star}
 
     @classmethod
-    def from_values(cls, values: Mapping[str, Any], bounds: Bounds | None = None) -> SupportMessage:
-        """An offer as it was sent by whomever.
+    def from_values(
+        cls, values: Mapping[str, Any], limits: MessageLimits | None = None
+    ) -> SupportMessage:
+        """A message from untrusted values.
 
         Raises:
-            InvalidInput: it is none, or a damaged one.
-            PayloadTooLarge: its support has more indices than may be; none is unpacked.
-            SpaceMismatch: it is of more parameters than may be.
+            InvalidInput: not a message, or a damaged one.
+            PayloadTooLarge: its support has more indices than the limit; they are not unpacked.
+            SpaceMismatch: it has more parameters than the limit.
         """
-        bounds = Bounds() if bounds is None else bounds
+        limits = MessageLimits() if limits is None else limits
         kind, data, k_star = (values.get(name) for name in ("kind", "data", "k-star"))
         if not isinstance(data, bytes) or kind not in {"support", "signature"}:
             raise InvalidParameter("it holds neither a support nor a signature", field="kind")
         content = (
-            wire.decode_support(data, max_k=bounds.k)
+            wire.decode_support(data, max_k=limits.k)
             if kind == "support"
             else wire.decode_signature(data)
         )
-        if content.num_parameters > bounds.num_parameters:
+        if content.num_parameters > limits.num_parameters:
             raise SpaceMismatch(
                 f"it is of {content.num_parameters} parameters, the model of this round has "
-                f"{bounds.num_parameters} values at most"
+                f"{limits.num_parameters} values at most"
             )
         if type(k_star) is not int or not 1 <= k_star <= content.num_parameters:
             raise InvalidParameter(
@@ -103,41 +105,44 @@ class SupportMessage:
         return cls(content, k_star)
 
 
-def comparable(offers: Mapping[K, SupportMessage]) -> tuple[dict[K, SupportMessage], dict[K, str]]:
-    """The most offers that can be compared with each other, and why the others cannot.
+def comparable(
+    messages: Mapping[K, SupportMessage],
+) -> tuple[dict[K, SupportMessage], dict[K, str]]:
+    """The largest set of messages that can be compared, and why each other one cannot.
 
-    All are of one M, and all signatures of one scheme, h and seed: those that most have.
+    Messages are comparable if they have one M, and all signatures one scheme, h and seed: those
+    that most messages have.
     """
-    sizes = Counter(offer.content.num_parameters for offer in offers.values())
+    sizes = Counter(message.content.num_parameters for message in messages.values())
     m = sizes.most_common(1)[0][0] if sizes else 0
-    ways = Counter(
-        _way(offer.content)
-        for offer in offers.values()
-        if isinstance(offer.content, Signature) and offer.content.num_parameters == m
+    settings = Counter(
+        _settings(message.content)
+        for message in messages.values()
+        if isinstance(message.content, Signature) and message.content.num_parameters == m
     )
-    way = ways.most_common(1)[0][0] if ways else None
+    expected = settings.most_common(1)[0][0] if settings else None
     kept, left_out = dict[K, SupportMessage](), dict[K, str]()
-    for key, offer in offers.items():
-        content = offer.content
+    for key, message in messages.items():
+        content = message.content
         if content.num_parameters != m:
             left_out[key] = f"it is of {content.num_parameters} parameters, most are of {m}"
-        elif isinstance(content, Signature) and _way(content) != way:
-            left_out[key] = f"its signature is made as {_way(content)}, most are as {way}"
+        elif isinstance(content, Signature) and _settings(content) != expected:
+            left_out[key] = f"its signature is of {_settings(content)}, most are of {expected}"
         else:
-            kept[key] = offer
+            kept[key] = message
     return kept, left_out
 
 
-def similarities(offers: Sequence[SupportMessage]) -> tuple[npt.NDArray[np.float64], int | None]:
+def similarities(messages: Sequence[SupportMessage]) -> tuple[npt.NDArray[np.float64], int | None]:
     """S of all pairs: exact where all are supports, else estimated from signatures.
 
     Args:
-        offers: comparable ones, at least one.
+        messages: comparable ones, at least one.
 
     Returns:
-        Shape ``(n, n)``; and h of the signatures, None where it is exact.
+        Shape ``(n, n)``; and h of the signatures, None where S is exact.
     """
-    contents = [offer.content for offer in offers]
+    contents = [message.content for message in messages]
     signed = next((c for c in contents if isinstance(c, Signature)), None)
     if signed is None:
         packed = [PackedSupport.pack(c) for c in contents if isinstance(c, Support)]
@@ -151,5 +156,6 @@ def similarities(offers: Sequence[SupportMessage]) -> tuple[npt.NDArray[np.float
     return estimated_matrix(stacked).astype(np.float64), h
 
 
-def _way(signature: Signature) -> tuple[str, int, int]:
+def _settings(signature: Signature) -> tuple[str, int, int]:
+    """Scheme, h and seed."""
     return signature.scheme, signature.num_perm, signature.seed

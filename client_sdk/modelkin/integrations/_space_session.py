@@ -1,7 +1,7 @@
-"""``SpaceSession``: one space of a service, as those who push to it need it.
+"""``SpaceSession``: one space of a service, as the integrations that upload to it need it.
 
-It makes the space where there is none, asks it for its K, and stores supports. Every call is
-blocking and may raise what :class:`modelkin.Client` raises: see ``_pusher`` for who minds.
+It creates the space where it is missing, reads its K, and stores supports. Every call blocks and
+may raise the errors of :class:`modelkin.Client`; ``_background_uploader`` deals with them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class SpaceSession:
     Args:
         client: stays the caller's, to close.
         space: the name.
-        num_parameters: M of what will be stored.
-        layout: of the models, for a space that has to be made.
+        num_parameters: M of the supports to store.
+        layout: of the models, for a space that has to be created.
     """
 
     def __init__(
@@ -36,63 +36,64 @@ class SpaceSession:
         self._num_parameters = num_parameters
         self._layout = layout
         self._open = False
-        self._agrees = False
+        self._agreed = False
         self.k: int | None = None
-        """The K that supports should have, as the space told last; None where each chooses."""
-        self.asked = threading.Event()
-        """Set once the space was asked for the first time, whatever came of it."""
+        """The K that supports should have, as last read from the space; None for a free choice."""
+        self.opened = threading.Event()
+        """Set after the first attempt to open the space, failed or not."""
 
     def open(self) -> None:
-        """Finds the space, or makes it, and asks for its K; nothing where that is done already.
+        """Find or create the space and read its K; do nothing if that is done already.
 
         Raises:
-            SpaceMismatch: the space there is of another number of parameters.
+            SpaceMismatch: the existing space is of another number of parameters.
         """
         try:
             if not self._open:
-                self._ask()
+                self._open_space()
         finally:
-            self.asked.set()
+            self.opened.set()
 
     def put(
         self,
         model: str,
         support: Support,
-        told: tuple[str, int],
+        *,
+        reporter: str,
+        k_star: int,
         tags: Sequence[str],
         attributes: Mapping[str, Any],
     ) -> None:
-        """Stores a support, with what is said about it.
+        """Store a support with its tags and attributes.
 
         Args:
             model: the name.
             support: as selected.
-            told: to a space whose clients agree on K: who tells, once each, and the K that its
-                coverage would choose.
+            reporter: the name under which a space whose clients agree on K counts ``k_star``.
+            k_star: the K that the support's coverage would choose.
             tags: replace the model's.
-            attributes: join those the model has.
+            attributes: are merged into the model's.
         """
         self.open()
-        if self._agrees:
-            who, k_star = told
-            self.k = self._client.agree_support_size(self._space, k_star, client=who).k
+        if self._agreed:
+            self.k = self._client.agree_support_size(self._space, k_star, client=reporter).k
         info = self._client.put_support(self._space, model, support, tags=tags)
         if attributes:
-            joined = {**info.attributes, **attributes}
-            self._client.update_model(self._space, model, attributes=joined)
+            merged = {**info.attributes, **attributes}
+            self._client.update_model(self._space, model, attributes=merged)
 
-    def _ask(self) -> None:
-        found = self._found_or_made()
+    def _open_space(self) -> None:
+        found = self._find_or_create()
         if found.num_parameters != self._num_parameters:
             raise SpaceMismatch(
                 f"space {self._space!r} is of models with {found.num_parameters} parameters, this "
                 f"one has {self._num_parameters}: name another space"
             )
         size = self._client.support_size(self._space)
-        self._agrees, self.k = size.policy == "agreed", size.k
+        self._agreed, self.k = size.policy == "agreed", size.k
         self._open = True
 
-    def _found_or_made(self) -> Any:
+    def _find_or_create(self) -> Any:
         try:
             return self._client.space(self._space)
         except ApiError as error:

@@ -1,8 +1,8 @@
-"""Where a training run's importance comes from: an average of its own, or Adam's.
+"""``Tracker``: the importance during a training run, from an average of its own or from Adam's.
 
-What is common to all training loops: which models and optimizers can be read at all, and what a
-checkpoint has to keep so that a run goes on as if it had never stopped. Nothing here knows a
-library of training loops.
+Common to all training loops: which models and optimizers can be read, and what a checkpoint has to
+keep so that a run continues as if it had never stopped. Nothing here knows a library of training
+loops.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = [
     "State",
     "Tracker",
     "check_kind",
-    "check_whole",
+    "check_unsharded",
     "read_state",
-    "tracker_of",
+    "open_tracker",
     "write_state",
 ]
 
@@ -38,32 +38,32 @@ log = logging.getLogger("modelkin.integrations")
 
 KINDS: Final = ("moment", "adam")
 _FORMAT: Final = "modelkin-gradient-moment-1"
-_INSTEAD: Final = (
+_ADVICE: Final = (
     "train data-parallel (DDP), or compute the support of a saved checkpoint, with "
     "modelkin.torch.delta_importance or `modelkin support`"
 )
 
 
 class Tracker(Protocol):
-    """Knows the importance of each parameter at any time of a training run."""
+    """The importance of each parameter at any time of a training run."""
 
     def importance(self) -> Tensor:
-        """As of now; shape ``(M,)``, in layout order."""
+        """The current importance; shape ``(M,)``, in layout order."""
 
     def state(self) -> dict[str, Any] | None:
-        """What a checkpoint has to keep, copied to this machine's memory; None where that is the
-        optimizer's own state.
+        """The state that a checkpoint has to keep, copied to this machine's memory; None where the
+        optimizer's own state is enough.
         """
 
     def close(self) -> None:
-        """Watches no more."""
+        """Stop tracking."""
 
 
 def check_kind(importance: str) -> str:
     """The kind of importance, as given.
 
     Raises:
-        InvalidParameter: there is no such kind.
+        InvalidParameter: not a known kind.
     """
     if importance not in KINDS:
         raise InvalidParameter(
@@ -73,54 +73,56 @@ def check_kind(importance: str) -> str:
     return importance
 
 
-def check_whole(model: nn.Module, optimizer: Any, wrapped: nn.Module) -> None:
-    """Refuses what gives this process but a part of the model, its gradients or the state.
+def check_unsharded(model: nn.Module, optimizer: Any, wrapped: nn.Module) -> None:
+    """Refuse a training of which this process holds only a part of model, gradients or state.
 
     Args:
         model: the model itself.
         optimizer: torch's, unwrapped.
-        wrapped: the model as it is called.
+        wrapped: the model as the training calls it.
 
     Raises:
-        InvalidParameter: says which of them, and what to do.
+        InvalidParameter: names the sharded part, and what to do instead.
     """
     readable_parameters(model)  # refuses DTensors and the flat parameters of FSDP
-    in_parts = any(type(part).__name__ == "FullyShardedDataParallel" for part in wrapped.modules())
-    if in_parts or any(hasattr(p, "ds_id") for p in model.parameters()):
+    is_sharded = any(
+        type(part).__name__ == "FullyShardedDataParallel" for part in wrapped.modules()
+    )
+    if is_sharded or any(hasattr(p, "ds_id") for p in model.parameters()):
         raise InvalidParameter(
             f"the parameters of this {type(model).__name__} are sharded over processes, and an "
-            f"importance needs them whole: {_INSTEAD}",
+            f"importance needs them whole: {_ADVICE}",
             field="model",
         )
     if type(optimizer).__module__.partition(".")[0] == "deepspeed":
         raise InvalidParameter(
             f"this {type(optimizer).__name__} is DeepSpeed's, which holds a part of the gradients "
-            f"and of the state in each process: {_INSTEAD}",
+            f"and of the state in each process: {_ADVICE}",
             field="optimizer",
         )
 
 
-def tracker_of(
+def open_tracker(
     kind: str, model: nn.Module, optimizer: Any, beta: float, state: State | None
 ) -> Tracker:
-    """Begins to watch.
+    """Start tracking.
 
     Args:
         kind: ``"moment"`` or ``"adam"``.
-        model: whole, on this device.
+        model: unsharded, on this device.
         optimizer: torch's, unwrapped.
         beta: of the moment's average, per optimizer step.
-        state: of a run that this one goes on.
+        state: of a run that this one continues.
 
     Raises:
-        InvalidParameter: the optimizer is none of Adam's kind, or trains another model.
+        InvalidParameter: the optimizer is not an Adam for kind ``"adam"``, or trains another model.
         InvalidLayout: the state is of another model.
     """
     return _Adam(model, optimizer) if kind == "adam" else _Moment(model, optimizer, beta, state)
 
 
 class _Moment:
-    """An average of squared gradients, taken as the optimizer is about to use them."""
+    """An average of the squared gradients, read just before the optimizer uses them."""
 
     def __init__(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, beta: float, state: State | None
@@ -137,7 +139,8 @@ class _Moment:
 
     def state(self) -> dict[str, Any] | None:
         state = self._moment.state_dict()
-        # A copy, as training goes on while some loops still write; and none on a crowded device.
+        # A copy, since training continues while some loops still write; on the host, since the
+        # device may be full.
         return {
             **state,
             "moments": {n: m.to("cpu", copy=True) for n, m in state["moments"].items()},
@@ -166,11 +169,11 @@ class _Adam:
         return None
 
     def close(self) -> None:
-        """Nothing was hooked on."""
+        """Do nothing: no hook was installed."""
 
 
 def write_state(path: Path, state: State, step: int) -> None:
-    """Writes the state of an average beside a checkpoint, as safetensors, whole or not at all.
+    """Write the state of an average beside a checkpoint, as safetensors, completely or not at all.
 
     Args:
         path: of the file.
@@ -178,9 +181,9 @@ def write_state(path: Path, state: State, step: int) -> None:
         step: of the training run.
 
     Raises:
-        OSError: it cannot be written; nothing is left of the attempt.
+        OSError: it cannot be written; no partial file remains.
     """
-    said = {
+    metadata = {
         "format": _FORMAT,
         "step": str(step),
         "beta": repr(state["beta"]),
@@ -190,9 +193,9 @@ def write_state(path: Path, state: State, step: int) -> None:
     partial = path.with_name(f"{path.name}.part")
     moments = {n: m.contiguous() for n, m in state["moments"].items()}
     try:
-        save_file(moments, partial, metadata=said)
+        save_file(moments, partial, metadata=metadata)
         partial.replace(path)
-    except SafetensorError as error:  # what it makes of a missing folder, or of a full disk
+    except SafetensorError as error:  # for a missing folder or a full disk
         partial.unlink(missing_ok=True)
         raise OSError(f"{path} cannot be written: {error}") from error
     except BaseException:
@@ -201,27 +204,27 @@ def write_state(path: Path, state: State, step: int) -> None:
 
 
 def read_state(path: Path, step: int) -> dict[str, Any]:
-    """The state as it was written.
+    """Read the state that :func:`write_state` wrote.
 
     Args:
         path: of the file.
-        step: the training run goes on from.
+        step: the step from which the training continues.
 
     Raises:
-        InvalidCheckpoint: it is damaged, another file, or of another step.
-        OSError: it is not there, or cannot be read.
+        InvalidCheckpoint: damaged, another kind of file, or of another step.
+        OSError: missing or unreadable.
     """
     try:
         with safe_open(path, framework="pt") as file:
-            said = file.metadata() or {}
-            if said.get("format") != _FORMAT:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != _FORMAT:
                 raise InvalidCheckpoint(f"{path} holds no average of modelkin's")
-            if said["step"] != str(step):
-                raise InvalidCheckpoint(f"{path} is of step {said['step']}, not {step}")
+            if metadata["step"] != str(step):
+                raise InvalidCheckpoint(f"{path} is of step {metadata['step']}, not {step}")
             return {
-                "beta": float(said["beta"]),
-                "steps": int(said["steps"]),
-                "growth": float(said["growth"]),
+                "beta": float(metadata["beta"]),
+                "steps": int(metadata["steps"]),
+                "growth": float(metadata["growth"]),
                 "moments": {name: file.get_tensor(name) for name in file.keys()},  # noqa: SIM118
             }
     except (SafetensorError, KeyError, ValueError) as error:

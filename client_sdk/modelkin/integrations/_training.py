@@ -1,8 +1,7 @@
-"""``SupportRun``: one training run that pushes the supports of its model.
+"""``SupportRun``: one training run that uploads the supports of its model.
 
-All that the callbacks of different libraries share: names, tags, selection, and that nothing which
-goes wrong after the beginning ever ends the training. Which of a library's events is a save is its
-own module's to say.
+The callbacks of different libraries share it: names, tags, selection, and the promise that no
+failure after the start ends the training. Each library's module says which of its events is a save.
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ from torch import nn
 
 from modelkin._validation import check_model_name, check_space_name, check_tags
 from modelkin.client import Client
-from modelkin.client._protocol import sizes
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, ModelkinError
-from modelkin.integrations._background_uploader import Pusher, check_patience
+from modelkin.integrations._background_uploader import BackgroundUploader, check_flush_seconds
 from modelkin.integrations._space_session import SpaceSession
-from modelkin.integrations._tracker import State, check_kind, check_whole, tracker_of
+from modelkin.integrations._tracker import State, check_kind, check_unsharded, open_tracker
+from modelkin.selection import resize_support, select_support
 from modelkin.torch import layout_of
 
-__all__ = ["PATIENCE", "Plan", "SupportRun"]
+__all__ = ["FLUSH_SECONDS", "SupportCallbackMixin", "SupportRun", "UploadPlan"]
 
 log = logging.getLogger("modelkin.integrations")
 
-PATIENCE: Final = 30.0
-"""Seconds that the end of a training waits for a slow service, by default."""
-FIRST_WORD: Final = 2.0
-"""Seconds that the first save waits for the space to tell its K, which it was asked for when the
-training began."""
-_ANY_STEP: Final = 10**9
+FLUSH_SECONDS: Final = 30.0
+"""How long the end of a training waits for a slow service, by default."""
+SPACE_TIMEOUT_S: Final = 2.0
+"""Seconds that the first save waits for the K of the space, which is read from the start of the
+training on."""
+_EXAMPLE_STEP: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is pushed and where, checked before the training begins.
+class UploadPlan:
+    """The settings of a callback: what it uploads and where, checked before the training starts.
 
     Attributes:
         client: of the service.
@@ -51,11 +50,11 @@ class Plan:
         coverage: as for ``modelkin.select_support``.
         k_max: likewise.
         tags: beside ``step-N``.
-        patience: seconds that the end of the training waits for the service at most.
+        flush_seconds: how long the end of the training waits for the service at most.
 
     Raises:
-        InvalidName: a name or tag is none.
-        InvalidParameter: anything else.
+        InvalidName: a name or tag is not valid.
+        InvalidParameter: another setting is out of its range.
     """
 
     client: Client
@@ -66,38 +65,38 @@ class Plan:
     coverage: float | None
     k_max: float | None
     tags: tuple[str, ...]
-    patience: float
+    flush_seconds: float
 
     def __post_init__(self) -> None:
         check_space_name(self.space)
-        self.name_at(_ANY_STEP)
-        self.tags_at(_ANY_STEP)
+        self.name_at(_EXAMPLE_STEP)
+        self.tags_at(_EXAMPLE_STEP)
         check_kind(self.importance)
         SelectionRule.of(1, coverage=self.coverage, k_max=self.k_max)
         if not 0 < self.beta < 1:
             raise InvalidParameter(f"beta must be between 0 and 1, not {self.beta!r}", field="beta")
-        check_patience(self.patience)
+        check_flush_seconds(self.flush_seconds)
 
     def name_at(self, step: int) -> str:
         """The model's name at a step."""
         return check_model_name(str(self.model).replace("{step}", str(step)))
 
     def tags_at(self, step: int) -> tuple[str, ...]:
-        """Its tags at a step."""
+        """The model's tags at a step."""
         return check_tags([*self.tags, f"step-{step}"])
 
 
 class SupportRun:
-    """From the beginning of a training to its end.
+    """The uploads of one training, from its start to its end.
 
     Args:
-        plan: what it is to do.
-        model: being trained, unwrapped and whole.
-        optimizer: torch's own, that trains it.
-        wrapped: the model as it is called, around the model itself or the same.
-        main: whether this is the process that pushes. The others keep nothing, but refuse the same
+        plan: the settings.
+        model: the trained model, unwrapped and unsharded.
+        optimizer: torch's own optimizer of this model.
+        wrapped: the model as the training calls it, around the model itself or the same.
+        main: whether this is the process that uploads. The others keep nothing, but refuse the same
             models, so that a training of several processes ends in all of them alike.
-        state: of an earlier run that this one goes on.
+        state: of an earlier run that this one continues.
 
     Raises:
         InvalidParameter: model or optimizer cannot be read, as ``modelkin.torch`` and ``_tracker``
@@ -107,7 +106,7 @@ class SupportRun:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: UploadPlan,
         model: nn.Module,
         optimizer: Any,
         *,
@@ -115,70 +114,95 @@ class SupportRun:
         main: bool,
         state: State | None,
     ) -> None:
-        check_whole(model, optimizer, wrapped)
+        check_unsharded(model, optimizer, wrapped)
         self._plan = plan
         self._main = main
-        self._pushed: int | None = None
-        self._for_first_word = FIRST_WORD
+        self._last_step: int | None = None
+        self._space_timeout_s = SPACE_TIMEOUT_S
         self._warned = False
         layout = layout_of(model)
-        self._tracker = tracker_of(plan.importance, model, optimizer, plan.beta, state)
-        self._desk = SpaceSession(plan.client, plan.space, layout.num_parameters, layout)
-        self._pusher = Pusher(patience=plan.patience)
+        self._tracker = open_tracker(plan.importance, model, optimizer, plan.beta, state)
+        self._space = SpaceSession(plan.client, plan.space, layout.num_parameters, layout)
+        self._uploader = BackgroundUploader(flush_seconds=plan.flush_seconds)
         if main:
-            self._pusher.submit(f"the layout of space {plan.space!r}", self._desk.open)
+            self._uploader.submit(f"the layout of space {plan.space!r}", self._space.open)
         else:
             self._tracker.close()
 
     def state(self) -> dict[str, Any] | None:
-        """What a checkpoint has to keep, if anything."""
+        """The state that a checkpoint has to store, if any."""
         return self._tracker.state() if self._main else None
 
-    def push(self, step: int, said: Mapping[str, Any]) -> None:
-        """Pushes the support as of now, in the background; once a step.
+    def upload(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Upload the current support in the background, once a step.
 
         Args:
             step: optimizer steps so far.
-            said: about the model; its finite numbers become attributes.
+            metrics: of the training; finite numbers among them become attributes of the model.
         """
-        if not self._main or step == self._pushed:
+        if not self._main or step == self._last_step:
             return
-        self._pushed = step
+        self._last_step = step
         try:
-            self._select_and_submit(step, said)
-        except Exception as error:  # a training of days shall not end for this
-            known = isinstance(error, ModelkinError)
-            level = logging.DEBUG if self._warned else logging.WARNING
+            self._select_and_submit(step, metrics)
+        except Exception as error:  # a failed upload must not end a training of days
+            expected = isinstance(error, ModelkinError)
             log.log(
-                level, "no support at step %d: %s", step, error, exc_info=None if known else error
+                logging.DEBUG if self._warned else logging.WARNING,
+                "no support at step %d: %s",
+                step,
+                error,
+                exc_info=None if expected else error,
             )
             self._warned = True
 
     def end(self, *, hurry: bool = False) -> None:
-        """Waits for what is under way, as long as the plan's patience lasts, and lets go.
+        """Wait for running uploads, for the plan's ``flush_seconds`` at most, and stop tracking.
 
         Args:
-            hurry: waits a second at most, where the training broke off.
+            hurry: wait a second at most, because the training failed.
         """
         if self._main:
             self._tracker.close()
-            self._pusher.close(hurry=hurry)
+            self._uploader.close(hurry=hurry)
 
-    def _select_and_submit(self, step: int, said: Mapping[str, Any]) -> None:
+    def _select_and_submit(self, step: int, metrics: Mapping[str, Any]) -> None:
         plan = self._plan
         importance = self._tracker.importance()
-        # Selected here, not in the background, so that what waits for a slow service is K indices
-        # in this machine's memory and no vector of M on the device.
-        chosen = sizes.chosen_by_coverage(importance, plan.coverage, plan.k_max)
-        self._desk.asked.wait(self._for_first_word)
-        self._for_first_word = 0.0
-        support = sizes.resized(importance, chosen, self._desk.k)
+        # Selected here, not in the background: K indices in this machine's memory wait for a slow
+        # service, instead of a vector of M values on the device.
+        chosen = select_support(importance, coverage=plan.coverage, k_max=plan.k_max)
+        self._space.opened.wait(self._space_timeout_s)
+        self._space_timeout_s = 0.0
         name = plan.name_at(step)
-        numbers = {key: value for key, value in said.items() if _is_number(value)}
-        attributes = {**numbers, "step": step, "importance": plan.importance}
-        told = plan.name_at(0), chosen.k  # all saves of a run are one client among the others
-        put = partial(self._desk.put, name, support, told, plan.tags_at(step), attributes)
-        self._pusher.submit(name, put)
+        numbers = {key: value for key, value in metrics.items() if _is_number(value)}
+        put = partial(
+            self._space.put,
+            name,
+            resize_support(importance, chosen, self._space.k),
+            reporter=plan.name_at(0),  # all saves of a run count as one client of the space
+            k_star=chosen.k,
+            tags=plan.tags_at(step),
+            attributes={**numbers, "step": step, "importance": plan.importance},
+        )
+        self._uploader.submit(name, put)
+
+
+class SupportCallbackMixin:
+    """The uploads of a callback: one run at a time, from a training's start to its end."""
+
+    _run: SupportRun | None = None
+
+    def _upload(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Upload the support of a save, if a training runs."""
+        if self._run is not None:
+            self._run.upload(step, metrics)
+
+    def _end(self, *, hurry: bool = False) -> None:
+        """Wait for running uploads; do nothing if no training runs."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.end(hurry=hurry)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,11 +1,11 @@
-"""Flower: clients that send their supports, and a strategy that clusters them by these.
+"""Flower: clients that send their supports, and a strategy that clusters clients by them.
 
 ``SupportMod`` is a mod of a ClientApp: it attaches to each training reply the support, or only its
-signature, of an importance that the app handed over. ``ClusteredStrategy`` is put around any
-strategy of a ServerApp: each round it finds which clients are kin, without a service.
+signature, of an importance that the app handed over. ``ClusteredStrategy`` wraps any strategy of a
+ServerApp: each round it finds which clients are kin, without a service.
 
-A support tells which classes a client holds, though no value of anything: whoever may not know that
-must not see supports. See docs/training.md.
+A support contains no values, but reveals which classes a client holds. A server that must not learn
+that must not get supports. See docs/training.md.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.client import Client
-from modelkin.client._protocol import sizes
 from modelkin.core.clustering.linkage import SEPARATION
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, MissingExtra, ModelkinError
-from modelkin.integrations._federation import RoundClusters, Rounds, RoundStore
-from modelkin.integrations._messages import Bounds, SupportMessage
+from modelkin.integrations._federation import ClusterHistory, RoundClusters, RoundUploader
+from modelkin.integrations._messages import MessageLimits, SupportMessage
+from modelkin.selection import resize_support, select_support
 
 try:
     from flwr.app import (
@@ -49,30 +49,30 @@ __all__ = ["ClusteredStrategy", "RoundClusters", "SupportMod", "hand_over"]
 log = logging.getLogger("modelkin.integrations")
 
 RECORD: Final = "modelkin"
-"""The record of each message, either way, and of a client's state, that is modelkin's."""
+"""The name of modelkin's record in messages of both directions and in a client's state."""
 
 _handed_over: ContextVar[list[Any]] = ContextVar("modelkin_importance")
 
 
 def hand_over(importance: Any) -> None:
-    """Gives the mod the importance of this round's model; to be called while training.
+    """Give the mod the importance of this round's model; call it during the training.
 
-    It stays on this machine: what leaves it is the indices of the largest entries, or their
-    signature.
+    The importance stays on this machine: only the indices of its largest entries, or their
+    signature, leave it.
 
     Args:
         importance: as for ``modelkin.select_support``, or a ``modelkin.torch.GradientMoment``. Best
-            taken at the weights as they were received, before any training (``fisher_importance``).
+            computed at the received weights, before any training (``fisher_importance``).
 
     Raises:
-        InvalidParameter: no ``SupportMod`` is around this app's training function.
+        InvalidParameter: this app has no ``SupportMod`` around its training function.
     """
     try:
         given = _handed_over.get()
     except LookupError:
         raise InvalidParameter(
-            "no SupportMod takes it here: give the app one, ClientApp(mods=[SupportMod()]), and "
-            "call this while it trains, in the thread that Flower calls",
+            "no SupportMod is active: give the app one, ClientApp(mods=[SupportMod()]), and call "
+            "this during the training, in the thread that Flower calls",
             field="importance",
         ) from None
     given[:] = [importance]
@@ -88,16 +88,16 @@ class SupportMod:
             modelkin.integrations.flower.hand_over(fisher_importance(model, loss, loader))
             ...
 
-    A round in which nothing was handed over, or no support can be made of it, is a warning in the
-    log: the reply goes out as it is. Clients should have supports of one size: after the first
-    round the strategy tells them the median of what each would choose, and they follow.
+    If the app handed over no importance, or none that yields a support, the log has a warning and
+    the reply is sent without one. Clients should have supports of one size: after the first round
+    the strategy sends them the median of their own choices, and they use it.
 
     Args:
         send: ``"support"``, or ``"signature"``, from which the server cannot read the indices.
-        coverage: as for ``modelkin.select_support``, where the server tells no K.
+        coverage: as for ``modelkin.select_support``, where the server sends no K.
         k_max: likewise.
-        beta: keeps an average over rounds in the client's own state, of which each round leaves so
-            much: 0.8 is the paper's. None takes each round by itself.
+        beta: the share of an average over rounds, kept in the client's own state, that remains
+            after each round; the paper's is 0.8. None uses each round's importance alone.
         num_perm: h of the signature.
         seed: of the signature.
 
@@ -129,11 +129,11 @@ class SupportMod:
     def __call__(
         self, msg: Message, ctxt: Context, call_next: Callable[[Message, Context], Message]
     ) -> Message:
-        """Calls the app, and puts a record beside what it answers to a training message."""
+        """Call the app, and attach a record to its reply to a training message."""
         if msg.metadata.message_type.partition(".")[0] != "train":
             return call_next(msg, ctxt)
-        told = msg.content.config_records.get(RECORD)
-        asked = None if told is None else told.get("k")
+        config = msg.content.config_records.get(RECORD)
+        k = None if config is None else config.get("k")
         given: list[Any] = []
         token = _handed_over.set(given)
         try:
@@ -141,38 +141,38 @@ class SupportMod:
         finally:
             _handed_over.reset(token)
         if reply.has_content():
-            self._attach(reply.content, given, asked, ctxt)
+            self._attach(reply.content, given, k, ctxt)
         return reply
 
     def _attach(self, content: RecordDict, given: list[Any], k: Any, ctxt: Context) -> None:
         if not given:
-            log.warning("no support goes out: the app called no modelkin hand_over(importance)")
+            log.warning("no support is sent: the app did not call modelkin's hand_over(importance)")
             return
         try:
-            offer = self._offer(given[0], k, ctxt)
+            message = self._make_message(given[0], k, ctxt)
         except ModelkinError as error:
-            log.warning("no support goes out: %s", error)
+            log.warning("no support is sent: %s", error)
             return
-        content[RECORD] = ConfigRecord(dict(offer.to_values()))
+        content[RECORD] = ConfigRecord(dict(message.to_values()))
 
-    def _offer(self, given: Any, k: Any, ctxt: Context) -> SupportMessage:
+    def _make_message(self, given: Any, k: Any, ctxt: Context) -> SupportMessage:
         averaged = getattr(given, "importance", None)  # of a GradientMoment
         importance = averaged() if callable(averaged) else given
         if self._beta is not None:
             importance = _averaged(importance, self._beta, ctxt.state)
-        # What no support can be made of is refused here, and so never enters the average.
-        chosen = sizes.chosen_by_coverage(importance, self._coverage, self._k_max)
+        # An importance that yields no support is refused here, and so never enters the average.
+        chosen = select_support(importance, coverage=self._coverage, k_max=self._k_max)
         if self._beta is not None:
             ctxt.state[RECORD] = ArrayRecord({"importance": Array(importance)})
-        asked = k if type(k) is int and 1 <= k <= chosen.num_parameters else None
-        support = sizes.resized(importance, chosen, asked)
+        agreed = k if type(k) is int and 1 <= k <= chosen.num_parameters else None
+        support = resize_support(importance, chosen, agreed)
         if self._send == "support":
             return SupportMessage(support, chosen.k)
         return SupportMessage(support.signature(self._num_perm, self._seed), chosen.k)
 
 
 def _averaged(importance: Any, beta: float, state: RecordDict) -> npt.NDArray[np.float32]:
-    """With the rounds before: the average up to a factor, which no selection sees."""
+    """The average with earlier rounds, up to a factor that changes no selection."""
     if hasattr(importance, "detach"):
         importance = importance.detach().float().cpu().numpy()
     summed = np.array(importance, np.float32)
@@ -188,31 +188,31 @@ class ClusteredStrategy(Strategy):
         strategy = ClusteredStrategy(FedAvg(), on_clusters=lambda found: print(found.members))
         strategy.start(grid=grid, initial_arrays=arrays, num_rounds=5)
 
-    The strategy inside does what it always does, on all replies. Beside it, with ``per_cluster``,
-    each cluster has a model of its own, the average of its clients' weighted by their examples:
-    from the next round on a client gets its cluster's to train and to evaluate, and a client of no
-    cluster the strategy's.
+    The wrapped strategy works as it does alone, on all replies. With ``per_cluster`` each cluster
+    also has a model, the average of its clients' weighted by their examples: from the next round on
+    a client gets its cluster's model to train and to evaluate. A client in no cluster gets the
+    strategy's.
 
-    Clusters are made by average linkage, where the silhouette is best; where clients are not apart
-    by ``separation``, or no more than by chance, all are in one. A client whose record is missing
-    or cannot be read is in no cluster, and the log says why.
+    Clusters come from average linkage, cut where the silhouette is best. All clients are in one if
+    they are not apart by ``separation``, or no more than by chance. A client whose record is
+    missing or unreadable is in no cluster, and the log says why.
 
     Args:
-        strategy: the one inside.
+        strategy: the wrapped strategy.
         on_clusters: called each round, after its training.
         per_cluster: whether clusters have models.
         separation: by how much the mean S within clusters is above that between them, at least.
         k_max: that of the clients' ``SupportMod``. A support with more indices than this share of
             the values of the round's model is refused before it is unpacked, as is one of more
-            parameters than that has.
-        client: of a modelkin service, to which each round's supports and signatures are pushed too;
-            nothing that goes wrong there stops a round.
-        space: where they are pushed; made if there is none.
+            parameters than the model has values.
+        client: of a modelkin service, to which each round's supports and signatures are uploaded;
+            no failure of the service stops a round.
+        space: to upload to; created if it is missing.
         model: the name of a client's model there, in which ``{node}`` stands for its node id.
-        flush_seconds: how long :meth:`start` waits for the service at most, in the end.
+        flush_seconds: how long :meth:`start` waits for the service at the end, at most.
 
     Raises:
-        InvalidInput: an argument cannot be right.
+        InvalidInput: an argument is out of its range.
 
     Source: the Index-Overlap Similarity paper, section 5 (clustered federated learning).
     """
@@ -235,42 +235,42 @@ class ClusteredStrategy(Strategy):
         self._inner = strategy
         self._on_clusters = on_clusters
         self._per_cluster = per_cluster
-        self._store: RoundStore | None = None
+        self._uploader: RoundUploader | None = None
         if client is not None and space is not None:
-            self._store = RoundStore(client, space, model, flush_seconds)
-        self._rounds = Rounds(separation)
+            self._uploader = RoundUploader(client, space, model, flush_seconds)
+        self._history = ClusterHistory(separation)
         SelectionRule.of(1, k_max=k_max)
-        self._k_max, self._bounds = k_max, Bounds()
+        self._k_max, self._limits = k_max, MessageLimits()
         self.clusters: RoundClusters | None = None
-        """Of the last round; None before the first, and where nobody sent anything."""
+        """Of the last round; None before the first, and where no client sent a support."""
         self.cluster_arrays: dict[int, ArrayRecord] = {}
         """The model of each cluster, with ``per_cluster``."""
 
     def start(self, *args: Any, **kwargs: Any) -> Result:
-        """Runs all rounds; arguments as of every strategy of Flower."""
+        """Run all rounds; arguments as of every strategy of Flower."""
         try:
             return super().start(*args, **kwargs)
         finally:
-            if self._store is not None:
-                self._store.close()
+            if self._uploader is not None:
+                self._uploader.close()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The messages of the strategy inside, with the agreed K and each cluster's model."""
+        """The messages of the wrapped strategy, with the agreed K and each cluster's model."""
         values = sum(math.prod(array.shape) for array in arrays.values())
-        self._bounds = Bounds.of(values, self._k_max)
+        self._limits = MessageLimits.of(values, self._k_max)
         messages = self._inner.configure_train(server_round, arrays, config, grid)
-        return [self._addressed(message, with_k=True) for message in messages]
+        return [self._personalize(message, with_k=True) for message in messages]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Clusters the clients, then has the strategy inside do its part."""
+        """Cluster the clients, then aggregate with the wrapped strategy."""
         replies = list(replies)
-        self.clusters = self._clustered(server_round, replies)
+        self.clusters = self._cluster(server_round, replies)
         if self.clusters is not None and self._per_cluster:
-            self._average(server_round, self.clusters, replies)
+            self._average_clusters(server_round, self.clusters, replies)
         arrays, metrics = self._inner.aggregate_train(server_round, replies)
         if self.clusters is None:
             return arrays, metrics
@@ -285,72 +285,75 @@ class ClusteredStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The messages of the strategy inside, with each cluster's model."""
+        """The messages of the wrapped strategy, with each cluster's model."""
         messages = self._inner.configure_evaluate(server_round, arrays, config, grid)
-        return [self._addressed(message, with_k=False) for message in messages]
+        return [self._personalize(message, with_k=False) for message in messages]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """What the strategy inside makes of it."""
+        """The wrapped strategy's aggregate."""
         return self._inner.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        """Logs the settings of the strategy inside."""
+        """Log the settings of the wrapped strategy."""
         self._inner.summary()
 
     def cluster_of(self, node: int) -> int | None:
         """The cluster that a client was in when it last took part; None if it never did."""
-        return self._rounds.cluster_of(node)
+        return self._history.cluster_of(node)
 
-    def _addressed(self, message: Message, *, with_k: bool) -> Message:
+    def _personalize(self, message: Message, *, with_k: bool) -> Message:
+        """Give a client its cluster's model, and the agreed K."""
         content = RecordDict(dict(message.content))  # messages of one round share theirs
         cluster = self.cluster_of(message.metadata.dst_node_id)
         own = None if cluster is None else self.cluster_arrays.get(cluster)
         if own is not None:
             for name in list(content.array_records):
                 content[name] = own
-        if with_k and self._rounds.k is not None:
-            content[RECORD] = ConfigRecord({"k": self._rounds.k})
+        if with_k and self._history.k is not None:
+            content[RECORD] = ConfigRecord({"k": self._history.k})
         message.content = content
         return message
 
-    def _clustered(self, server_round: int, replies: list[Message]) -> RoundClusters | None:
-        offers, unread = _taken(replies, self._bounds)
-        found = self._rounds.clustered(server_round, offers, unread) if offers else None
+    def _cluster(self, server_round: int, replies: list[Message]) -> RoundClusters | None:
+        messages, unread = _extract_messages(replies, self._limits)
+        found = self._history.cluster(server_round, messages, unread) if messages else None
         for node, why in (unread if found is None else found.left_out).items():
             log.warning("round %d: client %d is in no cluster: %s", server_round, node, why)
-        if found is not None and self._store is not None:
-            self._store.push(found, offers)
+        if found is not None and self._uploader is not None:
+            self._uploader.upload(found, messages)
         return found
 
-    def _average(self, server_round: int, found: RoundClusters, replies: list[Message]) -> None:
-        """Gives each cluster of this round its model, and forgets clusters that nobody is in."""
+    def _average_clusters(
+        self, server_round: int, found: RoundClusters, replies: list[Message]
+    ) -> None:
+        """Average the model of each cluster of this round, and delete those of empty clusters."""
         plain = FedAvg(weighted_by_key=getattr(self._inner, "weighted_by_key", "num-examples"))
         for cluster, nodes in found.members.items():
             own = [reply for reply in replies if reply.metadata.src_node_id in nodes]
             arrays, _ = plain.aggregate_train(server_round, own)
             if arrays is not None:
                 self.cluster_arrays[cluster] = arrays
-        for gone in self.cluster_arrays.keys() - self._rounds.clusters:
+        for gone in self.cluster_arrays.keys() - self._history.clusters:
             del self.cluster_arrays[gone]
 
 
-def _taken(
-    replies: Iterable[Message], bounds: Bounds
+def _extract_messages(
+    replies: Iterable[Message], limits: MessageLimits
 ) -> tuple[dict[int, SupportMessage], dict[int, str]]:
-    """The offers of the replies, out of which their records are taken, and why others have none."""
-    offers, unread = dict[int, SupportMessage](), dict[int, str]()
+    """Remove modelkin's records from the replies: the messages, and why other nodes have none."""
+    messages, unread = dict[int, SupportMessage](), dict[int, str]()
     for reply in replies:
         if not reply.has_content():
-            continue  # failed: the strategy inside says so
+            continue  # failed: the wrapped strategy reports it
         node = reply.metadata.src_node_id
         record = reply.content.pop(RECORD, None)
         if record is None:
             unread[node] = "it sent no support; is SupportMod among the mods of its app?"
             continue
         try:
-            offers[node] = SupportMessage.from_values(record, bounds)
+            messages[node] = SupportMessage.from_values(record, limits)
         except ModelkinError as error:
             unread[node] = str(error)
-    return offers, unread
+    return messages, unread

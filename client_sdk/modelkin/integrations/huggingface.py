@@ -1,7 +1,7 @@
 """``SupportCallback`` for the Trainer of Hugging Face transformers.
 
-It pushes the support of the model to a modelkin service at each save, from an importance that is
-kept while training. What it keeps itself stands in each checkpoint beside the model.
+It uploads the support of the model to a modelkin service at each save, from an importance that it
+tracks during the training. Its own state is stored in each checkpoint beside the model.
 """
 
 from __future__ import annotations
@@ -24,54 +24,59 @@ except ModuleNotFoundError as error:
     raise MissingExtra(error.name, "huggingface") from error
 
 from modelkin.integrations._tracker import read_state, write_state
-from modelkin.integrations._training import PATIENCE, Plan, SupportRun
+from modelkin.integrations._training import (
+    FLUSH_SECONDS,
+    SupportCallbackMixin,
+    SupportRun,
+    UploadPlan,
+)
 
 __all__ = ["STATE_FILE", "SupportCallback"]
 
 log = logging.getLogger("modelkin.integrations")
 
 STATE_FILE: Final = "modelkin_moment.state"
-"""In each checkpoint folder: the average of squared gradients, and what else it takes to go on.
+"""In each checkpoint folder: the average of squared gradients, as a resumed training needs it.
 
-It is in the format of safetensors and not called so: the folder stays one of a single checkpoint.
+The format is safetensors. The name hides it: the folder stays one of a single checkpoint.
 """
 
 
-class SupportCallback(TrainerCallback):
-    """Pushes a support of the model at each save, and at the end.
+class SupportCallback(SupportCallbackMixin, TrainerCallback):
+    """Uploads a support of the model at each save and at the end.
 
         client = modelkin.Client()
         trainer = Trainer(
             ..., callbacks=[SupportCallback(client, "bert-base", "org/run-7")]
         )
 
-    ``importance="moment"`` averages the squared gradients of the optimizer steps, whole batches as
-    they were accumulated and unscaled, after clipping: what Adam would average too. Clipping scales
-    all gradients of a step alike, so that it never changes which parameters are salient in a step,
-    only how much a step with large gradients counts. ``importance="adam"`` reads what Adam keeps,
-    and costs nothing while training.
+    ``importance="moment"`` averages the squared gradients of the optimizer steps: of whole batches,
+    accumulated, unscaled and clipped, as Adam would average them too. Clipping scales all gradients
+    of a step alike, so it never changes which parameters are salient in a step, only how much a
+    step with large gradients counts. ``importance="adam"`` reads Adam's own average, and costs
+    nothing during the training.
 
-    The service may be slow or away: supports go out in the background, the newest first to stay,
+    The service may be slow or away: uploads run in the background, the newest supports are kept,
     and a failure is a warning in the log, never the end of the training. With several processes
-    (DDP) the main one pushes; models, gradients or optimizers that are sharded (FSDP, DeepSpeed)
-    are refused when the training begins.
+    (DDP) the main one uploads; models, gradients or optimizers that are sharded (FSDP, DeepSpeed)
+    are refused when the training starts.
 
     Args:
-        client: stays open, and is the caller's to close, after the training.
-        space: where; made with the model's layout if there is none. Where its clients agree on K,
-            this one tells its K* and takes the K that it was told last.
+        client: stays open; the caller closes it after the training.
+        space: the name; created with the model's layout if it is missing. Where its clients agree
+            on K, this one reports its K* and uses the K that the service last returned.
         model: the name; ``{step}`` in it becomes the step, so that each save stays.
         importance: ``"moment"`` or ``"adam"``.
-        beta: what the moment keeps of its average at each optimizer step, between 0 and 1.
+        beta: the share of its average that the moment keeps at each optimizer step, 0 to 1.
         coverage: as for ``modelkin.select_support``.
         k_max: likewise.
         tags: of the model, beside ``step-N``.
         flush_seconds: how long the end of the training waits for the service at most.
-        resume_from: the checkpoint folder that the training goes on from, if that is not one of its
-            own output folder.
+        resume_from: the checkpoint folder from which the training continues, if that is not one of
+            its own output folder.
 
     Raises:
-        InvalidInput: an argument cannot be right.
+        InvalidInput: an argument is out of its range.
     """
 
     def __init__(
@@ -85,10 +90,10 @@ class SupportCallback(TrainerCallback):
         coverage: float | None = None,
         k_max: float | None = None,
         tags: Iterable[str] = (),
-        flush_seconds: float = PATIENCE,
+        flush_seconds: float = FLUSH_SECONDS,
         resume_from: str | Path | None = None,
     ) -> None:
-        self._plan = Plan(
+        self._plan = UploadPlan(
             client=client,
             space=space,
             model=model,
@@ -97,10 +102,9 @@ class SupportCallback(TrainerCallback):
             coverage=coverage,
             k_max=k_max,
             tags=check_tags(tags),
-            patience=flush_seconds,
+            flush_seconds=flush_seconds,
         )
         self._resume_from = resume_from
-        self._run: SupportRun | None = None
 
     def on_train_begin(
         self,
@@ -109,8 +113,8 @@ class SupportCallback(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Begins to watch; goes on where the checkpoint left off, if it is resumed from one."""
-        self._end(hurry=True)  # of a try that ran out of memory, begun again with smaller batches
+        """Start tracking, or continue with the state of the checkpoint that is resumed."""
+        self._end(hurry=True)  # an attempt that ran out of memory restarts with smaller batches
         main, optimizer = state.is_world_process_zero, kwargs["optimizer"]
         self._run = SupportRun(
             self._plan,
@@ -128,10 +132,10 @@ class SupportCallback(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Pushes the support, and puts what it keeps into the checkpoint."""
+        """Upload the support, and store the tracker's state in the checkpoint."""
         if self._run is None:
             return
-        self._run.push(state.global_step, _said(state))
+        self._upload(state.global_step, _metrics(state))
         kept = None if args.save_only_model else self._run.state()
         if kept is None:
             return
@@ -148,18 +152,12 @@ class SupportCallback(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Pushes the last support, if its step was no save, and waits for what is under way."""
-        if self._run is not None:
-            self._run.push(state.global_step, _said(state))
+        """Upload the last support, unless its step was a save, and wait for running uploads."""
+        self._upload(state.global_step, _metrics(state))
         self._end()
 
-    def _end(self, *, hurry: bool = False) -> None:
-        run, self._run = self._run, None
-        if run is not None:
-            run.end(hurry=hurry)
-
     def _resumed(self, args: TrainingArguments, state: TrainerState) -> dict[str, Any] | None:
-        """What the checkpoint keeps that the training goes on from, if it does."""
+        """The state in the checkpoint from which the training continues, if any."""
         if state.global_step == 0 or self._plan.importance != "moment":
             return None
         given = self._resume_from
@@ -167,7 +165,7 @@ class SupportCallback(TrainerCallback):
         try:
             return read_state(folder / STATE_FILE, state.global_step)
         except (OSError, InvalidCheckpoint) as error:
-            log.warning("the average of squared gradients begins anew: %s", error)
+            log.warning("the average of squared gradients starts from zero: %s", error)
             return None
 
 
@@ -175,7 +173,7 @@ def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
     return Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
 
 
-def _said(state: TrainerState) -> dict[str, Any]:
-    """What was logged last about the training, the loss for one."""
+def _metrics(state: TrainerState) -> dict[str, Any]:
+    """The last logged metrics of the training, such as the loss."""
     logged = next((entry for entry in reversed(state.log_history) if "loss" in entry), {})
     return {"epoch": state.epoch, **logged}

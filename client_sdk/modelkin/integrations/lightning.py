@@ -1,8 +1,8 @@
 """``SupportCallback`` for the Trainer of Lightning.
 
-It pushes the support of the module to a modelkin service at each checkpoint, from an importance
-that is kept while training. What it keeps itself is part of Lightning's own checkpoints: plain
-tensors and numbers, which load with ``weights_only=True``.
+It uploads the support of the module to a modelkin service at each checkpoint, from an importance
+that it tracks during the training. Its own state is part of Lightning's checkpoints: plain tensors
+and numbers, which load with ``weights_only=True``.
 """
 
 from __future__ import annotations
@@ -22,43 +22,48 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtra(error.name, "lightning") from error
 
-from modelkin.integrations._training import PATIENCE, Plan, SupportRun
+from modelkin.integrations._training import (
+    FLUSH_SECONDS,
+    SupportCallbackMixin,
+    SupportRun,
+    UploadPlan,
+)
 
 __all__ = ["SupportCallback"]
 
 log = logging.getLogger("modelkin.integrations")
 
 
-class SupportCallback(pl.Callback):
-    """Pushes a support of the module at each checkpoint, and at the end.
+class SupportCallback(SupportCallbackMixin, pl.Callback):
+    """Uploads a support of the module at each checkpoint and at the end.
 
         client = modelkin.Client()
         trainer = pl.Trainer(
             ..., callbacks=[SupportCallback(client, "digits-cnn", "org/run-7")]
         )
 
-    Importance, names, failures of the service and several processes: as
-    :class:`modelkin.integrations.huggingface.SupportCallback`. Gradients are counted as the
-    optimizer uses them: accumulated, unscaled and clipped.
+    Importance, names, failures of the service and several processes: as in
+    :class:`modelkin.integrations.huggingface.SupportCallback`. Gradients count as the optimizer
+    uses them: accumulated, unscaled and clipped.
 
-    Checkpoints of weights alone (``save_weights_only=True``) are none of its events, as Lightning
-    asks no callback about them: then the support is pushed at the end.
+    Lightning calls no callback for checkpoints of weights alone (``save_weights_only=True``): then
+    the support is uploaded at the end only.
 
     Args:
-        client: stays open, and is the caller's to close, after the training.
-        space: where; made with the module's layout if there is none.
+        client: stays open; the caller closes it after the training.
+        space: the name; created with the module's layout if it is missing.
         model: the name; ``{step}`` in it becomes the step, so that each checkpoint's stays.
         submodule: the path of the part of the module that is the model, ``"net"`` for ``self.net``;
-            all of it by default. Its own layout is the space's.
+            all of it by default. The space has the layout of this part.
         importance: ``"moment"`` or ``"adam"``.
-        beta: what the moment keeps of its average at each optimizer step, between 0 and 1.
+        beta: the share of its average that the moment keeps at each optimizer step, 0 to 1.
         coverage: as for ``modelkin.select_support``.
         k_max: likewise.
         tags: of the model, beside ``step-N``.
         flush_seconds: how long the end of the training waits for the service at most.
 
     Raises:
-        InvalidInput: an argument cannot be right.
+        InvalidInput: an argument is out of its range.
     """
 
     def __init__(
@@ -73,9 +78,9 @@ class SupportCallback(pl.Callback):
         coverage: float | None = None,
         k_max: float | None = None,
         tags: Iterable[str] = (),
-        flush_seconds: float = PATIENCE,
+        flush_seconds: float = FLUSH_SECONDS,
     ) -> None:
-        self._plan = Plan(
+        self._plan = UploadPlan(
             client=client,
             space=space,
             model=model,
@@ -84,38 +89,39 @@ class SupportCallback(pl.Callback):
             coverage=coverage,
             k_max=k_max,
             tags=check_tags(tags),
-            patience=flush_seconds,
+            flush_seconds=flush_seconds,
         )
         self._submodule = submodule
         self._resumed: dict[str, Any] | None = None
-        self._run: SupportRun | None = None
 
     @property
     def state_key(self) -> str:
-        """Tells two of them in one trainer apart."""
+        """The key of this callback's state in a checkpoint: distinct for each space and model."""
         return self._generate_state_key(space=self._plan.space, model=self._plan.model)
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Forgets what a checkpoint told that was loaded for something else."""
+        """Discard the state of a checkpoint that was loaded for another stage."""
         self._resumed = None
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keeps what a checkpoint tells until the training begins."""
+        """Keep the state of a checkpoint until the training starts."""
         self._resumed = state_dict.get("moment")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Begins to watch; goes on where the checkpoint left off, if it is resumed from one."""
+        """Start tracking, or continue with the state of the checkpoint that is resumed."""
         self._end(hurry=True)
         optimizers = trainer.optimizers
         if len(optimizers) != 1:
             raise InvalidParameter(
-                f"this module has {len(optimizers)} optimizers, and an importance is of the steps "
-                f"of one: use modelkin.torch.GradientMoment around the steps that count",
+                f"this module has {len(optimizers)} optimizers, and an importance follows the "
+                f"steps of one: use modelkin.torch.GradientMoment around the steps that count",
                 field="optimizer",
             )
         resumed, self._resumed = self._resumed, None
         if resumed is None and trainer.global_step > 0 and self._plan.importance == "moment":
-            log.warning("the average of squared gradients begins anew: the checkpoint has none")
+            log.warning(
+                "the average of squared gradients starts from zero: the checkpoint has none"
+            )
         self._run = SupportRun(
             self._plan,
             pl_module.get_submodule(self._submodule),
@@ -126,36 +132,29 @@ class SupportCallback(pl.Callback):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """What goes into a checkpoint."""
+        """The tracker's state, for a checkpoint."""
         kept = None if self._run is None else self._run.state()
         return {} if kept is None else {"moment": kept}
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Pushes the support."""
-        if self._run is not None:
-            self._run.push(trainer.global_step, _said(trainer))
+        """Upload the support."""
+        self._upload(trainer.global_step, _metrics(trainer))
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Pushes the last support, if its step was no checkpoint, and waits for what is left."""
-        if self._run is not None:
-            self._run.push(trainer.global_step, _said(trainer))
+        """Upload the last support, unless its step was a checkpoint, and wait for the uploads."""
+        self._upload(trainer.global_step, _metrics(trainer))
         self._end()
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """Waits a second for what was pushed before, and lets go."""
+        """Wait a second for earlier uploads, and stop tracking."""
         self._end(hurry=True)
 
-    def _end(self, *, hurry: bool = False) -> None:
-        run, self._run = self._run, None
-        if run is not None:
-            run.end(hurry=hurry)
 
-
-def _said(trainer: pl.Trainer) -> dict[str, Any]:
-    """What was logged last about the training, the loss for one."""
+def _metrics(trainer: pl.Trainer) -> dict[str, Any]:
+    """The last logged metrics of the training, such as the loss."""
     logged = {name: value.item() for name, value in trainer.callback_metrics.items()}
     return {"epoch": trainer.current_epoch, **logged}

@@ -204,7 +204,7 @@ def test_a_service_that_is_away_stops_no_round(
     assert strategy.clusters is not None
     assert 2 == len(strategy.clusters.members)
     assert "round 1 is not stored yet" in warned(caplog)[0]
-    assert warned(caplog)[-1].startswith("given up, no service was there for it in time: round")
+    assert warned(caplog)[-1].startswith("dropped, the service did not answer in time: round")
 
 
 # --- clients that send something else -------------------------------------------------------
@@ -240,7 +240,7 @@ WRONG: list[tuple[dict[str, Any] | None, str]] = [
     ({**GOOD, "data": WIDE}, "of 1099511627776 parameters, the model of this round has 462"),
     (
         SupportMessage(support_of(1).signature(seed=2), 9).to_values(),
-        "its signature is made as",
+        "its signature is of",
     ),
 ]
 
@@ -250,7 +250,7 @@ def test_what_cannot_be_read_is_left_out(
     record: dict[str, Any] | None, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A client that sends no support, or nonsense, is in no cluster; its training still counts."""
-    mods = SupportMod("signature" if "signature is made" in why else "support")
+    mods = SupportMod("signature" if "signature is of" in why else "support")
     strategy = ClusteredStrategy(FedAvg(), per_cluster=True)
     grid = LocalGrid({**{n: app(mods) for n in (2, 3, 4, 5)}, 9: sending(record)})
     result = run(grid, strategy)

@@ -117,9 +117,9 @@ def test_rounds_are_averaged_in_the_clients_state() -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (None, "no support goes out: the app called no modelkin hand_over"),
-        (np.full(5, np.nan, np.float32), "no support goes out: .*not finite|NaN|nan"),
-        (np.zeros(5, np.float32), "no support goes out"),
+        (None, "no support is sent: the app did not call modelkin.s hand_over"),
+        (np.full(5, np.nan, np.float32), "no support is sent: .*not finite|NaN|nan"),
+        (np.zeros(5, np.float32), "no support is sent"),
     ],
 )
 def test_a_reply_goes_out_anyway(given: Any, why: str, caplog: pytest.LogCaptureFixture) -> None:

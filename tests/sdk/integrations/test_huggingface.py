@@ -124,7 +124,7 @@ def test_trainer_resumes_to_the_bit(client: modelkin.Client, space: str, tmp_pat
 def test_trainer_resumes_from_another_folder(
     away: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A checkpoint elsewhere is named to the callback; else the log says what begins anew."""
+    """A checkpoint elsewhere is named to the callback; else the log says what starts from zero."""
     first, plan = tmp_path / "first", (away.client(), "digits", "org/run")
     trainer(first, of_trainer(*plan), max_steps=3).train()
     checkpoint = first / "checkpoint-3"
@@ -137,7 +137,7 @@ def test_trainer_resumes_from_another_folder(
         trainer(folder, callback).train(resume_from_checkpoint=str(checkpoint))
         steps.append(read_state(folder / "checkpoint-6" / STATE_FILE, 6)["steps"])
     assert [6, 3] == steps
-    (told,) = [line for line in warnings_of(caplog) if "begins anew" in line]
+    (told,) = [line for line in warnings_of(caplog) if "starts from zero" in line]
     assert "checkpoint-3" in told
 
 
@@ -202,7 +202,7 @@ def test_a_service_that_is_away_changes_nothing(
         assert torch.equal(expected, weight)
     first, last = warnings_of(caplog)[0], warnings_of(caplog)[-1]
     assert "is not stored yet: no modelkin service answers at http://kin.test" in first
-    assert "given up, no service was there for it in time: " in last
+    assert "dropped, the service did not answer in time: " in last
     assert "org/run" in last
     levels = [r.levelno for r in caplog.records if r.name == "modelkin.integrations"]
     assert 2 == levels.count(logging.WARNING)
@@ -215,7 +215,7 @@ def test_a_service_that_hangs_holds_up_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first save and the end of the training wait for their time, not for the service."""
-    monkeypatch.setattr(_training, "FIRST_WORD", 0.1)
+    monkeypatch.setattr(_training, "SPACE_TIMEOUT_S", 0.1)
     callback = of_trainer(stuck.client(), "digits", "org/run", flush_seconds=0.1)
     began = time.monotonic()
     assert 6 == trainer(tmp_path, callback).train().global_step
@@ -263,7 +263,7 @@ def test_a_damaged_state_begins_anew(
     with pytest.raises((InvalidCheckpoint, OSError), match=r"checkpoint-3/modelkin_moment.state"):
         read_state(file, 3)
     trainer(tmp_path, callback).train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
-    assert any("begins anew" in line for line in warnings_of(caplog))
+    assert any("starts from zero" in line for line in warnings_of(caplog))
 
 
 def test_a_checkpoint_with_a_state_is_one_checkpoint(away: Wire, tmp_path: Path) -> None:

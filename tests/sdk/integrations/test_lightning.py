@@ -19,8 +19,8 @@ from torch.utils.data import TensorDataset
 import modelkin
 from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.integrations import _training
-from modelkin.integrations._tracker import check_whole
-from modelkin.integrations._training import Plan, SupportRun
+from modelkin.integrations._tracker import check_unsharded
+from modelkin.integrations._training import SupportRun, UploadPlan
 from tests.docs.pages import blocks, run_python
 from tests.sdk.integrations.conftest import Wire
 from tests.sdk.integrations.trainings import (
@@ -127,7 +127,7 @@ def test_lightning_says_that_it_begins_anew(
     caplog.clear()
     callback = of_lightning(away.client(), "digits", "run", flush_seconds=0)
     fit(callback, folder="more", resume=tmp_path / "checkpoints" / "step=3.ckpt")
-    assert "begins anew: the checkpoint has none" in warnings_of(caplog)[0]
+    assert "starts from zero: the checkpoint has none" in warnings_of(caplog)[0]
 
 
 def test_lightning_unscales(away: Wire, tmp_path: Path, fit: Any) -> None:
@@ -168,7 +168,7 @@ def test_lightning_goes_on_without_a_service(
     """The training ends as ever, and the log says what was given up."""
     run = fit(of_lightning(away.client(), "digits", "run"))
     assert 6 == run.global_step
-    assert "given up, no service was there for it in time: " in warnings_of(caplog)[-1]
+    assert "dropped, the service did not answer in time: " in warnings_of(caplog)[-1]
 
 
 def test_lightning_breaks_off_without_waiting(
@@ -182,7 +182,7 @@ def test_lightning_breaks_off_without_waiting(
             if self.global_step == 4:
                 raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(_training, "FIRST_WORD", 0.1)
+    monkeypatch.setattr(_training, "SPACE_TIMEOUT_S", 0.1)
     net = mlp()
     began = time.monotonic()
     with pytest.raises(RuntimeError, match="out of memory"):
@@ -191,7 +191,7 @@ def test_lightning_breaks_off_without_waiting(
             Failing(net, torch.optim.SGD(net.parameters(), 0.1)),
         )
     assert 10 > time.monotonic() - began
-    assert "given up, no service was there for it in time: " in warnings_of(caplog)[-1]
+    assert "dropped, the service did not answer in time: " in warnings_of(caplog)[-1]
 
 
 def test_lightning_without_checkpoints_pushes_at_the_end(
@@ -245,26 +245,26 @@ class FullyShardedDataParallel(nn.Module):
 def test_sharded_trainings_are_refused() -> None:
     """FSDP and DeepSpeed hold parts of what is needed whole: the error says what to do instead."""
     model, optimizer = mlp(), torch.optim.SGD(mlp().parameters(), 0.1)
-    check_whole(model, optimizer, model)
+    check_unsharded(model, optimizer, model)
     with pytest.raises(InvalidParameter, match="train data-parallel"):
-        check_whole(model, optimizer, FullyShardedDataParallel(model))
+        check_unsharded(model, optimizer, FullyShardedDataParallel(model))
     zero = type("ZeroOptimizer", (), {"__module__": "deepspeed.runtime.zero.stage_1_and_2"})()
     with pytest.raises(InvalidParameter, match="this ZeroOptimizer is DeepSpeed's"):
-        check_whole(model, zero, model)
+        check_unsharded(model, zero, model)
     setattr(model[0].weight, "ds_id", 1)  # noqa: B010  # as DeepSpeed marks its parameters
     with pytest.raises(InvalidParameter, match="sharded over processes"):
-        check_whole(model, optimizer, model)
+        check_unsharded(model, optimizer, model)
 
 
 def test_only_the_main_process_pushes(away: Wire) -> None:
     """The other processes of a data-parallel training say nothing and keep nothing."""
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    plan = Plan(away.client(), "digits", "org/run", "moment", 0.9, None, None, (), 10.0)
+    plan = UploadPlan(away.client(), "digits", "org/run", "moment", 0.9, None, None, (), 10.0)
     run = SupportRun(plan, model, optimizer, wrapped=model, main=False, state=None)
     cross_entropy(model(INPUTS), TARGETS).backward()
     optimizer.step()
-    run.push(1, {})
+    run.upload(1, {})
     assert run.state() is None
     run.end()
     assert [] == away.requests

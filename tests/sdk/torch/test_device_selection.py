@@ -174,7 +174,7 @@ def test_select_reads_a_tensor_where_it_lies(monkeypatch: pytest.MonkeyPatch) ->
     """modelkin.select and select_support send tensors of a device, and resamples, to the device."""
     seen: list[int] = []
     of = DeviceEntries.of
-    monkeypatch.setattr(modelkin.selection, "ON_THE_DEVICE", {"cpu"})
+    monkeypatch.setattr(modelkin.selection, "DEVICE_TYPES", {"cpu"})
 
     def recorded(values: torch.Tensor) -> DeviceEntries:
         seen.append(values.numel())

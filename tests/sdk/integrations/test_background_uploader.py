@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from modelkin.errors import ApiError, ConnectionFailed
-from modelkin.integrations._background_uploader import WAITING, Pusher
+from modelkin.integrations._background_uploader import MAX_WAITING, BackgroundUploader
 
 
 class Gate:
@@ -41,37 +41,39 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_tasks_are_done_in_order() -> None:
     """All that was submitted is done when close has returned."""
     done: list[int] = []
-    pusher = Pusher(patience=10)
-    for i in range(WAITING):
-        pusher.submit(f"m{i}", partial(done.append, i))
-    assert pusher.close()
-    assert list(range(WAITING)) == done
+    uploader = BackgroundUploader(flush_seconds=10)
+    for i in range(MAX_WAITING):
+        uploader.submit(f"m{i}", partial(done.append, i))
+    assert uploader.close()
+    assert list(range(MAX_WAITING)) == done
 
 
 def test_the_last_of_one_name_wins(gate: Gate) -> None:
     """Of tasks of one name that wait, only the newest is done."""
-    pusher = Pusher(patience=10)
-    pusher.submit("first", gate.closed)
+    uploader = BackgroundUploader(flush_seconds=10)
+    uploader.submit("first", gate.closed)
     assert gate.reached.wait(10)
     for step in ("step 1", "step 2", "step 3"):
-        pusher.submit("model", partial(gate.done.append, step))
+        uploader.submit("model", partial(gate.done.append, step))
     gate.opened.set()
-    assert pusher.close()
+    assert uploader.close()
     assert ["closed", "step 3"] == gate.done
 
 
 def test_few_wait(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
     """More names than may wait push out the oldest, and the log says which."""
-    pusher = Pusher(patience=10)
-    pusher.submit("first", gate.closed)
+    uploader = BackgroundUploader(flush_seconds=10)
+    uploader.submit("first", gate.closed)
     assert gate.reached.wait(10)
-    names = [f"m{i}" for i in range(WAITING + 2)]
+    names = [f"m{i}" for i in range(MAX_WAITING + 2)]
     for name in names:
-        pusher.submit(name, partial(gate.done.append, name))
+        uploader.submit(name, partial(gate.done.append, name))
     gate.opened.set()
-    assert pusher.close()
+    assert uploader.close()
     assert ["closed", *names[2:]] == gate.done
-    assert [f"given up for what is newer: {name}" for name in names[:2]] == messages(caplog)
+    assert [f"dropped to make room for newer uploads: {name}" for name in names[:2]] == messages(
+        caplog
+    )
 
 
 def test_what_failed_for_now_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -85,10 +87,10 @@ def test_what_failed_for_now_is_tried_again(caplog: pytest.LogCaptureFixture) ->
             raise ConnectionFailed("no service at http://kin.test")
         succeeded.set()
 
-    pusher = Pusher(patience=10, again_after=0.01)
-    pusher.submit("org/a", third_time_lucky)
+    uploader = BackgroundUploader(flush_seconds=10, retry_interval_s=0.01)
+    uploader.submit("org/a", third_time_lucky)
     assert succeeded.wait(10)
-    assert pusher.close()
+    assert uploader.close()
     assert ["org/a is not stored yet: no service at http://kin.test"] == messages(caplog)
 
 
@@ -104,12 +106,12 @@ def test_overload_passes(status: int) -> None:
             raise answer
         done.append(1)
 
-    pusher = Pusher(patience=10, again_after=0.01)
-    pusher.submit("org/a", overloaded_once)
+    uploader = BackgroundUploader(flush_seconds=10, retry_interval_s=0.01)
+    uploader.submit("org/a", overloaded_once)
     deadline = time.monotonic() + 10
     while not done and time.monotonic() < deadline:
         time.sleep(0.005)
-    assert pusher.close()
+    assert uploader.close()
     assert [1] == done
 
 
@@ -121,10 +123,10 @@ def test_what_is_refused_is_not_tried_again(caplog: pytest.LogCaptureFixture) ->
         tries.append("refused")
         raise ApiError(409, "space_mismatch", "the space has another layout")
 
-    pusher = Pusher(patience=10)
-    pusher.submit("org/a", refused)
-    pusher.submit("org/b", lambda: tries.append("b"))
-    assert pusher.close()
+    uploader = BackgroundUploader(flush_seconds=10)
+    uploader.submit("org/a", refused)
+    uploader.submit("org/b", lambda: tries.append("b"))
+    assert uploader.close()
     assert ["refused", "b"] == tries
     assert ["org/a is not stored: 409 space_mismatch: the space has another layout"] == messages(
         caplog
@@ -133,10 +135,10 @@ def test_what_is_refused_is_not_tried_again(caplog: pytest.LogCaptureFixture) ->
 
 def test_a_fault_is_told_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     """Any exception is a line of the log, with where it came from."""
-    pusher = Pusher(patience=10)
+    uploader = BackgroundUploader(flush_seconds=10)
     nothing: dict[str, int] = {}
-    pusher.submit("org/a", lambda: nothing["nothing"])
-    assert pusher.close()
+    uploader.submit("org/a", lambda: nothing["nothing"])
+    assert uploader.close()
     (record,) = caplog.records
     assert record.exc_info is not None
     assert KeyError is record.exc_info[0]
@@ -146,14 +148,14 @@ def test_the_end_waits_no_longer_than_its_patience(
     gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Close gives up what is under way and what waits, and names both."""
-    pusher = Pusher(patience=0.05)
-    pusher.submit("org/a", gate.closed)
+    uploader = BackgroundUploader(flush_seconds=0.05)
+    uploader.submit("org/a", gate.closed)
     assert gate.reached.wait(10)
-    pusher.submit("org/b", lambda: gate.done.append("b"))
+    uploader.submit("org/b", lambda: gate.done.append("b"))
     began = time.monotonic()
-    assert not pusher.close()
+    assert not uploader.close()
     assert 5 > time.monotonic() - began
-    assert ["given up, no service was there for it in time: org/a, org/b"] == messages(caplog)
+    assert ["dropped, the service did not answer in time: org/a, org/b"] == messages(caplog)
     gate.opened.set()
 
 
@@ -168,9 +170,9 @@ def test_the_end_tries_once_more(caplog: pytest.LogCaptureFixture) -> None:
             raise ConnectionFailed("nobody there")
         done.append(1)
 
-    pusher = Pusher(patience=10, again_after=3600)
-    pusher.submit("org/a", when_up)
+    uploader = BackgroundUploader(flush_seconds=10, retry_interval_s=3600)
+    uploader.submit("org/a", when_up)
     assert failed.wait(10)
     up.set()
-    assert pusher.close()
+    assert uploader.close()
     assert [1] == done
