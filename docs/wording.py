@@ -22,6 +22,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "CHANGELOG.md", "client_sdk/README.md", "docs")
 CLEAN = (
+    "CHANGELOG.md",
     "README.md",
     "app/index",
     "app/maintenance",
