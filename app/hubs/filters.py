@@ -1,9 +1,8 @@
-"""Filters: which of a hub's models a source follows.
+"""``Filters``: which of a hub's models a source follows.
 
 ``{"repos": [...], "owners": [...], "tags": [...]}``: a model is followed if its name fits one of
-``repos`` (``*`` and ``?`` stand for any text and any character), what stands before the first
-slash of it is one of ``owners``, and it carries every one of ``tags``. What is absent or empty
-asks nothing.
+``repos`` (``*`` and ``?`` stand for any text and any character), the part before its first slash
+is one of ``owners``, and it carries all ``tags``. An absent or empty field admits every model.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from typing import Any
 from modelkin._validation import check_model_name
 from modelkin.errors import InvalidName, InvalidParameter
 
-__all__ = ["FIELDS", "MOST", "Filters", "unnamable"]
+__all__ = ["FIELDS", "MAX_ENTRIES", "Filters", "unnamable"]
 
 FIELDS = ("repos", "owners", "tags")
-MOST = 100
+MAX_ENTRIES = 100
 """Entries of each field."""
-_LONGEST = 200
+_MAX_ENTRY_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which models are followed."""
+    """The models that a source follows, by name, owner and tag."""
 
     repos: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
@@ -36,10 +35,10 @@ class Filters:
 
     @classmethod
     def of(cls, filters: Mapping[str, Any]) -> Filters:
-        """Those of a source, checked.
+        """The filters of a source, validated.
 
         Raises:
-            InvalidParameter: something else than lists of texts under these three names.
+            InvalidParameter: the JSON is not lists of texts under these three names.
         """
         if unknown := sorted(set(filters) - set(FIELDS)):
             raise InvalidParameter(
@@ -48,7 +47,7 @@ class Filters:
         return cls(**{name: _texts(name, filters.get(name) or ()) for name in FIELDS})
 
     def to_json(self) -> dict[str, list[str]]:
-        """What was asked, without what asks nothing."""
+        """The JSON of the filters, without empty fields."""
         asked = {name: list(getattr(self, name)) for name in FIELDS}
         return {name: texts for name, texts in asked.items() if texts}
 
@@ -57,19 +56,19 @@ class Filters:
 
         Args:
             name: on the hub.
-            tags: those it carries; None where that is not known, which speaks against nothing.
+            tags: the model's tags; None where they are unknown, which excludes nothing.
         """
         if self.repos and not any(_pattern(repo).fullmatch(name) for repo in self.repos):
             return f"its name fits none of the source's repos: {', '.join(self.repos)}"
         if self.owners and name.partition("/")[0] not in self.owners:
-            return f"its owner is none of the source's owners: {', '.join(self.owners)}"
+            return f"its owner is not one of the source's owners: {', '.join(self.owners)}"
         if tags is not None and (missing := [tag for tag in self.tags if tag not in tags]):
             return f"it does not carry the tag {missing[0]!r}"
         return None
 
     @property
     def named_owners(self) -> tuple[str, ...] | None:
-        """The only owners that models followed may have, in order; None where any may be.
+        """The only owners of followed models, in order; None where any owner is possible.
 
         A public hub is listed owner by owner, or not at all.
         """
@@ -82,9 +81,9 @@ class Filters:
 
 
 def unnamable(name: str) -> str | None:
-    """Why no model can have a hub's name here; None if one can.
+    """Why a model cannot have a hub's name here; None if it can.
 
-    Names are kept as the hub writes them, since that is how it is asked for them.
+    Names are kept as the hub writes them, since requests to the hub need that form.
     """
     try:
         checked = check_model_name(name)
@@ -98,18 +97,22 @@ def unnamable(name: str) -> str | None:
 def _texts(name: str, texts: Any) -> tuple[str, ...]:
     where = f"filters.{name}"
     if not isinstance(texts, Sequence) or isinstance(texts, str):
-        raise InvalidParameter("a list of texts is wanted", field=where)
-    if len(texts) > MOST:
-        raise InvalidParameter(f"{MOST} entries at most", field=where)
+        raise InvalidParameter("use a list of texts", field=where)
+    if len(texts) > MAX_ENTRIES:
+        raise InvalidParameter(f"{MAX_ENTRIES} entries at most", field=where)
     for text in texts:
-        if not isinstance(text, str) or not 0 < len(text) <= _LONGEST or not text.isprintable():
+        if (
+            not isinstance(text, str)
+            or not 0 < len(text) <= _MAX_ENTRY_LENGTH
+            or not text.isprintable()
+        ):
             raise InvalidParameter(
-                f"an entry is a text of 1 to {_LONGEST} printable characters", field=where
+                f"an entry is a text of 1 to {_MAX_ENTRY_LENGTH} printable characters", field=where
             )
     return tuple(dict.fromkeys(texts))
 
 
 @lru_cache(maxsize=1000)
 def _pattern(text: str) -> re.Pattern[str]:
-    """The pattern as a regular expression that never goes back over what a star has taken."""
+    """The pattern as a regular expression without backtracking over a star."""
     return re.compile(fnmatch.translate(text.replace("[", "[[]")))

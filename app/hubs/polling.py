@@ -102,7 +102,7 @@ class HubPoller:
             now = self._now()
             found = sources.due_sources(session, now, limit=_SOURCES)
             for source in found:
-                self._looks.through_hub(session, source.tenant, source.id, in_time=True)
+                self._looks.sync_hub(session, source.tenant, source.id, in_time=True)
                 sources.put_off_poll(session, source, now)
         return len(found)
 
@@ -161,7 +161,7 @@ class HubPoller:
                 # The order of locks that deliveries have: two would else wait for each other.
                 sources.lock_source(session, job.tenant, source.id)
                 for name, revision in looks[begin : begin + _AT_ONCE]:
-                    self._looks.at_model(
+                    self._looks.sync_model(
                         session,
                         job.tenant,
                         source.id,

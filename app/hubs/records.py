@@ -1,6 +1,6 @@
-"""The records of sources: the hub that is followed, what it delivered, what was seen there.
+"""Records of sources, hub events and the models of a hub: plain frozen values.
 
-Plain frozen values, as those of ``ports``. What is encrypted stays so in them.
+Secrets stay encrypted in them.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ class SourceRecord:
     """A source as the database knows it.
 
     Attributes:
-        id: opaque; ids of later ones sort after those of earlier ones.
-        space: where its models go, as far as their layout is that of the space.
-        url: of the hub; None where deliveries are only recorded.
-        secret: that deliveries are vouched for with, encrypted; ``token`` that the hub lets in by.
-        importance: how importance is made of a checkpoint; None leaves it to what is known of it.
-        base_model: what ``delta`` is taken against where a model declares nothing; on the hub.
-        filters: which of the hub's models are followed, as ``services.filters`` has them.
-        on_delete: whether a model that is gone on the hub goes here, too.
-        poll_seconds: how often the hub is held against what is known; None for never.
-        last_refusal: ``{"at", "detail"}`` of the last delivery that nothing vouched for.
+        id: opaque; ids sort in the order of creation.
+        space: the space of its models, as far as their layout is that of the space.
+        url: of the hub; None where hub events are only recorded.
+        secret: verifies hub events, encrypted.
+        token: the access token for the hub, encrypted.
+        importance: the kind of importance of a checkpoint; None decides by the model.
+        base_model: the base of ``delta`` for models that declare none; its name on the hub.
+        filters: the JSON of :class:`app.hubs.filters.Filters`.
+        on_delete: whether a model deleted on the hub is deleted here, too.
+        poll_seconds: how often the hub's listing is compared; None for never.
+        last_refusal: ``{"at", "detail"}`` of the last event with a wrong secret.
         last_error: ``{"at", "code", "detail"}`` of the last poll or ingestion that failed.
         last_poll: what the last poll found, ``{"models", "enqueued", ...}``.
     """
@@ -77,8 +78,8 @@ class HubEventRecord:
         event_id: the hub's id of it; where the hub sent none, a digest of the body.
         event: its kind, ``repo.content.update`` or ``model_version.created``.
         model: whose; None where it named none.
-        revision: what it said the model is at, for people: ingestion asks the hub.
-        outcome: what became of it, and ``reason`` why.
+        revision: the revision that it named, for people: ingestion asks the hub.
+        outcome: whether it was enqueued, ignored or recorded, and ``reason`` why.
         job: the id of the job that synchronizes the model.
     """
 
@@ -95,12 +96,12 @@ class HubEventRecord:
 
 @dataclass(frozen=True, slots=True)
 class SeenModel:
-    """What was last seen of a model on a source's hub.
+    """The last known state of a model on a source's hub.
 
     Attributes:
-        revision: what it was at; "" to have it looked at again; None where it is gone, or was
-            never seen.
-        listed: it was in the last listing that was read, or is newer than that.
+        revision: the revision seen last; "" to sync it again; None where the model is gone or
+            was never seen.
+        listed: it was in the last listing, or is newer than that.
         placed: it is stored here.
     """
 

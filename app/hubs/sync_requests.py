@@ -1,6 +1,6 @@
-"""Looks: jobs that bring what is here in line with what a hub says, of one model or of all.
+"""``SyncScheduler``: enqueues jobs that synchronize models with their hub.
 
-Whatever was delivered, and in whatever order, means no more than that somebody should look.
+A hub event, in whatever order it arrives, only says that a sync is due. The job asks the hub.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from app.jobs.service import JobService
 __all__ = ["INGEST", "POLL", "SyncScheduler"]
 
 INGEST: Final = "ingest"
-"""The kind of the jobs that look at one model."""
+"""The kind of the jobs that synchronize one model."""
 POLL: Final = "poll"
-"""The kind of those that look through a hub for models to be looked at."""
-_AT_ONCE = 50
-"""Looks at one model that run at a time, far more than there are workers that could."""
+"""The kind of the jobs that compare a hub's listing and enqueue a sync for each change."""
+_MAX_CONCURRENT_SYNCS = 50
+"""Sync jobs of one model that run at a time, far more than there are workers."""
 
 
 class SyncScheduler:
-    """Sends somebody to look.
+    """Enqueues sync jobs.
 
     Args:
-        jobs: where the looks are enqueued; ingestion and polling register the kinds.
+        jobs: the queue; ingestion and polling carry the jobs out.
     """
 
     def __init__(self, jobs: JobService) -> None:
         self._jobs = jobs
 
-    def at_model(
+    def sync_model(
         self,
         session: Writer,
         tenant: Tenant,
@@ -47,13 +47,13 @@ class SyncScheduler:
         moved_from: str | None = None,
         gone: bool = False,
     ) -> JobRecord:
-        """A job that looks at a model.
+        """Enqueue the sync of one model.
 
         Args:
             model: its name on the hub.
-            revision: what somebody said it is at, a hint.
-            moved_from: the name that it had before.
-            gone: the hub has told that it was deleted, or lists it no more.
+            revision: the revision of the event, a hint.
+            moved_from: its previous name.
+            gone: the hub said that it was deleted, or no longer lists it.
         """
         parameters = {
             "source": source_id,
@@ -66,13 +66,13 @@ class SyncScheduler:
         key = hashlib.blake2b(about, digest_size=16).hexdigest()
         return self._enqueue(session, tenant, INGEST, key, parameters)
 
-    def through_hub(
+    def sync_hub(
         self, session: Writer, tenant: Tenant, source_id: str, *, in_time: bool = False
     ) -> JobRecord:
-        """A job that looks through the hub of a source.
+        """Enqueue the poll of a source's hub.
 
         Args:
-            in_time: it is due, no more: one that still runs will do.
+            in_time: the poll is only due by its schedule: a running one is enough.
         """
         asked = {"source": source_id}
         return self._enqueue(session, tenant, POLL, source_id, asked, running_will_do=in_time)
@@ -87,12 +87,12 @@ class SyncScheduler:
         *,
         running_will_do: bool = False,
     ) -> JobRecord:
-        """A job that begins after this moment, so that it sees all that was so at this moment.
+        """A job that begins after this moment, so it sees the hub as it is now or later.
 
-        One that waits already is the answer, and no second one is made, but it waits no longer:
-        who was away has just been heard of. One that runs may have looked before.
+        A queued job serves, and its delay ends: the hub is evidently up. A running job may have
+        asked the hub before, so another one is enqueued.
         """
-        for place in range(_AT_ONCE):
+        for place in range(_MAX_CONCURRENT_SYNCS):
             dedup_key = f"{key} {place}"
             kept = stored.find_kept(session, tenant, kind, dedup_key)
             if kept is None:
@@ -101,4 +101,4 @@ class SyncScheduler:
                 stored.hasten_job(session, kept)
             if kept.state == "queued" or running_will_do:
                 return kept
-        raise Unavailable("too many looks at the same run already: try again")
+        raise Unavailable("too many syncs of the same model run already: try again")

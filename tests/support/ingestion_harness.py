@@ -65,7 +65,7 @@ class Desk:
         """A look that nobody carries out yet."""
         with self.database.writing() as session:
             tenant = self.tenant
-            return self.looks.at_model(session, tenant, source.id, model, **hints)
+            return self.looks.sync_model(session, tenant, source.id, model, **hints)
 
     def carry_out(self, job: JobRecord) -> JobRecord:
         """One attempt at a job."""

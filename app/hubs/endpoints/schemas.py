@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from app.hubs.filters import MOST
+from app.hubs.filters import MAX_ENTRIES
 from app.hubs.incoming.service import Receipt
 from app.hubs.records import (
     HubEventRecord,
@@ -53,13 +53,13 @@ PollSeconds = Annotated[int, Field(ge=MIN_POLL, le=MAX_POLL)]
 
 
 class FiltersIO(_In):
-    repos: Annotated[list[str], Field(max_length=MOST)] | None = Field(
+    repos: Annotated[list[str], Field(max_length=MAX_ENTRIES)] | None = Field(
         None, description="names on the hub, `*` for any text: one of them fits"
     )
-    owners: Annotated[list[str], Field(max_length=MOST)] | None = Field(
+    owners: Annotated[list[str], Field(max_length=MAX_ENTRIES)] | None = Field(
         None, description="of Hugging Face: users and organisations; one of them owns the model"
     )
-    tags: Annotated[list[str], Field(max_length=MOST)] | None = Field(
+    tags: Annotated[list[str], Field(max_length=MAX_ENTRIES)] | None = Field(
         None, description="every one of them; `key:value` of MLflow"
     )
 

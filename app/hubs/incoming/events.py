@@ -1,4 +1,4 @@
-"""What a delivery tells, whichever hub it comes from, and how little is taken for granted in it."""
+"""``HubEvent``: a hub's webhook, parsed and validated, the same for every kind of hub."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 __all__ = ["InvalidWebhookSignature", "HubEvent", "part", "text"]
 
-_LONGEST = 200
+_MAX_TEXT_LENGTH = 200
 
 
 class InvalidWebhookSignature(Exception):
-    """Nothing vouches for a delivery; says why, for whoever owns its source."""
+    """The webhook's secret or signature is wrong; the message tells the source's owner why."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubEvent:
-    """A delivery, understood as far as it can be.
+    """A hub event: the parsed payload of a hub's webhook.
 
     Attributes:
         event: what happened, ``repo.content.update``.
-        model: whom it is about, by its name on the hub now.
-        moved_from: the name it had before.
-        revision: what it is said to be at.
-        tags: those it is said to carry; None where that is not said.
-        ignored: why nobody has to look; None if somebody has to.
-        gone: it is said to have been deleted.
+        model: the model's present name on the hub.
+        moved_from: its previous name.
+        revision: the revision that the payload names.
+        tags: the tags that the payload names; None where it names none.
+        ignored: why no sync is needed; None if one is.
+        gone: the payload says that the model was deleted.
     """
 
     event: str
@@ -39,7 +39,7 @@ class HubEvent:
 
 
 def part(document: Any, *names: str) -> Any:
-    """What stands under some names, one inside the other; None where that leads nowhere."""
+    """The value at a path of keys; None where the path does not exist."""
     for name in names:
         if not isinstance(document, Mapping):
             return None
@@ -48,8 +48,8 @@ def part(document: Any, *names: str) -> Any:
 
 
 def text(document: Any, *names: str) -> str | None:
-    """The same, where it is a text that can be stored and shown; None for everything else."""
+    """The text at a path of keys, if it can be stored and shown; None for everything else."""
     value = part(document, *names)
-    if isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable():
+    if isinstance(value, str) and 0 < len(value) <= _MAX_TEXT_LENGTH and value.isprintable():
         return value
     return None

@@ -1,7 +1,7 @@
-"""What becomes of a delivery: verified, recorded once, and a job enqueued, in one transaction.
+"""``HubEventService``: verify a hub event, record it once, and enqueue a sync job.
 
-Nothing is fetched here and nothing is believed but that somebody should look: the answer is out as
-soon as that is durable.
+Recording and enqueueing are one transaction, and the hub is answered once it is durable. The
+payload only says that a sync is due: the job asks the hub for the rest.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from modelkin.errors import InvalidParameter
 __all__ = ["PRUNE", "HubEventService", "Receipt"]
 
 PRUNE: Final = "prune_deliveries"
-"""The kind of the periodic jobs that forget old deliveries."""
-_AT_ONCE = 1000
-_QUIET = 30.0
-"""Seconds between two refusals of a source that are noted: a stranger may send any number."""
-_LONGEST = 500
+"""The kind of the periodic jobs that delete old hub events."""
+_BATCH_SIZE = 1000
+_REFUSAL_INTERVAL_S = 30.0
+"""Seconds between two refusals that are recorded: an attacker may send any number."""
+_MAX_REASON_LENGTH = 500
 
 log = logging.getLogger(__name__)
 
 
 class _Hub(Protocol):
-    """How deliveries of a kind of hub are verified and read."""
+    """How webhooks of a kind of hub are verified and parsed."""
 
     def verify(
         self, secret: str, headers: Mapping[str, str], body: bytes, now: datetime
@@ -60,181 +60,179 @@ _KINDS: Mapping[HubKind, _Hub] = {"huggingface": huggingface, "mlflow": mlflow}
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a delivery; ``duplicate`` if that was before, and nothing is new."""
+    """The record of a hub event; ``duplicate`` if it was recorded before."""
 
     event: HubEventRecord
     duplicate: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Delivery:
-    """One that is verified, and not recorded yet."""
+class _VerifiedEvent:
+    """A hub event that is verified, and not recorded yet."""
 
     source: SourceRecord
     event_id: str
-    told: HubEvent
+    content: HubEvent
 
 
 class HubEventService:
-    """The use case of receiving.
+    """Receives webhooks from hubs.
 
     Args:
-        database: the truth.
-        secrets: decrypts what deliveries are vouched for with.
-        jobs: has the periodic kind that prunes.
-        looks: sends somebody to look at a model.
-        retention: days that deliveries are kept; a repetition that comes later is new.
-        now: the time.
+        database: where hub events are recorded.
+        secrets: decrypts the secrets of sources.
+        sync: enqueues sync jobs.
+        retention: days that hub events are kept; a repetition after that is a new event.
+        now: the clock.
     """
 
     def __init__(
         self,
         database: Database,
         secrets: Secrets,
-        looks: SyncScheduler,
+        sync: SyncScheduler,
         *,
         retention: float,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
         self._secrets = secrets
-        self._looks = looks
+        self._sync = sync
         self._retention = timedelta(days=retention)
         self._now = now
-        self._stranger = random.token_urlsafe()
-        self._noted: dict[str, float] = {}
-        self._noting = threading.Lock()
-        self._records = GroupCommit(database, self._record, order=lambda given: given.source.id)
+        self._decoy_secret = random.token_urlsafe()
+        self._refused_at: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._records = GroupCommit(database, self._record, order=lambda event: event.source.id)
 
     def receive(self, source_id: str, headers: Mapping[str, str], body: bytes) -> Receipt:
-        """Take a delivery in, once for each id.
+        """Verify and record a hub event, once for each id of a source.
 
         Args:
-            source_id: whose hook was called.
+            source_id: the source whose hook was called.
             headers: by their names in lower case.
-            body: as it came.
+            body: as received.
 
         Raises:
-            Unauthorized: there is no such source, or its secret does not vouch for this: which of
-                the two is not told.
-            InvalidParameter: the body is no JSON object.
-            Unavailable: the database, or the key of secrets, cannot be used now.
+            Unauthorized: there is no such source, or the secret is wrong; the error does not say
+                which.
+            InvalidParameter: the body is not a JSON object.
+            Unavailable: the database or the encryption key cannot be used now.
         """
         source = self._verified(source_id, headers, body)
         try:
             document = from_json(body, allow_inf_nan=False)
         except ValueError as error:
-            raise InvalidParameter(f"the body is no valid JSON: {error}") from None
+            raise InvalidParameter(f"the body is not valid JSON: {error}") from None
         if not isinstance(document, dict):
-            raise InvalidParameter("the body is no JSON object")
+            raise InvalidParameter("the body is not a JSON object")
         hub = _KINDS[source.kind]
         event_id = hub.event_id(headers, body, document)
-        told = hub.read(document)
-        return self._records.do(_Delivery(source, event_id, told))
+        return self._records.do(_VerifiedEvent(source, event_id, hub.read(document)))
 
-    # --- who sent it --------------------------------------------------------------------------
+    # --- verification -------------------------------------------------------------------------
 
     def _verified(self, source_id: str, headers: Mapping[str, str], body: bytes) -> SourceRecord:
         with self._database.reading() as session:
             source = sources.find_source(session, source_id)
-        self._secrets.require_key()  # else only sources that are there would miss it
+        self._secrets.require_key()  # a missing key must not reveal which sources exist
         hub = _KINDS["huggingface" if source is None else source.kind]
-        secret = self._stranger if source is None else self._secrets.decrypt(source.secret)
+        secret = self._decoy_secret if source is None else self._secrets.decrypt(source.secret)
         try:
             hub.verify(secret, headers, body, self._now())
-        except InvalidWebhookSignature as forged:
+        except InvalidWebhookSignature as refused:
             if source is not None:
-                self._note_refusal(source, str(forged))
+                self._note_refusal(source, str(refused))
         else:
             if source is not None:
                 return source
-        raise Unauthorized("there is no such hook, or its secret does not vouch for this delivery")
+        raise Unauthorized("there is no such hook, or the secret of this event is wrong")
 
     def _note_refusal(self, source: SourceRecord, detail: str) -> None:
-        """For the owner of the source, who wonders why nothing comes."""
-        with self._noting:
-            last = self._noted.get(source.id)
-            if last is not None and time.monotonic() - last < _QUIET:
+        """Record a refusal for the source's owner, at most one in 30 s."""
+        with self._lock:
+            last = self._refused_at.get(source.id)
+            if last is not None and time.monotonic() - last < _REFUSAL_INTERVAL_S:
                 return
-            self._noted[source.id] = time.monotonic()
-        log.warning("source %s: a delivery was refused: %s", source.id, detail)
+            self._refused_at[source.id] = time.monotonic()
+        log.warning("source %s: a hub event was refused: %s", source.id, detail)
         try:
             with self._database.writing() as session:
                 sources.note_refusal(session, source.id, self._now(), detail)
         except Unavailable as error:
-            log.info("a refused delivery of source %s is not noted: %s", source.id, error)
+            log.info("a refused event of source %s is not recorded: %s", source.id, error)
 
-    # --- what becomes of it -------------------------------------------------------------------
+    # --- recording ----------------------------------------------------------------------------
 
-    def _record(self, session: Writer, given: _Delivery) -> Receipt:
-        source, event_id, told = given.source, given.event_id, given.told
+    def _record(self, session: Writer, event: _VerifiedEvent) -> Receipt:
+        source, event_id, content = event.source, event.event_id, event.content
         now = self._now()
-        if not sources.note_event(session, source.id, now):  # locks it: one delivery at a time
+        if not sources.note_event(session, source.id, now):  # locks the source: one at a time
             raise Unauthorized("the source was deleted just now")
         before = hub_events.find_event(session, source.id, event_id)
         if before is not None:
             return Receipt(before, duplicate=True)
-        outcome, reason = self._decided(session, source, told)
+        outcome, reason = self._outcome(session, source, content)
         job: JobRecord | None = None
         if outcome == "enqueued":
-            assert told.model is not None
-            job = self._looks.at_model(
+            assert content.model is not None
+            job = self._sync.sync_model(
                 session,
                 source.tenant,
                 source.id,
-                told.model,
-                revision=told.revision,
-                moved_from=told.moved_from,
-                gone=told.gone,
+                content.model,
+                revision=content.revision,
+                moved_from=content.moved_from,
+                gone=content.gone,
             )
-        delivery = HubEventRecord(
+        record = HubEventRecord(
             source_id=source.id,
             event_id=event_id,
-            event=told.event,
-            model=told.model,
-            revision=told.revision,
+            event=content.event,
+            model=content.model,
+            revision=content.revision,
             outcome=outcome,
-            reason=None if reason is None else reason[:_LONGEST],
+            reason=None if reason is None else reason[:_MAX_REASON_LENGTH],
             job=None if job is None else job.id,
             received_at=now,
         )
-        hub_events.insert_event(session, delivery)
-        return Receipt(delivery, duplicate=False)
+        hub_events.insert_event(session, record)
+        return Receipt(record, duplicate=False)
 
-    def _decided(
-        self, session: Reader, source: SourceRecord, told: HubEvent
+    def _outcome(
+        self, session: Reader, source: SourceRecord, event: HubEvent
     ) -> tuple[Outcome, str | None]:
-        """What to do about a delivery, and why that is nothing."""
-        if told.ignored is not None:
-            return "ignored", told.ignored
-        assert told.model is not None
-        if reason := unnamable(told.model):
+        """Decide whether an event needs a sync; the reason where it does not."""
+        if event.ignored is not None:
+            return "ignored", event.ignored
+        assert event.model is not None
+        if reason := unnamable(event.model):
             return "ignored", reason
         filters = Filters.of(source.filters)
-        names = [name for name in (told.model, told.moved_from) if name is not None]
-        reasons = [filters.reason_against(name, told.tags) for name in names]
-        # What is here already has to follow, whatever the filters would say of it now.
-        here = (source_models.placed(session, source.id, name) for name in names)
-        if None not in reasons and not any(here):
+        names = [name for name in (event.model, event.moved_from) if name is not None]
+        reasons = [filters.reason_against(name, event.tags) for name in names]
+        # Stored models stay in sync, whatever the filters say now.
+        stored = (source_models.placed(session, source.id, name) for name in names)
+        if None not in reasons and not any(stored):
             return "ignored", reasons[0]
         if source.url is None:
-            return "recorded", "the source has no url, so there is nobody to ask"
+            return "recorded", "the source has no url, so no hub can be asked"
         return "enqueued", None
 
-    # --- what is kept -------------------------------------------------------------------------
+    # --- retention ----------------------------------------------------------------------------
 
     def any_old(self, session: Reader) -> bool:
-        """Whether there is a hub event to be pruned."""
+        """Whether a hub event is older than the retention."""
         return hub_events.any_before(session, self._now() - self._retention)
 
     def prune(self, job: JobRecord, progress: Progress) -> dict[str, Any]:
-        """Forget what came too long ago, a little at a time."""
+        """Delete hub events older than the retention, batch by batch."""
         del job
         before, pruned = self._now() - self._retention, 0
         while True:
-            progress(pruned, 0, "forgetting old deliveries")
+            progress(pruned, 0, "deleting old hub events")
             with self._database.writing() as session:
-                some = hub_events.prune_events(session, before, limit=_AT_ONCE)
-            pruned += some
-            if some < _AT_ONCE:
+                deleted = hub_events.prune_events(session, before, limit=_BATCH_SIZE)
+            pruned += deleted
+            if deleted < _BATCH_SIZE:
                 return {"pruned": pruned}

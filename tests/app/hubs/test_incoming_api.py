@@ -150,9 +150,9 @@ def running(office: Office, job_id: str) -> None:
     ("payload", "reason"),
     [
         (hf_payload("org/a", refs=["refs/pr/3"]), "main did not change, but refs/pr/3"),
-        (hf_payload("org/a", scope="discussion"), "nothing of a model's files"),
+        (hf_payload("org/a", scope="discussion"), "does not concern a model's files"),
         (hf_payload("org/a", kind="dataset"), "a dataset, not a model"),
-        (hf_payload("me/a"), "none of the source's owners"),
+        (hf_payload("me/a"), "not one of the source's owners"),
         (hf_payload("org/a", sha="s"), "does not carry the tag 'wanted'"),
         (hf_payload("org/a(1)"), "no model can have its name here"),
         (hf_payload("org/e\u0301"), "normal form C"),
