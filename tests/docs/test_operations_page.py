@@ -69,4 +69,4 @@ def test_the_memory_budgets_add_up() -> None:
         banding.STOP_LIST_CACHE_BYTES,
     ]
     assert [budget / (1 << 30) for budget in budgets] == stated
-    assert f"{sum(stated):g} GiB with the defaults" in section
+    assert f"with the defaults they add up to {sum(stated):g} GiB" in section
