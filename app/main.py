@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from typing import Final
 
 from fastapi import FastAPI
 
@@ -38,13 +39,14 @@ from app.ui import pages
 from app.webhooks import endpoints as subscriptions
 from modelkin._version import __version__
 
-__all__ = ["create_app"]
+__all__ = ["ENDPOINTS", "create_app"]
 
-_ENDPOINTS = (
+ENDPOINTS: Final = (
     *(spaces, support_size_endpoints, supports, signatures, sketches, batches, models, revisions),
     *(neighbors, donors, graph, lineage, similarity_endpoints, jobs, clusterings),
     *(sources, incoming, subscriptions, health, metrics, pages),
 )
+"""Modules whose ``router`` the application includes."""
 
 _DESCRIPTION = """
 Tells which models are kin without ever seeing their values. A model is represented by its
@@ -74,7 +76,7 @@ def create_app(services: Container) -> FastAPI:
         app.add_middleware(RateLimitMiddleware, rates=rates, keys_required=settings.keys_required)
     app.add_middleware(RequestLogMiddleware, metrics=measured)
     problems.install(app)
-    for module in _ENDPOINTS:
+    for module in ENDPOINTS:
         app.include_router(module.router)
     openapi.install(app)
     return app

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Request, Security
 from fastapi.concurrency import run_in_threadpool
@@ -16,11 +16,13 @@ from fastapi.security import HTTPBearer, SecurityScopes
 
 from app.auth.records import Identity, Tenant
 from app.auth.service import Authenticator
-from app.errors import Forbidden, Unauthorized
+from app.errors import Forbidden, RateLimited, Unauthorized, Unavailable
 from app.infra.http.bodies import JsonRoute
+from app.infra.http.openapi import problems
 from app.infra.http.services import services_of
 
 __all__ = [
+    "REFUSALS",
     "AUTHENTICATED",
     "AuthenticatedJsonRoute",
     "MetricsTenant",
@@ -66,6 +68,9 @@ async def _tenant(
 
 AUTHENTICATED = [Depends(_identity)]
 """Dependencies of a router that answers nobody without a key, before it looks at anything else."""
+
+REFUSALS: Final = problems(Unauthorized, Forbidden, RateLimited, Unavailable)
+"""What every operation of such a router may answer."""
 
 ReadingTenant = Annotated[Tenant, Security(_tenant, scopes=["read"])]
 WritingTenant = Annotated[Tenant, Security(_tenant, scopes=["write"])]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Response
 
-from app.auth.dependencies import AUTHENTICATED, AuthenticatedJsonRoute, WritingTenant
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute, WritingTenant
 from app.catalog.dependencies import TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
@@ -21,11 +21,15 @@ from app.clustering.schemas import (
     ClusteringSummary,
 )
 from app.clustering.service import LATEST, ClusteringService
+from app.errors import ClusteringNotFound, ModelNotFound, StorageFull
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
-from app.spaces.dependencies import KnownSpace, WritableSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
+from modelkin.errors import InvalidParameter, InvalidSignature, InvalidSupport, SpaceMismatch
 
 __all__ = ["router"]
 
@@ -34,6 +38,7 @@ router = APIRouter(
     tags=["clusterings"],
     route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 _binary = APIRouter()
 """Routes whose body is not JSON."""
@@ -43,7 +48,14 @@ ClusteringId = Annotated[
 ]
 
 
-@router.post("/clusterings", operation_id="create_clustering", status_code=202)
+@router.post(
+    "/clusterings",
+    operation_id="create_clustering",
+    responses=problems(
+        *SPACE_PROBLEMS, *BODY_PROBLEMS, ModelNotFound, InvalidParameter, StorageFull
+    ),
+    status_code=202,
+)
 def create(
     clusterings: Service[ClusteringService],
     tenant: WritingTenant,
@@ -62,7 +74,11 @@ def create(
     return accepted(response, job)
 
 
-@router.get("/clusterings", operation_id="list_clusterings")
+@router.get(
+    "/clusterings",
+    operation_id="list_clusterings",
+    responses=problems(*SPACE_PROBLEMS, InvalidParameter),
+)
 def list_clusterings(
     clusterings: Service[ClusteringService],
     space: KnownSpace,
@@ -76,7 +92,11 @@ def list_clusterings(
     return ClusteringPage(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/clusterings/latest", operation_id="get_latest_clustering")
+@router.get(
+    "/clusterings/latest",
+    operation_id="get_latest_clustering",
+    responses=problems(*SPACE_PROBLEMS, ClusteringNotFound),
+)
 def latest(
     clusterings: Service[ClusteringService], space: KnownSpace, session: Reading, tags: TagFilter
 ) -> ClusteringOut:
@@ -86,7 +106,11 @@ def latest(
     return ClusteringOut.with_content(space, clustering, held)
 
 
-@router.get("/clusterings/{clustering}", operation_id="get_clustering")
+@router.get(
+    "/clusterings/{clustering}",
+    operation_id="get_clustering",
+    responses=problems(*SPACE_PROBLEMS, ClusteringNotFound, InvalidParameter),
+)
 def show(
     clusterings: Service[ClusteringService],
     space: KnownSpace,
@@ -98,7 +122,12 @@ def show(
     return ClusteringOut.with_content(space, found, clusterings.content(session, found))
 
 
-@router.delete("/clusterings/{clustering}", operation_id="delete_clustering", status_code=204)
+@router.delete(
+    "/clusterings/{clustering}",
+    operation_id="delete_clustering",
+    responses=problems(*SPACE_PROBLEMS, ClusteringNotFound, InvalidParameter, StorageFull),
+    status_code=204,
+)
 def delete(
     clusterings: Service[ClusteringService],
     space: WritableSpace,
@@ -110,7 +139,18 @@ def delete(
 
 
 @_binary.post(
-    "/clusterings/{clustering}/assign", operation_id="assign_cluster", openapi_extra=ANY_BODY
+    "/clusterings/{clustering}/assign",
+    operation_id="assign_cluster",
+    responses=problems(
+        *SPACE_PROBLEMS,
+        *BODY_PROBLEMS,
+        InvalidSupport,
+        InvalidSignature,
+        SpaceMismatch,
+        ClusteringNotFound,
+        InvalidParameter,
+    ),
+    openapi_extra=ANY_BODY,
 )
 def assign(
     clusterings: Service[ClusteringService],
@@ -130,7 +170,11 @@ def assign(
     return AssignmentOut.model_validate(placed)
 
 
-@router.put("/clustering-policy", operation_id="put_clustering_policy")
+@router.put(
+    "/clustering-policy",
+    operation_id="put_clustering_policy",
+    responses=problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull),
+)
 def put_policy(
     policies: Service[PolicyService],
     space: WritableSpace,
@@ -145,7 +189,11 @@ def put_policy(
     return ClusteringPolicyOut.of(space, policy)
 
 
-@router.get("/clustering-policy", operation_id="get_clustering_policy")
+@router.get(
+    "/clustering-policy",
+    operation_id="get_clustering_policy",
+    responses=problems(*SPACE_PROBLEMS, ClusteringNotFound),
+)
 def show_policy(
     policies: Service[PolicyService], space: KnownSpace, session: Reading
 ) -> ClusteringPolicyOut:
@@ -153,7 +201,12 @@ def show_policy(
     return ClusteringPolicyOut.of(space, policies.get(session, space))
 
 
-@router.delete("/clustering-policy", operation_id="delete_clustering_policy", status_code=204)
+@router.delete(
+    "/clustering-policy",
+    operation_id="delete_clustering_policy",
+    responses=problems(*SPACE_PROBLEMS, ClusteringNotFound, StorageFull),
+    status_code=204,
+)
 def delete_policy(policies: Service[PolicyService], space: WritableSpace, session: Writing) -> None:
     """Have the space clustered by request alone."""
     policies.delete(session, space)

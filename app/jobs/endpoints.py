@@ -12,18 +12,23 @@ from starlette.responses import StreamingResponse
 
 from app.auth.dependencies import (
     AUTHENTICATED,
+    REFUSALS,
     AuthenticatedJsonRoute,
     ReadingTenant,
     WritingTenant,
 )
+from app.errors import JobFinished, JobNotFound, StorageFull
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.jobs.records import JobRecord, JobState
 from app.jobs.schemas import JobIn, JobOut, JobPage
 from app.jobs.service import JobService
 from app.jobs.watcher import JobWatcher
-from app.spaces.dependencies import WritableSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, WritableSpace
 from modelkin._validation import check_space_name
+from modelkin.errors import InvalidName, InvalidParameter
 
 __all__ = ["accepted", "router"]
 
@@ -34,7 +39,12 @@ _HEARTBEAT = 15.0
 _RECONNECT = 2000
 """Milliseconds before a client comes back whose stream broke off."""
 
-router = APIRouter(tags=["jobs"], route_class=AuthenticatedJsonRoute, dependencies=AUTHENTICATED)
+router = APIRouter(
+    tags=["jobs"],
+    route_class=AuthenticatedJsonRoute,
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
+)
 
 JobId = Annotated[str, Path(description="the id of the job")]
 
@@ -46,7 +56,12 @@ def accepted(response: Response, job: JobRecord) -> JobOut:
     return JobOut.of(job)
 
 
-@router.post("/v1/spaces/{space}/jobs", operation_id="create_job", status_code=202)
+@router.post(
+    "/v1/spaces/{space}/jobs",
+    operation_id="create_job",
+    responses=problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull),
+    status_code=202,
+)
 def create(
     jobs: Service[JobService],
     tenant: WritingTenant,
@@ -69,7 +84,7 @@ def create(
     return accepted(response, job)
 
 
-@router.get("/v1/jobs", operation_id="list_jobs")
+@router.get("/v1/jobs", operation_id="list_jobs", responses=problems(InvalidParameter, InvalidName))
 def list_jobs(
     jobs: Service[JobService],
     tenant: ReadingTenant,
@@ -104,13 +119,18 @@ def _job(
 KnownJob = Annotated[JobRecord, Depends(_job)]
 
 
-@router.get("/v1/jobs/{job}", operation_id="get_job")
+@router.get("/v1/jobs/{job}", operation_id="get_job", responses=problems(JobNotFound))
 def show(job: KnownJob) -> JobOut:
     """One job."""
     return JobOut.of(job)
 
 
-@router.post("/v1/jobs/{job}/cancel", operation_id="cancel_job", status_code=202)
+@router.post(
+    "/v1/jobs/{job}/cancel",
+    operation_id="cancel_job",
+    responses=problems(JobNotFound, JobFinished, StorageFull),
+    status_code=202,
+)
 def cancel(
     jobs: Service[JobService], tenant: WritingTenant, session: Writing, job: JobId
 ) -> JobOut:
@@ -131,6 +151,7 @@ def cancel(
             "revision: at once, and whenever it has changed. The last one is a job that has ended",
         },
         204: {"description": "It has ended, and that was told: there is nothing to wait for"},
+        **problems(JobNotFound),
     },
 )
 async def follow(

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
+from app.errors import Unavailable
 from app.index.warmup import IndexWarmup, WarmupProgress
 from app.infra.db.database import Database
-from app.infra.http.problems import not_ready
+from app.infra.http.openapi import problems
+from app.infra.http.problems import LOADING, not_ready
 from app.infra.http.services import Service
 from modelkin._version import __version__
 
@@ -42,7 +44,12 @@ async def livez() -> Health:
     return Health(version=__version__)
 
 
-@router.get("/readyz", operation_id="readyz", response_model=Readiness)
+@router.get(
+    "/readyz",
+    operation_id="readyz",
+    responses=problems(Unavailable, LOADING),
+    response_model=Readiness,
+)
 def readyz(request: Request, database: Service[Database], warmup: Service[IndexWarmup]) -> Any:
     """The database answers and the indexes are loaded; 503 while it is not so.
 

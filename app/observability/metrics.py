@@ -21,7 +21,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from app.auth.dependencies import MetricsTenant
+from app.errors import Forbidden, RateLimited, Unauthorized, Unavailable
 from app.index.registry import IndexRegistry
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from modelkin._version import __version__
 
@@ -74,7 +76,12 @@ class _Indexes(Collector):
         yield GaugeMetricFamily("modelkin_index_bytes", "Memory of the index", nbytes)
 
 
-@router.get("/metrics", operation_id="metrics", response_class=Response)
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    responses=problems(Unauthorized, Forbidden, RateLimited, Unavailable),
+    response_class=Response,
+)
 def metrics(metrics: Service[Metrics], _tenant: MetricsTenant) -> Response:
     """The metrics in Prometheus' text format; a key needs the scope `metrics`."""
     return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -6,21 +6,30 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from app.auth.dependencies import AUTHENTICATED
+from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
+from app.errors import ModelNotFound
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import K, Reading
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.search.schemas import NeighborsOut
 from app.search.service import SearchService
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from modelkin._validation import check_model_name
+from modelkin.errors import InvalidParameter, InvalidSignature, InvalidSupport, SpaceMismatch
 from modelkin.types.search import Neighbors
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/spaces/{space}/neighbors", tags=["kin"], dependencies=AUTHENTICATED)
+router = APIRouter(
+    prefix="/v1/spaces/{space}/neighbors",
+    tags=["kin"],
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
+)
 
 Method = Annotated[
     Literal["auto", "exact", "scan", "lsh"],
@@ -35,7 +44,12 @@ MinSimilarity = Annotated[
 AskedModel = Annotated[str, Query(description="the stored model")]
 
 
-@router.get("", operation_id="get_neighbors", response_model=NeighborsOut)
+@router.get(
+    "",
+    operation_id="get_neighbors",
+    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
+    response_model=NeighborsOut,
+)
 def of_stored(
     reader: Service[ModelReader],
     search: Service[SearchService],
@@ -56,7 +70,20 @@ def of_stored(
     return _answer(found)
 
 
-@router.post("", operation_id="find_neighbors", response_model=NeighborsOut, openapi_extra=ANY_BODY)
+@router.post(
+    "",
+    operation_id="find_neighbors",
+    responses=problems(
+        *SPACE_PROBLEMS,
+        *BODY_PROBLEMS,
+        InvalidSupport,
+        InvalidSignature,
+        SpaceMismatch,
+        InvalidParameter,
+    ),
+    response_model=NeighborsOut,
+    openapi_extra=ANY_BODY,
+)
 def of_given(
     reader: Service[ModelReader],
     search: Service[SearchService],

@@ -10,15 +10,19 @@ import numpy as np
 from fastapi import APIRouter, Body, Header, Query, Response
 from pydantic_core import to_json
 
-from app.auth.dependencies import AUTHENTICATED, AuthenticatedJsonRoute
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
+from app.errors import ModelNotFound, NotAcceptable, SupportMissing
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Reading
 from app.infra.http.negotiation import choose
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.search.schemas import OverlapOut, SimilarityIn, SimilarityOut
 from app.search.similarity import SimilarityService
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from modelkin import wire
 from modelkin._validation import check_model_name
+from modelkin.errors import InvalidParameter
 from modelkin.types.search import SimilarityMatrix
 
 __all__ = ["router"]
@@ -28,13 +32,18 @@ router = APIRouter(
     tags=["kin"],
     route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 CSV = "text/csv"
 NPY = "application/x-npy"
 
 
-@router.get("/overlap", operation_id="get_overlap")
+@router.get(
+    "/overlap",
+    operation_id="get_overlap",
+    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter, SupportMissing),
+)
 def overlap(
     similarities: Service[SimilarityService],
     space: KnownSpace,
@@ -59,7 +68,8 @@ def overlap(
                 CSV: {"schema": {"type": "string"}},
                 NPY: {"schema": {"type": "string", "format": "binary"}},
             }
-        }
+        },
+        **problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, ModelNotFound, InvalidParameter, NotAcceptable),
     },
 )
 def similarity(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Path
 
 from app.auth.dependencies import ReadingTenant, WritingTenant
+from app.errors import SpaceNotFound
 from app.infra.http.dependencies import Reading
 from app.infra.http.services import Service
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from modelkin._validation import check_space_name
+from modelkin.errors import InvalidName
 
-__all__ = ["KnownSpace", "WritableSpace"]
+__all__ = ["SPACE_PROBLEMS", "KnownSpace", "WritableSpace"]
 
+
+SPACE_PROBLEMS: Final = (InvalidName, SpaceNotFound)
+"""What every operation in a space may refuse."""
 
 SpaceName = Annotated[str, Path(description="the name of the space")]
 

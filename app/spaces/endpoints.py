@@ -8,17 +8,22 @@ from fastapi import APIRouter, Body, Response
 
 from app.auth.dependencies import (
     AUTHENTICATED,
+    REFUSALS,
     AuthenticatedJsonRoute,
     ReadingTenant,
     WritingTenant,
 )
+from app.errors import SpaceExists, StorageFull
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
-from app.spaces.dependencies import KnownSpace, WritableSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from app.spaces.schemas import SpaceIn, SpaceOut, SpacePage
 from app.spaces.service import AskedBanding, SpaceService
 from app.spaces.support_sizes import AskedSize
 from modelkin.core.layout import Layout
+from modelkin.errors import InvalidLayout, InvalidName, InvalidParameter, InvalidSignature
 
 __all__ = ["router"]
 
@@ -27,6 +32,7 @@ router = APIRouter(
     tags=["spaces"],
     route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 
@@ -34,7 +40,18 @@ router = APIRouter(
     "",
     operation_id="create_space",
     status_code=201,
-    responses={200: {"model": SpaceOut, "description": "It was there already, just so"}},
+    responses={
+        200: {"model": SpaceOut, "description": "It was there already, just so"},
+        **problems(
+            *BODY_PROBLEMS,
+            InvalidParameter,
+            InvalidName,
+            InvalidLayout,
+            InvalidSignature,
+            SpaceExists,
+            StorageFull,
+        ),
+    },
 )
 def create(
     spaces: Service[SpaceService],
@@ -65,7 +82,7 @@ def create(
     return SpaceOut.of(space)
 
 
-@router.get("", operation_id="list_spaces")
+@router.get("", operation_id="list_spaces", responses=problems(InvalidParameter))
 def list_spaces(
     spaces: Service[SpaceService],
     tenant: ReadingTenant,
@@ -78,13 +95,18 @@ def list_spaces(
     return SpacePage(items=[SpaceOut.of(s) for s in page.items], next_cursor=page.next_cursor)
 
 
-@router.get("/{space}", operation_id="get_space")
+@router.get("/{space}", operation_id="get_space", responses=problems(*SPACE_PROBLEMS))
 def show(space: KnownSpace) -> SpaceOut:
     """One space, with its counts and its version."""
     return SpaceOut.of(space)
 
 
-@router.delete("/{space}", operation_id="delete_space", status_code=204)
+@router.delete(
+    "/{space}",
+    operation_id="delete_space",
+    responses=problems(*SPACE_PROBLEMS, StorageFull),
+    status_code=204,
+)
 def delete(spaces: Service[SpaceService], space: WritableSpace, session: Writing) -> None:
     """Delete the space and every model in it."""
     spaces.delete(session, space)

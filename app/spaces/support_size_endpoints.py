@@ -7,12 +7,16 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Body
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.auth.dependencies import AUTHENTICATED, AuthenticatedJsonRoute
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
+from app.errors import StorageFull
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Reading, Writing
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
-from app.spaces.dependencies import KnownSpace, WritableSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from app.spaces.support_sizes import SupportSizeService
 from modelkin._validation import check_model_name
+from modelkin.errors import InvalidParameter
 
 __all__ = ["router"]
 
@@ -21,6 +25,7 @@ router = APIRouter(
     tags=["spaces"],
     route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 
@@ -50,7 +55,7 @@ class SupportSizeNow(BaseModel):
     reports: int = Field(description="where it is agreed: clients whose median it is")
 
 
-@router.get("", operation_id="get_support_size")
+@router.get("", operation_id="get_support_size", responses=problems(*SPACE_PROBLEMS))
 def show(
     support_sizes: Service[SupportSizeService], space: KnownSpace, session: Reading
 ) -> SupportSizeNow:
@@ -58,7 +63,11 @@ def show(
     return SupportSizeNow.model_validate(support_sizes.current(session, space))
 
 
-@router.post("", operation_id="report_support_size")
+@router.post(
+    "",
+    operation_id="report_support_size",
+    responses=problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull),
+)
 def report(
     support_sizes: Service[SupportSizeService],
     space: WritableSpace,

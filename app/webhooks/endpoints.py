@@ -9,11 +9,22 @@ from fastapi import APIRouter, Body, Depends, Path, Query, Response
 
 from app.auth.dependencies import (
     AUTHENTICATED,
+    REFUSALS,
     AuthenticatedJsonRoute,
     ReadingTenant,
     WritingTenant,
 )
+from app.errors import (
+    Conflict,
+    DeliveryNotFound,
+    SecretKeyMissing,
+    StorageFull,
+    SubscriptionDisabled,
+    SubscriptionNotFound,
+)
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.url_checks import UrlChecker
 from app.webhooks.schemas import (
@@ -26,6 +37,7 @@ from app.webhooks.schemas import (
     SubscriptionPage,
 )
 from app.webhooks.service import SubscriptionService
+from modelkin.errors import InvalidName, InvalidParameter
 
 __all__ = ["router"]
 
@@ -34,6 +46,7 @@ router = APIRouter(
     tags=["subscriptions"],
     route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 SubscriptionId = Annotated[str, Path(description="the id of the subscription")]
@@ -66,7 +79,14 @@ New = Annotated[SubscriptionNew, Depends(_new)]
 Changes = Annotated[SubscriptionChange, Depends(_change)]
 
 
-@router.post("", operation_id="create_subscription", status_code=201)
+@router.post(
+    "",
+    operation_id="create_subscription",
+    responses=problems(
+        *BODY_PROBLEMS, InvalidParameter, InvalidName, Conflict, SecretKeyMissing, StorageFull
+    ),
+    status_code=201,
+)
 def create(
     subscriptions: Service[SubscriptionService],
     tenant: WritingTenant,
@@ -83,7 +103,7 @@ def create(
     return SubscriptionCreated.with_secret(made, secret)
 
 
-@router.get("", operation_id="list_subscriptions")
+@router.get("", operation_id="list_subscriptions", responses=problems(InvalidParameter))
 def list_subscriptions(
     subscriptions: Service[SubscriptionService],
     tenant: ReadingTenant,
@@ -97,7 +117,9 @@ def list_subscriptions(
     return SubscriptionPage(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/{subscription}", operation_id="get_subscription")
+@router.get(
+    "/{subscription}", operation_id="get_subscription", responses=problems(SubscriptionNotFound)
+)
 def show(
     subscriptions: Service[SubscriptionService],
     tenant: ReadingTenant,
@@ -108,7 +130,13 @@ def show(
     return SubscriptionOut.of(subscriptions.get(session, tenant, subscription))
 
 
-@router.patch("/{subscription}", operation_id="update_subscription")
+@router.patch(
+    "/{subscription}",
+    operation_id="update_subscription",
+    responses=problems(
+        *BODY_PROBLEMS, SubscriptionNotFound, InvalidParameter, InvalidName, StorageFull
+    ),
+)
 def update(
     subscriptions: Service[SubscriptionService],
     tenant: WritingTenant,
@@ -122,7 +150,12 @@ def update(
     return SubscriptionOut.of(changed)
 
 
-@router.delete("/{subscription}", operation_id="delete_subscription", status_code=204)
+@router.delete(
+    "/{subscription}",
+    operation_id="delete_subscription",
+    responses=problems(SubscriptionNotFound, StorageFull),
+    status_code=204,
+)
 def delete(
     subscriptions: Service[SubscriptionService],
     tenant: WritingTenant,
@@ -133,7 +166,13 @@ def delete(
     subscriptions.delete(session, tenant, subscription)
 
 
-@router.post("/{subscription}/rotate-secret", operation_id="rotate_secret")
+@router.post(
+    "/{subscription}/rotate-secret",
+    operation_id="rotate_secret",
+    responses=problems(
+        SubscriptionNotFound, Conflict, SecretKeyMissing, InvalidParameter, StorageFull
+    ),
+)
 def rotate(
     subscriptions: Service[SubscriptionService],
     tenant: WritingTenant,
@@ -147,7 +186,12 @@ def rotate(
     return SubscriptionCreated.with_secret(changed, secret)
 
 
-@router.post("/{subscription}/ping", operation_id="ping_subscription", status_code=202)
+@router.post(
+    "/{subscription}/ping",
+    operation_id="ping_subscription",
+    responses=problems(SubscriptionNotFound, SubscriptionDisabled, StorageFull),
+    status_code=202,
+)
 def ping(
     subscriptions: Service[SubscriptionService],
     tenant: WritingTenant,
@@ -158,7 +202,11 @@ def ping(
     return DeliveryOut.of(subscriptions.ping(session, tenant, subscription))
 
 
-@router.get("/{subscription}/deliveries", operation_id="list_deliveries")
+@router.get(
+    "/{subscription}/deliveries",
+    operation_id="list_deliveries",
+    responses=problems(SubscriptionNotFound, InvalidParameter),
+)
 def list_deliveries(
     subscriptions: Service[SubscriptionService],
     tenant: ReadingTenant,
@@ -176,7 +224,11 @@ def list_deliveries(
     return DeliveryPage(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/{subscription}/deliveries/{delivery}", operation_id="get_delivery")
+@router.get(
+    "/{subscription}/deliveries/{delivery}",
+    operation_id="get_delivery",
+    responses=problems(SubscriptionNotFound, DeliveryNotFound),
+)
 def show_delivery(
     subscriptions: Service[SubscriptionService],
     tenant: ReadingTenant,
@@ -192,6 +244,7 @@ def show_delivery(
 @router.post(
     "/{subscription}/deliveries/{delivery}/replay",
     operation_id="replay_delivery",
+    responses=problems(SubscriptionNotFound, DeliveryNotFound, SubscriptionDisabled, StorageFull),
     status_code=202,
 )
 def replay(

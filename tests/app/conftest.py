@@ -14,6 +14,7 @@ import modelkin
 from app.infra.db.database import Database
 from tests.support import planted_federation
 from tests.support.backends import SQLITE, Backend, PostgresBackend
+from tests.support.declared_problems import checked
 from tests.support.http_space import Space
 from tests.support.postgres import Postgres, postgres_server
 from tests.support.server_process import Server
@@ -62,8 +63,8 @@ def server(
 
 @pytest.fixture(scope="session")
 def http(server: Server) -> Iterator[httpx.Client]:
-    """HTTP as anyone may speak it."""
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+    """Plain HTTP; an answer that its operation does not declare fails the test."""
+    with checked(httpx.Client(base_url=server.url, timeout=60, trust_env=False)) as client:
         yield client
 
 

@@ -12,19 +12,21 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic_core import to_json
 
-from app.auth.dependencies import AUTHENTICATED
+from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.batches import BatchService, Result
 from app.catalog.endpoints.batch_lines import ENCODED, MAX_LINES, LineReader, cut
 from app.catalog.endpoints.payloads import SIGNATURE_SCHEMA
 from app.catalog.puts import Stored
-from app.infra.http.bodies import BodyLimits, media_type_of, read_body
+from app.errors import StorageFull
+from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
 from app.infra.http.dependencies import Reading
 from app.infra.http.memory_budget import Budgets, Reservation
+from app.infra.http.openapi import problems
 from app.infra.http.problems import described
 from app.infra.http.services import Service
-from app.spaces.dependencies import WritableSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, WritableSpace
 from modelkin import wire
-from modelkin.errors import UnsupportedMediaType
+from modelkin.errors import InvalidParameter, UnsupportedMediaType
 
 __all__ = ["JSONL", "router"]
 
@@ -83,7 +85,9 @@ _LINE_OUT = {
     "description": "what became of the line of the same number",
 }
 
-router = APIRouter(prefix="/v1/spaces/{space}", tags=["models"], dependencies=AUTHENTICATED)
+router = APIRouter(
+    prefix="/v1/spaces/{space}", tags=["models"], dependencies=AUTHENTICATED, responses=REFUSALS
+)
 
 
 class _Body:
@@ -113,7 +117,8 @@ async def _read(
         200: {
             "content": {JSONL: {"schema": _LINE_OUT, "example": _EXAMPLE_OUT}},
             "description": "A line for each line, in their order",
-        }
+        },
+        **problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull),
     },
     openapi_extra={
         "requestBody": {

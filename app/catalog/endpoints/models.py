@@ -6,16 +6,20 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
-from app.auth.dependencies import AUTHENTICATED, AuthenticatedJsonRoute
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
 from app.catalog.dependencies import ModelName, TagFilter
 from app.catalog.reader import ModelReader
 from app.catalog.schemas import ModelOut, ModelPage, ModelUpdate, etag
 from app.catalog.writer import ModelWriter
+from app.errors import ModelNotFound, PreconditionFailed, StorageFull
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, IfMatch, Limit, Reading, Writing
+from app.infra.http.openapi import problems
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.spaces.dependencies import KnownSpace, WritableSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from modelkin._validation import check_model_name, check_tags
+from modelkin.errors import InvalidParameter
 from modelkin.types.paging import UNCHANGED
 
 __all__ = ["router"]
@@ -25,10 +29,11 @@ router = APIRouter(
     tags=["models"],
     route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 
-@router.get("", operation_id="list_models")
+@router.get("", operation_id="list_models", responses=problems(*SPACE_PROBLEMS, InvalidParameter))
 def list_models(
     reader: Service[ModelReader],
     space: KnownSpace,
@@ -43,7 +48,7 @@ def list_models(
     return ModelPage(items=items, next_cursor=page.next_cursor)
 
 
-@router.get(MODEL, operation_id="get_model")
+@router.get(MODEL, operation_id="get_model", responses=problems(*SPACE_PROBLEMS, ModelNotFound))
 def show(
     reader: Service[ModelReader],
     space: KnownSpace,
@@ -57,7 +62,18 @@ def show(
     return ModelOut.of(space, model)
 
 
-@router.patch(MODEL, operation_id="update_model")
+@router.patch(
+    MODEL,
+    operation_id="update_model",
+    responses=problems(
+        *SPACE_PROBLEMS,
+        *BODY_PROBLEMS,
+        ModelNotFound,
+        InvalidParameter,
+        PreconditionFailed,
+        StorageFull,
+    ),
+)
 def update(
     writer: Service[ModelWriter],
     space: WritableSpace,
@@ -86,7 +102,12 @@ def update(
     return ModelOut.of(space, model)
 
 
-@router.delete(MODEL, operation_id="delete_model", status_code=204)
+@router.delete(
+    MODEL,
+    operation_id="delete_model",
+    responses=problems(*SPACE_PROBLEMS, ModelNotFound, PreconditionFailed, StorageFull),
+    status_code=204,
+)
 def delete(
     writer: Service[ModelWriter],
     space: WritableSpace,

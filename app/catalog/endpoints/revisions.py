@@ -8,21 +8,27 @@ from typing import Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from app.auth.dependencies import AUTHENTICATED
+from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import ModelName
 from app.catalog.records import RevisionRecord, SelfOverlap
 from app.catalog.revisions import Listed, RevisionService
+from app.errors import ModelNotFound
 from app.infra.http.dependencies import Cursor, Limit, Reading
+from app.infra.http.openapi import problems
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from app.spaces.records import SpaceRecord
 from modelkin.core.estimators import similarity_from_jaccard, standard_error
+from modelkin.errors import InvalidParameter
 
 __all__ = ["router"]
 
 router = APIRouter(
-    prefix="/v1/spaces/{space}/revisions", tags=["models"], dependencies=AUTHENTICATED
+    prefix="/v1/spaces/{space}/revisions",
+    tags=["models"],
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 Estimate = Literal["exact", "signature"]
@@ -80,7 +86,11 @@ class RevisionPage(BaseModel):
         )
 
 
-@router.get(MODEL, operation_id="list_revisions")
+@router.get(
+    MODEL,
+    operation_id="list_revisions",
+    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
+)
 def list_revisions(
     revisions: Service[RevisionService],
     space: KnownSpace,

@@ -6,24 +6,31 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from app.auth.dependencies import AUTHENTICATED
+from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import ModelName, NewTags
 from app.catalog.endpoints.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, SignaturePayload
 from app.catalog.puts import Put
 from app.catalog.reader import ModelReader
 from app.catalog.schemas import ModelOut, etag
 from app.catalog.writer import ModelWriter
+from app.errors import ModelNotFound, NotAcceptable, PreconditionFailed, StorageFull, SupportExists
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import IfMatch, Reading, Writing
 from app.infra.http.negotiation import choose
+from app.infra.http.openapi import problems
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.spaces.dependencies import KnownSpace, WritableSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from modelkin import wire
+from modelkin.errors import InvalidSignature, SpaceMismatch
 
 __all__ = ["router"]
 
 router = APIRouter(
-    prefix="/v1/spaces/{space}/signatures", tags=["models"], dependencies=AUTHENTICATED
+    prefix="/v1/spaces/{space}/signatures",
+    tags=["models"],
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 
@@ -31,7 +38,18 @@ router = APIRouter(
     MODEL,
     operation_id="put_signature",
     status_code=201,
-    responses={200: {"model": ModelOut, "description": "Replaced, or the same content again"}},
+    responses={
+        200: {"model": ModelOut, "description": "Replaced, or the same content again"},
+        **problems(
+            *SPACE_PROBLEMS,
+            *BODY_PROBLEMS,
+            InvalidSignature,
+            SpaceMismatch,
+            SupportExists,
+            PreconditionFailed,
+            StorageFull,
+        ),
+    },
     openapi_extra=SIGNATURE_BODY,
 )
 def put(
@@ -56,7 +74,10 @@ def put(
     MODEL,
     operation_id="get_signature",
     response_class=Response,
-    responses={200: {"content": SIGNATURE_CONTENT, "description": "The signature"}},
+    responses={
+        200: {"content": SIGNATURE_CONTENT, "description": "The signature"},
+        **problems(*SPACE_PROBLEMS, ModelNotFound, NotAcceptable),
+    },
 )
 def get(
     reader: Service[ModelReader],

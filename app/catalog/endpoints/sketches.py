@@ -6,22 +6,36 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from app.auth.dependencies import AUTHENTICATED
+from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import ModelName
 from app.catalog.endpoints.payloads import SKETCH_BODY, SKETCH_CONTENT, SketchPayload
 from app.catalog.schemas import ModelOut, etag
 from app.catalog.sketches import SketchService
+from app.errors import (
+    ModelNotFound,
+    NotAcceptable,
+    PreconditionFailed,
+    SketchMissing,
+    StorageFull,
+    SupportExists,
+)
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import IfMatch, Reading, Writing
 from app.infra.http.negotiation import choose
+from app.infra.http.openapi import problems
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.spaces.dependencies import KnownSpace, WritableSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from modelkin import wire
+from modelkin.errors import InvalidSignature, SpaceMismatch
 
 __all__ = ["router"]
 
 router = APIRouter(
-    prefix="/v1/spaces/{space}/sketches", tags=["models"], dependencies=AUTHENTICATED
+    prefix="/v1/spaces/{space}/sketches",
+    tags=["models"],
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 
@@ -29,7 +43,19 @@ router = APIRouter(
     MODEL,
     operation_id="put_sketch",
     status_code=201,
-    responses={200: {"model": ModelOut, "description": "Replaced, or the same sketch again"}},
+    responses={
+        200: {"model": ModelOut, "description": "Replaced, or the same sketch again"},
+        **problems(
+            *SPACE_PROBLEMS,
+            *BODY_PROBLEMS,
+            ModelNotFound,
+            InvalidSignature,
+            SpaceMismatch,
+            SupportExists,
+            PreconditionFailed,
+            StorageFull,
+        ),
+    },
     openapi_extra=SKETCH_BODY,
 )
 def put(
@@ -57,7 +83,10 @@ def put(
     MODEL,
     operation_id="get_sketch",
     response_class=Response,
-    responses={200: {"content": SKETCH_CONTENT, "description": "The sketch"}},
+    responses={
+        200: {"content": SKETCH_CONTENT, "description": "The sketch"},
+        **problems(*SPACE_PROBLEMS, ModelNotFound, SketchMissing, NotAcceptable),
+    },
 )
 def get(
     sketches: Service[SketchService],

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
 
-from app.auth.dependencies import AUTHENTICATED
+from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.deltas import DeltaService
 from app.catalog.dependencies import ModelName, NewTags
 from app.catalog.endpoints.payloads import (
@@ -21,20 +21,35 @@ from app.catalog.reader import ModelReader
 from app.catalog.revisions import RevisionService
 from app.catalog.schemas import ModelOut, etag
 from app.catalog.writer import ModelWriter
+from app.errors import (
+    ModelNotFound,
+    NotAcceptable,
+    PreconditionFailed,
+    PreconditionRequired,
+    RevisionNotFound,
+    StorageFull,
+    SupportMissing,
+)
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import IfMatch, Reading, RequiredMatch, Writing
 from app.infra.http.negotiation import choose
+from app.infra.http.openapi import problems
 from app.infra.http.preconditions import etag_of
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.spaces.dependencies import KnownSpace, WritableSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from modelkin import wire
+from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
 
 __all__ = ["router"]
 
 _MAX_REVISION = 2**63 - 1
 
 router = APIRouter(
-    prefix="/v1/spaces/{space}/supports", tags=["models"], dependencies=AUTHENTICATED
+    prefix="/v1/spaces/{space}/supports",
+    tags=["models"],
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 
@@ -42,7 +57,17 @@ router = APIRouter(
     MODEL,
     operation_id="put_support",
     status_code=201,
-    responses={200: {"model": ModelOut, "description": "Replaced, or the same content again"}},
+    responses={
+        200: {"model": ModelOut, "description": "Replaced, or the same content again"},
+        **problems(
+            *SPACE_PROBLEMS,
+            *BODY_PROBLEMS,
+            InvalidSupport,
+            SpaceMismatch,
+            PreconditionFailed,
+            StorageFull,
+        ),
+    },
     openapi_extra=SUPPORT_BODY,
 )
 def put(
@@ -69,7 +94,22 @@ def put(
     return ModelOut.of(space, stored.model)
 
 
-@router.patch(MODEL, operation_id="patch_support", openapi_extra=DELTA_BODY)
+@router.patch(
+    MODEL,
+    operation_id="patch_support",
+    responses=problems(
+        *SPACE_PROBLEMS,
+        *BODY_PROBLEMS,
+        ModelNotFound,
+        InvalidSupport,
+        SupportMissing,
+        SpaceMismatch,
+        PreconditionFailed,
+        PreconditionRequired,
+        StorageFull,
+    ),
+    openapi_extra=DELTA_BODY,
+)
 def patch(
     deltas: Service[DeltaService],
     writer: Service[ModelWriter],
@@ -102,7 +142,17 @@ def patch(
     MODEL,
     operation_id="get_support",
     response_class=Response,
-    responses={200: {"content": SUPPORT_CONTENT, "description": "The support"}},
+    responses={
+        200: {"content": SUPPORT_CONTENT, "description": "The support"},
+        **problems(
+            *SPACE_PROBLEMS,
+            ModelNotFound,
+            RevisionNotFound,
+            SupportMissing,
+            NotAcceptable,
+            InvalidParameter,
+        ),
+    },
 )
 def get(
     revisions: Service[RevisionService],

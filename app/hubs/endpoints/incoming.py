@@ -6,13 +6,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
+from app.errors import BodyTimeout, RateLimited, StorageFull, Unauthorized, Unavailable
 from app.hubs.endpoints.schemas import ReceiptOut
 from app.hubs.incoming.service import HubEventService
 from app.infra.http.bodies import BodyLimits, read_body
 from app.infra.http.dependencies import ConnectionSlot
+from app.infra.http.openapi import problems
 from app.infra.http.routing import HOOKS
 from app.infra.http.services import Service
 from modelkin import wire
+from modelkin.errors import InvalidParameter, PayloadTooLarge
 
 __all__ = ["router"]
 
@@ -41,7 +44,18 @@ async def _body(request: Request, limits: Service[BodyLimits]) -> bytes:
     "/{source}",
     operation_id="receive_delivery",
     status_code=202,
-    responses={200: {"model": ReceiptOut, "description": "It came before, and nothing is new"}},
+    responses={
+        200: {"model": ReceiptOut, "description": "It came before, and nothing is new"},
+        **problems(
+            Unauthorized,
+            RateLimited,
+            BodyTimeout,
+            PayloadTooLarge,
+            InvalidParameter,
+            Unavailable,
+            StorageFull,
+        ),
+    },
     openapi_extra=_BODY,
 )
 def receive(

@@ -8,10 +8,12 @@ from fastapi import APIRouter, Body, Depends, Path, Response
 
 from app.auth.dependencies import (
     AUTHENTICATED,
+    REFUSALS,
     AuthenticatedJsonRoute,
     ReadingTenant,
     WritingTenant,
 )
+from app.errors import Conflict, SecretKeyMissing, SourceNotFound, StorageFull
 from app.hubs.endpoints.schemas import (
     HubEventOut,
     HubEventPage,
@@ -21,11 +23,14 @@ from app.hubs.endpoints.schemas import (
     SourcePage,
 )
 from app.hubs.service import SourceService
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.url_checks import UrlChecker
 from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
+from modelkin.errors import InvalidName, InvalidParameter
 
 __all__ = ["router"]
 
@@ -34,6 +39,7 @@ router = APIRouter(
     tags=["sources"],
     route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 SourceId = Annotated[str, Path(description="the id of the source")]
@@ -58,7 +64,14 @@ New = Annotated[SourceNew, Depends(_new)]
 Changes = Annotated[SourceChanges, Depends(_changes)]
 
 
-@router.post("", operation_id="create_source", status_code=201)
+@router.post(
+    "",
+    operation_id="create_source",
+    responses=problems(
+        *BODY_PROBLEMS, InvalidParameter, InvalidName, Conflict, SecretKeyMissing, StorageFull
+    ),
+    status_code=201,
+)
 def create(
     sources: Service[SourceService],
     tenant: WritingTenant,
@@ -74,7 +87,7 @@ def create(
     return SourceOut.of(source)
 
 
-@router.get("", operation_id="list_sources")
+@router.get("", operation_id="list_sources", responses=problems(InvalidParameter))
 def list_sources(
     sources: Service[SourceService],
     tenant: ReadingTenant,
@@ -88,7 +101,7 @@ def list_sources(
     return SourcePage(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/{source}", operation_id="get_source")
+@router.get("/{source}", operation_id="get_source", responses=problems(SourceNotFound))
 def show(
     sources: Service[SourceService], tenant: ReadingTenant, session: Reading, source: SourceId
 ) -> SourceOut:
@@ -96,7 +109,13 @@ def show(
     return SourceOut.of(sources.get(session, tenant, source))
 
 
-@router.patch("/{source}", operation_id="update_source")
+@router.patch(
+    "/{source}",
+    operation_id="update_source",
+    responses=problems(
+        *BODY_PROBLEMS, SourceNotFound, InvalidParameter, InvalidName, SecretKeyMissing, StorageFull
+    ),
+)
 def update(
     sources: Service[SourceService],
     tenant: WritingTenant,
@@ -110,7 +129,12 @@ def update(
     return SourceOut.of(sources.update(session, tenant, source, body.wanted()))
 
 
-@router.delete("/{source}", operation_id="delete_source", status_code=204)
+@router.delete(
+    "/{source}",
+    operation_id="delete_source",
+    responses=problems(SourceNotFound, StorageFull),
+    status_code=204,
+)
 def delete(
     sources: Service[SourceService], tenant: WritingTenant, session: Writing, source: SourceId
 ) -> None:
@@ -118,7 +142,11 @@ def delete(
     sources.delete(session, tenant, source)
 
 
-@router.get("/{source}/deliveries", operation_id="list_source_deliveries")
+@router.get(
+    "/{source}/deliveries",
+    operation_id="list_source_deliveries",
+    responses=problems(SourceNotFound, InvalidParameter),
+)
 def list_deliveries(
     sources: Service[SourceService],
     tenant: ReadingTenant,
@@ -134,7 +162,12 @@ def list_deliveries(
     return HubEventPage(items=items, next_cursor=page.next_cursor)
 
 
-@router.post("/{source}/poll", operation_id="poll_source", status_code=202)
+@router.post(
+    "/{source}/poll",
+    operation_id="poll_source",
+    responses=problems(SourceNotFound, Conflict, StorageFull),
+    status_code=202,
+)
 def poll(
     sources: Service[SourceService],
     tenant: WritingTenant,

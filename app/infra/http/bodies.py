@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from email.message import Message
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +21,17 @@ from modelkin import wire
 from modelkin.errors import InvalidParameter, ModelkinError, PayloadTooLarge, UnsupportedMediaType
 from modelkin.wire.json import parse_json
 
-__all__ = ["BodyLimits", "JsonRoute", "media_type_of", "parse_strictly", "read_body"]
+__all__ = [
+    "BODY_PROBLEMS",
+    "BodyLimits",
+    "JsonRoute",
+    "media_type_of",
+    "parse_strictly",
+    "read_body",
+]
+
+BODY_PROBLEMS: Final = (BodyTimeout, PayloadTooLarge, UnsupportedMediaType)
+"""What every operation with a body may refuse, before its content is parsed."""
 
 _PACE = 8 << 20
 """Every so many bytes earn a body another ``timeout``."""

@@ -1,40 +1,46 @@
-"""The OpenAPI document: what FastAPI finds, with the problems that each operation may answer.
+"""The OpenAPI document: the problems that each operation declares, beside what FastAPI finds.
 
-FastAPI would promise a body for 422 that is never sent, and says nothing of any other error.
+A router declares what all its operations may answer, an operation what its services refuse::
+
+    @router.get("/{space}", operation_id="get_space", responses=problems(SpaceNotFound))
+
+FastAPI by itself would promise a body for 422 that is never sent, and no other error. What is no
+operation's own is declared by none: an unknown path or method (404, 405), a client that left (400)
+and a bug (500).
 """
 
 from __future__ import annotations
 
 import http
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 
-from app.infra.http.problems import PROBLEM
+from app.infra.http.problems import PROBLEM, status_of
 from app.infra.http.schemas import Problem
+from modelkin.errors import ModelkinError
 
-__all__ = ["install"]
+__all__ = ["CODES", "install", "problems"]
 
 _REFERENCE = "#/components/schemas/{model}"
-_CONFLICTS = {
-    "assign_cluster",
-    "cancel_job",
-    "create_source",
-    "create_space",
-    "find_donors",
-    "find_neighbors",
-    "get_overlap",
-    "get_support",
-    "patch_support",
-    "poll_source",
-    "put_signature",
-    "put_support",
-    "update_source",
-}
-"""Operations that may answer 409."""
-_NEGOTIATED = {"get_graph", "get_similarity", "get_signature", "get_support"}
-"""Operations that answer in the format that Accept asks for."""
-_WRITES = {"put", "patch", "delete"}
+CODES: Final = "x-codes"
+"""Where a route declares the codes of a status; the document shows statuses alone."""
+
+
+def problems(*refusals: type[ModelkinError] | tuple[int, str]) -> dict[int | str, dict[str, Any]]:
+    """The ``responses`` of an operation or a router that may refuse so.
+
+    Of a status that both declare FastAPI takes the operation's, so a router declares none that its
+    operations declare, too.
+
+    Args:
+        refusals: errors of the services, or a status and a code.
+    """
+    codes: dict[int, set[str]] = {}
+    for refusal in refusals:
+        status, code = refusal if isinstance(refusal, tuple) else (status_of(refusal), refusal.code)
+        codes.setdefault(status, set()).add(code)
+    return {status: {CODES: sorted(codes[status]), **_answer(status)} for status in sorted(codes)}
 
 
 def install(app: FastAPI) -> None:
@@ -56,40 +62,17 @@ def _describe(document: dict[str, Any]) -> None:
         schemas.pop(unsent, None)
     problem = Problem.model_json_schema(ref_template=_REFERENCE)
     schemas |= problem.pop("$defs", {}) | {"Problem": problem}
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
+    for operations in document["paths"].values():
+        for operation in operations.values():
             answers = operation["responses"]
-            answers.pop("422", None)
-            for status in sorted(_problems(path, method, operation)):
-                answers[str(status)] = {
-                    "description": http.HTTPStatus(status).phrase,
-                    "content": {PROBLEM: {"schema": {"$ref": _REFERENCE.format(model="Problem")}}},
-                }
+            refused = {s: a for s, a in answers.items() if int(s) >= 400}
+            for status in refused:
+                del answers[status]
+            answers |= {s: _answer(int(s)) for s in sorted(refused) if CODES in refused[s]}
 
 
-def _problems(path: str, method: str, operation: dict[str, Any]) -> set[int]:
-    """The statuses of 400 and above that an operation may answer."""
-    if not path.startswith("/v1"):
-        return {401, 403, 429} if path == "/metrics" else {503} if path == "/readyz" else set()
-    name = operation["operationId"]
-    if name == "receive_delivery":
-        return {401, 408, 413, 422, 429, 503}
-    statuses = {401, 403, 429, 503}
-    if operation.get("parameters") or "requestBody" in operation:
-        statuses.add(422)
-    if any(part in path for part in ("{space}", "{job}", "{source}")):
-        statuses.add(404)
-    if "requestBody" in operation:
-        streamed = method == "put" or name == "patch_support"
-        statuses |= {408, 413, 415} if streamed else {413, 415}
-    if method in _WRITES and "{model}" in path:
-        statuses.add(412)
-    if method == "put" or name == "patch_support":
-        statuses.add(507)
-    if name == "patch_support":
-        statuses.add(428)
-    if name in _CONFLICTS:
-        statuses.add(409)
-    if name in _NEGOTIATED:
-        statuses.add(406)
-    return statuses
+def _answer(status: int) -> dict[str, Any]:
+    return {
+        "description": http.HTTPStatus(status).phrase,
+        "content": {PROBLEM: {"schema": {"$ref": _REFERENCE.format(model="Problem")}}},
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import http
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -40,6 +40,7 @@ from modelkin.errors import (
 )
 
 __all__ = [
+    "LOADING",
     "PROBLEM",
     "answer",
     "described",
@@ -51,6 +52,8 @@ __all__ = [
 ]
 
 PROBLEM = "application/problem+json"
+LOADING: Final = (503, "loading")
+"""Status and code of a service that is not ready yet: no error, for nothing went wrong."""
 
 # The first class that an error inherits from decides, so subclasses stand before their parents.
 _STATUS: Mapping[type[ModelkinError], int] = {
@@ -126,7 +129,8 @@ def install(app: FastAPI) -> None:
 
 def not_ready(request: Request, detail: str, progress: Mapping[str, Any]) -> Response:
     """Says that it will serve well soon, and how far it is. No error: nothing went wrong."""
-    return problem(request, 503, "loading", detail, headers=_HEADERS[503], more=progress)
+    status, code = LOADING
+    return problem(request, status, code, detail, headers=_HEADERS[status], more=progress)
 
 
 def described(error: ModelkinError) -> dict[str, Any]:

@@ -6,21 +6,27 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
 
-from app.auth.dependencies import AUTHENTICATED
+from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
+from app.errors import ModelNotFound, SupportRequired
+from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import K, Reading
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.schemas import DonorsOut
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from modelkin._validation import check_model_name
+from modelkin.errors import InvalidParameter, InvalidSignature, InvalidSupport, SpaceMismatch
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/spaces/{space}/donors", tags=["kin"], dependencies=AUTHENTICATED)
+router = APIRouter(
+    prefix="/v1/spaces/{space}/donors", tags=["kin"], dependencies=AUTHENTICATED, responses=REFUSALS
+)
 
 Attribute = Annotated[str | None, Query(min_length=1, max_length=200)]
 
@@ -85,7 +91,11 @@ async def _ask(
 Asked = Annotated[DonorRequest, Depends(_ask)]
 
 
-@router.get("", operation_id="get_donors")
+@router.get(
+    "",
+    operation_id="get_donors",
+    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter, SupportRequired),
+)
 def of_stored(
     reader: Service[ModelReader],
     donors: Service[DonorService],
@@ -103,7 +113,20 @@ def of_stored(
     return DonorsOut.of(donors.donors(session, space, subject, asked))
 
 
-@router.post("", operation_id="find_donors", openapi_extra=ANY_BODY)
+@router.post(
+    "",
+    operation_id="find_donors",
+    responses=problems(
+        *SPACE_PROBLEMS,
+        *BODY_PROBLEMS,
+        InvalidSupport,
+        InvalidSignature,
+        SpaceMismatch,
+        InvalidParameter,
+        SupportRequired,
+    ),
+    openapi_extra=ANY_BODY,
+)
 def of_given(
     reader: Service[ModelReader],
     donors: Service[DonorService],

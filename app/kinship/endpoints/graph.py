@@ -10,19 +10,24 @@ from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
-from app.auth.dependencies import AUTHENTICATED
+from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import TagFilter
+from app.errors import NotAcceptable
 from app.infra.http.dependencies import Reading
 from app.infra.http.negotiation import choose
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.kinship.graph import GraphService
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from modelkin import wire
+from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import Graph
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/spaces/{space}/graph", tags=["kin"], dependencies=AUTHENTICATED)
+router = APIRouter(
+    prefix="/v1/spaces/{space}/graph", tags=["kin"], dependencies=AUTHENTICATED, responses=REFUSALS
+)
 
 GRAPHML = "application/graphml+xml"
 
@@ -69,7 +74,10 @@ class GraphOut(BaseModel):
     "",
     operation_id="get_graph",
     response_model=GraphOut,
-    responses={200: {"content": {GRAPHML: {"schema": {"type": "string"}}}}},
+    responses={
+        200: {"content": {GRAPHML: {"schema": {"type": "string"}}}},
+        **problems(*SPACE_PROBLEMS, InvalidParameter, NotAcceptable),
+    },
 )
 def graph(
     graphs: Service[GraphService],

@@ -6,20 +6,32 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from app.auth.dependencies import AUTHENTICATED
+from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.errors import ModelNotFound
 from app.infra.http.dependencies import Reading
+from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.kinship.lineage import LineageService
 from app.kinship.schemas import LineageOut
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from modelkin._validation import check_model_name
+from modelkin.errors import InvalidParameter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/spaces/{space}/lineage", tags=["kin"], dependencies=AUTHENTICATED)
+router = APIRouter(
+    prefix="/v1/spaces/{space}/lineage",
+    tags=["kin"],
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
+)
 
 
-@router.get("", operation_id="get_lineage")
+@router.get(
+    "",
+    operation_id="get_lineage",
+    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
+)
 def lineage(
     lineages: Service[LineageService],
     space: KnownSpace,

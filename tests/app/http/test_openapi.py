@@ -8,7 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from app.infra.http.openapi import CODES
 from modelkin.wire import DELTA
+from tests.support.declared_problems import OPERATIONS as DECLARING
 from tests.support.http_space import JSON, RAW, ROARING, SIGNATURE, SUPPORT, Space, ok
 
 # A name here is a promise: generated clients call their functions so.
@@ -95,20 +97,39 @@ def test_errors_are_problems(document: dict[str, Any], operations: dict[str, Any
 @pytest.mark.parametrize(
     ("name", "statuses"),
     [
-        ("create_space", {401, 403, 409, 413, 415, 422, 429, 503}),
+        ("create_space", {401, 403, 408, 409, 413, 415, 422, 429, 503, 507}),
         ("get_model", {401, 403, 404, 422, 429, 503}),
         ("put_support", {401, 403, 404, 408, 409, 412, 413, 415, 422, 429, 503, 507}),
         ("patch_support", {401, 403, 404, 408, 409, 412, 413, 415, 422, 428, 429, 503, 507}),
         ("list_revisions", {401, 403, 404, 422, 429, 503}),
         ("get_overlap", {401, 403, 404, 409, 422, 429, 503}),
-        ("create_clustering", {401, 403, 404, 413, 415, 422, 429, 503}),
-        ("assign_cluster", {401, 403, 404, 409, 413, 415, 422, 429, 503}),
+        ("create_clustering", {401, 403, 404, 408, 413, 415, 422, 429, 503, 507}),
+        ("assign_cluster", {401, 403, 404, 408, 409, 413, 415, 422, 429, 503}),
+        ("get_sketch", {401, 403, 404, 406, 409, 422, 429, 503}),
+        ("put_sketch", {401, 403, 404, 408, 409, 412, 413, 415, 422, 429, 503, 507}),
+        ("create_subscription", {401, 403, 408, 409, 413, 415, 422, 429, 503, 507}),
+        ("get_subscription", {401, 403, 404, 429, 503}),
+        ("rotate_secret", {401, 403, 404, 409, 422, 429, 503, 507}),
+        ("ping_subscription", {401, 403, 404, 409, 429, 503, 507}),
+        ("replay_delivery", {401, 403, 404, 409, 429, 503, 507}),
         ("get_support", {401, 403, 404, 406, 409, 422, 429, 503}),
     ],
 )
 def test_which_problems(operations: dict[str, Any], name: str, statuses: set[int]) -> None:
     """An operation documents exactly the problems that it may answer."""
     assert statuses == {int(s) for s in operations[name]["responses"] if int(s) >= 400}
+
+
+def test_the_document_shows_what_is_declared(operations: dict[str, Any]) -> None:
+    """The statuses of each operation in the document are those it declares in the code."""
+    shown = {
+        name: {int(status) for status in operation["responses"] if int(status) >= 400}
+        for name, operation in operations.items()
+    }
+    assert shown == {
+        name: {status for status, _ in operation.problems} for name, operation in DECLARING.items()
+    }
+    assert CODES not in str(operations)
 
 
 @pytest.fixture(scope="module")
