@@ -1,7 +1,7 @@
-"""Polls: hubs are looked through every so often, since deliveries get lost.
+"""``HubPoller``: compare a hub's listing with its last known state, since webhooks get lost.
 
-What a hub lists is held against what was seen there last: what is new, has changed or is gone is
-looked at by a job each, as if it had been delivered. Nothing is downloaded or stored here.
+Every new, changed or deleted model gets a sync job, as if a hub event had announced it. Polling
+downloads and stores nothing.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ from modelkin.errors import JobCancelled, ModelkinError
 __all__ = ["TICK", "ListingDiff", "HubPoller", "compare"]
 
 TICK: Final = "source_polls"
-"""The kind of the periodic jobs that see which sources are due."""
-_SOURCES = 100
-"""Sources that become due at a time; the others do with the next tick."""
-_MOST_HIDDEN = 1000
-"""Models that are asked for one by one; of more, others each time."""
+"""The kind of the periodic jobs that enqueue the polls that are due."""
+_MAX_SOURCES_PER_TICK = 100
+"""Polls that are enqueued at a time; the others wait for the next tick."""
+_MAX_UNLISTED = 1000
+"""Unlisted models that a poll looks up one by one; of more, a random sample."""
 _DELETED: Final = {"outcome": "ignored", "reason": "the source was deleted"}
-_AT_ONCE = 100
-"""Looks that are enqueued in one transaction, so that others may write in between."""
+_BATCH_SIZE = 100
+"""Sync jobs that one transaction enqueues, so that others may write in between."""
 
 
 @dataclass(slots=True)
 class ListingDiff:
-    """What a listing says, held against what was seen.
+    """The difference between a hub's listing and its last known state.
 
     Attributes:
-        models: how many are listed and followed.
-        new, changed, gone: names of those that are to be looked at.
-        back: of those that were missing in the listing before.
-        hidden: of those that are stored here and were missing before: the hub is asked for each.
-        unnamable: how many have names that no model can have here.
+        models: the number of followed models in the listing.
+        new, changed, gone: names of the models to synchronize.
+        back: names of the models that the previous listing lacked.
+        unlisted: names of stored models that the previous listing lacked, too: the poll looks up
+            each.
+        unnamable: the number of models whose names are invalid here.
     """
 
     models: int = 0
@@ -55,54 +56,53 @@ class ListingDiff:
     changed: dict[str, str | None] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     back: list[str] = field(default_factory=list)
-    hidden: list[str] = field(default_factory=list)
+    unlisted: list[str] = field(default_factory=list)
     unnamable: int = 0
 
-    def looks(self) -> Iterator[tuple[str, str | None]]:
-        """Whom to look at, and what the listing says that they are at."""
+    def to_sync(self) -> Iterator[tuple[str, str | None]]:
+        """The models to synchronize, with their listed revisions."""
         yield from self.new.items()
         yield from self.changed.items()
         yield from ((name, None) for name in self.gone)
 
     def to_json(self) -> dict[str, int]:
-        """The numbers, for people."""
-        told = {name: len(getattr(self, name)) for name in ("new", "changed", "gone")}
-        return {"models": self.models, **told, "unnamable": self.unnamable}
+        """The counts, for people."""
+        counts = {name: len(getattr(self, name)) for name in ("new", "changed", "gone")}
+        return {"models": self.models, **counts, "unnamable": self.unnamable}
 
 
 class HubPoller:
-    """The use cases of polls.
+    """Polls the hubs of sources.
 
     Args:
-        database: the truth.
-        jobs: the kinds are registered here.
-        looks: sends somebody to look.
-        opened: whose hubs they are.
+        database: where the state of sources is kept.
+        sync: enqueues sync jobs.
+        source_service: opens sources.
         hub_of: opens the hub of a source.
-        now: the time.
+        now: the clock.
     """
 
     def __init__(
         self,
         database: Database,
-        looks: SyncScheduler,
-        opened: SourceService,
+        sync: SyncScheduler,
+        source_service: SourceService,
         hub_of: Callable[[OpenSource], AbstractContextManager[Hub]],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
-        self._looks = looks
-        self._opened = opened
+        self._sync = sync
+        self._source_service = source_service
         self._hub_of = hub_of
         self._now = now
 
     def due(self) -> int:
-        """Enqueue the polls that are due now; how many."""
+        """Enqueue the polls that are due now; return their number."""
         with self._database.writing() as session:
             now = self._now()
-            found = sources.due_sources(session, now, limit=_SOURCES)
+            found = sources.due_sources(session, now, limit=_MAX_SOURCES_PER_TICK)
             for source in found:
-                self._looks.sync_hub(session, source.tenant, source.id, in_time=True)
+                self._sync.sync_hub(session, source.tenant, source.id, in_time=True)
                 sources.put_off_poll(session, source, now)
         return len(found)
 
@@ -113,55 +113,55 @@ class HubPoller:
     def enqueue_due(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
         """Carry out a job of the kind ``TICK``: enqueue the polls that are due now."""
         del job
-        progress(0, 0, "looking for sources that are due")
+        progress(0, 0, "finding sources that are due")
         return {"polls": self.due()}
 
     def poll(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | CommitHook:
-        """Look through one hub."""
-        began = self._now()
+        """Carry out a job of the kind ``POLL``: compare one hub's listing."""
+        started = self._now()
         with self._database.reading() as session:
             try:
-                source = self._opened.open(session, job.tenant, job.parameters["source"])
+                source = self._source_service.open(session, job.tenant, job.parameters["source"])
             except SourceNotFound:
                 return _DELETED
             seen = {model.name: model for model in source_models.seen_models(session, source.id)}
         try:
             with self._hub_of(source) as hub:
-                listing = _told(hub.models(source.filters.to_json()), progress)
+                listing = _reported(hub.models(source.filters.to_json()), progress)
                 found = compare(source, listing, seen)
-                _ask_for_hidden(hub, found, seen, progress)
+                _look_up_unlisted(hub, found, seen, progress)
         except JobCancelled:
             raise
         except ModelkinError as error:
             with self._database.writing() as session:
                 sources.note_error(session, source.id, error.code, str(error))
             raise
-        self._send(job, source, found, progress)
+        self._enqueue_syncs(job, source, found, progress)
 
         def finish(session: Writer) -> Mapping[str, Any]:
-            try:  # locked first, as by all who change a source and then what was seen there
+            try:  # every writer locks the source first, then the state of its models
                 sources.lock_source(session, job.tenant, source.id)
             except SourceNotFound:
                 return _DELETED
             source_models.note_listed(session, source.id, found.gone, listed=False)
             source_models.note_listed(session, source.id, found.back, listed=True)
-            sources.note_poll(session, source.id, began, found.to_json())
+            sources.note_poll(session, source.id, started, found.to_json())
             return found.to_json()
 
         return finish
 
-    def _send(
+    def _enqueue_syncs(
         self, job: JobRecord, source: OpenSource, found: ListingDiff, progress: Progress
     ) -> None:
-        """Enqueue the looks; done again, none is enqueued twice while the first one waits."""
-        looks, gone = list(found.looks()), set(found.gone)
-        for begin in range(0, len(looks), _AT_ONCE):
-            progress(begin, len(looks), "sending to look")
+        """Enqueue the syncs; a retried poll enqueues none twice while the first one waits."""
+        models, gone = list(found.to_sync()), set(found.gone)
+        for start in range(0, len(models), _BATCH_SIZE):
+            progress(start, len(models), "enqueueing syncs")
             with self._database.writing() as session:
-                # The order of locks that deliveries have: two would else wait for each other.
+                # Hub events lock in the same order, so the two cannot deadlock.
                 sources.lock_source(session, job.tenant, source.id)
-                for name, revision in looks[begin : begin + _AT_ONCE]:
-                    self._looks.sync_model(
+                for name, revision in models[start : start + _BATCH_SIZE]:
+                    self._sync.sync_model(
                         session,
                         job.tenant,
                         source.id,
@@ -174,11 +174,11 @@ class HubPoller:
 def compare(
     source: OpenSource, listing: Iterator[HubModel], seen: Mapping[str, SeenModel]
 ) -> ListingDiff:
-    """Hold a listing against what was seen.
+    """Compare a listing with the last known state of the hub's models.
 
     Args:
-        source: decides which lines are followed.
-        seen: by name. One without a revision is gone, or was never seen.
+        source: its filters decide which lines are followed.
+        seen: the known models by name; one without a revision is gone, or was never seen.
     """
     found = ListingDiff()
     listed: set[str] = set()
@@ -186,11 +186,11 @@ def compare(
         before = seen.get(line.name)
         if line.name in listed:
             continue
-        is_placed = before is not None and before.placed  # and so followed, whatever it lost
+        is_placed = before is not None and before.placed  # stored models stay followed
         if not is_placed and source.filters.reason_against(line.name, line.tags):
             continue
         if before is None and source.kind == "mlflow" and line.revision is None:
-            continue  # registered, and no version is there yet
+            continue  # registered, without a version yet
         if unnamable(line.name):
             found.unnamable += 1
             continue
@@ -208,7 +208,7 @@ def compare(
         for model in seen.values()
         if model.name not in listed and model.listed and model.revision is not None
     ]
-    found.hidden = [
+    found.unlisted = [
         model.name
         for model in seen.values()
         if model.name not in listed
@@ -219,29 +219,29 @@ def compare(
     return found
 
 
-def _ask_for_hidden(
+def _look_up_unlisted(
     hub: Hub, found: ListingDiff, seen: Mapping[str, SeenModel], progress: Progress
 ) -> None:
-    """What the hub does not list by the source's filters, and has: it may have changed, too."""
-    asked = random.sample(found.hidden, min(len(found.hidden), _MOST_HIDDEN))
-    for number, name in enumerate(asked):
-        progress(number, len(asked), "asking for models that are not listed any more")
+    """Look up stored models that the listing lacks: they may be hidden, or have new revisions."""
+    names = random.sample(found.unlisted, min(len(found.unlisted), _MAX_UNLISTED))
+    for number, name in enumerate(names):
+        progress(number, len(names), "asking for models that are no longer listed")
         try:
             now = hub.look_up(name)
         except HubNotFound as error:
-            if error.definitive:  # else its last look has said so, too
+            if error.definitive:  # else its last sync has said so, too
                 found.gone.append(name)
         except (HubForbidden, HubProtocolError):
-            continue  # as it was when it was looked at
+            continue  # as at its last sync
         else:
             if now.revision != seen[name].revision:
                 found.changed[name] = now.revision
 
 
-def _told(listing: Iterator[HubModel], progress: Progress) -> Iterator[HubModel]:
-    """The same lines, with a word of progress now and then."""
+def _reported(listing: Iterator[HubModel], progress: Progress) -> Iterator[HubModel]:
+    """The same lines, with progress reported every hundred."""
     progress(0, 0, "listing models")
     for number, line in enumerate(listing):
-        if number % _AT_ONCE == 0:
+        if number % _BATCH_SIZE == 0:
             progress(number, 0, "listing models")
         yield line

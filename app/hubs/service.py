@@ -1,9 +1,8 @@
-"""Sources: the hubs whose models are followed, and by what their deliveries are vouched for.
+"""``SourceService``: sources, the hubs whose models the service follows.
 
-Secrets and tokens come in here and are encrypted before anything is stored; they leave only as an
-:class:`OpenSource`, to whoever verifies a delivery or asks the hub. Nothing here asks a hub, or
-resolves its name: whoever brings a URL has seen whether it may be connected to, and every
-connection is checked anew.
+Secrets and tokens are encrypted before they are stored. They leave only as an :class:`OpenSource`,
+for the jobs that ask the hub. The service sends no request here: endpoints check a URL before, and
+every connection is checked again.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ from app.jobs.records import JobRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
-__all__ = ["DEFAULT_POLL", "OpenSource", "SourceIn", "SourceService"]
+__all__ = ["DEFAULT_POLL_S", "OpenSource", "SourceIn", "SourceService"]
 
-MOST: Final = 1000
+MAX_SOURCES: Final = 1000
 """Sources of a tenant."""
-DEFAULT_POLL: Final = 3600
-"""Seconds between two polls where nothing else is said."""
-_DECISIVE = ("url", "space", "importance", "base_model", "filters")
-"""What decides which models are followed, and what is made of them."""
+DEFAULT_POLL_S: Final = 3600
+"""Seconds between two polls by default."""
+_RESYNC_FIELDS = ("url", "space", "importance", "base_model", "filters")
+"""The fields whose change requires a sync of every model."""
 _PUBLIC = frozenset({"huggingface.co", "www.huggingface.co", "hf.co"})
-"""Hubs of more models than anybody wants."""
+"""Hubs with too many models to list them all."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceIn:
-    """What a source is to be; see :class:`app.hubs.records.SourceRecord`.
+    """The fields of a new source; see :class:`app.hubs.records.SourceRecord`.
 
-    ``polled`` says that ``poll_seconds`` was asked for, and is no default.
+    ``polled`` says that the client set ``poll_seconds``, so it is not the default.
     """
 
     kind: HubKind
@@ -55,7 +54,7 @@ class SourceIn:
     base_model: str | None = None
     filters: Mapping[str, Any] = field(default_factory=dict)
     on_delete: OnDelete = "keep"
-    poll_seconds: int | None = DEFAULT_POLL
+    poll_seconds: int | None = DEFAULT_POLL_S
     polled: bool = False
 
 
@@ -63,7 +62,7 @@ class SourceIn:
 class OpenSource:
     """A source with its token decrypted: for one job, and never stored, shown or logged.
 
-    ``updated_at`` tells what was so at that moment from what somebody has changed since.
+    ``updated_at`` shows whether a client has changed the source since.
     """
 
     id: str
@@ -80,30 +79,30 @@ class OpenSource:
 
 
 class SourceService:
-    """The use cases of sources.
+    """Creates, changes, polls and deletes sources.
 
     Args:
-        secrets: encrypts what is not to be read in the database.
-        looks: looks through hubs.
-        now: the time.
+        secrets: encrypts secrets and tokens.
+        sync: enqueues polls.
+        now: the clock.
     """
 
     def __init__(
         self,
         secrets: Secrets,
-        looks: SyncScheduler,
+        sync: SyncScheduler,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._secrets = secrets
-        self._looks = looks
+        self._sync = sync
         self._now = now
 
     def create(self, session: Writer, tenant: Tenant, wanted: SourceIn) -> SourceRecord:
-        """A new source. One that is polled is polled soon, for what its hub has already.
+        """Create a source, and enqueue its first poll if it is polled.
 
         Raises:
-            InvalidParameter: it cannot be; says why.
-            Conflict: there are too many.
+            InvalidParameter: the fields contradict each other; says which.
+            Conflict: the tenant has too many sources.
             SecretKeyMissing: there is no key to encrypt its secret with.
         """
         filters = _fitting(wanted.kind, wanted.filters)
@@ -126,10 +125,10 @@ class SourceService:
             updated_at=now,
         )
         source = _polled(source, filters, asked=wanted.polled, now=now)
-        if sources.count_sources(session, tenant) >= MOST:
-            raise Conflict(f"there are {MOST:,} sources already: delete some first")
+        if sources.count_sources(session, tenant) >= MAX_SOURCES:
+            raise Conflict(f"there are {MAX_SOURCES:,} sources already: delete some first")
         sources.insert_source(session, source)
-        return self._begun(session, source)
+        return self._poll_if_due(session, source)
 
     def get(self, session: Reader, tenant: Tenant, source_id: str) -> SourceRecord:
         """The tenant's source of this id, or :class:`SourceNotFound`."""
@@ -144,14 +143,13 @@ class SourceService:
     def update(
         self, session: Writer, tenant: Tenant, source_id: str, given: Mapping[str, Any]
     ) -> SourceRecord:
-        """Change what was given, by the names of :class:`SourceIn`; what was not stays.
+        """Change the given fields, by the names of :class:`SourceIn`; keep the others.
 
-        Where that may make another thing of its models, the next poll, which is due then, has all
-        of them looked at.
+        Where the change affects stored models, a poll becomes due that synchronizes all of them.
 
         Raises:
-            SourceNotFound: there is none of this id.
-            InvalidParameter: it cannot be so; says why.
+            SourceNotFound: there is no source with this id.
+            InvalidParameter: the fields contradict each other; says which.
         """
         before = sources.lock_source(session, tenant, source_id)
         _refuse_to_send_elsewhere(before, given)
@@ -166,46 +164,46 @@ class SourceService:
         changes["filters"] = filters.to_json()
         now = self._now()
         after = replace(before, **changes, updated_at=now)
-        anew = "token" in given or any(
-            getattr(after, name) != getattr(before, name) for name in _DECISIVE
+        resync = "token" in given or any(
+            getattr(after, name) != getattr(before, name) for name in _RESYNC_FIELDS
         )
-        if anew:
+        if resync:
             source_models.look_again(session, after.id)
-        if anew or after.poll_seconds != before.poll_seconds:
+        if resync or after.poll_seconds != before.poll_seconds:
             asked = given.get("poll_seconds") is not None
             after = _polled(after, filters, asked=asked, now=now)
         names = (*changes, "updated_at", "poll_seconds", "next_poll_at")
         sources.update_source(session, after.id, {name: getattr(after, name) for name in names})
-        return self._begun(session, after)
+        return self._poll_if_due(session, after)
 
     def delete(self, session: Writer, tenant: Tenant, source_id: str) -> None:
-        """Forget a source, and what it delivered; its models stay. :class:`SourceNotFound`."""
+        """Delete a source and its hub events; its models stay. :class:`SourceNotFound`."""
         source = sources.lock_source(session, tenant, source_id)
         sources.delete_source(session, source.id)
 
     def poll(self, session: Writer, tenant: Tenant, source_id: str) -> JobRecord:
-        """A job that looks through the hub, and begins after this moment.
+        """Enqueue a poll that begins after this moment.
 
         Raises:
-            SourceNotFound: there is none of this id.
-            Conflict: it cannot be looked through.
+            SourceNotFound: there is no source with this id.
+            Conflict: the source cannot be polled.
         """
         source = self.get(session, tenant, source_id)
         if why := _why_not_polled(source, Filters.of(source.filters)):
             raise Conflict(f"this source is not polled: {why}")
-        return self._looks.sync_hub(session, tenant, source.id)
+        return self._sync.sync_hub(session, tenant, source.id)
 
     def deliveries(
         self, session: Reader, source: SourceRecord, *, limit: int, cursor: str | None
     ) -> Page[HubEventRecord]:
-        """What a source delivered, newest first, for as long as that is kept."""
+        """The hub events of a source, newest first, as long as they are kept."""
         return hub_events.list_events(session, source.id, limit=limit, cursor=cursor)
 
     def open(self, session: Reader, tenant: Tenant, source_id: str) -> OpenSource:
-        """A source as a job needs it.
+        """A source with its token decrypted, for a job.
 
         Raises:
-            SourceNotFound: it was deleted.
+            SourceNotFound: the source was deleted.
             Unavailable: its token cannot be decrypted.
         """
         source = self.get(session, tenant, source_id)
@@ -223,18 +221,18 @@ class SourceService:
             updated_at=source.updated_at,
         )
 
-    def _begun(self, session: Writer, source: SourceRecord) -> SourceRecord:
-        """The source, its first poll enqueued if it is due: nobody has to wait for a schedule."""
+    def _poll_if_due(self, session: Writer, source: SourceRecord) -> SourceRecord:
+        """Enqueue a poll that is due at once, without waiting for the scheduler."""
         now = self._now()
         if source.next_poll_at is None or source.next_poll_at > now:
             return source
-        self._looks.sync_hub(session, source.tenant, source.id)
+        self._sync.sync_hub(session, source.tenant, source.id)
         sources.put_off_poll(session, source, now)
         return sources.get_source(session, source.tenant, source.id)
 
 
 def _fitting(kind: HubKind, given: Mapping[str, Any]) -> Filters:
-    """Filters that say something about this kind of hub."""
+    """The filters, if they apply to this kind of hub."""
     filters = Filters.of(given)
     if kind == "mlflow" and filters.owners:
         raise InvalidParameter(
@@ -244,10 +242,10 @@ def _fitting(kind: HubKind, given: Mapping[str, Any]) -> Filters:
 
 
 def _polled(source: SourceRecord, filters: Filters, *, asked: bool, now: datetime) -> SourceRecord:
-    """The source with its polls as they can be, the first one due at once.
+    """The source with its next poll due at once, or without polls where it cannot be polled.
 
     Args:
-        asked: they were asked for, so that an error tells where they cannot be.
+        asked: the client asked for polls, so an impossible one is an error.
     """
     why = _why_not_polled(source, filters)
     if why is not None and asked:
@@ -258,7 +256,7 @@ def _polled(source: SourceRecord, filters: Filters, *, asked: bool, now: datetim
 
 
 def _why_not_polled(source: SourceRecord, filters: Filters) -> str | None:
-    """Why a hub cannot be looked through; None if it can."""
+    """Why a source cannot be polled; None if it can."""
     if source.url is None:
         return "without a url there is nothing to poll"
     if urlsplit(source.url).hostname in _PUBLIC and filters.named_owners is None:
@@ -275,7 +273,7 @@ def _refuse_homeless_token(url: str | None, token: str | None) -> None:
 
 
 def _refuse_to_send_elsewhere(source: SourceRecord, given: Mapping[str, Any]) -> None:
-    """A token is sent where it was given for; whoever may change the url may not learn it so."""
+    """Refuse to send a stored token to another host: its owner gave it for the present one."""
     url = given.get("url", source.url)
     if source.token is None or url is None or source.url is None or "token" in given:
         return

@@ -17,7 +17,7 @@ from app.hubs.records import (
     Outcome,
     SourceRecord,
 )
-from app.hubs.service import DEFAULT_POLL, SourceIn
+from app.hubs.service import DEFAULT_POLL_S, SourceIn
 from modelkin._validation import check_model_name, check_space_name
 from modelkin.errors import InvalidParameter
 
@@ -89,7 +89,7 @@ class SourceNew(_In):
         "keep", description="what becomes here of models that are deleted there"
     )
     poll_seconds: PollSeconds | None = Field(
-        DEFAULT_POLL,
+        DEFAULT_POLL_S,
         description="how often the hub is looked through for what no delivery told; null for "
         "never, which it is of itself where there is nothing to look through",
     )

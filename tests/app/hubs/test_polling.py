@@ -20,7 +20,7 @@ from app.hubs.filters import Filters
 from app.hubs.polling import TICK, HubPoller, compare
 from app.hubs.records import HubKind, SeenModel, SourceRecord
 from app.hubs.repositories import source_models, sources
-from app.hubs.service import DEFAULT_POLL, OpenSource, SourceIn, SourceService
+from app.hubs.service import DEFAULT_POLL_S, OpenSource, SourceIn, SourceService
 from app.hubs.sync_requests import POLL
 from app.infra.db.tables.jobs import JobRow
 from app.infra.storage.encryption import Secrets
@@ -63,7 +63,7 @@ def test_a_listing_is_held_against_what_was_seen(
         found.gone
     )
     missing = {n for n, (r, there, here) in seen.items() if r and here and not there} - set(listing)
-    assert missing == set(found.hidden)
+    assert missing == set(found.unlisted)
     assert {n for n, (_, there, _) in seen.items() if not there and n in listing} == set(found.back)
     assert len(listing) == found.models
 
@@ -386,5 +386,5 @@ def test_the_public_hub_is_polled_by_owner(desk: Desk) -> None:
         )
         with pytest.raises(InvalidParameter, match="owners"):
             service.create(session, tenant, replace(given, polled=True))
-        assert DEFAULT_POLL == service.create(session, tenant, owned).poll_seconds
+        assert DEFAULT_POLL_S == service.create(session, tenant, owned).poll_seconds
     assert 1 == len(waiting(desk, POLL))

@@ -268,7 +268,7 @@ def test_a_tenant_has_a_limit(office: Office, monkeypatch: pytest.MonkeyPatch) -
     """Beyond it a source is a 409, until another one is deleted."""
     made = office.follow()
     listed = office.http.get("/v1/sources", params={"limit": "1000"}).json()["items"]
-    monkeypatch.setattr("app.hubs.service.MOST", len(listed))
+    monkeypatch.setattr("app.hubs.service.MAX_SOURCES", len(listed))
     refused(office.http.post("/v1/sources", json=PLAIN), 409, "conflict")
     office.http.delete(f"/v1/sources/{made['id']}")
     assert 201 == office.http.post("/v1/sources", json={**PLAIN, "filters": None}).status_code
