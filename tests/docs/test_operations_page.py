@@ -69,10 +69,7 @@ def test_the_memory_budgets_add_up() -> None:
         banding.STOP_LIST_CACHE_BYTES,
     ]
     assert [budget / (1 << 30) for budget in budgets] == stated
-<<<<<<< Updated upstream
     assert f"with the defaults they add up to {sum(stated):g} GiB" in section
-=======
-    assert f"{sum(stated):g} GiB with the defaults" in section
 
 
 @pytest.mark.parametrize("page", sorted(PAGE.parent.glob("*.md")), ids=lambda page: page.name)
@@ -81,4 +78,3 @@ def test_every_variable_that_a_page_names_is_read(page: Path) -> None:
     known = {f"MODELKIN_{name.upper()}" for name in Settings.model_fields}
     known |= {"MODELKIN_URL", "MODELKIN_API_KEY"}
     assert set(re.findall(r"\bMODELKIN_[A-Z_]+[A-Z]", page.read_text())) <= known
->>>>>>> Stashed changes
