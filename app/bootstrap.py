@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 
@@ -36,7 +36,8 @@ from app.index.banding import BandValueService
 from app.index.buckets.service import BucketService
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Database
-from app.infra.egress.client import Allowlist, Egress
+from app.infra.egress.allowlist import Allowlist
+from app.infra.egress.client import Egress
 from app.infra.fd_limits import support_fd_budget
 from app.infra.storage.encryption import Secrets
 from app.infra.storage.redis import RedisServer
@@ -103,7 +104,7 @@ def _compose(
     services.add(Secrets(settings.encryption_key_list, settings.encryption_key_file))
     _add_auth(services)
     services.add(JobService())
-    services.add(SpaceService(stores.blobs, stores.indexes, buckets, stores.sketches))
+    services.add(SpaceService(on_delete=_forgetting(stores, buckets)))
     services.add(SupportSizeService())
     _add_webhooks(services)
     _add_catalog(services, stores, bands)
@@ -114,6 +115,16 @@ def _compose(
     _add_maintenance(services, stores, buckets)
     _add_notifications(services)
     return services
+
+
+def _forgetting(stores: Stores, buckets: BucketService) -> list[Callable[[int], None]]:
+    """What deletes a space outside of the database, in the order that it happens in."""
+    return [
+        stores.indexes.forget,
+        buckets.forget,
+        stores.sketches.forget,
+        lambda space_id: stores.blobs.delete_prefix(str(space_id)),
+    ]
 
 
 def _add_auth(services: Container) -> None:

@@ -15,8 +15,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from app.infra.egress.client import Allowlist
-from app.infra.storage.encryption import keys_of
+from app.infra.egress.allowlist import Allowlist
+from app.infra.storage.encryption_keys import keys_of
 
 __all__ = ["DEFAULT_DATABASE_URL", "Settings", "validation_messages"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from app.catalog.puts import Precondition, require_met
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.errors import PreconditionFailed, SupportMissing
 from app.infra.db.database import Reader
-from app.infra.http.preconditions import check_match
 from app.spaces.records import SpaceRecord
 from modelkin.core.delta import Delta
 from modelkin.core.support import Support
@@ -32,16 +32,18 @@ class DeltaService:
     def __init__(self, library: ModelReader) -> None:
         self._library = library
 
-    def subject(self, session: Reader, space: SpaceRecord, name: str, if_match: str) -> ModelRecord:
+    def subject(
+        self, session: Reader, space: SpaceRecord, name: str, precondition: Precondition
+    ) -> ModelRecord:
         """The model that is to be patched.
 
         Raises:
             ModelNotFound: there is none of this name.
-            PreconditionFailed: it is not the one of ``if_match``.
+            PreconditionFailed: it is not as ``precondition`` expects.
             SupportMissing: it sent only a signature.
         """
         model = models.get_model(session, space, name)
-        check_match(model, if_match, name)
+        require_met(precondition, name, model)
         if model.kind == "signature":
             raise SupportMissing(
                 f"model {name!r} sent only a signature, so there is no support to change: "

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from app.catalog.puts import PreparedSupport, Put, require_size, signature_content
+from app.catalog.puts import PreparedSupport, Put, require_met, require_size, signature_content
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models, revisions
 from app.catalog.revision_recorder import RevisionRecorder
@@ -19,7 +19,6 @@ from app.catalog.sketches import require_fitting
 from app.errors import Unavailable
 from app.index.banding import BandValueService, signature_bytes
 from app.infra.db.database import Reader, Writer
-from app.infra.http.preconditions import check_match
 from app.infra.storage.blobs import BlobStore
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
@@ -102,7 +101,7 @@ class Preparation:
         Raises:
             PreconditionFailed, SpaceMismatch, SupportExists: the put is not to be.
         """
-        check_match(current, put.if_match, put.name)
+        require_met(put.precondition, put.name, current)
         if isinstance(put.content, PreparedSupport):
             return self._support(session, space, put.content, current)
         content = signature_content(space, put.name, put.content, current, signatures)

@@ -5,7 +5,7 @@ Owns no session and writes nothing: ``ingest`` asks, and stores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,13 +21,22 @@ from modelkin.core.support import Support
 from modelkin.errors import SpaceMismatch
 
 __all__ = [
+    "Precondition",
     "PreparedSupport",
     "Put",
     "Stored",
+    "require_met",
     "require_same_space",
     "require_size",
     "signature_content",
 ]
+
+Precondition = Callable[[str, str | None], None]
+"""What a change expects of the model that it changes: called under the lock of the space with the
+model's name and version tag, None where there is no such model.
+
+It raises :class:`PreconditionFailed` unless the model is as expected.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class Put:
     content: PreparedSupport | Signature
     tags: Sequence[str] | None = None
     attributes: dict[str, Any] | None = None
-    if_match: str | None = None
+    precondition: Precondition | None = None
     sketch: Sketch | None = None
     """Beside a signature; None leaves the one that a signature has."""
 
@@ -71,6 +80,12 @@ class Stored:
 
     model: ModelRecord
     status: Literal["created", "replaced", "unchanged"]
+
+
+def require_met(precondition: Precondition | None, name: str, current: ModelRecord | None) -> None:
+    """:class:`PreconditionFailed` unless a model, if there is one, is as the change expects."""
+    if precondition is not None:
+        precondition(name, None if current is None else current.version_tag)
 
 
 def require_same_space(space: SpaceRecord, signature: Signature) -> None:

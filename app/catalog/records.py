@@ -34,6 +34,16 @@ class ModelRecord:
     """Drawn anew with every content; 0 where that is a signature and nothing more."""
     tags: tuple[str, ...] = field(default=())
 
+    @property
+    def version_tag(self) -> str:
+        """A tag that changes with every change of the model.
+
+        It tells nothing of other tenants, as an id would: the version is the space's own. A space
+        that was deleted and made again counts from 0, so it holds the time of the model's making.
+        """
+        made = round(self.created_at.timestamp() * 1e6)
+        return f"{self.version:x}-{self.revision:x}-{made:x}"
+
 
 @dataclass(frozen=True, slots=True)
 class SelfOverlap:

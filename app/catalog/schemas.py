@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from app.catalog.records import ModelRecord
-from app.infra.http.preconditions import etag_of
+from app.infra.http.preconditions import entity_tag
 from app.infra.http.schemas import Text, _finite, _In, _Out
 from app.spaces.records import SpaceRecord
 
@@ -88,4 +88,4 @@ class BatchLineIn(_In):
 
 def etag(model: ModelRecord) -> dict[str, str]:
     """The headers of an answer about one model."""
-    return {"ETag": etag_of(model)}
+    return {"ETag": entity_tag(model.version_tag)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from app.catalog.puts import PreparedSupport, Put, Stored
+from app.catalog.puts import Precondition, PreparedSupport, Put, Stored, require_met
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
@@ -17,7 +17,6 @@ from app.catalog.repositories.sketches import change_sketch, sketches_by_id
 from app.errors import SketchMissing, SupportExists
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFiles
 from app.infra.db.database import Reader, Writer
-from app.infra.http.preconditions import check_match
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
@@ -46,20 +45,20 @@ class SketchService:
         name: str,
         sketch: Sketch,
         *,
-        if_match: str | None = None,
+        precondition: Precondition | None = None,
     ) -> Stored:
         """Store the sketch of a model that sent a signature; the same one again changes nothing.
 
         Raises:
             ModelNotFound: there is no model to store it with.
-            PreconditionFailed: the model is not the one of ``if_match``.
+            PreconditionFailed: the model is not as ``precondition`` expects.
             SupportExists: the model has a support, of which the service makes the sketch.
             SpaceMismatch: its M or its sample is not the space's.
             InvalidSignature: it is of another K than the signature.
         """
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
-        check_match(current, if_match, name)
+        require_met(precondition, name, current)
         if current.kind == "support":
             raise SupportExists(
                 f"model {name!r} has a support, and its sketch is made from that: read it here, or "

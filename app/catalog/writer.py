@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from app.catalog import events
 from app.catalog.preparation import Preparation
-from app.catalog.puts import PreparedSupport, Put, Stored
+from app.catalog.puts import Precondition, PreparedSupport, Put, Stored, require_met
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.revision_recorder import Change, RevisionRecorder
@@ -21,7 +22,6 @@ from app.index import stop_list_repository
 from app.index.banding import BandValueService
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Reader, Writer
-from app.infra.http.preconditions import check_match
 from app.infra.storage.blobs import BlobStore
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -70,7 +70,7 @@ class ModelWriter:
         Raises:
             SpaceMismatch: a signature whose scheme, number of values, seed or M is not the space's.
             SupportExists: a signature for a model that has a support.
-            PreconditionFailed: the model is not the one of ``if_match``.
+            PreconditionFailed: the model is not as its precondition expects.
         """
         [stored] = self.put_each(session, space, [put])
         if isinstance(stored, ModelkinError):
@@ -128,7 +128,7 @@ class ModelWriter:
         if self._outbox is not None:
             stored = (results[place] for place in sorted({*changed, *new}))
             told = [result.model for result in stored if isinstance(result, Stored)]
-            self._outbox.stored(session, space, told)
+            events.supports_stored(self._outbox, session, space, told)
         return [result for result in results if result is not None]
 
     def discard(self, put: Put) -> None:
@@ -145,12 +145,12 @@ class ModelWriter:
         attributes: dict[str, Any] | None,
         source: str | Unchanged | None,
         base_model: str | Unchanged | None,
-        if_match: str | None,
+        precondition: Precondition | None = None,
     ) -> ModelRecord:
         """Replace what is said of a model; what is None or UNCHANGED stays."""
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
-        check_match(current, if_match, name)
+        require_met(precondition, name, current)
         columns = {
             column: value
             for column, value in (
@@ -167,16 +167,21 @@ class ModelWriter:
         models.update_metadata(session, current, version=version, tags=new_tags, **columns)
         updated = models.get_model(session, space, name)
         if self._outbox is not None and "base_model" in columns:
-            self._outbox.declared(session, space, updated)
+            events.base_declared(self._outbox, session, space, updated)
         return updated
 
     def delete(
-        self, session: Writer, space: SpaceRecord, name: str, *, if_match: str | None
+        self,
+        session: Writer,
+        space: SpaceRecord,
+        name: str,
+        *,
+        precondition: Precondition | None = None,
     ) -> None:
         """Remove a model, its support and its signature."""
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
-        check_match(current, if_match, name)
+        require_met(precondition, name, current)
         version = spaces.advance(session, space, **{f"{current.kind}s": -1})
         self._history.forget(session, current)
         models.delete_model(session, current, version=version)

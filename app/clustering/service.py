@@ -22,6 +22,7 @@ from app.auth.records import Tenant
 from app.catalog.reader import Subject
 from app.clustering import policy_repository, repository
 from app.clustering.assignment import NewcomerAssignment
+from app.clustering.events import clustering_completed
 from app.clustering.pipeline import Groups, group
 from app.clustering.records import ClusteringContent, ClusteringRecord
 from app.clustering.request import ClusteringRequest
@@ -226,7 +227,7 @@ class ClusteringService:
         asked, version = record.parameters, record.version
         policy_repository.note_done(session, space, asked, version, made.job.created_at)
         if self._outbox is not None:
-            self._outbox.clustered(session, space, record)
+            clustering_completed(self._outbox, session, space, record)
         return {
             "clustering": record.id,
             "url": f"/v1/spaces/{space.name}/clusterings/{record.id}",

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Response
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 
@@ -18,15 +18,13 @@ from app.auth.dependencies import (
     WritingTenant,
 )
 from app.errors import JobFinished, JobNotFound, StorageFull
-from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.jobs.records import JobRecord, JobState
-from app.jobs.schemas import JobIn, JobOut, JobPage
+from app.jobs.schemas import JobOut, JobPage
 from app.jobs.service import JobService
 from app.jobs.watcher import JobWatcher
-from app.spaces.dependencies import SPACE_PROBLEMS, WritableSpace
 from modelkin._validation import check_space_name
 from modelkin.errors import InvalidName, InvalidParameter
 
@@ -54,34 +52,6 @@ def accepted(response: Response, job: JobRecord) -> JobOut:
     response.status_code = 202
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return JobOut.of(job)
-
-
-@router.post(
-    "/v1/spaces/{space}/jobs",
-    operation_id="create_job",
-    responses=problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull),
-    status_code=202,
-)
-def create(
-    jobs: Service[JobService],
-    tenant: WritingTenant,
-    space: WritableSpace,
-    session: Writing,
-    body: Annotated[JobIn, Body()],
-    response: Response,
-) -> JobOut:
-    """Have something done to a space. While one of a kind waits or runs, it is the answer, and no
-    second one is made.
-    """
-    job = jobs.enqueue(
-        session,
-        tenant,
-        body.kind,
-        body.asked(),
-        space=space,
-        dedup_key=f"space {space.id}",
-    )
-    return accepted(response, job)
 
 
 @router.get("/v1/jobs", operation_id="list_jobs", responses=problems(InvalidParameter, InvalidName))

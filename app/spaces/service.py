@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from app.auth.records import Tenant
 from app.errors import SpaceExists
-from app.index.buckets.service import BucketService
-from app.index.registry import IndexRegistry
-from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Reader, Writer
-from app.infra.storage.blobs import BlobStore
 from app.spaces import repository
 from app.spaces.records import SpaceRecord
 from app.spaces.support_sizes import AskedSize
@@ -74,19 +71,15 @@ class AskedBanding:
 
 
 class SpaceService:
-    """The use cases of spaces."""
+    """The use cases of spaces.
 
-    def __init__(
-        self,
-        blobs: BlobStore,
-        indexes: IndexRegistry,
-        buckets: BucketService,
-        sketches: SketchFiles,
-    ) -> None:
-        self._blobs = blobs
-        self._indexes = indexes
-        self._buckets = buckets
-        self._sketches = sketches
+    Args:
+        on_delete: called with the id of a deleted space, once that is committed; they delete what
+            is kept of it outside of the database.
+    """
+
+    def __init__(self, on_delete: Sequence[Callable[[int], None]] = ()) -> None:
+        self._on_delete = tuple(on_delete)
 
     def create(
         self,
@@ -151,10 +144,8 @@ class SpaceService:
         """Delete the space and everything in it."""
         space = repository.lock_space(session, space)
         repository.delete_space(session, space)
-        session.after_commit(partial(self._indexes.forget, space.id))
-        session.after_commit(partial(self._buckets.forget, space.id))
-        session.after_commit(partial(self._sketches.forget, space.id))
-        session.after_commit(partial(self._blobs.delete_prefix, str(space.id)))
+        for forget in self._on_delete:
+            session.after_commit(partial(forget, space.id))
 
 
 def _require_modest(layout: Layout) -> None:

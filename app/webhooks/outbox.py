@@ -1,20 +1,17 @@
-"""Events: what subscribers can be told of, written down in the transaction that it comes with.
+"""The outbox of events: written in the transaction of the change that each is about.
 
-:class:`Outbox` is what the use cases that change something know of subscribers: without any, one
-small question a change. Who hears of an event, and what else follows from it, is ``telling``'s
-business; sending is ``deliveries``'s.
+Without a subscription, a change costs one small query. ``notifications`` finds out to whom an event
+is to be delivered, and ``delivery`` sends it. The features build the payloads of their own events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import quote
 
 from app.auth.records import Tenant
-from app.catalog.records import ModelRecord
-from app.clustering.records import ClusteringRecord
 from app.infra.db.database import Writer
 from app.infra.db.ids import new_id
 from app.jobs.service import JobService
@@ -30,8 +27,8 @@ __all__ = [
     "SUPPORT_STORED",
     "TYPES",
     "Outbox",
+    "Subject",
     "dedup_key",
-    "model_url",
 ]
 
 SUPPORT_STORED: Final = "support.stored"
@@ -46,69 +43,60 @@ KIND: Final = "events"
 """The kind of the jobs that find out who hears of what."""
 
 
+_ASKED_FOR: Final = {
+    SUPPORT_STORED: (SUPPORT_STORED, NEIGHBORS_CHANGED, LINEAGE_MISMATCH),
+    DECLARED: (LINEAGE_MISMATCH,),
+    CLUSTERING_COMPLETED: (CLUSTERING_COMPLETED,),
+}
+"""The types of subscriptions for which an event is written: those that it may lead to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The model that an event is about, as it was at that time."""
+
+    id: int
+    name: str
+    revision: int
+    tags: Sequence[str]
+
+
 class Outbox:
-    """Where changes write down what they are, for whoever has subscribed to it.
+    """Writes events in the transaction of the change that they are about.
 
     Args:
-        jobs: where it is enqueued that there is something to tell; the kind is registered by then.
+        jobs: where the fan-out of the events is enqueued; its kind is registered by then.
     """
 
     def __init__(self, jobs: JobService) -> None:
         self._jobs = jobs
 
-    def stored(self, session: Writer, space: SpaceRecord, models: Sequence[ModelRecord]) -> None:
-        """Models have got new contents; those that are supports are told of."""
-        supports = [model for model in models if model.kind == "support"]
-        types = (SUPPORT_STORED, NEIGHBORS_CHANGED, LINEAGE_MISMATCH)
-        tenant = self._listening(session, space, *types) if supports else None
-        if tenant is None:
-            return
-        happened = [
-            _event(space, SUPPORT_STORED, _told_of(space, model), model) for model in supports
-        ]
-        self._write(session, tenant, space, happened)
+    def wanted(self, session: Writer, space: SpaceRecord, kind: str) -> Tenant | None:
+        """The tenant of a space, if a subscription asks for what an event leads to; else None.
 
-    def declared(self, session: Writer, space: SpaceRecord, model: ModelRecord) -> None:
-        """A model is said to be made from another base than before."""
-        if model.base_model is None or model.kind != "support":
-            return
-        tenant = self._listening(session, space, LINEAGE_MISMATCH)
-        if tenant is not None:
-            told = _told_of(space, model)
-            self._write(session, tenant, space, [_event(space, DECLARED, told, model)])
+        Args:
+            kind: the type of the event.
+        """
+        return repository.who_listens(session, space.tenant_id, space.name, _ASKED_FOR[kind])
 
-    def clustered(self, session: Writer, space: SpaceRecord, clustering: ClusteringRecord) -> None:
-        """A clustering was recorded."""
-        tenant = self._listening(session, space, CLUSTERING_COMPLETED)
-        if tenant is None:
-            return
-        told = {
-            "space": space.name,
-            "clustering": clustering.id,
-            "number": clustering.number,
-            "version": clustering.version,
-            "algorithm": clustering.algorithm,
-            "models": clustering.models,
-            "clusters": clustering.clusters,
-            "noise": clustering.noise,
-            "previous": clustering.previous,
-            "agreement": clustering.agreement,
-            "url": f"/v1/spaces/{space.name}/clusterings/{clustering.id}",
-        }
-        self._write(session, tenant, space, [_event(space, CLUSTERING_COMPLETED, told)])
-
-    def _listening(self, session: Writer, space: SpaceRecord, *types: str) -> Tenant | None:
-        """The tenant, if it has asked for any of these types."""
-        return repository.who_listens(session, space.tenant_id, space.name, types)
-
-    def _write(
+    def add(
         self,
         session: Writer,
         tenant: Tenant,
         space: SpaceRecord,
-        happened: Sequence[event_repository.Event],
+        kind: str,
+        events: Iterable[tuple[Subject | None, Mapping[str, Any]]],
     ) -> None:
-        event_repository.insert_events(session, happened)
+        """Write events of one type, and enqueue their fan-out.
+
+        Args:
+            tenant: of the space, from :meth:`wanted`.
+            space: what they happened in.
+            kind: their type.
+            events: the subject of each, None where it is the space, and its payload.
+        """
+        written = [_event(space, kind, subject, payload) for subject, payload in events]
+        event_repository.insert_events(session, written)
         key = dedup_key(space.id)
         self._jobs.enqueue(session, tenant, KIND, {}, space=space, dedup_key=key)
 
@@ -124,25 +112,8 @@ def dedup_key(space_id: int | None, *, again: bool = False) -> str:
     return f"{where}, again" if again else where
 
 
-def model_url(space: str, model: str) -> str:
-    """Where a model is read, below the address of the service."""
-    return f"/v1/spaces/{space}/models/{quote(model, safe='/')}"
-
-
-def _told_of(space: SpaceRecord, model: ModelRecord) -> dict[str, Any]:
-    return {
-        "space": space.name,
-        "model": model.name,
-        "revision": model.revision,
-        "version": model.version,
-        "support_size": model.support_size,
-        "digest": model.digest,
-        "url": model_url(space.name, model.name),
-    }
-
-
 def _event(
-    space: SpaceRecord, kind: str, data: Mapping[str, Any], model: ModelRecord | None = None
+    space: SpaceRecord, kind: str, subject: Subject | None, payload: Mapping[str, Any]
 ) -> event_repository.Event:
     now = datetime.now(UTC)
     return event_repository.Event(
@@ -151,11 +122,11 @@ def _event(
         type=kind,
         space_id=space.id,
         space=space.name,
-        model=None if model is None else model.name,
-        model_id=None if model is None else model.id,
-        revision=None if model is None else model.revision,
-        tags=[] if model is None else list(model.tags),
-        data=dict(data),
+        model=None if subject is None else subject.name,
+        model_id=None if subject is None else subject.id,
+        revision=None if subject is None else subject.revision,
+        tags=[] if subject is None else list(subject.tags),
+        data=dict(payload),
         fanned_out=False,
         neighbors_compared=False,
         failures=0,

@@ -77,7 +77,7 @@ class Place:
     def remove(self, *names: str) -> None:
         for name in names:
             with self.database.writing() as session:
-                self.services[ModelWriter].delete(session, self.space, name, if_match=None)
+                self.services[ModelWriter].delete(session, self.space, name)
 
     def drop(self) -> None:
         space = self.space

@@ -13,8 +13,9 @@ from app.catalog.schemas import ModelOut, ModelPage, ModelUpdate, etag
 from app.catalog.writer import ModelWriter
 from app.errors import ModelNotFound, PreconditionFailed, StorageFull
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Cursor, IfMatch, Limit, Reading, Writing
+from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
 from app.infra.http.openapi import problems
+from app.infra.http.preconditions import IfMatch
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
@@ -81,7 +82,7 @@ def update(
     session: Writing,
     body: Annotated[ModelUpdate, Body()],
     response: Response,
-    if_match: IfMatch = None,
+    precondition: IfMatch,
 ) -> ModelOut:
     """Replace tags, attributes, source or base_model; `null` clears the last two."""
     given = body.model_fields_set
@@ -96,7 +97,7 @@ def update(
         attributes=body.attributes,
         source=body.source if "source" in given else UNCHANGED,
         base_model=base_model if "base_model" in given else UNCHANGED,
-        if_match=if_match,
+        precondition=precondition,
     )
     response.headers.update(etag(model))
     return ModelOut.of(space, model)
@@ -113,7 +114,7 @@ def delete(
     space: WritableSpace,
     name: ModelName,
     session: Writing,
-    if_match: IfMatch = None,
+    precondition: IfMatch,
 ) -> None:
     """Delete a model, its support and its signature."""
-    writer.delete(session, space, name, if_match=if_match)
+    writer.delete(session, space, name, precondition=precondition)

@@ -15,9 +15,10 @@ from app.catalog.schemas import ModelOut, etag
 from app.catalog.writer import ModelWriter
 from app.errors import ModelNotFound, NotAcceptable, PreconditionFailed, StorageFull, SupportExists
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import IfMatch, Reading, Writing
+from app.infra.http.dependencies import Reading, Writing
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
+from app.infra.http.preconditions import IfMatch
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
@@ -60,11 +61,11 @@ def put(
     space: WritableSpace,
     session: Writing,
     response: Response,
-    if_match: IfMatch = None,
+    precondition: IfMatch,
 ) -> ModelOut:
     """Store a signature alone, never the indices. 409 where the model has a support."""
     signature = payload.signature(space.num_parameters)
-    stored = writer.put(session, space, Put(name, signature, tags=tags, if_match=if_match))
+    stored = writer.put(session, space, Put(name, signature, tags=tags, precondition=precondition))
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)

@@ -20,9 +20,10 @@ from app.errors import (
     SupportExists,
 )
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import IfMatch, Reading, Writing
+from app.infra.http.dependencies import Reading, Writing
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
+from app.infra.http.preconditions import IfMatch
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
@@ -65,7 +66,7 @@ def put(
     space: WritableSpace,
     session: Writing,
     response: Response,
-    if_match: IfMatch = None,
+    precondition: IfMatch,
 ) -> ModelOut:
     """Store the sketch of a model that sent a signature alone, for sharper estimates of it.
 
@@ -73,7 +74,7 @@ def put(
     signature is stored. 404 where there is no model yet, 409 where it has a support.
     """
     sketch = payload.sketch(space.num_parameters)
-    stored = sketches.put(session, space, name, sketch, if_match=if_match)
+    stored = sketches.put(session, space, name, sketch, precondition=precondition)
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)

@@ -31,10 +31,10 @@ from app.errors import (
     SupportMissing,
 )
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import IfMatch, Reading, RequiredMatch, Writing
+from app.infra.http.dependencies import Reading, Writing
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
-from app.infra.http.preconditions import etag_of
+from app.infra.http.preconditions import IfMatch, RequiredMatch, entity_tag, match
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
@@ -79,7 +79,7 @@ def put(
     reading: Reading,
     writing: Writing,
     response: Response,
-    if_match: IfMatch = None,
+    precondition: IfMatch,
 ) -> ModelOut:
     """Store a support, whole, with its tags. Once this answers, it is durable.
 
@@ -88,7 +88,7 @@ def put(
     reading.rollback()  # nothing is held while the body is decoded
     support = payload.support(space.num_parameters)
     prepared = writer.prepare(reading, space, name, support)
-    stored = writer.put(writing, space, Put(name, prepared, tags=tags, if_match=if_match))
+    stored = writer.put(writing, space, Put(name, prepared, tags=tags, precondition=precondition))
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)
@@ -113,7 +113,7 @@ def put(
 def patch(
     deltas: Service[DeltaService],
     writer: Service[ModelWriter],
-    if_match: RequiredMatch,
+    precondition: RequiredMatch,
     payload: DeltaPayload,
     name: ModelName,
     tags: NewTags,
@@ -127,12 +127,12 @@ def patch(
     The result stands as if it had been sent whole: a revision of its own, or nothing where the
     delta is empty. An index to add that is there, or to remove that is not, is a 422.
     """
-    model = deltas.subject(reading, space, name, if_match)
+    model = deltas.subject(reading, space, name, precondition)
     reading.rollback()  # nothing is held while the body is decoded
     payload.make_room_for_delta(space.num_parameters, model.support_size)
     support = deltas.apply(space, model, payload.delta)
     prepared = writer.prepare(reading, space, name, support)
-    put = Put(name, prepared, tags=tags, if_match=etag_of(model))
+    put = Put(name, prepared, tags=tags, precondition=match(entity_tag(model.version_tag)))
     stored = writer.put(writing, space, put)
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)

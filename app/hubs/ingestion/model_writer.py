@@ -220,7 +220,7 @@ class IngestWriter:
         ):
             raise _overtaken(name)
         if held is not None:
-            self._ingest.delete(session, held.space, held.model.name, if_match=None)
+            self._ingest.delete(session, held.space, held.model.name)
         return {
             "outcome": "gone",
             "removed": held is not None,
@@ -258,7 +258,7 @@ class IngestWriter:
             if held.space.id == space.id:
                 self._rename(session, held, made.name)
             elif source.on_delete == "remove":
-                self._ingest.delete(session, held.space, held.model.name, if_match=None)
+                self._ingest.delete(session, held.space, held.model.name)
             else:
                 self._rename(session, held, made.name)
                 left = held.space.name
@@ -271,7 +271,7 @@ class IngestWriter:
         if models.find_model(session, held.space, name) is None:
             self._ingest.rename(session, held.space, held.model.name, name)
         else:
-            self._ingest.delete(session, held.space, held.model.name, if_match=None)
+            self._ingest.delete(session, held.space, held.model.name)
 
     def _say_where_from(
         self,
@@ -290,7 +290,6 @@ class IngestWriter:
             attributes=attributes,
             source=made.revision.address,
             base_model=_base_model(made),
-            if_match=None,
         )
 
 

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import re
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -27,64 +24,24 @@ from app.infra.egress.addresses import (
     MAX_URL,
     PORTS,
     Address,
-    Network,
     is_public,
     literal,
     parse_url,
     stands_for,
-    within,
 )
+from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.transport import GuardedTransport, said
 from modelkin.errors import InvalidParameter
 
-__all__ = ["Allowlist", "Egress", "EgressRefused", "Resolve"]
+__all__ = ["Egress", "EgressRefused", "Resolve"]
 
 Resolve = Callable[[str, int], Sequence[str]]
 """The addresses of a host, for connections to a port; OSError where it has none."""
 
 _RESOLVING: Final = 2.0
 """Seconds that resolving the name in a URL may take that is checked."""
-_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
-"""A name, or an address of IPv6."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Allowlist:
-    """What may be connected to although it is not public.
-
-    Attributes:
-        networks: whatever is in them, at every port.
-        hosts: by name, wherever they resolve to; at one port, or None for every one.
-    """
-
-    networks: tuple[Network, ...] = ()
-    hosts: frozenset[tuple[str, int | None]] = frozenset()
-
-    @classmethod
-    def parse(cls, text: str | None) -> Allowlist:
-        """An allow-list as settings have it: hosts, host:port and networks, with commas between.
-
-        Raises:
-            ValueError: an entry is none of these.
-        """
-        networks: list[Network] = []
-        hosts: set[tuple[str, int | None]] = set()
-        for entry in filter(None, (part.strip() for part in (text or "").split(","))):
-            try:
-                networks.append(ipaddress.ip_network(entry.strip("[]")))
-            except ValueError:
-                hosts.add(_host_and_port(entry))
-        return cls(tuple(networks), frozenset(hosts))
-
-    def names(self, host: str, port: int) -> bool:
-        """Whether this very host is allowed, at this port."""
-        return not self.hosts.isdisjoint({(_plain(host), None), (_plain(host), port)})
-
-    def holds(self, address: Address, port: int) -> bool:
-        """Whether this address is allowed, at this port."""
-        return within(address, self.networks) or self.names(str(address), port)
 
 
 class Egress:
@@ -228,23 +185,3 @@ class Egress:
 def _resolve(host: str, port: int) -> Sequence[str]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
-
-
-def _host_and_port(entry: str) -> tuple[str, int | None]:
-    """``hub.internal``, ``hub.internal:8443``, ``127.0.0.1:8000`` or ``[::1]:8000``."""
-    refused = ValueError(
-        f"{entry!r} is no host, host:port or network: use such as "
-        f"hub.internal,receiver.internal:8443,10.0.0.0/8"
-    )
-    try:
-        parts = urlsplit(f"//{entry}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise refused from None
-    if not host or port == 0 or "@" in entry or not _HOST.fullmatch(host) or parts.netloc != entry:
-        raise refused
-    return _plain(host), port
-
-
-def _plain(host: str) -> str:
-    return host.lower().rstrip(".")

@@ -11,20 +11,18 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Annotated
 
-from fastapi import Depends, Header, Query
+from fastapi import Depends, Query
 from fastapi.concurrency import run_in_threadpool
 
-from app.errors import PreconditionRequired, Unavailable
+from app.errors import Unavailable
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.http.services import Service
 
 __all__ = [
     "Cursor",
-    "IfMatch",
     "K",
     "Limit",
     "Reading",
-    "RequiredMatch",
     "ConnectionSlot",
     "ConnectionSlots",
     "Writing",
@@ -104,23 +102,3 @@ Writing = Annotated[Writer, Depends(_writing, scope="function")]
 K = Annotated[int, Query(ge=1, le=1000, description="how many")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="how many on a page")]
 Cursor = Annotated[str | None, Query(description="the `next_cursor` of the page before")]
-
-
-async def _required_match(
-    if_match: Annotated[
-        str | None,
-        Header(description="the model's `ETag` that this changes, else 412; 428 without it"),
-    ] = None,
-) -> str:
-    if if_match is None:
-        raise PreconditionRequired(
-            "this changes one revision of the model and no other: send its ETag as If-Match"
-        )
-    return if_match
-
-
-RequiredMatch = Annotated[str, Depends(_required_match)]
-IfMatch = Annotated[
-    str | None,
-    Header(description="change the model only if its `ETag` is this one, else 412"),
-]

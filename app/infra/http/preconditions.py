@@ -1,31 +1,65 @@
-"""Entity tags and the ``If-Match`` header."""
+"""Entity tags and the ``If-Match`` header (RFC 9110, 13.1.1)."""
 
 from __future__ import annotations
 
-from app.catalog.records import ModelRecord
-from app.errors import PreconditionFailed
+from collections.abc import Callable
+from typing import Annotated
 
-__all__ = ["check_match", "etag_of"]
+from fastapi import Depends, Header
+
+from app.errors import PreconditionFailed, PreconditionRequired
+
+__all__ = ["IfMatch", "RequiredMatch", "entity_tag", "match"]
+
+Precondition = Callable[[str, str | None], None]
+"""Called with the name of a model and its version, None where there is no such model."""
 
 
-def etag_of(model: ModelRecord) -> str:
-    """The entity tag of a model as it stands: it changes with every change of the model.
+def entity_tag(version: str) -> str:
+    """The entity tag of a version."""
+    return f'"{version}"'
 
-    It tells nothing of other tenants, as an id would: the version is the space's own. A space that
-    was deleted and made again counts from 0, so the tag holds the time of the model's making too.
+
+def match(if_match: str) -> Precondition:
+    """The check of an ``If-Match``: ``*`` asks that there is a model, tags that it is one of those.
+
+    What it answers raises :class:`PreconditionFailed` unless the model is as the header asks.
     """
-    made = model.created_at.timestamp()
-    return f'"{model.version:x}-{model.revision:x}-{round(made * 1e6):x}"'
-
-
-def check_match(current: ModelRecord | None, if_match: str | None, name: str) -> None:
-    """RFC 9110, 13.1.1: ``*`` asks that there is a model, tags that it is one of those."""
-    if if_match is None:
-        return
-    if current is None:
-        raise PreconditionFailed(f"If-Match was sent, and there is no model {name!r}")
     wanted = [tag.strip() for tag in if_match.split(",")]
-    if "*" not in wanted and etag_of(current) not in wanted:
-        raise PreconditionFailed(
-            f"model {name!r} has changed: it is {etag_of(current)} now, If-Match said {if_match}"
+
+    def check(name: str, version: str | None) -> None:
+        if version is None:
+            raise PreconditionFailed(f"If-Match was sent, and there is no model {name!r}")
+        tag = entity_tag(version)
+        if "*" not in wanted and tag not in wanted:
+            raise PreconditionFailed(
+                f"model {name!r} has changed: it is {tag} now, If-Match said {if_match}"
+            )
+
+    return check
+
+
+async def _match(
+    if_match: Annotated[
+        str | None,
+        Header(description="change the model only if its `ETag` is this one, else 412"),
+    ] = None,
+) -> Precondition | None:
+    return None if if_match is None else match(if_match)
+
+
+async def _required_match(
+    if_match: Annotated[
+        str | None,
+        Header(description="the model's `ETag` that this changes, else 412; 428 without it"),
+    ] = None,
+) -> Precondition:
+    if if_match is None:
+        raise PreconditionRequired(
+            "this changes one revision of the model and no other: send its ETag as If-Match"
         )
+    return match(if_match)
+
+
+IfMatch = Annotated[Precondition | None, Depends(_match)]
+RequiredMatch = Annotated[Precondition, Depends(_required_match)]

@@ -6,23 +6,18 @@ is never logged, never answered, and never in the parameters of a job.
 
 from __future__ import annotations
 
-import base64
 import os
 import secrets as random
 import threading
 from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from app.errors import SecretKeyMissing, Unavailable
 
-__all__ = ["Secrets", "keys_of"]
+__all__ = ["Secrets"]
 
 _FILE_MODE = 0o600
-_SHORTEST = 32
-"""Characters of a key: what people think up is shorter, and is guessed."""
 
 
 class Secrets:
@@ -95,34 +90,6 @@ class Secrets:
         elif not keys or self._file.exists():
             keys.append(_key_in(self._file))
         return keys
-
-
-def keys_of(text: str) -> tuple[str, ...]:
-    """The keys in a setting, with commas between them, as Fernet takes them.
-
-    One is 32 bytes in URL-safe base64, or any other text that is long enough to be random: a key is
-    then derived of it.
-
-    Raises:
-        ValueError: one of them is too short.
-    """
-    keys = [key.strip() for key in text.split(",")]
-    for number, key in enumerate(keys, 1):
-        if len(key) < _SHORTEST:
-            raise ValueError(
-                f"key {number} of {len(keys)} is no key: one has {_SHORTEST} random characters or "
-                f"more, as from `openssl rand -hex 32`"
-            )
-    return tuple(map(_fernet_key, keys))
-
-
-def _fernet_key(text: str) -> str:
-    try:
-        Fernet(text)
-    except ValueError:
-        derived = HKDF(SHA256(), length=32, salt=None, info=b"modelkin secrets")
-        return base64.urlsafe_b64encode(derived.derive(text.encode())).decode()
-    return text
 
 
 def _key_in(file: Path) -> str:

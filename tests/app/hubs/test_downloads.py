@@ -19,7 +19,8 @@ from app.hubs.clients.http import HubHttpClient, TransferLimits
 from app.hubs.clients.protocol import HubFile
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.downloads import Downloads
-from app.infra.egress.client import Allowlist, Egress
+from app.infra.egress.allowlist import Allowlist
+from app.infra.egress.client import Egress
 from modelkin.errors import InvalidCheckpoint
 from tests.support.checkpoints import random_tensors, safetensors
 from tests.support.fake_huggingface import Handler, Hub

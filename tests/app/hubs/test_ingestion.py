@@ -270,7 +270,6 @@ def test_what_people_say_stays(hub: Hub, desk: Desk) -> None:
             attributes={**model.attributes, "site": 7},
             source=model.source,
             base_model=None,
-            if_match=None,
         )
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(2))}, tags=["new"])
     desk.look(source, "org/a")

@@ -22,7 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.infra.egress.addresses import is_public, stands_for
-from app.infra.egress.client import Allowlist, Egress, EgressRefused
+from app.infra.egress.allowlist import Allowlist
+from app.infra.egress.client import Egress, EgressRefused
 from app.settings import Settings
 from modelkin.errors import InvalidParameter
 from tests.support.egress_addresses import INSIDE, OUTSIDE, SPELLINGS

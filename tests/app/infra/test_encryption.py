@@ -13,7 +13,8 @@ from cryptography.fernet import Fernet
 from pydantic import ValidationError
 
 from app.errors import SecretKeyMissing, Unavailable
-from app.infra.storage.encryption import Secrets, keys_of
+from app.infra.storage.encryption import Secrets
+from app.infra.storage.encryption_keys import keys_of
 from app.settings import Settings, validation_messages
 
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()

@@ -16,7 +16,8 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from app.infra.db.database import Database
 from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.webhooks import EventRow, SubscriptionRow
-from app.infra.egress.client import Allowlist, Egress
+from app.infra.egress.allowlist import Allowlist
+from app.infra.egress.client import Egress
 from app.webhooks import delivery_repository as store
 from app.webhooks.delivery import KIND, SCHEDULE
 from app.webhooks.sender import Sender

@@ -1,0 +1,47 @@
+"""The JSON of jobs that maintain a space, as it is taken."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from app.maintenance.stop_lists import DEFAULT_SHARE
+
+__all__ = ["JobIn"]
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class ParametersIn(_In):
+    share: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="of a stop_list: how many of the supports hold each of its indices; .5 if it "
+        "is left out",
+    )
+
+
+class JobIn(_In):
+    """Something to be done to a space: `rebuild_buckets` builds its LSH buckets anew, `stop_list`
+    finds the indices that are everybody's and leaves them out of the buckets.
+    """
+
+    kind: Literal["rebuild_buckets", "stop_list"]
+    parameters: ParametersIn = Field(default_factory=ParametersIn)
+
+    @model_validator(mode="after")
+    def _fitting(self) -> JobIn:
+        if self.kind != "stop_list" and self.parameters.share is not None:
+            raise ValueError("a share is a parameter of stop_list alone")
+        return self
+
+    def asked(self) -> dict[str, Any]:
+        """The parameters of the job, defaults among them."""
+        if self.kind != "stop_list":
+            return {}
+        share = self.parameters.share
+        return {"share": DEFAULT_SHARE if share is None else share}
