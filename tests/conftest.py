@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest_plugins = ["tests.support.fixtures"]
+
 _LONG = ("tests/workers/", "tests/app/server/test_processes.py", "tests/demo/", "tests/packaging/")
 """What takes long for a file: begun last, it would leave all processes but one with nothing."""
 

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import ModelRow, RevisionRow
 from modelkin import Support
-from tests.app.conftest import Start
+from tests.support.fixtures import Start
 from tests.support.http_space import (
     SUPPORT,
     Space,

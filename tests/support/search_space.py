@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -15,25 +14,13 @@ from app.catalog.reader import ModelReader
 from app.container import Container
 from app.infra.db.database import Database
 from app.search.service import SearchService
-from app.settings import Settings
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from modelkin import Neighbors, Support
 from modelkin.core.similarity.overlap import similarity
-from tests.support.backends import Backend
 
 Kind = Literal["support", "signature", "sketch"]
 _names = itertools.count()
-
-
-def set_up(backend: Backend, folder: Path, **more: Any) -> Settings:
-    """The settings of a service in a folder."""
-    return Settings(
-        database_url=backend.url(folder),
-        blob_url=f"file://{folder}/blobs",
-        embedded_worker="off",
-        **more,
-    )
 
 
 @dataclass(frozen=True)

@@ -9,47 +9,44 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.conftest import backend, postgres
 from tests.support.backends import Backend
+from tests.support.deployment import Deployment, Process
 from tests.support.postgres import Postgres
-from tests.support.worker_harness import Process, Shop
 
-__all__ = ["Shops", "backend", "postgres"]
-
-Shops = dict[str, tuple[Shop, Process]]
+Deployments = dict[str, tuple[Deployment, Process]]
 EXPECTED = "failed by a bug\nTraceback"
 """The traceback that a test asks for."""
 
 
 @pytest.fixture
-def shop(backend: Backend, tmp_path: Path) -> Iterator[Shop]:
+def deployment(backend: Backend, tmp_path: Path) -> Iterator[Deployment]:
     """A fresh database; no process yet."""
-    made = Shop(tmp_path, backend)
+    made = Deployment(tmp_path, backend)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="session")
-def shops(postgres: Postgres) -> Iterator[Shops]:
+def deployments(postgres: Postgres) -> Iterator[Deployments]:
     """The shared databases by their kind, and their services, ended before Postgres is."""
-    made: Shops = {}
+    made: Deployments = {}
     yield made
-    for shop, service in made.values():
+    for deployment, service in made.values():
         code = service.stop()
-        assert code == 0, shop.logs()
-        assert "Traceback" not in shop.logs().replace(EXPECTED, ""), shop.logs()
-        shop.close()
+        assert code == 0, deployment.logs()
+        assert "Traceback" not in deployment.logs().replace(EXPECTED, ""), deployment.logs()
+        deployment.close()
 
 
 @pytest.fixture(scope="session")
 def busy(
     backend: Backend,
-    shops: Shops,
+    deployments: Deployments,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Shop:
+) -> Deployment:
     """A database, shared, whose service carries out two jobs at a time and asks for keys."""
-    if backend.name not in shops:
-        made = Shop(tmp_path_factory.mktemp("shop"), backend)
+    if backend.name not in deployments:
+        made = Deployment(tmp_path_factory.mktemp("deployment"), backend)
         made.make_key("default")
-        shops[backend.name] = made, made.service("--embedded-worker=on", "--auth=required")
-    return shops[backend.name][0]
+        deployments[backend.name] = made, made.service("--embedded-worker=on", "--auth=required")
+    return deployments[backend.name][0]

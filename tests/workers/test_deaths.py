@@ -15,138 +15,138 @@ import numpy as np
 import pytest
 
 from tests.support.backends import SQLITE, PostgresBackend
+from tests.support.deployment import LEASE, Deployment
 from tests.support.job_records import error_of
 from tests.support.postgres import Postgres, postgres_server
-from tests.support.worker_harness import LEASE, Shop
 
 
-def test_kill_9_of_workers_at_any_moment(shop: Shop) -> None:
+def test_kill_9_of_workers_at_any_moment(deployment: Deployment) -> None:
     """The worker that holds a job dies, and then the other one, at a random moment: all jobs
     succeed, each has its effect once, and one that is done over says why until it has succeeded.
     """
-    workers = [shop.worker(), shop.worker()]
+    workers = [deployment.worker(), deployment.worker()]
     for worker in workers:
         worker.says("takes jobs", "standing by")
-    jobs = [shop.enqueue("count", steps=8, pause=0.1) for _ in range(5)]
-    held = shop.running(jobs[0])
+    jobs = [deployment.enqueue("count", steps=8, pause=0.1) for _ in range(5)]
+    held = deployment.running(jobs[0])
     holder = next(worker for worker in workers if f"-{worker.pid}-" in str(held.worker))
     holder.kill()
     died = time.monotonic()
-    again = shop.until(jobs[0], lambda now: now.attempts == 2)
+    again = deployment.until(jobs[0], lambda now: now.attempts == 2)
     assert time.monotonic() - died < 5 * LEASE + 5
     assert ("running", "worker_lost") == (again.state, error_of(again)["code"])
     assert f"worker {held.worker} fell silent" in error_of(again)["detail"]
-    heir = shop.worker()
+    heir = deployment.worker()
     time.sleep(np.random.default_rng().uniform(0.0, 1.0))
     next(worker for worker in workers if worker is not holder).kill()
-    done = [shop.ended(job) for job in jobs]
+    done = [deployment.ended(job) for job in jobs]
     assert {("succeeded", None)} == {(job.state, job.error) for job in done}
-    assert [1] * 5 == [shop.effects(job) for job in jobs]
-    assert [list(range(1, job.attempts + 1)) for job in done] == [shop.begun(j) for j in jobs]
+    assert [1] * 5 == [deployment.effects(job) for job in jobs]
+    assert [list(range(1, job.attempts + 1)) for job in done] == [deployment.begun(j) for j in jobs]
     heir.says("takes jobs", "standing by")  # the jobs may have ended before it came
     assert 0 == heir.stop()
-    assert "Traceback" not in shop.logs()
+    assert "Traceback" not in deployment.logs()
 
 
 def test_a_worker_that_stops_puts_its_jobs_back(postgres: Postgres, tmp_path: Path) -> None:
     """After SIGTERM it exits 0 at once; the next one does the job over, and no attempt was lost."""
-    shop = Shop(tmp_path, PostgresBackend(postgres))
-    job = shop.enqueue("count", steps=10, pause=0.1)
-    worker = shop.worker()
-    shop.running(job)
+    deployment = Deployment(tmp_path, PostgresBackend(postgres))
+    job = deployment.enqueue("count", steps=10, pause=0.1)
+    worker = deployment.worker()
+    deployment.running(job)
     assert 0 == worker.stop()
-    back = shop.show(job)
+    back = deployment.show(job)
     assert ("queued", 0, None) == (back.state, back.attempts, back.worker)
-    shop.worker()
-    done = shop.ended(job)
-    assert ("succeeded", 1, 1) == (done.state, done.attempts, shop.effects(job))
-    shop.close()
+    deployment.worker()
+    done = deployment.ended(job)
+    assert ("succeeded", 1, 1) == (done.state, done.attempts, deployment.effects(job))
+    deployment.close()
 
 
 def test_a_job_that_the_queue_forgot_is_done_all_the_same(tmp_path: Path) -> None:
     """A worker dies, and the queue's file with it; the jobs are in the database."""
-    shop = Shop(tmp_path, SQLITE)
-    jobs = [shop.enqueue("count", steps=10, pause=0.1) for _ in range(4)]
-    worker = shop.worker()
-    shop.running(jobs[0])
+    deployment = Deployment(tmp_path, SQLITE)
+    jobs = [deployment.enqueue("count", steps=10, pause=0.1) for _ in range(4)]
+    worker = deployment.worker()
+    deployment.running(jobs[0])
     worker.kill()
-    (shop.folder / "m.jobs.db").unlink()
-    shop.worker()
-    assert {"succeeded"} == {shop.ended(job).state for job in jobs}
-    assert [1] * 4 == [shop.effects(job) for job in jobs]
-    shop.close()
+    (deployment.folder / "m.jobs.db").unlink()
+    deployment.worker()
+    assert {"succeeded"} == {deployment.ended(job).state for job in jobs}
+    assert [1] * 4 == [deployment.effects(job) for job in jobs]
+    deployment.close()
 
 
 def test_a_worker_taken_for_dead_does_no_harm(postgres: Postgres, tmp_path: Path) -> None:
     """Stopped for longer than its lease it loses its job; awake again, it leaves the job alone and
     goes on under another name.
     """
-    shop = Shop(tmp_path, PostgresBackend(postgres))
-    job = shop.enqueue("count", steps=20, pause=0.1)
-    first = shop.worker()
-    held = shop.running(job)
+    deployment = Deployment(tmp_path, PostgresBackend(postgres))
+    job = deployment.enqueue("count", steps=20, pause=0.1)
+    first = deployment.worker()
+    held = deployment.running(job)
     first.pause()
-    second = shop.worker()
-    again = shop.until(job, lambda now: now.attempts == 2)
+    second = deployment.worker()
+    again = deployment.until(job, lambda now: now.attempts == 2)
     assert held.worker != again.worker
     first.wake().says("was taken over by another worker")
-    done = shop.ended(job)
-    assert ("succeeded", again.worker, 1) == (done.state, done.worker, shop.effects(job))
+    done = deployment.ended(job)
+    assert ("succeeded", again.worker, 1) == (done.state, done.worker, deployment.effects(job))
     second.kill()
-    last = shop.ended(shop.enqueue("count", steps=1, pause=0.0))
+    last = deployment.ended(deployment.enqueue("count", steps=1, pause=0.0))
     assert "succeeded" == last.state
     assert last.worker not in {held.worker, again.worker}
     assert 0 == first.stop()
-    shop.close()
+    deployment.close()
 
 
 def test_a_worker_does_not_wait_for_a_job_that_does_not_hear(tmp_path: Path) -> None:
     """After SIGTERM it is gone in a few seconds, exit code 0, and the job is there to be taken."""
-    shop = Shop(tmp_path, SQLITE)
-    job = shop.enqueue("deaf", pause=40.0)
-    worker = shop.worker()
-    shop.until(job, lambda now: now.state == "running")
+    deployment = Deployment(tmp_path, SQLITE)
+    job = deployment.enqueue("deaf", pause=40.0)
+    worker = deployment.worker()
+    deployment.until(job, lambda now: now.state == "running")
     began = time.monotonic()
     assert 0 == worker.stop()
     assert time.monotonic() - began < 20
-    assert "running" == shop.show(job).state
-    shop.close()
+    assert "running" == deployment.show(job).state
+    deployment.close()
 
 
 @pytest.fixture
-def mortal(tmp_path: Path) -> Iterator[tuple[Postgres, Shop]]:
+def mortal(tmp_path: Path) -> Iterator[tuple[Postgres, Deployment]]:
     """A Postgres server to be killed, with a database."""
     with postgres_server() as server:
-        shop = Shop(tmp_path, PostgresBackend(server))
-        yield server, shop
-        shop.close()
+        deployment = Deployment(tmp_path, PostgresBackend(server))
+        yield server, deployment
+        deployment.close()
 
 
-def test_a_database_that_restarts_under_a_job(mortal: tuple[Postgres, Shop]) -> None:
+def test_a_database_that_restarts_under_a_job(mortal: tuple[Postgres, Deployment]) -> None:
     """A job that runs meanwhile ends as if nothing had been, one that needs the database in that
     moment is begun again; and no worker was taken for dead. One that is told to stop while the
     database is away does so.
     """
-    server, shop = mortal
-    long = shop.enqueue("watch")
-    short = shop.enqueue("count", steps=10, pause=0.1)
-    worker = shop.worker("--database-timeout-seconds=1")
-    shop.running(long)
-    shop.running(short)
+    server, deployment = mortal
+    long = deployment.enqueue("watch")
+    short = deployment.enqueue("count", steps=10, pause=0.1)
+    worker = deployment.worker("--database-timeout-seconds=1")
+    deployment.running(long)
+    deployment.running(short)
     server.kill()
     time.sleep(LEASE + 1)
     server.restart()
-    again = shop.until(short, lambda now: now.error or now.finished)
+    again = deployment.until(short, lambda now: now.error or now.finished)
     assert ("queued", "unavailable") == (again.state, error_of(again)["code"])
     assert "it is begun again after 1 s" in error_of(again)["detail"]
     assert ("succeeded", 1, [1, 2]) == (
-        shop.ended(short).state,
-        shop.effects(short),
-        shop.begun(short),
+        deployment.ended(short).state,
+        deployment.effects(short),
+        deployment.begun(short),
     )
-    (shop.folder / long.id).touch()
-    assert ("succeeded", [1]) == (shop.ended(long).state, shop.begun(long))
-    assert "silent" not in shop.logs()
+    (deployment.folder / long.id).touch()
+    assert ("succeeded", [1]) == (deployment.ended(long).state, deployment.begun(long))
+    assert "silent" not in deployment.logs()
     server.kill()
     began = time.monotonic()
     assert 0 == worker.stop()
@@ -159,23 +159,23 @@ def test_one_of_several_processes_works(tmp_path: Path) -> None:
     at once. None connects to the queue before there is a job, and no stream of events keeps them
     from ending.
     """
-    shop = Shop(tmp_path, SQLITE)
-    service = shop.service("--processes=2")
+    deployment = Deployment(tmp_path, SQLITE)
+    service = deployment.service("--processes=2")
     url = service.address()
     assert [] == list(tmp_path.glob("m.jobs.db"))
     with httpx.Client(base_url=url, trust_env=False) as http:
         http.post("/v1/spaces", json={"name": "s", "num_parameters": 100})
         asked = http.post("/v1/spaces/s/jobs", json={"kind": "rebuild_buckets"}).json()
-        job = shop.enqueue("count", steps=20, pause=0.1)
-        held = shop.running(job)
-        assert 1 == len(re.findall("takes jobs", shop.logs()))
+        job = deployment.enqueue("count", steps=20, pause=0.1)
+        held = deployment.running(job)
+        assert 1 == len(re.findall("takes jobs", deployment.logs()))
         assert held.worker is not None
         os.kill(int(held.worker.split("-")[-2]), signal.SIGKILL)
-        done = shop.ended(job)
-        assert ("succeeded", 2, 1) == (done.state, done.attempts, shop.effects(job))
+        done = deployment.ended(job)
+        assert ("succeeded", 2, 1) == (done.state, done.attempts, deployment.effects(job))
         assert "succeeded" == http.get(f"/v1/jobs/{asked['id']}").json()["state"]
         tomorrow = datetime.now(UTC) + timedelta(days=1)
-        waiting = shop.enqueue("count", steps=0, pause=0.0, not_before=tomorrow)
+        waiting = deployment.enqueue("count", steps=0, pause=0.0, not_before=tomorrow)
         with http.stream("GET", f"/v1/jobs/{waiting.id}/events") as stream:
             lines = stream.iter_lines()
             assert next(line for line in lines if line.startswith("data"))
@@ -184,4 +184,4 @@ def test_one_of_several_processes_works(tmp_path: Path) -> None:
             assert [] == [line for line in lines if line.startswith("data")]
             assert time.monotonic() - began < 12  # requests under way may take 20
     assert 0 == service.wait()
-    shop.close()
+    deployment.close()

@@ -21,38 +21,42 @@ from app.jobs.records import JobRecord
 from app.jobs.service import JobService, Progress
 from modelkin.errors import JobCancelled
 from tests.support.backends import Backend
+from tests.support.deployment import Deployment
 from tests.support.job_records import error_of, progress_of
-from tests.support.worker_harness import Shop
 from workers.executor import ATTEMPTS, JobExecutor
 from workers.heartbeat import LOOKS, Heartbeat
 from workers.scheduler import SERVICE, Scheduler, slot_of
 
 
 @pytest.fixture(scope="module")
-def made(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Shop]]:
+def made(
+    backend: Backend, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Deployment]]:
     """The database of this file."""
-    shop = Shop(tmp_path_factory.mktemp("bench"), backend)
-    yield {backend.name: shop}
-    shop.close()
+    deployment = Deployment(tmp_path_factory.mktemp("executor"), backend)
+    yield {backend.name: deployment}
+    deployment.close()
 
 
 @pytest.fixture
-def shop(made: dict[str, Shop], backend: Backend) -> Shop:
+def deployment(made: dict[str, Deployment], backend: Backend) -> Deployment:
     """A database whose workers are these tests."""
     return made[backend.name]
 
 
-def known(shop: Shop, worker: str) -> str:
+def known(deployment: Deployment, worker: str) -> str:
     """A worker that lives, as far as anybody knows."""
-    with shop.database.writing() as session:
+    with deployment.database.writing() as session:
         queue.add_worker(session, worker, datetime.now(UTC))
     return worker
 
 
-def begin(shop: Shop, job: JobRecord, worker: str) -> JobRecord:
+def begin(deployment: Deployment, job: JobRecord, worker: str) -> JobRecord:
     """The job, in the hands of a worker."""
-    with shop.database.writing() as session:
-        begun = queue.begin(session, job.id, shop.show(job).dispatch_no, worker, datetime.now(UTC))
+    with deployment.database.writing() as session:
+        begun = queue.begin(
+            session, job.id, deployment.show(job).dispatch_no, worker, datetime.now(UTC)
+        )
     assert begun is not None
     return begun[0]
 
@@ -65,23 +69,25 @@ class Own(JobService):
         self.register("count", handler)
 
 
-def carry_out(shop: Shop, job: JobRecord, handler: Any, worker: str = "w") -> JobRecord:
+def carry_out(deployment: Deployment, job: JobRecord, handler: Any, worker: str = "w") -> JobRecord:
     """What becomes of a job that ``handler`` carries out."""
-    JobExecutor(shop.database, Own(handler), worker).carry_out(job.id, shop.show(job).dispatch_no)
-    return shop.show(job)
+    JobExecutor(deployment.database, Own(handler), worker).carry_out(
+        job.id, deployment.show(job).dispatch_no
+    )
+    return deployment.show(job)
 
 
-def test_a_job_is_one_workers(shop: Shop) -> None:
+def test_a_job_is_one_workers(deployment: Deployment) -> None:
     """A second one does not get it while the first lives, and in another turn nobody does."""
-    job = begin(shop, shop.enqueue("count"), known(shop, "first"))
+    job = begin(deployment, deployment.enqueue("count"), known(deployment, "first"))
     for worker, dispatch_no in (
         ("second", job.dispatch_no),
         ("first", job.dispatch_no + 1),
         ("second", job.dispatch_no + 1),
     ):
-        with shop.database.writing() as session:
+        with deployment.database.writing() as session:
             assert queue.begin(session, job.id, dispatch_no, worker, datetime.now(UTC)) is None
-    assert ("first", 1) == (shop.show(job).worker, shop.show(job).attempts)
+    assert ("first", 1) == (deployment.show(job).worker, deployment.show(job).attempts)
 
 
 class Unheard:
@@ -103,21 +109,21 @@ class Unheard:
             raise Unavailable("the connection was lost in the commit")
 
 
-def test_a_beginning_that_nobody_heard_of_is_one(shop: Shop) -> None:
+def test_a_beginning_that_nobody_heard_of_is_one(deployment: Deployment) -> None:
     """The worker asks again, has the job, carries it out, and has made one attempt."""
-    job = shop.enqueue("count")
-    database: Any = Unheard(shop.database)
+    job = deployment.enqueue("count")
+    database: Any = Unheard(deployment.database)
     bench = JobExecutor(
-        database, Own(lambda job, progress: {"ok": 1}), known(shop, "hard of hearing")
+        database, Own(lambda job, progress: {"ok": 1}), known(deployment, "hard of hearing")
     )
     bench.carry_out(job.id, job.dispatch_no)
-    after = shop.show(job)
+    after = deployment.show(job)
     assert ("succeeded", {"ok": 1}, 1) == (after.state, after.result, after.attempts)
 
 
-def test_a_turn_is_under_way_once_at_a_time(shop: Shop) -> None:
+def test_a_turn_is_under_way_once_at_a_time(deployment: Deployment) -> None:
     """Asked to carry out what it is carrying out, a worker leaves it at that, and says so."""
-    job = shop.enqueue("count")
+    job = deployment.enqueue("count")
     begun: list[bool] = []
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
@@ -125,34 +131,34 @@ def test_a_turn_is_under_way_once_at_a_time(shop: Shop) -> None:
         bench.carry_out(job.id, job.dispatch_no)
         return {}
 
-    bench = JobExecutor(shop.database, Own(handler), known(shop, "asked twice"))
+    bench = JobExecutor(deployment.database, Own(handler), known(deployment, "asked twice"))
     bench.carry_out(job.id, job.dispatch_no)
-    after = shop.show(job)
+    after = deployment.show(job)
     assert ("succeeded", 1, [True]) == (after.state, after.attempts, begun)
     assert not bench.has(job.id, job.dispatch_no)
 
 
-def test_who_lost_a_job_changes_nothing_about_it(shop: Shop) -> None:
+def test_who_lost_a_job_changes_nothing_about_it(deployment: Deployment) -> None:
     """Progress, end, error and putting back are refused, and the effects with them."""
-    lost = begin(shop, shop.enqueue("count"), "nobody knows this one")
-    held = begin(shop, lost, known(shop, "heir"))
-    before = shop.show(held)
+    lost = begin(deployment, deployment.enqueue("count"), "nobody knows this one")
+    held = begin(deployment, lost, known(deployment, "heir"))
+    before = deployment.show(held)
     now = datetime.now(UTC)
-    with shop.database.writing() as session:
+    with deployment.database.writing() as session:
         assert queue.note_progress(session, lost, {"done": 1}) is None
         assert not queue.finish(session, lost, "succeeded", now, result={})
         assert not queue.finish(session, lost, "failed", now, error={})
         assert not queue.requeue(session, lost, error=None, not_before=None, counts=True)
         assert not queue.note_error(session, lost, {})
-    assert before == shop.show(held)
+    assert before == deployment.show(held)
 
 
-def test_the_effects_of_who_lost_a_job_are_undone(shop: Shop) -> None:
+def test_the_effects_of_who_lost_a_job_are_undone(deployment: Deployment) -> None:
     """A worker that was taken for dead while it worked writes nothing in the end."""
-    job = shop.enqueue("count")
+    job = deployment.enqueue("count")
 
     def handler(job: JobRecord, progress: Progress) -> Any:
-        begin(shop, job, known(shop, "faster"))
+        begin(deployment, job, known(deployment, "faster"))
 
         def finish(session: Writer) -> Mapping[str, Any]:
             session.execute(text("INSERT INTO effects VALUES (:job)"), {"job": job.id})
@@ -160,16 +166,16 @@ def test_the_effects_of_who_lost_a_job_are_undone(shop: Shop) -> None:
 
         return finish
 
-    after = carry_out(shop, job, handler, "slower")
-    assert ("running", "faster", 0) == (after.state, after.worker, shop.effects(job))
+    after = carry_out(deployment, job, handler, "slower")
+    assert ("running", "faster", 0) == (after.state, after.worker, deployment.effects(job))
 
 
-def test_a_job_cancelled_at_its_end_has_no_effect(shop: Shop) -> None:
+def test_a_job_cancelled_at_its_end_has_no_effect(deployment: Deployment) -> None:
     """Whatever the handler did, what it leaves to the end does not come about."""
-    job = shop.enqueue("count", dedup_key="k")
+    job = deployment.enqueue("count", dedup_key="k")
 
     def handler(job: JobRecord, progress: Progress) -> Any:
-        shop.cancel(job)
+        deployment.cancel(job)
 
         def finish(session: Writer) -> Mapping[str, Any]:
             session.execute(text("INSERT INTO effects VALUES (:job)"), {"job": job.id})
@@ -177,46 +183,55 @@ def test_a_job_cancelled_at_its_end_has_no_effect(shop: Shop) -> None:
 
         return finish
 
-    after = carry_out(shop, job, handler)
-    assert ("cancelled", None, 0) == (after.state, after.result, shop.effects(job))
-    assert shop.enqueue("count", dedup_key="k").id != job.id
+    after = carry_out(deployment, job, handler)
+    assert ("cancelled", None, 0) == (after.state, after.result, deployment.effects(job))
+    assert deployment.enqueue("count", dedup_key="k").id != job.id
 
 
-def test_asked_again_while_it_dies_there_is_another(shop: Shop) -> None:
+def test_asked_again_while_it_dies_there_is_another(deployment: Deployment) -> None:
     """The key of a running job is free as soon as it is cancelled: what dies answers nobody."""
-    dying = begin(shop, shop.enqueue("count", dedup_key="d"), known(shop, "slow to hear"))
-    assert dying.id == shop.enqueue("count", dedup_key="d").id
-    assert ("running", True) == (shop.cancel(dying).state, shop.show(dying).cancel_requested)
-    another = shop.enqueue("count", dedup_key="d")
+    dying = begin(
+        deployment, deployment.enqueue("count", dedup_key="d"), known(deployment, "slow to hear")
+    )
+    assert dying.id == deployment.enqueue("count", dedup_key="d").id
+    assert ("running", True) == (
+        deployment.cancel(dying).state,
+        deployment.show(dying).cancel_requested,
+    )
+    another = deployment.enqueue("count", dedup_key="d")
     assert (True, "queued", False) == (
         another.id != dying.id,
         another.state,
         another.cancel_requested,
     )
-    with shop.database.writing() as session:
+    with deployment.database.writing() as session:
         assert queue.finish(session, dying, "cancelled", datetime.now(UTC))
-    assert another.id == shop.enqueue("count", dedup_key="d").id
+    assert another.id == deployment.enqueue("count", dedup_key="d").id
 
 
-def test_an_effect_that_fails_fails_the_job(shop: Shop) -> None:
+def test_an_effect_that_fails_fails_the_job(deployment: Deployment) -> None:
     """An error while the effects are written is the job's, and undoes what was written."""
-    job = shop.enqueue("count")
+    job = deployment.enqueue("count")
 
     def finish(session: Writer) -> Mapping[str, Any]:
         session.execute(text("INSERT INTO effects VALUES (:job)"), {"job": job.id})
         raise Conflict("the space has changed")
 
-    after = carry_out(shop, job, lambda job, progress: finish)
-    assert ("failed", "conflict", 0) == (after.state, error_of(after)["code"], shop.effects(job))
+    after = carry_out(deployment, job, lambda job, progress: finish)
+    assert ("failed", "conflict", 0) == (
+        after.state,
+        error_of(after)["code"],
+        deployment.effects(job),
+    )
 
 
-def test_a_store_that_stays_away_is_the_error_in_the_end(shop: Shop) -> None:
+def test_a_store_that_stays_away_is_the_error_in_the_end(deployment: Deployment) -> None:
     """After so many attempts, with growing pauses, the job fails and says how many."""
-    job = shop.enqueue("count")
+    job = deployment.enqueue("count")
     pauses = []
     for _ in range(ATTEMPTS):
         begun = datetime.now(UTC)
-        after = carry_out(shop, job, away)
+        after = carry_out(deployment, job, away)
         if after.not_before is not None and not after.finished:
             pauses.append(round((after.not_before - begun).total_seconds()))
     assert [1, 5, 30, 120] == pauses
@@ -229,39 +244,41 @@ def away(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
     raise Unavailable("Redis is away")
 
 
-def test_a_job_that_kills_its_workers_fails(shop: Shop) -> None:
+def test_a_job_that_kills_its_workers_fails(deployment: Deployment) -> None:
     """After so many workers fell silent over it, it is not begun again."""
-    job = shop.enqueue("count")
+    job = deployment.enqueue("count")
     for number in range(ATTEMPTS):
-        begin(shop, job, f"victim {number}")
+        begin(deployment, job, f"victim {number}")
     begun: list[JobRecord] = []
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
         begun.append(job)
         return {}
 
-    after = carry_out(shop, job, handler)
+    after = carry_out(deployment, job, handler)
     assert ("failed", "worker_lost", []) == (after.state, error_of(after)["code"], begun)
     assert f"{ATTEMPTS} attempts" in error_of(after)["detail"]
 
 
-def test_a_job_cancelled_while_nobody_held_it_ends(shop: Shop) -> None:
+def test_a_job_cancelled_while_nobody_held_it_ends(deployment: Deployment) -> None:
     """The worker that takes over from a dead one sees that it was cancelled."""
-    job = begin(shop, shop.enqueue("count"), "dead")
-    shop.cancel(job)
-    after = carry_out(shop, job, away)
+    job = begin(deployment, deployment.enqueue("count"), "dead")
+    deployment.cancel(job)
+    after = carry_out(deployment, job, away)
     assert ("cancelled", "job_cancelled") == (after.state, error_of(after)["code"])
 
 
-def test_an_unknown_kind_waits_for_a_worker_that_knows_it(shop: Shop) -> None:
+def test_an_unknown_kind_waits_for_a_worker_that_knows_it(deployment: Deployment) -> None:
     """Workers of two versions share a database; the older one leaves the job to the newer."""
-    job = shop.enqueue("patient", until=1)
-    after = carry_out(shop, job, away)
+    job = deployment.enqueue("patient", until=1)
+    after = carry_out(deployment, job, away)
     assert ("queued", "unavailable") == (after.state, error_of(after)["code"])
     assert "knows no jobs of kind 'patient'" in error_of(after)["detail"]
 
 
-def test_progress_is_recorded_now_and_then(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_recorded_now_and_then(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A handler may tell as often as it likes; what it said last is kept when it ends."""
     written: list[int] = []
     real = queue.note_progress
@@ -277,15 +294,15 @@ def test_progress_is_recorded_now_and_then(shop: Shop, monkeypatch: pytest.Monke
             progress(done, 10_000, "counting")
         return {}
 
-    after = carry_out(shop, shop.enqueue("count"), handler)
+    after = carry_out(deployment, deployment.enqueue("count"), handler)
     assert ("succeeded", 9_999) == (after.state, progress_of(after)["done"])
     assert written[0] == 0
     assert len(written) < 20
 
 
-def test_a_stopping_worker_puts_back_and_takes_nothing(shop: Shop) -> None:
+def test_a_stopping_worker_puts_back_and_takes_nothing(deployment: Deployment) -> None:
     """The job under way hears of it, and one that comes then is another worker's."""
-    job, next_one = shop.enqueue("count"), shop.enqueue("count")
+    job, next_one = deployment.enqueue("count"), deployment.enqueue("count")
     heard = threading.Event()
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
@@ -293,24 +310,24 @@ def test_a_stopping_worker_puts_back_and_takes_nothing(shop: Shop) -> None:
         while True:
             progress(0, 0)
 
-    bench = JobExecutor(shop.database, Own(handler), "w")
+    bench = JobExecutor(deployment.database, Own(handler), "w")
     thread = threading.Thread(target=bench.carry_out, args=(job.id, job.dispatch_no))
     thread.start()
     assert heard.wait(10)
     assert bench.stop(10)
     thread.join()
     bench.carry_out(next_one.id, next_one.dispatch_no)
-    for put_back in (shop.show(job), shop.show(next_one)):
+    for put_back in (deployment.show(job), deployment.show(next_one)):
         state = put_back.state, put_back.dispatch_no, put_back.attempts, put_back.worker
         assert ("queued", 2, 0, None) == state
 
 
-def test_cancelling_reaches_a_handler_as_an_error(shop: Shop) -> None:
+def test_cancelling_reaches_a_handler_as_an_error(deployment: Deployment) -> None:
     """``progress`` raises JobCancelled, so that what the handler opened is closed."""
     seen: list[type[BaseException]] = []
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
-        shop.cancel(job)
+        deployment.cancel(job)
         try:
             progress(1, 2)
         except BaseException as error:
@@ -318,41 +335,41 @@ def test_cancelling_reaches_a_handler_as_an_error(shop: Shop) -> None:
             raise
         return {}
 
-    assert "cancelled" == carry_out(shop, shop.enqueue("count"), handler).state
+    assert "cancelled" == carry_out(deployment, deployment.enqueue("count"), handler).state
     assert [JobCancelled] == seen
 
 
 # --- pulse ----------------------------------------------------------------------------------------
 
 
-def listening(shop: Shop) -> Heartbeat:
+def listening(deployment: Deployment) -> Heartbeat:
     """A worker that hears, and looks when the test says so."""
-    pulse = Heartbeat(shop.database, "me", lease=60, alone=False, on_silence=lambda: None)
-    known(shop, f"{id(pulse)}")
+    pulse = Heartbeat(deployment.database, "me", lease=60, alone=False, on_silence=lambda: None)
+    known(deployment, f"{id(pulse)}")
     return pulse
 
 
-def test_who_says_nothing_for_long_is_silent(shop: Shop) -> None:
+def test_who_says_nothing_for_long_is_silent(deployment: Deployment) -> None:
     """After so many looks without a word a worker is known no more; one that says any, is."""
-    pulse = listening(shop)
-    known(shop, "mute")
-    known(shop, "loud")
+    pulse = listening(deployment)
+    known(deployment, "mute")
+    known(deployment, "loud")
     for look in range(LOOKS + 1):
         assert {"mute", "loud"} <= pulse.living(), look
-        with shop.database.writing() as session:
+        with deployment.database.writing() as session:
             queue.heartbeat(session, "loud")
         pulse._listen()
     assert {"mute", "loud"} & pulse.living() == {"loud"}
-    with shop.database.writing() as session:
+    with deployment.database.writing() as session:
         assert not queue.heartbeat(session, "mute")
 
 
-def test_a_word_in_the_last_moment_counts(shop: Shop) -> None:
+def test_a_word_in_the_last_moment_counts(deployment: Deployment) -> None:
     """Who was found silent and speaks before it is forgotten is not forgotten."""
-    known(shop, "late")
-    with shop.database.reading() as session:
+    known(deployment, "late")
+    with deployment.database.reading() as session:
         last = queue.heartbeats(session)["late"]
-    with shop.database.writing() as session:
+    with deployment.database.writing() as session:
         queue.heartbeat(session, "late")
         assert [] == queue.remove_workers(session, {"late": last})
         assert ["late"] == queue.remove_workers(session, {"late": last + 1})
@@ -361,37 +378,41 @@ def test_a_word_in_the_last_moment_counts(shop: Shop) -> None:
 # --- schedule and retention -----------------------------------------------------------------------
 
 
-def service_jobs(shop: Shop, kind: str) -> list[JobRecord]:
+def service_jobs(deployment: Deployment, kind: str) -> list[JobRecord]:
     """The service's own jobs of a kind."""
-    with shop.database.reading() as session:
-        return list(shop.jobs.list(session, shop.make_tenant(SERVICE), limit=100, kind=kind).items)
+    with deployment.database.reading() as session:
+        return list(
+            deployment.jobs.list(
+                session, deployment.make_tenant(SERVICE), limit=100, kind=kind
+            ).items
+        )
 
 
-def test_a_slot_has_one_job(shop: Shop) -> None:
+def test_a_slot_has_one_job(deployment: Deployment) -> None:
     """Whoever ticks, and how often: one job a period, none while the one before is unfinished, and
     no tenant is shown it.
     """
     jobs = Own(away)
     jobs.every(timedelta(minutes=10), "count", {"all": True})
     now = datetime(2026, 5, 4, 10, 3, tzinfo=UTC)
-    schedules = [Scheduler(shop.database, jobs) for _ in range(3)]
+    schedules = [Scheduler(deployment.database, jobs) for _ in range(3)]
     for schedule in schedules:
         schedule.tick(now)
         schedule.tick(now + timedelta(minutes=5))
-    (first,) = service_jobs(shop, "count")
+    (first,) = service_jobs(deployment, "count")
     assert ({"all": True}, "queued") == (first.parameters, first.state)
     schedules[0].tick(now + timedelta(minutes=10))
-    assert [first] == service_jobs(shop, "count")
-    assert "succeeded" == carry_out(shop, first, lambda job, progress: {}).state
-    for schedule in (*schedules, Scheduler(shop.database, jobs)):
+    assert [first] == service_jobs(deployment, "count")
+    assert "succeeded" == carry_out(deployment, first, lambda job, progress: {}).state
+    for schedule in (*schedules, Scheduler(deployment.database, jobs)):
         schedule.tick(now + timedelta(minutes=21))
-    assert 2 == len(service_jobs(shop, "count"))
-    with shop.database.reading() as session:
-        shown = shop.jobs.list(session, shop.tenant, limit=1000).items
+    assert 2 == len(service_jobs(deployment, "count"))
+    with deployment.database.reading() as session:
+        shown = deployment.jobs.list(session, deployment.tenant, limit=1000).items
     assert first.id not in {job.id for job in shown}
 
 
-def test_what_nobody_wants_is_not_enqueued(shop: Shop) -> None:
+def test_what_nobody_wants_is_not_enqueued(deployment: Deployment) -> None:
     """A periodic kind looks whether there is anything to do, once a period, before it is a job."""
     jobs, looks = Own(away), list[Reader]()
 
@@ -400,15 +421,17 @@ def test_what_nobody_wants_is_not_enqueued(shop: Shop) -> None:
         return False
 
     jobs.every(timedelta(hours=1), "count", wanted=wanted)
-    before = service_jobs(shop, "count")
-    schedule = Scheduler(shop.database, jobs)
+    before = service_jobs(deployment, "count")
+    schedule = Scheduler(deployment.database, jobs)
     now = datetime(2027, 5, 4, 10, tzinfo=UTC)
     for minutes in (1, 2, 59, 61):
         schedule.tick(now + timedelta(minutes=minutes))
-    assert (2, before) == (len(looks), service_jobs(shop, "count"))
+    assert (2, before) == (len(looks), service_jobs(deployment, "count"))
 
 
-def test_a_look_is_taken_without_a_job(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_look_is_taken_without_a_job(
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
     """Once in a slot by each worker, beside the jobs; one that fails keeps nothing else up, and is
     taken again in the next slot.
     """
@@ -421,14 +444,14 @@ def test_a_look_is_taken_without_a_job(shop: Shop, caplog: pytest.LogCaptureFixt
     jobs.look_every(timedelta(minutes=1), "away", lambda: fails(Unavailable("not now")))
     jobs.look_every(timedelta(minutes=1), "buggy", lambda: fails(ZeroDivisionError("a bug")))
     jobs.look_every(timedelta(minutes=2), "well", lambda: looks.append("well"))
-    schedules = [Scheduler(shop.database, jobs) for _ in range(2)]
-    before = service_jobs(shop, "count")
+    schedules = [Scheduler(deployment.database, jobs) for _ in range(2)]
+    before = service_jobs(deployment, "count")
     now = datetime(2028, 5, 4, 10, tzinfo=UTC)
     for seconds in (0, 1, 59, 60, 61):
         for schedule in schedules:
             schedule.tick(now + timedelta(seconds=seconds))
     assert {"Unavailable": 4, "ZeroDivisionError": 4, "well": 2} == Counter(looks)
-    assert before == service_jobs(shop, "count")
+    assert before == service_jobs(deployment, "count")
     assert "away: not looked at now: not now" in caplog.text
     assert "buggy: not looked at, because of a bug" in caplog.text
 
@@ -441,37 +464,42 @@ def test_slots_are_the_same_for_all() -> None:
     assert datetime(2026, 5, 4, 11, tzinfo=UTC) == slot_of(now + timedelta(seconds=1), hour)
 
 
-def test_what_ended_long_ago_is_forgotten(shop: Shop) -> None:
+def test_what_ended_long_ago_is_forgotten(deployment: Deployment) -> None:
     """Ended jobs go by their age, some at a time; unfinished ones stay however old they are."""
-    old = [carry_out(shop, shop.enqueue("count"), lambda job, progress: {}) for _ in range(3)]
-    waiting = shop.enqueue("count")
+    old = [
+        carry_out(deployment, deployment.enqueue("count"), lambda job, progress: {})
+        for _ in range(3)
+    ]
+    waiting = deployment.enqueue("count")
     end = max(job.finished_at for job in old if job.finished_at) + timedelta(microseconds=1)
-    young = carry_out(shop, shop.enqueue("count"), lambda job, progress: {})
+    young = carry_out(deployment, deployment.enqueue("count"), lambda job, progress: {})
     counts: list[int] = []
     while not counts or counts[-1]:
-        with shop.database.writing() as session:
+        with deployment.database.writing() as session:
             counts.append(queue.prune(session, end, limit=2))
     assert counts[0] == 2
-    with shop.database.reading() as session:
-        left = {job.id for job in shop.jobs.list(session, shop.tenant, limit=1000).items}
+    with deployment.database.reading() as session:
+        left = {
+            job.id for job in deployment.jobs.list(session, deployment.tenant, limit=1000).items
+        }
     assert {waiting.id, young.id} <= left
     assert not {job.id for job in old} & left
 
 
-def test_one_tenants_backlog_leaves_room_in_the_queue(shop: Shop) -> None:
+def test_one_tenants_backlog_leaves_room_in_the_queue(deployment: Deployment) -> None:
     """So many turns of each tenant are handed over, the oldest; the next when these have begun."""
-    tenants = [shop.make_tenant(f"backlog-{n}") for n in range(2)]
-    many = [shop.enqueue("count", tenant=tenants[0]) for _ in range(5)]
-    few = [shop.enqueue("count", tenant=tenants[1]) for _ in range(2)]
+    tenants = [deployment.make_tenant(f"backlog-{n}") for n in range(2)]
+    many = [deployment.enqueue("count", tenant=tenants[0]) for _ in range(5)]
+    few = [deployment.enqueue("count", tenant=tenants[1]) for _ in range(2)]
     mine = {tenant.id for tenant in tenants}
 
     def hand_over() -> list[str]:
-        with shop.database.writing() as session:
+        with deployment.database.writing() as session:
             found = queue.ready_jobs(session, datetime.now(UTC), each=3)
             queue.mark_dispatched(session, found)
         return [offer.job_id for offer in found if offer.tenant_id in mine]
 
     first = sorted(job.id for job in (*many[:3], *few))
     assert [first, []] == [hand_over(), hand_over()]
-    begin(shop, many[0], known(shop, "backlog"))
+    begin(deployment, many[0], known(deployment, "backlog"))
     assert [many[3].id] == hand_over()

@@ -12,13 +12,13 @@ import pytest
 
 import modelkin
 from modelkin.errors import JobCancelled, JobFailed
+from tests.support.deployment import Deployment
 from tests.support.http_space import Space, assert_problem, ok
-from tests.support.worker_harness import Shop
-from tests.workers.conftest import Shops
+from tests.workers.conftest import Deployments
 
 
 @pytest.fixture(scope="session")
-def keys(busy: Shop) -> dict[str, str]:
+def keys(busy: Deployment) -> dict[str, str]:
     """A key of each tenant, and one that may only read."""
     return {
         "default": busy.make_key("default", "read", "write"),
@@ -28,9 +28,9 @@ def keys(busy: Shop) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def url(busy: Shop, backend: Any, shops: Shops) -> str:
+def url(busy: Deployment, backend: Any, deployments: Deployments) -> str:
     """Where the service is."""
-    return shops[backend.name][1].address()
+    return deployments[backend.name][1].address()
 
 
 @pytest.fixture
@@ -87,7 +87,9 @@ def test_a_stop_list_is_found_by_a_job(http: httpx.Client, space: Space) -> None
     assert done["result"]["stop_list"]["size"] == space.show()["stop_list"]["size"] > 0
 
 
-def test_a_job_of_a_space_that_went_fails(http: httpx.Client, busy: Shop, space: Space) -> None:
+def test_a_job_of_a_space_that_went_fails(
+    http: httpx.Client, busy: Deployment, space: Space
+) -> None:
     """It says that its space was deleted."""
     full = [busy.enqueue("count", steps=10, pause=0.1) for _ in range(2)]
     for job in full:
@@ -99,7 +101,7 @@ def test_a_job_of_a_space_that_went_fails(http: httpx.Client, busy: Shop, space:
     assert (space.name, None) == (done["space"], done["result"])
 
 
-def test_jobs_are_listed_newest_first(http: httpx.Client, busy: Shop, space: Space) -> None:
+def test_jobs_are_listed_newest_first(http: httpx.Client, busy: Deployment, space: Space) -> None:
     """By pages, and by state, kind and space."""
     jobs = [busy.enqueue("count", steps=0, pause=0.0) for _ in range(3)]
     wrong = busy.enqueue("wrong")
@@ -121,7 +123,7 @@ def test_jobs_are_listed_newest_first(http: httpx.Client, busy: Shop, space: Spa
     assert {"items": [], "next_cursor": None} == none
 
 
-def test_a_job_is_cancelled(http: httpx.Client, busy: Shop) -> None:
+def test_a_job_is_cancelled(http: httpx.Client, busy: Deployment) -> None:
     """A running one is told so and ends; a second time changes nothing; an ended one is a 409."""
     job = busy.running(busy.enqueue("count", steps=600, pause=0.1))
     url = f"/v1/jobs/{job.id}/cancel"
@@ -138,7 +140,7 @@ def test_a_job_is_cancelled(http: httpx.Client, busy: Shop) -> None:
 
 @pytest.mark.parametrize("tail", ["", "/events", "/cancel"])
 def test_another_tenants_job_is_a_404(
-    http: httpx.Client, busy: Shop, url: str, keys: dict[str, str], tail: str
+    http: httpx.Client, busy: Deployment, url: str, keys: dict[str, str], tail: str
 ) -> None:
     """In every way exactly as one that does not exist, and it is not listed."""
     job = busy.enqueue("count", steps=0, pause=0.0)
@@ -152,7 +154,9 @@ def test_another_tenants_job_is_a_404(
     assert "succeeded" == busy.ended(job).state
 
 
-def test_reading_is_not_changing(url: str, keys: dict[str, str], space: Space, busy: Shop) -> None:
+def test_reading_is_not_changing(
+    url: str, keys: dict[str, str], space: Space, busy: Deployment
+) -> None:
     """A key that may only read makes no job and cancels none."""
     job = busy.enqueue("count", steps=0, pause=0.0)
     with connect(url, keys["reader"]) as reader:
@@ -214,7 +218,7 @@ def test_a_bad_job_is_named(http: httpx.Client, space: Space, body: Any, field: 
     assert [field] == [e["field"] for e in answer.json()["errors"]]
 
 
-def test_a_job_is_followed_to_its_end(http: httpx.Client, busy: Shop) -> None:
+def test_a_job_is_followed_to_its_end(http: httpx.Client, busy: Deployment) -> None:
     """The stream tells the job at once, its progress as it grows, and ends with it."""
     job = busy.enqueue("count", steps=25, pause=0.1)
     began = time.monotonic()
@@ -252,7 +256,7 @@ def events(answer: httpx.Response) -> Iterator[dict[str, str]]:
             event[name] = value
 
 
-def test_many_who_watch_hold_nobody_up(http: httpx.Client, busy: Shop) -> None:
+def test_many_who_watch_hold_nobody_up(http: httpx.Client, busy: Deployment) -> None:
     """With more streams open than there are threads or connections, a request is answered at once,
     and each stream hears of the end.
     """
@@ -268,7 +272,9 @@ def test_many_who_watch_hold_nobody_up(http: httpx.Client, busy: Shop) -> None:
         stream.__exit__(None, None, None)
 
 
-def test_the_sdk_waits_for_a_job(busy: Shop, url: str, keys: dict[str, str], space: Space) -> None:
+def test_the_sdk_waits_for_a_job(
+    busy: Deployment, url: str, keys: dict[str, str], space: Space
+) -> None:
     """It starts, lists, follows and cancels jobs, and raises what became of those that failed."""
     with modelkin.Client(url, keys["default"]) as client:
         job = client.start_job(space.name, "rebuild_buckets")

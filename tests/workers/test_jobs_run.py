@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.errors import JobFinished, JobNotFound
+from tests.support.deployment import Deployment
 from tests.support.job_records import error_of, progress_of, result_of, span_of
-from tests.support.worker_harness import Shop
 
 
-def test_a_job_succeeds_with_its_effect(busy: Shop) -> None:
+def test_a_job_succeeds_with_its_effect(busy: Deployment) -> None:
     """It is begun once, tells how far it is, and leaves its effect, its result and its times."""
     job = busy.enqueue("count", steps=10, pause=0.1)
     assert ("queued", None, 0) == (job.state, job.progress, job.attempts)
@@ -25,7 +25,7 @@ def test_a_job_succeeds_with_its_effect(busy: Shop) -> None:
     assert (1, [1]) == (busy.effects(job), busy.begun(job))
 
 
-def test_a_mistake_is_the_error_of_the_job(busy: Shop) -> None:
+def test_a_mistake_is_the_error_of_the_job(busy: Deployment) -> None:
     """A handler's refusal fails the job at once, with its code and its words."""
     done = busy.ended(job := busy.enqueue("wrong"))
     error = {"code": "invalid_parameter", "detail": "there are no such leaves"}
@@ -33,7 +33,7 @@ def test_a_mistake_is_the_error_of_the_job(busy: Shop) -> None:
     assert {"done": 1, "total": 3, "stage": "looking"} == done.progress
 
 
-def test_a_bug_is_told_without_its_inside(busy: Shop) -> None:
+def test_a_bug_is_told_without_its_inside(busy: Deployment) -> None:
     """Whoever asked hears where to look; the traceback is in the log, under the job's id."""
     done = busy.ended(job := busy.enqueue("buggy"))
     assert ("failed", "internal_error") == (done.state, error_of(done)["code"])
@@ -43,7 +43,7 @@ def test_a_bug_is_told_without_its_inside(busy: Shop) -> None:
     assert "ZeroDivisionError" in busy.logs()
 
 
-def test_a_store_that_is_away_is_tried_again(busy: Shop) -> None:
+def test_a_store_that_is_away_is_tried_again(busy: Deployment) -> None:
     """The job waits, says why, begins from the start, and the error is gone once it succeeds."""
     job = busy.enqueue("patient", until=2)
     waiting = busy.until(job, lambda now: now.error)
@@ -57,7 +57,7 @@ def test_a_store_that_is_away_is_tried_again(busy: Shop) -> None:
     assert [1, 2] == busy.begun(job)
 
 
-def test_a_running_job_is_cancelled(busy: Shop) -> None:
+def test_a_running_job_is_cancelled(busy: Deployment) -> None:
     """It hears of it at its next word of progress, and has no effect."""
     job = busy.running(busy.enqueue("count", steps=600, pause=0.1))
     asked = busy.cancel(job)
@@ -72,7 +72,7 @@ def test_a_running_job_is_cancelled(busy: Shop) -> None:
     assert done == busy.cancel(job)
 
 
-def test_a_job_that_does_not_hear_is_cancelled_all_the_same(busy: Shop) -> None:
+def test_a_job_that_does_not_hear_is_cancelled_all_the_same(busy: Deployment) -> None:
     """What it answers in the end does not count once it was cancelled."""
     job = busy.enqueue("deaf", pause=1.0)
     busy.until(job, lambda now: now.state == "running")
@@ -80,7 +80,7 @@ def test_a_job_that_does_not_hear_is_cancelled_all_the_same(busy: Shop) -> None:
     assert ("cancelled", None) == ((done := busy.ended(job)).state, done.result)
 
 
-def test_a_waiting_job_is_cancelled_at_once(busy: Shop) -> None:
+def test_a_waiting_job_is_cancelled_at_once(busy: Deployment) -> None:
     """It never begins, and neither does one that was handed to the queue already."""
     later = datetime.now(UTC) + timedelta(hours=1)
     waiting = busy.enqueue("count", steps=1, pause=0.0, not_before=later)
@@ -96,7 +96,7 @@ def test_a_waiting_job_is_cancelled_at_once(busy: Shop) -> None:
     assert ([], []) == (busy.begun(waiting), busy.begun(queued))
 
 
-def test_a_job_begins_no_sooner_than_it_may(busy: Shop) -> None:
+def test_a_job_begins_no_sooner_than_it_may(busy: Deployment) -> None:
     """``not_before`` holds."""
     due = datetime.now(UTC) + timedelta(seconds=1.5)
     done = busy.ended(busy.enqueue("count", steps=1, pause=0.0, not_before=due))
@@ -104,7 +104,7 @@ def test_a_job_begins_no_sooner_than_it_may(busy: Shop) -> None:
     assert span_of(done)[0] >= due
 
 
-def test_one_key_is_one_unfinished_job(busy: Shop) -> None:
+def test_one_key_is_one_unfinished_job(busy: Deployment) -> None:
     """While a job of a key waits or runs, a second one is the first; then it is another one."""
     first = busy.enqueue("count", steps=10, pause=0.1, dedup_key="k")
     assert first.id == busy.enqueue("count", steps=99, pause=9.0, dedup_key="k").id
@@ -125,7 +125,7 @@ def test_one_key_is_one_unfinished_job(busy: Shop) -> None:
     assert {"succeeded"} == {busy.ended(job).state for job in (*others, again)}
 
 
-def test_a_tenant_of_many_jobs_holds_nobody_up(busy: Shop) -> None:
+def test_a_tenant_of_many_jobs_holds_nobody_up(busy: Deployment) -> None:
     """A tenant with one job is served long before another one's many are done."""
     crowd, single = busy.make_tenant("crowd"), busy.make_tenant("single")
     many = [busy.enqueue("count", tenant=crowd, steps=1, pause=0.1) for _ in range(40)]
@@ -136,7 +136,7 @@ def test_a_tenant_of_many_jobs_holds_nobody_up(busy: Shop) -> None:
     assert {1} == {busy.effects(job) for job in many}
 
 
-def test_an_ended_job_stays_as_it_is(busy: Shop) -> None:
+def test_an_ended_job_stays_as_it_is(busy: Deployment) -> None:
     """A job that has succeeded cannot be cancelled."""
     done = busy.ended(busy.enqueue("count", steps=0, pause=0.0))
     with pytest.raises(JobFinished, match="succeeded"):
@@ -144,7 +144,7 @@ def test_an_ended_job_stays_as_it_is(busy: Shop) -> None:
     assert done == busy.show(done)
 
 
-def test_a_job_is_its_tenants(busy: Shop) -> None:
+def test_a_job_is_its_tenants(busy: Deployment) -> None:
     """Another tenant finds no such job, and cancels none."""
     job = busy.enqueue("count", steps=0, pause=0.0)
     other = busy.make_tenant("other")
@@ -155,7 +155,7 @@ def test_a_job_is_its_tenants(busy: Shop) -> None:
     assert "succeeded" == busy.ended(job).state
 
 
-def test_a_rolled_back_change_leaves_no_job(busy: Shop) -> None:
+def test_a_rolled_back_change_leaves_no_job(busy: Deployment) -> None:
     """A job is stored with the change that enqueues it, or not at all."""
     seen = []
 

@@ -20,9 +20,9 @@ from app.auth.service import KeyService, generate
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.infra.db.tables.tenants import ApiKeyRow
-from tests.app.conftest import Start
 from tests.support import forkserver
 from tests.support.backends import Backend
+from tests.support.fixtures import Start
 from tests.support.server_process import Server, environment
 
 UNKNOWN = "mk_QwAU1Z3XPuPcitSRVm8xln2eMuAwofAs41CNtFDWJ5X2QsJ9Y"

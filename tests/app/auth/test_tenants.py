@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from tests.app.auth.test_keys import new_key
-from tests.app.conftest import Start
 from tests.support.backends import Backend
+from tests.support.fixtures import Start
 from tests.support.http_space import family
 from tests.support.server_process import Server
 

@@ -16,8 +16,8 @@ import pytest
 import modelkin
 from modelkin import Support
 from modelkin.wire import signature_to_json
-from tests.app.conftest import Start
 from tests.sdk.wire.payloads import compressed, forge
+from tests.support.fixtures import Start
 from tests.support.http_space import RAW, ROARING, SUPPORT, Space, assert_problem, ok
 from tests.support.server_process import ROOT, command, environment
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from modelkin import Support
-from tests.app.conftest import Start
+from tests.support.fixtures import Start
 from tests.support.http_space import SUPPORT
 from tests.support.server_process import Server
 

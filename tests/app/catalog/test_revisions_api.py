@@ -28,7 +28,7 @@ from app.infra.db.migrations import migrate
 from app.infra.storage.blobs import FileBlobs
 from app.spaces import repository as spaces
 from modelkin import SignatureSpec, Support
-from tests.app.conftest import Start
+from tests.support.fixtures import Start
 from tests.support.http_space import (
     SIGNATURE,
     SUPPORT,

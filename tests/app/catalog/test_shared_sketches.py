@@ -21,10 +21,11 @@ from app.maintenance.cleanup import Cleanup
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from modelkin import Client, Support
-from tests.app.conftest import Start
+from tests.support.app import settings_of
 from tests.support.backends import SQLITE, Backend
+from tests.support.fixtures import Start
 from tests.support.http_space import Space, random_support, ranking, related, true_neighbors
-from tests.support.search_space import Stored, ask, brute, make, put, set_up, told
+from tests.support.search_space import Stored, ask, brute, make, put, told
 from tests.support.server_process import Server
 
 M, K = 150_000, 12_000
@@ -38,7 +39,7 @@ STORED = [Stored(name, "support", support) for name, support in MODELS.items()]
 @pytest.fixture
 def services(backend: Backend, tmp_path: Path) -> Iterator[Container]:
     """The services of a folder of the test's own."""
-    with open_services(set_up(backend, tmp_path)) as opened:
+    with open_services(settings_of(tmp_path, backend)) as opened:
         yield opened
 
 
@@ -113,7 +114,7 @@ def test_sketches_of_a_restored_database_are_not_believed(tmp_path: Path) -> Non
     """A copy of the database comes back, and others take the ids of models that are gone, through
     another machine: what this one remembers of those is of other contents, and is left alone.
     """
-    here = set_up(SQLITE, tmp_path)
+    here = settings_of(tmp_path, SQLITE)
     with open_services(here) as services:
         space = make(services, M)
         put(services, space, STORED[:1])
@@ -125,7 +126,9 @@ def test_sketches_of_a_restored_database_are_not_believed(tmp_path: Path) -> Non
     sent = [
         Stored(f"n{i}", "sketch", STORED[number].support) for i, number in enumerate((10, 3, 2))
     ]
-    with open_services(set_up(SQLITE, tmp_path, sketch_cache_dir=tmp_path / "there")) as services:
+    with open_services(
+        settings_of(tmp_path, SQLITE, sketch_cache_dir=tmp_path / "there")
+    ) as services:
         put(services, space, sent)
     with open_services(here) as services:
         for _ in range(2):
@@ -137,7 +140,7 @@ def test_without_a_place_for_sketches_all_goes_on(
 ) -> None:
     """A folder that cannot be made is one line in the log: what it is, and that queries go on."""
     (tmp_path / "in-the-way").write_text("")
-    settings = set_up(backend, tmp_path, sketch_cache_dir=tmp_path / "in-the-way")
+    settings = settings_of(tmp_path, backend, sketch_cache_dir=tmp_path / "in-the-way")
     with open_services(settings) as services:
         space = make(services, M)
         put(services, space, STORED)
@@ -160,7 +163,7 @@ def test_spaces_that_others_deleted_leave_no_file(
     foreign = tmp_path / "blobs-cache" / "0123456789abcdef" / "1.sketches"
     foreign.parent.mkdir()
     foreign.touch()
-    elsewhere = set_up(backend, tmp_path, sketch_cache_dir=tmp_path / "elsewhere")
+    elsewhere = settings_of(tmp_path, backend, sketch_cache_dir=tmp_path / "elsewhere")
     own = {f"{space.id}.sketches" for space in (gone, later, kept)}
     for space in (gone, later):
         with open_services(elsewhere) as other, other[Database].writing() as session:
@@ -168,7 +171,7 @@ def test_spaces_that_others_deleted_leave_no_file(
         assert own == {path.name for path in files(tmp_path) if path != foreign}
         own.remove(f"{space.id}.sketches")
         if space is gone:
-            with open_services(set_up(backend, tmp_path)):
+            with open_services(settings_of(tmp_path, backend)):
                 assert own == {path.name for path in files(tmp_path) if path != foreign}
         else:
             services[Cleanup].run_once()

@@ -25,8 +25,8 @@ from modelkin.core.clustering.quality import Measured
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import MatrixDistances
 from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra
+from tests.support.app_space import silent
 from tests.support.planted_clusters import GROUPS, Labels, M, planted
-from tests.support.service_harness import silent
 from tests.support.signatures import value_rows
 
 ALGORITHMS = request.ALGORITHMS

@@ -15,13 +15,11 @@ from app.errors import ClusteringNotFound, ModelNotFound, SpaceNotFound
 from app.infra.db.tables.clusterings import ClusteringRow
 from app.settings import Settings
 from modelkin.errors import InvalidParameter, JobCancelled
+from tests.support.app_space import AppSpace
 from tests.support.planted_clusters import named, planted
-from tests.support.service_harness import Place, kin, opened, place
-
-__all__ = ["kin", "opened", "place"]  # fixtures
 
 
-def test_changes_meanwhile_change_nothing(kin: Place) -> None:
+def test_changes_meanwhile_change_nothing(kin: AppSpace) -> None:
     """What is replaced, deleted or new while a clustering is made is in it as it was before."""
     supports, groups = planted((8, 6, 4))
     others, _ = planted((18,), seed=77)
@@ -34,17 +32,17 @@ def test_changes_meanwhile_change_nothing(kin: Place) -> None:
             kin.remove("org/m010", "org/m011")
             kin.put({"new": supports[0]})
 
-    kin.finish(kin.begin(kin.ask(), meddle))
+    kin.finish(kin.begin(kin.enqueue(), meddle))
     found = kin.labels()
     assert meddled
     assert sorted(named(supports)) == list(found)
     assert 1.0 == adjusted_rand_score(groups, list(found.values()))
-    (record,) = kin.known()
+    (record,) = kin.clusterings()
     assert (version, "exact") == (record.version, record.similarity)
     assert kin.space.version > version
 
 
-def test_a_support_that_is_damaged_is_estimated(kin: Place) -> None:
+def test_a_support_that_is_damaged_is_estimated(kin: AppSpace) -> None:
     """A file that is not what was stored spoils no clustering: its signature stands in."""
     files = [p for p in kin.services[Settings].blob_dir.rglob(f"{kin.id}/*/*") if p.is_file()]
     assert len(files) == 18
@@ -52,19 +50,19 @@ def test_a_support_that_is_damaged_is_estimated(kin: Place) -> None:
         path.write_bytes(b"\xff" * path.stat().st_size)
     _, groups = planted((8, 6, 4))
     assert 1.0 == adjusted_rand_score(groups, list(kin.cluster().values()))
-    assert "mixed" == kin.known()[0].similarity
+    assert "mixed" == kin.clusterings()[0].similarity
 
 
-def test_what_is_carried_out_twice_is_recorded_once(kin: Place) -> None:
+def test_what_is_carried_out_twice_is_recorded_once(kin: AppSpace) -> None:
     """A job that was begun again after a crash leaves one clustering, under its own id."""
-    job = kin.ask()
+    job = kin.enqueue()
     kin.begin(job)
     kin.finish(kin.begin(job))
-    (record,) = kin.known()
+    (record,) = kin.clusterings()
     assert (job.id, 1, None) == (record.id, record.number, record.previous)
 
 
-def test_a_cancelled_clustering_leaves_nothing(kin: Place) -> None:
+def test_a_cancelled_clustering_leaves_nothing(kin: AppSpace) -> None:
     """What a word of progress raises goes through, and nothing was stored."""
 
     def cancel(_done: int, _total: int, stage: str = "") -> None:
@@ -72,17 +70,17 @@ def test_a_cancelled_clustering_leaves_nothing(kin: Place) -> None:
             raise JobCancelled("enough")
 
     with pytest.raises(JobCancelled):
-        kin.begin(kin.ask(), cancel)
-    assert [] == kin.known()
+        kin.begin(kin.enqueue(), cancel)
+    assert [] == kin.clusterings()
 
 
-def test_of_two_at_a_time_the_second_goes_on_from_the_first(kin: Place) -> None:
+def test_of_two_at_a_time_the_second_goes_on_from_the_first(kin: AppSpace) -> None:
     """Whichever ends first is the previous one of the other, and no id is given out twice."""
-    slow, quick = kin.ask(), kin.ask(ClusteringRequest("agglomerative", {"n_clusters": 5}))
+    slow, quick = kin.enqueue(), kin.enqueue(ClusteringRequest("agglomerative", {"n_clusters": 5}))
     end = kin.begin(slow)
     kin.finish(kin.begin(quick))
     kin.finish(end)
-    second, first = kin.known()
+    second, first = kin.clusterings()
     assert (quick.id, slow.id) == (first.id, second.id)
     assert (1, None, 2, quick.id) == (first.number, first.previous, second.number, second.previous)
     before, after = kin.labels(quick.id), kin.labels(slow.id)
@@ -92,9 +90,9 @@ def test_of_two_at_a_time_the_second_goes_on_from_the_first(kin: Place) -> None:
     assert kept >= 12
 
 
-def test_a_space_that_is_deleted_ends_its_clustering(kin: Place) -> None:
+def test_a_space_that_is_deleted_ends_its_clustering(kin: AppSpace) -> None:
     """Deleted before the job begins, or while it runs: nothing is stored, and the job says why."""
-    waiting, running = kin.ask(), kin.ask(ClusteringRequest("leiden"))
+    waiting, running = kin.enqueue(), kin.enqueue(ClusteringRequest("leiden"))
     end = kin.begin(running)
     kin.drop()
     with pytest.raises(SpaceNotFound):
@@ -103,12 +101,12 @@ def test_a_space_that_is_deleted_ends_its_clustering(kin: Place) -> None:
         kin.begin(waiting)
 
 
-def test_models_that_go_before_the_job_begins_are_its_error(kin: Place) -> None:
+def test_models_that_go_before_the_job_begins_are_its_error(kin: AppSpace) -> None:
     """What could not be known when it was asked for is an error that says what is wrong."""
     named_, many, tagged = (
-        kin.ask(ClusteringRequest("leiden", models=("org/m000", "org/m001"))),
-        kin.ask(ClusteringRequest("agglomerative", {"n_clusters": 18})),
-        kin.ask(ClusteringRequest("hdbscan")),
+        kin.enqueue(ClusteringRequest("leiden", models=("org/m000", "org/m001"))),
+        kin.enqueue(ClusteringRequest("agglomerative", {"n_clusters": 18})),
+        kin.enqueue(ClusteringRequest("hdbscan")),
     )
     kin.remove("org/m001")
     with pytest.raises(ModelNotFound, match="'org/m001'"):
@@ -120,42 +118,42 @@ def test_models_that_go_before_the_job_begins_are_its_error(kin: Place) -> None:
         kin.begin(tagged)
 
 
-def test_the_same_request_twice_is_one_job(kin: Place) -> None:
+def test_the_same_request_twice_is_one_job(kin: AppSpace) -> None:
     """While the first waits it answers the second; after a change, or for others, it does not."""
-    first = kin.ask()
-    assert first.id == kin.ask().id
-    assert first.id != kin.ask(ClusteringRequest("agglomerative", seed=1)).id
+    first = kin.enqueue()
+    assert first.id == kin.enqueue().id
+    assert first.id != kin.enqueue(ClusteringRequest("agglomerative", seed=1)).id
     kin.remove("org/m000")
-    assert first.id != kin.ask().id
+    assert first.id != kin.enqueue().id
 
 
-def test_old_clusterings_are_dropped(kin: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_clusterings_are_dropped(kin: AppSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the newest are kept, and the newest of all models however old it is."""
     monkeypatch.setattr(service, "_KEPT", 3)
-    whole = kin.ask()
+    whole = kin.enqueue()
     kin.finish(kin.begin(whole))
     for seed in range(4):
         kin.finish(
             kin.begin(
-                kin.ask(ClusteringRequest("leiden", seed=seed, models=("org/m000", "org/m001")))
+                kin.enqueue(ClusteringRequest("leiden", seed=seed, models=("org/m000", "org/m001")))
             )
         )
-    assert [5, 4, 3, 1] == [record.number for record in kin.known()]
-    assert whole.id == kin.known()[-1].id
+    assert [5, 4, 3, 1] == [record.number for record in kin.clusterings()]
+    assert whole.id == kin.clusterings()[-1].id
     with kin.database.reading() as session, pytest.raises(ClusteringNotFound):
         kin.services[ClusteringService].get(
             session, kin.space, "0198c7a2-5b7e-7cc3-98c4-dc0c0c07398f"
         )
 
 
-def test_labels_outlive_their_models(kin: Place) -> None:
+def test_labels_outlive_their_models(kin: AppSpace) -> None:
     """A clustering is of its moment: models that are deleted stay in it."""
     found = kin.cluster()
     kin.remove("org/m000")
     assert found == kin.labels()
 
 
-def test_the_content_is_kept_small(kin: Place) -> None:
+def test_the_content_is_kept_small(kin: AppSpace) -> None:
     """Labels and names of many models take few bytes each, and come back as they were."""
     kin.cluster()
     with kin.database.reading() as session:

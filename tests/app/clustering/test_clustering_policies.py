@@ -15,10 +15,8 @@ from app.clustering.request import ClusteringRequest
 from app.jobs import queue
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
+from tests.support.app_space import AppSpace
 from tests.support.planted_clusters import named, planted
-from tests.support.service_harness import Place, kin, opened, place
-
-__all__ = ["kin", "opened", "place"]  # fixtures
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -42,14 +40,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def policies(kin: Place, clock: Clock) -> PolicyService:
-    """The policies of a place, by the clock of the test."""
+def policies(kin: AppSpace, clock: Clock) -> PolicyService:
+    """The policies of a app_space, by the clock of the test."""
     own = JobService(clock)
     own.register(service.KIND, lambda job, progress: {})
     return PolicyService(kin.database, own, clock)
 
 
-def put(kin: Place, policies: PolicyService, **terms: Any) -> ClusteringPolicy:
+def put(kin: AppSpace, policies: PolicyService, **terms: Any) -> ClusteringPolicy:
     """Set the policy of the space."""
     whole = {"after_changes": None, "every_seconds": None, "debounce_seconds": 0} | terms
     wanted = PolicyIn(request=whole.pop("request", ClusteringRequest("agglomerative")), **whole)
@@ -57,7 +55,7 @@ def put(kin: Place, policies: PolicyService, **terms: Any) -> ClusteringPolicy:
         return policies.put(session, kin.space, wanted)
 
 
-def end_all(kin: Place) -> None:
+def end_all(kin: AppSpace) -> None:
     """Carry out what is queued, as a worker would."""
     with kin.database.reading() as session:
         page = kin.services[JobService].list(
@@ -70,7 +68,7 @@ def end_all(kin: Place) -> None:
 
 
 def test_a_space_is_clustered_after_so_many_changes(
-    kin: Place, policies: PolicyService, clock: Clock
+    kin: AppSpace, policies: PolicyService, clock: Clock
 ) -> None:
     """What is there counts; then nothing happens until enough has changed; then it does again."""
     put(kin, policies, after_changes=3)
@@ -81,7 +79,7 @@ def test_a_space_is_clustered_after_so_many_changes(
         job.parameters["algorithm"],
     )
     end_all(kin)
-    assert 18 == kin.known()[0].models
+    assert 18 == kin.clusterings()[0].models
     clock.after(3600)
     kin.remove("org/m000", "org/m001")
     assert [] == policies.renew()
@@ -91,7 +89,7 @@ def test_a_space_is_clustered_after_so_many_changes(
 
 
 def test_a_space_is_clustered_after_a_time(
-    kin: Place, policies: PolicyService, clock: Clock
+    kin: AppSpace, policies: PolicyService, clock: Clock
 ) -> None:
     """After the time is over it is, but only if anything has changed."""
     put(kin, policies, every_seconds=60)
@@ -110,7 +108,7 @@ def test_a_space_is_clustered_after_a_time(
 
 
 def test_a_busy_space_is_left_until_it_rests(
-    kin: Place, policies: PolicyService, clock: Clock
+    kin: AppSpace, policies: PolicyService, clock: Clock
 ) -> None:
     """Nothing begins while changes go on, but after ten times the pause it does all the same."""
     put(kin, policies, after_changes=1, debounce_seconds=10)
@@ -129,7 +127,7 @@ def test_a_busy_space_is_left_until_it_rests(
 
 
 def test_no_second_clustering_waits_behind_the_first(
-    kin: Place, policies: PolicyService, clock: Clock
+    kin: AppSpace, policies: PolicyService, clock: Clock
 ) -> None:
     """While the last one of a policy is unfinished no other is made; once it ends, it is, unless
     what has changed since was there to be seen by the last one.
@@ -149,21 +147,21 @@ def test_no_second_clustering_waits_behind_the_first(
     assert [] == policies.renew()
 
 
-def test_an_empty_space_is_left_alone(kin: Place, policies: PolicyService) -> None:
+def test_an_empty_space_is_left_alone(kin: AppSpace, policies: PolicyService) -> None:
     """Where there is nothing to cluster no job is made that would only fail."""
     put(kin, policies, after_changes=1)
     kin.remove(*(f"org/m{i:03d}" for i in range(18)))
     assert [] == policies.renew()
 
 
-def test_a_policy_goes_with_its_space(kin: Place, policies: PolicyService) -> None:
+def test_a_policy_goes_with_its_space(kin: AppSpace, policies: PolicyService) -> None:
     """The policy of a deleted space asks for nothing."""
     put(kin, policies, after_changes=1)
     kin.drop()
     assert [] == policies.renew()
 
 
-def test_another_policy_begins_anew(kin: Place, policies: PolicyService, clock: Clock) -> None:
+def test_another_policy_begins_anew(kin: AppSpace, policies: PolicyService, clock: Clock) -> None:
     """The same terms change nothing; other ones count all that is there as changes again."""
     put(kin, policies, after_changes=5)
     policies.renew()
@@ -177,7 +175,7 @@ def test_another_policy_begins_anew(kin: Place, policies: PolicyService, clock: 
     assert ["leiden"] == [job.parameters["algorithm"] for job in policies.renew()]
 
 
-def test_the_workers_look_at_policies(kin: Place) -> None:
+def test_the_workers_look_at_policies(kin: AppSpace) -> None:
     """They look again and again, which makes a job where a clustering is due and none where not."""
     jobs = kin.services[JobService]
     (look,) = [each for each in jobs.looks if each.name == NAME]
@@ -192,7 +190,7 @@ def test_the_workers_look_at_policies(kin: Place) -> None:
 
 
 def test_what_nothing_happens_to_is_not_locked(
-    kin: Place, policies: PolicyService, monkeypatch: pytest.MonkeyPatch
+    kin: AppSpace, policies: PolicyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once a space is clustered as its policy asks, a look reads and writes nothing."""
     put(kin, policies, after_changes=1)
@@ -214,7 +212,7 @@ def test_what_nothing_happens_to_is_not_locked(
     assert kin.id in locked
 
 
-def fail(kin: Place, job: JobRecord, at: datetime, code: str) -> None:
+def fail(kin: AppSpace, job: JobRecord, at: datetime, code: str) -> None:
     """End a job as a worker does that cannot do it."""
     state: Any = "cancelled" if code == "job_cancelled" else "failed"
     with kin.database.writing() as session:
@@ -227,7 +225,7 @@ def fail(kin: Place, job: JobRecord, at: datetime, code: str) -> None:
 
 @pytest.mark.parametrize("code", ["unavailable", "storage_full", "worker_lost"])
 def test_what_an_outage_kept_undone_is_asked_for_again(
-    kin: Place, policies: PolicyService, clock: Clock, code: str
+    kin: AppSpace, policies: PolicyService, clock: Clock, code: str
 ) -> None:
     """A space at rest is clustered once the store is back: after five minutes, then after twice as
     long each time; a success ends that.
@@ -259,7 +257,7 @@ def test_what_an_outage_kept_undone_is_asked_for_again(
 
 @pytest.mark.parametrize("code", ["job_cancelled", "invalid_parameter"])
 def test_what_would_fail_again_waits_for_changes(
-    kin: Place, policies: PolicyService, clock: Clock, code: str
+    kin: AppSpace, policies: PolicyService, clock: Clock, code: str
 ) -> None:
     """A mistake, or somebody who does not want it, is not asked again until enough has changed."""
     put(kin, policies, after_changes=2)
@@ -272,7 +270,7 @@ def test_what_would_fail_again_waits_for_changes(
     assert 1 == len(policies.renew())
 
 
-def test_the_same_clustering_by_hand_counts(kin: Place, policies: PolicyService) -> None:
+def test_the_same_clustering_by_hand_counts(kin: AppSpace, policies: PolicyService) -> None:
     """What somebody has asked for in the policy's own words is done; another one is not it."""
     put(kin, policies, after_changes=1)
     kin.cluster(ClusteringRequest("agglomerative", {"linkage": "average"}))
@@ -285,7 +283,7 @@ def test_the_same_clustering_by_hand_counts(kin: Place, policies: PolicyService)
 
 
 @pytest.mark.parametrize(("ago", "due"), [(0, False), (9, False), (10, True), (500, True)])
-def test_what_was_changed_long_ago_is_calm(kin: Place, ago: int, due: bool) -> None:
+def test_what_was_changed_long_ago_is_calm(kin: AppSpace, ago: int, due: bool) -> None:
     """A space that came to rest before anybody looked is clustered at the first look."""
     policy = ClusteringPolicy(
         space_id=kin.id,
@@ -314,7 +312,7 @@ def test_what_was_changed_long_ago_is_calm(kin: Place, ago: int, due: bool) -> N
     assert (seen, True) == noticed(seen, kin.space, later, later)
 
 
-def test_when_a_space_was_changed_is_known(kin: Place) -> None:
+def test_when_a_space_was_changed_is_known(kin: AppSpace) -> None:
     """A model that is put tells when; a removal does not."""
     begin = datetime.now(UTC)
     kin.put(named(planted((1,), seed=5)[0]))

@@ -16,8 +16,8 @@ from pyroaring import BitMap
 
 from modelkin import Support
 from modelkin.wire import DELTA, encode_delta
-from tests.app.conftest import Start
 from tests.sdk.wire.payloads import compressed, forge
+from tests.support.fixtures import Start
 from tests.support.http_space import JSON, RAW, ROARING, SUPPORT, Space, assert_problem, ok
 from tests.support.server_process import Server, raw_exchange
 

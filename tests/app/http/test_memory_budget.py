@@ -11,7 +11,7 @@ import pytest
 from app.errors import Unavailable
 from app.infra.http.memory_budget import Budget, Reservation
 from modelkin import Support
-from tests.app.conftest import Start
+from tests.support.fixtures import Start
 from tests.support.http_space import ROARING, SUPPORT
 
 MIB = 1 << 20

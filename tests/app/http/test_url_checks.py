@@ -13,22 +13,22 @@ import pytest
 from app.auth.service import KeyService
 from app.infra.db.database import Database
 from app.infra.egress.client import Egress
+from tests.support.app import AppHarness, open_keyed_app
 from tests.support.backends import SQLITE
-from tests.support.webhook_harness import Bureau, bureau
 
 SUBSCRIPTION = {"url": "http://slow.example/", "events": ["support.stored"]}
 SOURCE = {"kind": "mlflow", "space": "s", "secret": "s", "url": "http://slow.example/"}
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bureau]:
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppHarness]:
     """A service that may hold a few connections at a time."""
-    with bureau(tmp_path_factory.mktemp("reach"), SQLITE, database_pool_size=16) as made:
+    with open_keyed_app(tmp_path_factory.mktemp("reach"), SQLITE, database_pool_size=16) as made:
         yield made
 
 
 @pytest.fixture
-def silence(desk: Bureau, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+def silence(app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """A resolver that says nothing until the test is over; set once it was asked."""
     asked, over = threading.Event(), threading.Event()
 
@@ -37,26 +37,26 @@ def silence(desk: Bureau, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading
         over.wait(10)
         return []
 
-    monkeypatch.setattr(desk.services[Egress], "_resolve", resolve)
+    monkeypatch.setattr(app.services[Egress], "_resolve", resolve)
     yield asked
     over.set()
 
 
 @pytest.mark.parametrize(("path", "body"), [("subscriptions", SUBSCRIPTION), ("sources", SOURCE)])
 def test_a_host_that_nobody_finds_is_in_no_other_tenants_way(
-    desk: Bureau, silence: threading.Event, path: str, body: dict[str, Any]
+    app: AppHarness, silence: threading.Event, path: str, body: dict[str, Any]
 ) -> None:
     """While more URLs than there are turns wait for their hosts, others are answered at once; and
     those are told what was wrong after some seconds.
     """
-    other = desk.other("somebody-else")
+    other = app.headers_of("somebody-else")
     with ThreadPoolExecutor(24) as pool:
-        waiting = [pool.submit(desk.http.post, f"/v1/{path}", json=body) for _ in range(24)]
+        waiting = [pool.submit(app.http.post, f"/v1/{path}", json=body) for _ in range(24)]
         assert silence.wait(5)
         time.sleep(0.2)
         began = time.monotonic()
         for _ in range(5):
-            assert 200 == desk.http.get("/v1/spaces", headers=other).status_code
+            assert 200 == app.http.get("/v1/spaces", headers=other).status_code
         assert time.monotonic() - began < 1
         answers = [answer.result() for answer in waiting]
     assert {422} == {answer.status_code for answer in answers}, answers[0].text
@@ -64,15 +64,15 @@ def test_a_host_that_nobody_finds_is_in_no_other_tenants_way(
     assert time.monotonic() - began < 6
 
 
-def test_who_may_not_write_has_nothing_looked_up(desk: Bureau, silence: threading.Event) -> None:
+def test_who_may_not_write_has_nothing_looked_up(app: AppHarness, silence: threading.Event) -> None:
     """Without a key that may write there is no way to have names resolved."""
-    with desk.services[Database].writing() as session:
-        key = desk.services[KeyService].create(session, "default", scopes=["read"])
+    with app.services[Database].writing() as session:
+        key = app.services[KeyService].create(session, "default", scopes=["read"])
     for headers, status in (
         ({"Authorization": f"Bearer {key}"}, 403),
         ({"Authorization": ""}, 401),
     ):
         for path, body in (("subscriptions", SUBSCRIPTION), ("sources", SOURCE)):
-            answer = desk.http.post(f"/v1/{path}", json=body, headers=headers)
+            answer = app.http.post(f"/v1/{path}", json=body, headers=headers)
             assert status == answer.status_code
     assert not silence.is_set()

@@ -7,29 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.app import AppHarness, open_app, open_hub_app
 from tests.support.backends import Backend
-from tests.support.fake_huggingface import Hub, loopback_hub
-from tests.support.incoming_harness import Office, open_office
-from tests.support.ingestion_harness import Desk, open_desk
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
-    """A Hugging Face hub without a model."""
-    with loopback_hub() as hub:
-        yield hub
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def app(tmp_path: Path) -> Iterator[AppHarness]:
     """A service without a model."""
-    with open_desk(tmp_path) as desk:
-        yield desk
+    with open_hub_app(tmp_path) as app:
+        yield app
 
 
 @pytest.fixture(scope="module")
-def office(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    """For all tests of a module; each makes sources of its own."""
-    folder = tmp_path_factory.mktemp("office")
-    with open_office(folder, backend) as opened:
+def service(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppHarness]:
+    """A service that the tests of a module share; each creates sources of its own."""
+    folder = tmp_path_factory.mktemp("service")
+    with open_app(folder, backend) as opened:
         yield opened

@@ -26,44 +26,44 @@ from app.hubs.service import SourceService
 from app.infra.db.tables.jobs import JobRow
 from app.jobs.service import JobService
 from app.settings import Settings
+from tests.support.app import AppHarness, open_hub_app
 from tests.support.checkpoints import random_tensors, safetensors, sharded
 from tests.support.fake_huggingface import TOKEN, Handler, Hub, answering, loopback_hub
-from tests.support.ingestion_harness import Desk, open_desk
 
 GOOD = safetensors(random_tensors(1))
 
 
-def refused(desk: Desk, url: str, name: str = "org/a", **wanted: Any) -> tuple[str, str, str]:
+def refused(app: AppHarness, url: str, name: str = "org/a", **wanted: Any) -> tuple[str, str, str]:
     """How a look ends that stores nothing: its state, and the code and the words of its error."""
-    source = desk.follow(url, **wanted)
-    job = desk.look(source, name)
+    source = app.hubs.follow(url, **wanted)
+    job = app.hubs.sync_model(source, name)
     assert job.error is not None, job.result
-    assert [] == [path.name for path in downloads(desk)]
-    assert desk.model(name) is None
-    told = desk.source(source).last_error
+    assert [] == [path.name for path in downloads(app)]
+    assert app.hubs.model(name) is None
+    told = app.hubs.source(source.id).last_error
     assert told is not None
     assert job.error["code"] == told["code"]
     return job.state, job.error["code"], job.error["detail"]
 
 
-def downloads(desk: Desk) -> list[Path]:
+def downloads(app: AppHarness) -> list[Path]:
     """What is left of downloads."""
-    folder = desk.services[Settings].checkpoint_dir
+    folder = app.services[Settings].checkpoint_dir
     return [path for path in folder.glob("*/*") if path.is_dir()]
 
 
-def test_an_unknown_repository(hub: Hub, desk: Desk) -> None:
+def test_an_unknown_repository(hub: Hub, app: AppHarness) -> None:
     """The hub answers 401 to strangers and 404 to those it knows: neither is tried again."""
     for token in (None, TOKEN):
-        state, code, detail = refused(desk, hub.url, token=token)
+        state, code, detail = refused(app, hub.url, token=token)
         assert ("failed", "hub_not_found") == (state, code)
         assert "/api/models/org/a" in detail
 
 
-def test_a_token_that_is_no_good(hub: Hub, desk: Desk) -> None:
+def test_a_token_that_is_no_good(hub: Hub, app: AppHarness) -> None:
     """Says so, and does not take the model for gone; the token is nowhere in the message."""
     hub.push("org/a", {"model.safetensors": GOOD})
-    state, code, detail = refused(desk, hub.url, token="hf_forged", on_delete="remove")
+    state, code, detail = refused(app, hub.url, token="hf_forged", on_delete="remove")
     assert ("failed", "hub_refused") == (state, code)
     assert "token" in detail
     assert "hf_forged" not in detail
@@ -71,47 +71,47 @@ def test_a_token_that_is_no_good(hub: Hub, desk: Desk) -> None:
 
 @pytest.mark.parametrize("token", ["hf_SECRET\n", "hf_SE\rCRET", "hf_\0SECRET"])
 def test_a_token_that_cannot_be_sent(
-    hub: Hub, desk: Desk, token: str, caplog: pytest.LogCaptureFixture
+    hub: Hub, app: AppHarness, token: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is refused before anything is asked, and shown nowhere: not in the job, not in the source,
     not in the log.
     """
     hub.push("org/a", {"model.safetensors": GOOD})
-    source = desk.follow(hub.url, token=token)
-    job = desk.look(source, "org/a")
+    source = app.hubs.follow(hub.url, token=token)
+    job = app.hubs.sync_model(source, "org/a")
     assert job.error is not None, job.result
     assert ("failed", "hub_refused", set()) == (job.state, job.error["code"], hub.hub_tokens)
     assert "control character" in job.error["detail"]
-    assert "SECRET" not in f"{job} {desk.source(source).last_error} {caplog.text}"
+    assert "SECRET" not in f"{job} {app.hubs.source(source.id).last_error} {caplog.text}"
 
 
 @pytest.mark.parametrize("token", ["hf_tök", " hf_blank ", "x" * 8000])
-def test_a_token_of_any_text_is_sent(hub: Hub, desk: Desk, token: str) -> None:
+def test_a_token_of_any_text_is_sent(hub: Hub, app: AppHarness, token: str) -> None:
     """In UTF-8, without the blanks at its end that HTTP drops, however long it is."""
     hub.on_hub = answering(200, b"{}")
-    desk.look(desk.follow(hub.url, token=token), "org/a")
+    app.hubs.sync_model(app.hubs.follow(hub.url, token=token), "org/a")
     sent = f"Bearer {token}".strip().encode().decode("latin-1")
     assert {sent} == {t for t in hub.hub_tokens if t is not None}
 
 
-def test_a_gated_repository(hub: Hub, desk: Desk) -> None:
+def test_a_gated_repository(hub: Hub, app: AppHarness) -> None:
     """Its page is open and its files are not: the message says where to accept the terms."""
     hub.push("org/a", {"model.safetensors": GOOD}, gated=True)
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert ("failed", "hub_refused") == (state, code)
     assert "accept its terms" in detail
 
 
-def test_a_private_repository(hub: Hub, desk: Desk) -> None:
+def test_a_private_repository(hub: Hub, app: AppHarness) -> None:
     """Without a token it cannot be told from one that is not there."""
     hub.push("org/a", {"model.safetensors": GOOD}, private=True)
-    assert ("failed", "hub_not_found") == refused(desk, hub.url)[:2]
+    assert ("failed", "hub_not_found") == refused(app, hub.url)[:2]
 
 
-def test_no_safetensors(hub: Hub, desk: Desk) -> None:
+def test_no_safetensors(hub: Hub, app: AppHarness) -> None:
     """A pickle is never read, whatever else there is."""
     hub.push("org/a", {"pytorch_model.bin": b"pickled"})
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert ("failed", "invalid_checkpoint", []) == (state, code, hub.downloads)
     assert "'pytorch_model.bin' is a pickle" in detail
 
@@ -127,30 +127,32 @@ def test_no_safetensors(hub: Hub, desk: Desk) -> None:
         ({"model.safetensors.index.json": b"{}"}, "no weight_map"),
     ],
 )
-def test_no_checkpoint_to_go_by(hub: Hub, desk: Desk, files: dict[str, bytes], says: str) -> None:
+def test_no_checkpoint_to_go_by(
+    hub: Hub, app: AppHarness, files: dict[str, bytes], says: str
+) -> None:
     """Names that leave open which one is meant, and files that are none, fail with the reason."""
     hub.push("org/a", files)
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert ("failed", "invalid_checkpoint") == (state, code)
     assert says in detail
 
 
-def test_a_shard_that_is_missing(hub: Hub, desk: Desk) -> None:
+def test_a_shard_that_is_missing(hub: Hub, app: AppHarness) -> None:
     """An index that names more than is there is found out before a shard is downloaded."""
     files = sharded(random_tensors(1))
     del files["model-00002-of-00002.safetensors"]
     hub.push("org/a", files)
-    _, code, detail = refused(desk, hub.url)
+    _, code, detail = refused(app, hub.url)
     assert "invalid_checkpoint" == code
     assert "lacks 1 of 2 shards" in detail
     assert ["model.safetensors.index.json"] == hub.downloads
 
 
-def test_an_index_that_leads_outside(hub: Hub, desk: Desk) -> None:
+def test_an_index_that_leads_outside(hub: Hub, app: AppHarness) -> None:
     """A shard is a file beside its index, and no path."""
     index = json.dumps({"weight_map": {"w": "../../secret.safetensors"}}).encode()
     hub.push("org/a", {"model.safetensors.index.json": index})
-    assert "beside it" in refused(desk, hub.url)[2]
+    assert "beside it" in refused(app, hub.url)[2]
 
 
 def gptq() -> bytes:
@@ -184,58 +186,58 @@ def raw(**tensors: tuple[str, list[int], int]) -> bytes:
     ],
     ids=["gptq", "int8", "packed", "mxfp4", "fp8"],
 )
-def test_quantised_weights(hub: Hub, desk: Desk, data: bytes) -> None:
+def test_quantised_weights(hub: Hub, app: AppHarness, data: bytes) -> None:
     """Packed or scaled values are no weights: the message asks for what was before."""
     hub.push("org/a", {"model.safetensors": data})
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert ("failed", "invalid_checkpoint") == (state, code)
     assert "before quantisation" in detail
 
 
-def test_weights_that_are_no_numbers(hub: Hub, desk: Desk) -> None:
+def test_weights_that_are_no_numbers(hub: Hub, app: AppHarness) -> None:
     """NaN is found and named."""
     tensors = random_tensors(1)
     tensors["encoder.bias"][3] = np.nan
     hub.push("org/a", {"model.safetensors": safetensors(tensors)})
-    assert "infinite or NaN" in refused(desk, hub.url)[2]
+    assert "infinite or NaN" in refused(app, hub.url)[2]
 
 
-def test_a_header_of_endless_tensors(hub: Hub, desk: Desk) -> None:
+def test_a_header_of_endless_tensors(hub: Hub, app: AppHarness) -> None:
     """A million tensors without a value are no model: refused before they are parsed, no space is
     made for them, and the hub is not asked again.
     """
     nothing = '"t%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
     header = ("{" + ",".join(nothing % i for i in range(160_000)) + "}").encode()
     hub.push("org/a", {"model.safetensors": len(header).to_bytes(8, "little") + header})
-    state, code, says = refused(desk, hub.url)
+    state, code, says = refused(app, hub.url)
     assert ("failed", "invalid_checkpoint") == (state, code)
     assert "at most 8000000 are read here" in says
-    assert [] == desk.spaces()
+    assert [] == app.hubs.spaces()
 
 
-def test_more_than_is_declared(hub: Hub, desk: Desk) -> None:
+def test_more_than_is_declared(hub: Hub, app: AppHarness) -> None:
     """It ends with the first byte too many, and is not tried again."""
     hub.push("org/a", {"model.safetensors": GOOD})
     hub.sizes["model.safetensors"] = len(GOOD) - 1
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert ("failed", "hub_untrue") == (state, code)
     assert f"declares {len(GOOD) - 1} bytes" in detail
 
 
-def test_less_than_is_declared(hub: Hub, desk: Desk) -> None:
+def test_less_than_is_declared(hub: Hub, app: AppHarness) -> None:
     """It may be the network: it is tried again, and the job put off."""
     hub.push("org/a", {"model.safetensors": GOOD})
     hub.sizes["model.safetensors"] = len(GOOD) + 1
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert ("queued", "hub_unavailable") == (state, code)
     assert "416" in detail
 
 
-def test_other_bytes_than_are_declared(hub: Hub, desk: Desk) -> None:
+def test_other_bytes_than_are_declared(hub: Hub, app: AppHarness) -> None:
     """As many, but with another digest than the hub's."""
     hub.push("org/a", {"model.safetensors": GOOD})
     hub.blobs = dict.fromkeys(hub.blobs, GOOD[:-1] + b"\x00")
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert ("failed", "hub_untrue") == (state, code)
     assert "SHA-256" in detail
 
@@ -256,8 +258,8 @@ def test_an_endless_file(hub: Hub, tmp_path: Path) -> None:
         return True
 
     hub.on_cdn = endless
-    with open_desk(tmp_path, max_checkpoint_bytes=1 << 20) as desk:
-        state, code, detail = refused(desk, hub.url)
+    with open_hub_app(tmp_path, max_checkpoint_bytes=1 << 20) as app:
+        state, code, detail = refused(app, hub.url)
     assert ("failed", "payload_too_large") == (state, code)
     assert "MODELKIN_MAX_CHECKPOINT_BYTES" in detail
 
@@ -265,8 +267,8 @@ def test_an_endless_file(hub: Hub, tmp_path: Path) -> None:
 def test_a_checkpoint_beyond_the_limit(hub: Hub, tmp_path: Path) -> None:
     """What is declared too large is not begun."""
     hub.push("org/a", {"model.safetensors": GOOD})
-    with open_desk(tmp_path, max_checkpoint_bytes=len(GOOD) - 1) as desk:
-        state, code, _ = refused(desk, hub.url)
+    with open_hub_app(tmp_path, max_checkpoint_bytes=len(GOOD) - 1) as app:
+        state, code, _ = refused(app, hub.url)
     assert ("failed", "payload_too_large", []) == (state, code, hub.downloads)
 
 
@@ -274,12 +276,12 @@ def test_a_disk_that_is_too_small(hub: Hub, tmp_path: Path) -> None:
     """What the disk does not hold is not begun: there may be room later."""
     hub.push("org/a", {"model.safetensors": GOOD})
     hub.sizes["model.safetensors"] = 1 << 60
-    with open_desk(tmp_path, max_checkpoint_bytes=1 << 61) as desk:
-        state, code, _ = refused(desk, hub.url)
+    with open_hub_app(tmp_path, max_checkpoint_bytes=1 << 61) as app:
+        state, code, _ = refused(app, hub.url)
     assert ("queued", "storage_full", []) == (state, code, hub.downloads)
 
 
-def test_a_connection_that_breaks(hub: Hub, desk: Desk) -> None:
+def test_a_connection_that_breaks(hub: Hub, app: AppHarness) -> None:
     """A download goes on where it ended, and what comes of it is whole."""
     hub.push("org/a", {"model.safetensors": GOOD})
     ranges = []
@@ -299,26 +301,26 @@ def test_a_connection_that_breaks(hub: Hub, desk: Desk) -> None:
         return True
 
     hub.on_cdn = breaks
-    job = desk.look(desk.follow(hub.url), "org/a")
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     assert "succeeded" == job.state, job.error
     assert [None, "bytes=1000-", "bytes=2000-"] == ranges
 
 
 @pytest.mark.parametrize("status", [500, 502, 429])
-def test_a_hub_that_is_overloaded(hub: Hub, desk: Desk, status: int) -> None:
+def test_a_hub_that_is_overloaded(hub: Hub, app: AppHarness, status: int) -> None:
     """The job is begun again later, and tells the source why."""
     hub.on_hub = answering(status, b"busy", Retry_After=7)
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert ("queued", "hub_unavailable") == (state, code)
     assert f"answers {status}" in detail
     assert "7 s" in detail
 
 
-def test_a_hub_that_is_down(desk: Desk) -> None:
+def test_a_hub_that_is_down(app: AppHarness) -> None:
     """Nobody listens there: later, perhaps."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    state, code, detail = refused(desk, f"http://127.0.0.1:{port}")
+    state, code, detail = refused(app, f"http://127.0.0.1:{port}")
     assert ("queued", "hub_unavailable") == (state, code)
     assert "cannot be reached" in detail
 
@@ -331,43 +333,43 @@ def test_a_hub_that_says_nothing(hub: Hub, tmp_path: Path) -> None:
         return True
 
     hub.on_hub = silent
-    with open_desk(tmp_path, hub_timeout_seconds=0.3) as desk:
+    with open_hub_app(tmp_path, hub_timeout_seconds=0.3) as app:
         began = time.monotonic()
-        state, code, detail = refused(desk, hub.url)
+        state, code, detail = refused(app, hub.url)
     assert ("queued", "hub_unavailable") == (state, code)
     assert "0.3 s" in detail
     assert time.monotonic() - began < 5
 
 
-def test_retry_after_is_respected(hub: Hub, desk: Desk) -> None:
+def test_retry_after_is_respected(hub: Hub, app: AppHarness) -> None:
     """A hub that asks for an hour is left alone for an hour, and that is no attempt; news of the
     model are reason to ask at once.
     """
     hub.push("org/a", {"model.safetensors": GOOD})
-    source = desk.follow(hub.url)
+    source = app.hubs.follow(hub.url)
     hub.on_hub = answering(503, Retry_After=3600)
-    job = desk.look(source, "org/a")
+    job = app.hubs.sync_model(source, "org/a")
     assert job.not_before is not None
     wait = (job.not_before - datetime.now(UTC)).total_seconds()
     assert 3500 < wait <= 3600
     assert ("queued", 0) == (job.state, job.attempts)
     hub.on_hub = lambda _: False
-    again = desk.enqueue(source, "org/a")
-    assert (job.id, None) == (again.id, desk.show(job).not_before)
-    assert "succeeded" == desk.carry_out(job).state
+    again = app.hubs.enqueue(source, "org/a")
+    assert (job.id, None) == (again.id, app.worker.job(job.id).not_before)
+    assert "succeeded" == app.worker.execute(job).state
 
 
-def test_an_outage_of_hours_ends_no_look(hub: Hub, desk: Desk) -> None:
+def test_an_outage_of_hours_ends_no_look(hub: Hub, app: AppHarness) -> None:
     """Pauses grow with what was waited already, up to two hours; after three days it gives up."""
     hub.on_hub = answering(502)
-    job = desk.look(desk.follow(hub.url), "org/a")
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     pauses = []
     for waited in (0, 600, 6000, 80_000, 250_000, 260_000):
         began = datetime.now(UTC)
-        with desk.database.writing() as session:
+        with app.database.writing() as session:
             moment = began - timedelta(seconds=waited)
             session.execute(update(JobRow).where(JobRow.id == job.id).values(started_at=moment))
-        job = desk.carry_out(job)
+        job = app.worker.execute(job)
         if job.state == "queued":
             assert job.not_before is not None
             pauses.append(round((job.not_before - began).total_seconds(), -1))
@@ -377,7 +379,9 @@ def test_an_outage_of_hours_ends_no_look(hub: Hub, desk: Desk) -> None:
     assert "(for 3.0 days)" in job.error["detail"]
 
 
-def test_a_hub_whose_headers_drip(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_whose_headers_drip(
+    hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What comes before the first byte of a file is held against the same pace."""
     hub.push("org/a", {"model.safetensors": GOOD})
 
@@ -392,16 +396,16 @@ def test_a_hub_whose_headers_drip(hub: Hub, desk: Desk, monkeypatch: pytest.Monk
 
     hub.on_cdn = drip
     hurried = TransferLimits(checkpoint_bytes=1 << 30, timeout=2.0, grace=0.3)
-    monkeypatch.setattr(desk.hubs, "limits", hurried)
+    monkeypatch.setattr(app.hubs.registry, "limits", hurried)
     began = time.monotonic()
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert time.monotonic() - began < 2
     assert ("queued", "hub_unavailable") == (state, code)
     assert "too slow" in detail
 
 
 def test_a_hub_that_takes_too_long_altogether(
-    hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fast enough for every limit of one answer, and still it does not keep a worker for days."""
     hub.push("org/a", {"model.safetensors": GOOD})
@@ -419,32 +423,32 @@ def test_a_hub_that_takes_too_long_altogether(
 
     hub.on_cdn = slowly
     limits = TransferLimits(checkpoint_bytes=1 << 30, timeout=2.0, slowest=10, total=0.4)
-    monkeypatch.setattr(desk.hubs, "limits", limits)
-    state, code, detail = refused(desk, hub.url)
+    monkeypatch.setattr(app.hubs.registry, "limits", limits)
+    state, code, detail = refused(app, hub.url)
     assert ("failed", "hub_too_slow") == (state, code)
     assert "MODELKIN_HUB_SYNC_TIMEOUT_SECONDS" in detail
 
 
-def test_a_hub_of_many_requests_hears_that_it_is_over(hub: Hub, desk: Desk) -> None:
+def test_a_hub_of_many_requests_hears_that_it_is_over(hub: Hub, app: AppHarness) -> None:
     """Before each request the job is asked whether it was cancelled: not only while bytes come."""
     asked: list[str] = []
 
     def cancel(request: Handler) -> bool:
         asked.append(request.path)
-        with desk.database.writing() as session:
-            desk.services[JobService].cancel(session, desk.tenant, job.id)
+        with app.database.writing() as session:
+            app.services[JobService].cancel(session, app.tenant, job.id)
         time.sleep(0.5)  # progress is recorded so often
         request.say(302, Location="/on/and/on")
         return True
 
     hub.on_hub = cancel
-    source = desk.follow(hub.url)
-    job = desk.enqueue(source, "org/a")
-    assert "cancelled" == desk.carry_out(job).state
+    source = app.hubs.follow(hub.url)
+    job = app.hubs.enqueue(source, "org/a")
+    assert "cancelled" == app.worker.execute(job).state
     assert 1 == len(asked)
 
 
-def test_a_hub_that_drips(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_drips(hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then is no silence, and still ends: so much a second must come."""
     hub.push("org/a", {"model.safetensors": GOOD})
 
@@ -461,8 +465,8 @@ def test_a_hub_that_drips(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch)
 
     hub.on_cdn = drip
     hurried = TransferLimits(checkpoint_bytes=1 << 30, timeout=2.0, grace=0.3)
-    monkeypatch.setattr(desk.hubs, "limits", hurried)
-    state, code, detail = refused(desk, hub.url)
+    monkeypatch.setattr(app.hubs.registry, "limits", hurried)
+    state, code, detail = refused(app, hub.url)
     assert ("queued", "hub_unavailable") == (state, code)
     assert "too slow" in detail
 
@@ -479,19 +483,19 @@ def test_a_hub_that_drips(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch)
         (b'{"id": "..", "sha": "1", "siblings": []}', "invalid_name"),
     ],
 )
-def test_answers_that_are_none(hub: Hub, desk: Desk, answer: bytes, code: str) -> None:
+def test_answers_that_are_none(hub: Hub, app: AppHarness, answer: bytes, code: str) -> None:
     """Whatever comes, it is an error with a code and no bug."""
     hub.on_hub = answering(200, answer)
-    assert ("failed", code) == refused(desk, hub.url)[:2]
+    assert ("failed", code) == refused(app, hub.url)[:2]
 
 
-def test_an_answer_without_end(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_end(hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is no file is not read beyond a limit."""
     hub.on_hub = answering(200, b'{"a": "' + b" " * (4 << 20))
     monkeypatch.setattr(
-        desk.hubs, "limits", TransferLimits(checkpoint_bytes=1 << 30, answer_bytes=1 << 20)
+        app.hubs.registry, "limits", TransferLimits(checkpoint_bytes=1 << 30, answer_bytes=1 << 20)
     )
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert ("failed", "hub_untrue") == (state, code)
     assert "more than" in detail
 
@@ -499,36 +503,36 @@ def test_an_answer_without_end(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "location", ["http://169.254.169.254/latest/meta-data", "http://10.0.0.1/x", "http://[::1]/x"]
 )
-def test_a_redirect_to_where_nobody_goes(hub: Hub, desk: Desk, location: str) -> None:
+def test_a_redirect_to_where_nobody_goes(hub: Hub, app: AppHarness, location: str) -> None:
     """Every hop is checked: a hub does not lead the service into its own network."""
     hub.push("org/a", {"model.safetensors": GOOD})
     hub.on_cdn = answering(302, Location=location)
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert ("failed", "egress_refused") == (state, code)
     assert "MODELKIN_EGRESS_ALLOW" in detail
 
 
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "//", "gopher://127.0.0.1/"])
-def test_a_redirect_to_no_address(hub: Hub, desk: Desk, location: str) -> None:
+def test_a_redirect_to_no_address(hub: Hub, app: AppHarness, location: str) -> None:
     """And a hop that is none leads nowhere."""
     hub.push("org/a", {"model.safetensors": GOOD})
     hub.on_cdn = answering(302, Location=location)
-    assert "failed" == refused(desk, hub.url)[0]
+    assert "failed" == refused(app, hub.url)[0]
 
 
 @pytest.mark.parametrize(
     "link", ["http://[", "http://127.0.0.1:1/api/models", "https://huggingface.co/api/models"]
 )
-def test_a_listing_that_goes_on_elsewhere(hub: Hub, desk: Desk, link: str) -> None:
+def test_a_listing_that_goes_on_elsewhere(hub: Hub, app: AppHarness, link: str) -> None:
     """A page leads to another one of the same hub, or the listing fails and says so."""
     hub.on_hub = answering(200, b'[{"id": "org/a"}]', Link=f'<{link}>; rel="next"')
-    source = desk.follow(hub.url, token=TOKEN)
-    with desk.opened(source) as opened, pytest.raises(HubProtocolError):
+    source = app.hubs.follow(hub.url, token=TOKEN)
+    with app.hubs.opened(source) as opened, pytest.raises(HubProtocolError):
         list(opened.models({}))
 
 
 @pytest.mark.parametrize("of", ["answer", "file"])
-def test_what_is_packed_is_not_unpacked(hub: Hub, desk: Desk, of: str) -> None:
+def test_what_is_packed_is_not_unpacked(hub: Hub, app: AppHarness, of: str) -> None:
     """Some kilobytes that would become 256 MiB are refused as they are, and nothing is made of
     them in memory.
     """
@@ -540,7 +544,7 @@ def test_what_is_packed_is_not_unpacked(hub: Hub, desk: Desk, of: str) -> None:
     hub.on_hub, hub.on_cdn = (packed, hub.on_cdn) if of == "answer" else (hub.on_hub, packed)
     tracemalloc.start()
     try:
-        state, code, detail = refused(desk, hub.url)
+        state, code, detail = refused(app, hub.url)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -549,33 +553,35 @@ def test_what_is_packed_is_not_unpacked(hub: Hub, desk: Desk, of: str) -> None:
     assert peak < 16 << 20
 
 
-def test_a_page_of_endless_names(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_endless_names(
+    hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However they are spread over pages and owners, so many models are listed and no more."""
     monkeypatch.setattr(http, "_MAX_MODELS", 5)
     names = [{"id": f"org/{number}"} for number in range(3)]
     hub.on_hub = answering(200, json.dumps(names).encode())
-    with desk.opened(desk.follow(hub.url)) as opened:
+    with app.hubs.opened(app.hubs.follow(hub.url)) as opened:
         assert 3 == len(list(opened.models({"owners": ["a"]})))
         with pytest.raises(HubForbidden, match="more than 5 models"):
             list(opened.models({"owners": ["a", "b"]}))
 
 
-def test_a_listing_without_end(hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_without_end(hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that lead round in circles end, too."""
     monkeypatch.setattr(huggingface, "_MAX_PAGES", 5)
     link = '</api/models?cursor=1>; rel="next"'
     hub.on_hub = answering(200, b'[{"id": "org/a"}]', Link=link)
     with (
-        desk.opened(desk.follow(hub.url)) as opened,
+        app.hubs.opened(app.hubs.follow(hub.url)) as opened,
         pytest.raises(HubForbidden, match="more than 5 pages"),
     ):
         list(opened.models({}))
 
 
-def test_redirects_without_end(hub: Hub, desk: Desk) -> None:
+def test_redirects_without_end(hub: Hub, app: AppHarness) -> None:
     """Going round in circles ends."""
     hub.on_hub = answering(302, Location="/round/and/round")
-    state, code, detail = refused(desk, hub.url)
+    state, code, detail = refused(app, hub.url)
     assert ("failed", "hub_untrue") == (state, code)
     assert "redirects more than" in detail
 
@@ -583,37 +589,37 @@ def test_redirects_without_end(hub: Hub, desk: Desk) -> None:
 def test_a_hub_on_an_address_that_is_not_allowed(hub: Hub, tmp_path: Path) -> None:
     """What was allowed when the source was made may not be so any more."""
     hub.push("org/a", {"model.safetensors": GOOD})
-    with open_desk(tmp_path) as desk:
-        source = desk.follow(hub.url)
-    with open_desk(tmp_path, egress_allow=None) as desk:
-        job = desk.look(source, "org/a")
+    with open_hub_app(tmp_path) as app:
+        source = app.hubs.follow(hub.url)
+    with open_hub_app(tmp_path, egress_allow=None) as app:
+        job = app.hubs.sync_model(source, "org/a")
     assert job.error is not None
     assert ("failed", "egress_refused") == (job.state, job.error["code"])
 
 
-def test_a_delta_without_a_base(hub: Hub, desk: Desk) -> None:
+def test_a_delta_without_a_base(hub: Hub, app: AppHarness) -> None:
     """Where delta was asked for, a base is needed."""
     hub.push("org/a", {"model.safetensors": GOOD})
-    state, code, detail = refused(desk, hub.url, importance="delta")
+    state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "invalid_parameter") == (state, code)
     assert "declares no base model" in detail
 
 
-def test_a_base_of_another_layout(hub: Hub, desk: Desk) -> None:
+def test_a_base_of_another_layout(hub: Hub, app: AppHarness) -> None:
     """Asked for, the delta fails and says where they differ; else the weights stand in for it."""
     wide = safetensors(random_tensors(1, {"decoder.weight": (3, 3)}))
     hub.push("org/base", {"model.safetensors": wide})
     hub.push("org/a", {"model.safetensors": GOOD}, card={"base_model": "org/base"})
-    state, code, detail = refused(desk, hub.url, importance="delta")
+    state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "space_mismatch") == (state, code)
     assert "'decoder.weight' for one, of shape [40, 25] here and [3, 3] there" in detail
-    told = desk.look(desk.follow(hub.url), "org/a").result
+    told = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
     assert told is not None
     assert "weight" == told["importance"]
     assert "no delta: its base org/base@" in told["notes"][0]
 
 
-def test_a_base_of_another_layout_is_not_downloaded(hub: Hub, desk: Desk) -> None:
+def test_a_base_of_another_layout_is_not_downloaded(hub: Hub, app: AppHarness) -> None:
     """Its headers tell that it does not fit, a few kilobytes however large it is and in however
     many shards.
     """
@@ -631,32 +637,32 @@ def test_a_base_of_another_layout_is_not_downloaded(hub: Hub, desk: Desk) -> Non
         name = f"{base}-tuned"
         hub.push(name, {"model.safetensors": GOOD}, card={"base_model": base})
         sent.clear()
-        told = desk.look(desk.follow(hub.url), name).result
+        told = app.hubs.sync_model(app.hubs.follow(hub.url), name).result
         assert told is not None
         assert ("weight", True) == (told["importance"], "another layout" in told["notes"][0])
         assert 100_000_000 == sent[0]
         assert sum(sent[1:]) < 1 << 20
 
 
-def test_a_model_that_is_its_base(hub: Hub, desk: Desk) -> None:
+def test_a_model_that_is_its_base(hub: Hub, app: AppHarness) -> None:
     """There is no delta where nothing differs."""
     hub.push("org/base", {"model.safetensors": GOOD})
     hub.push("org/a", {"model.safetensors": GOOD}, card={"base_model": "org/base"})
-    state, code, detail = refused(desk, hub.url, importance="delta")
+    state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "invalid_importance") == (state, code)
     assert "differs in no weight" in detail
-    told = desk.look(desk.follow(hub.url), "org/a").result
+    told = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
     assert told is not None
     assert "weight" == told["importance"]
 
 
-def test_a_base_that_is_not_given(hub: Hub, desk: Desk) -> None:
+def test_a_base_that_is_not_given(hub: Hub, app: AppHarness) -> None:
     """A base that nobody may read fails a delta that was asked for, and is a note elsewhere."""
     hub.push("org/a", {"model.safetensors": GOOD}, card={"base_model": "org/secret"})
-    state, code, detail = refused(desk, hub.url, importance="delta")
+    state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "hub_not_found") == (state, code)
     assert "the base of org/a@" in detail
-    told = desk.look(desk.follow(hub.url), "org/a").result
+    told = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
     assert told is not None
     assert "the base org/secret is not given" in told["notes"][0]
 
@@ -671,7 +677,7 @@ def test_a_base_that_is_not_given(hub: Hub, desk: Desk) -> None:
     ids=["gated", "pickled", "quantised"],
 )
 def test_a_base_that_is_of_no_use(
-    hub: Hub, desk: Desk, files: dict[str, bytes], gated: bool, code: str
+    hub: Hub, app: AppHarness, files: dict[str, bytes], gated: bool, code: str
 ) -> None:
     """A base whose files cannot be had fails a delta that was asked for; else the weights stand in
     for it, until a later look finds that they can.
@@ -679,56 +685,56 @@ def test_a_base_that_is_of_no_use(
     hub.push("org/base", files, gated=gated)
     tuned = safetensors(random_tensors(2))
     hub.push("org/a", {"model.safetensors": tuned}, card={"base_model": "org/base"})
-    assert ("failed", code) == refused(desk, hub.url, importance="delta")[:2]
-    source = desk.follow(hub.url)
-    told = desk.look(source, "org/a").result
+    assert ("failed", code) == refused(app, hub.url, importance="delta")[:2]
+    source = app.hubs.follow(hub.url)
+    told = app.hubs.sync_model(source, "org/a").result
     assert told is not None
     assert "weight" == told["importance"]
     assert "no delta: the base org/base" in told["notes"][0]
     hub.push("org/base", {"model.safetensors": GOOD}, gated=False)
-    again = desk.look(source, "org/a").result
+    again = app.hubs.sync_model(source, "org/a").result
     assert again is not None
     assert "delta" == again["importance"]
 
 
-def test_a_name_that_another_hub_has_taken(hub: Hub, desk: Desk) -> None:
+def test_a_name_that_another_hub_has_taken(hub: Hub, app: AppHarness) -> None:
     """Two hubs do not write over each other's models."""
     hub.push("org/a", {"model.safetensors": GOOD})
-    desk.look(desk.follow(hub.url), "org/a")
-    before = desk.model("org/a")
+    app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
+    before = app.hubs.model("org/a")
     with loopback_hub() as other:
         other.push("org/a", {"model.safetensors": safetensors(random_tensors(2))})
-        job = desk.look(desk.follow(other.url), "org/a")
+        job = app.hubs.sync_model(app.hubs.follow(other.url), "org/a")
     assert job.error is not None, job.result
     assert ("failed", "conflict") == (job.state, job.error["code"])
-    assert before == desk.model("org/a")
+    assert before == app.hubs.model("org/a")
 
 
-def test_a_source_that_only_records(desk: Desk) -> None:
+def test_a_source_that_only_records(app: AppHarness) -> None:
     """Without a url nothing is asked, and the message says how to change that."""
-    source = desk.follow(None)
-    job = desk.look(source, "org/a")
+    source = app.hubs.follow(None)
+    job = app.hubs.sync_model(source, "org/a")
     assert job.error is not None
     assert ("failed", "invalid_parameter") == (job.state, job.error["code"])
     assert "only recorded" in job.error["detail"]
 
 
-def test_a_source_that_was_deleted(hub: Hub, desk: Desk) -> None:
+def test_a_source_that_was_deleted(hub: Hub, app: AppHarness) -> None:
     """A look that comes after is in vain, and no failure."""
-    source = desk.follow(hub.url)
-    job = desk.enqueue(source, "org/a")
-    with desk.database.writing() as session:
-        desk.services[SourceService].delete(session, desk.tenant, source.id)
-    done = desk.carry_out(job)
+    source = app.hubs.follow(hub.url)
+    job = app.hubs.enqueue(source, "org/a")
+    with app.database.writing() as session:
+        app.services[SourceService].delete(session, app.tenant, source.id)
+    done = app.worker.execute(job)
     assert done.result is not None, done.error
     assert "ignored" == done.result["outcome"]
 
 
-def test_a_failure_is_known_with_its_revision(hub: Hub, desk: Desk) -> None:
+def test_a_failure_is_known_with_its_revision(hub: Hub, app: AppHarness) -> None:
     """What is wrong with a revision is noted, so that a poll does not try it again and again."""
     sha = hub.push("org/a", {"pytorch_model.bin": b"pickled"})
-    source = desk.follow(hub.url)
-    desk.look(source, "org/a")
-    with desk.database.reading() as session:
+    source = app.hubs.follow(hub.url)
+    app.hubs.sync_model(source, "org/a")
+    with app.database.reading() as session:
         seen = list(source_models.seen_models(session, source.id))
     assert [("org/a", sha)] == [(model.name, model.revision) for model in seen]

@@ -22,9 +22,9 @@ from app.hubs.ingestion.downloads import Downloads
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
 from modelkin.errors import InvalidCheckpoint
+from tests.support.app import open_hub_app
 from tests.support.checkpoints import random_tensors, safetensors
 from tests.support.fake_huggingface import Handler, Hub
-from tests.support.ingestion_harness import open_desk
 
 _HOLDER = """
 import sys, time
@@ -111,8 +111,8 @@ def test_a_disk_that_fills_up_ends_a_download(
     usage = shutil.disk_usage(tmp_path)
     left = iter([1 << 40, 1 << 20])
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=next(left)))
-    with open_desk(tmp_path) as desk:
-        job = desk.look(desk.follow(hub.url), "org/a")
+    with open_hub_app(tmp_path) as app:
+        job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
         assert job.error is not None, job.result
         assert ("queued", "storage_full") == (job.state, job.error["code"])
         assert "are spared" in job.error["detail"]

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.app.http.test_fuzz import TEXT, VALUES, some
+from tests.support.app import AppHarness
+from tests.support.app_hubs import SECRET
 from tests.support.hub_payloads import hf_headers
-from tests.support.incoming_harness import SECRET, Office
 
 fuzz = settings(
     max_examples=60,
@@ -51,17 +52,17 @@ def check(answer: Any) -> None:
 @fuzz
 @given(kind=KINDS, fields=FIELDS, changes=FIELDS)
 def test_any_source_is_made_or_refused(
-    office: Office, kind: str, fields: dict[str, Any], changes: dict[str, Any]
+    service: AppHarness, kind: str, fields: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     """What is made can be changed into what else is drawn, shown and deleted, or that is a 4xx."""
     asked = {"kind": kind, "space": "any", "secret": SECRET, **fields}
-    answer = office.http.post("/v1/sources", content=_json(asked), headers=_JSON)
+    answer = service.http.post("/v1/sources", content=_json(asked), headers=_JSON)
     check(answer)
     if answer.is_success:
         path = f"/v1/sources/{answer.json()['id']}"
-        check(office.http.patch(path, content=_json(changes), headers=_JSON))
-        assert 200 == office.http.get(path).status_code
-        assert 204 == office.http.delete(path).status_code
+        check(service.http.patch(path, content=_json(changes), headers=_JSON))
+        assert 200 == service.http.get(path).status_code
+        assert 204 == service.http.delete(path).status_code
 
 
 @fuzz
@@ -72,18 +73,18 @@ def test_any_source_is_made_or_refused(
     delivery_id=st.text(st.characters(min_codepoint=33, max_codepoint=255), max_size=300),
 )
 def test_any_delivery_is_taken_in_or_refused(
-    office: Office, event: Any, repo: Any, more: dict[str, Any], delivery_id: str
+    service: AppHarness, event: Any, repo: Any, more: dict[str, Any], delivery_id: str
 ) -> None:
     """Whatever a payload is made of, it is recorded, and can be listed afterwards."""
-    source = office.follow()
+    source = service.hubs.create()
     vouched = {name.encode(): value.encode() for name, value in hf_headers(SECRET).items()}
     headers = {**vouched, b"webhook-id": delivery_id.encode("latin-1")}
     content = _json({"event": event, "repo": repo, **more})
-    answer = office.http.post(source["hook"], content=content, headers=headers)
+    answer = service.http.post(source["hook"], content=content, headers=headers)
     check(answer)
-    listed = office.http.get(f"/v1/sources/{source['id']}/deliveries")
+    listed = service.http.get(f"/v1/sources/{source['id']}/deliveries")
     assert answer.is_success is (1 == len(listed.json()["items"]))
-    office.http.delete(f"/v1/sources/{source['id']}")
+    service.http.delete(f"/v1/sources/{source['id']}")
 
 
 _JSON = {"Content-Type": "application/json"}

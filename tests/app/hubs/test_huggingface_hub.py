@@ -17,9 +17,9 @@ import httpx
 import pytest
 
 from modelkin import Support, similarity
+from tests.support.app import AppHarness
 from tests.support.checkpoints import random_tensors, safetensors
 from tests.support.fake_huggingface import TOKEN, Hub
-from tests.support.ingestion_harness import Desk
 from tests.support.server_process import Server
 
 _CLIENT = """
@@ -49,7 +49,7 @@ print(json.dumps({
 """
 
 
-def test_the_hub_is_one_to_its_own_client(hub: Hub, desk: Desk, tmp_path: Path) -> None:
+def test_the_hub_is_one_to_its_own_client(hub: Hub, app: AppHarness, tmp_path: Path) -> None:
     """``huggingface_hub``, by HF_ENDPOINT, sees of the hub what ingestion sees, byte by byte."""
     data = safetensors(random_tensors(1))
     sha = hub.push("org/a", {"model.safetensors": data}, card={"base_model": "org/base"})
@@ -70,7 +70,7 @@ def test_the_hub_is_one_to_its_own_client(hub: Hub, desk: Desk, tmp_path: Path) 
     assert (sha, digest, "# A model", "org/base", "org/a") == tuple(
         seen[key] for key in ("sha", "digest", "readme", "base", "moved")
     )
-    with desk.opened(desk.follow(hub.url)) as opened:
+    with app.hubs.opened(app.hubs.follow(hub.url)) as opened:
         ours = opened.look_up("org/a")
         listing = [[m.name, m.revision] for m in opened.models({"owners": ["org"]})]
         target = tmp_path / "ours"

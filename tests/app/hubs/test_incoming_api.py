@@ -16,31 +16,32 @@ from app.hubs.repositories import source_models
 from app.infra.db.tables.hubs import HubEventRow
 from app.infra.db.tables.jobs import JobRow
 from app.jobs.service import JobService
+from tests.support.app import AppHarness, open_app
+from tests.support.app_hubs import SECRET
+from tests.support.app_space import silent
 from tests.support.backends import SQLITE
 from tests.support.hub_payloads import hf_headers, hf_payload, mlflow_payload, signed
-from tests.support.incoming_harness import SECRET, Office, open_office
-from tests.support.service_harness import silent
 
 VERSION = mlflow_payload("model_version.created", {"name": "m", "version": "1"})
 
 
-def deliveries(office: Office, source: dict[str, Any]) -> list[dict[str, Any]]:
+def deliveries(service: AppHarness, source: dict[str, Any]) -> list[dict[str, Any]]:
     """What is shown of a source's deliveries, newest first, read page by page."""
     items, cursor = [], None
     while True:
         query = {"limit": 60} | ({"cursor": cursor} if cursor else {})
         path = f"/v1/sources/{source['id']}/deliveries"
-        page = office.http.get(path, params=query).json()
+        page = service.http.get(path, params=query).json()
         items += page["items"]
         if (cursor := page["next_cursor"]) is None:
             return items
 
 
-def test_a_delivery_becomes_a_job(office: Office) -> None:
+def test_a_delivery_becomes_a_job(service: AppHarness) -> None:
     """It is answered 202 with the job, recorded, and the source says when it came."""
-    source = office.follow()
-    receipt = office.push(source, "org/a", sha="s1")
-    (job,) = office.jobs(source)
+    source = service.hubs.create()
+    receipt = service.hubs.push(source, "org/a", sha="s1")
+    (job,) = service.hubs.jobs(source)
     assert ("enqueued", job["id"], False) == (
         receipt["outcome"],
         receipt["job"],
@@ -48,29 +49,29 @@ def test_a_delivery_becomes_a_job(office: Office) -> None:
     )
     expected = {"source": source["id"], "model": "org/a", "revision": "s1", "moved_from": None}
     assert ("ingest", "queued", expected) == (job["kind"], job["state"], job["parameters"])
-    (shown,) = deliveries(office, source)
+    (shown,) = deliveries(service, source)
     assert ("repo.content.update", "org/a", "s1", job["id"], None) == (
         *(shown[name] for name in ("event", "model", "revision", "job", "reason")),
     )
-    assert shown["received_at"] == office.show(source)["last_delivery_at"]
+    assert shown["received_at"] == service.hubs.show(source)["last_delivery_at"]
 
 
-def test_a_signed_delivery_becomes_a_job(office: Office) -> None:
+def test_a_signed_delivery_becomes_a_job(service: AppHarness) -> None:
     """MLflow's signature is taken, once; the same delivery again is a duplicate."""
-    source = office.follow(kind="mlflow")
+    source = service.hubs.create(kind="mlflow")
     headers, body = signed(SECRET, VERSION)
-    first = office.http.post(source["hook"], content=body, headers=headers)
-    again = office.http.post(source["hook"], content=body, headers=headers)
+    first = service.http.post(source["hook"], content=body, headers=headers)
+    again = service.http.post(source["hook"], content=body, headers=headers)
     assert (202, 200) == (first.status_code, again.status_code)
     assert {**first.json(), "duplicate": True} == again.json()
-    assert [{"m"}] == [{job["parameters"]["model"]} for job in office.jobs(source)]
+    assert [{"m"}] == [{job["parameters"]["model"]} for job in service.hubs.jobs(source)]
 
 
-def test_forged_and_stale_deliveries_tell_nothing(office: Office) -> None:
+def test_forged_and_stale_deliveries_tell_nothing(service: AppHarness) -> None:
     """A wrong secret, a changed body, an old signature and an unknown hook get the same 401; the
     owner of the source is told which it was.
     """
-    hub, registry = office.follow(), office.follow(kind="mlflow")
+    hub, registry = service.hubs.create(), service.hubs.create(kind="mlflow")
     headers, body = signed(SECRET, VERSION)
     stale, _ = signed(SECRET, VERSION, timestamp="1753950452")
     attempts = [
@@ -82,67 +83,67 @@ def test_forged_and_stale_deliveries_tell_nothing(office: Office) -> None:
         ("/v1/hooks/" + "0" * 36, hf_headers(SECRET), body),
         ("/v1/hooks/x", hf_headers(SECRET), b"\xff"),
     ]
-    answers = [office.http.post(url, content=b, headers=h) for url, h, b in attempts]
+    answers = [service.http.post(url, content=b, headers=h) for url, h, b in attempts]
     assert {401} == {answer.status_code for answer in answers}
     told = {str({**answer.json(), "request_id": ""}) for answer in answers}
     assert 1 == len(told)
-    assert "not that of the source" in office.show(hub)["last_refusal"]["detail"]
-    assert "not made of this body" in office.show(registry)["last_refusal"]["detail"]
+    assert "not that of the source" in service.hubs.show(hub)["last_refusal"]["detail"]
+    assert "not made of this body" in service.hubs.show(registry)["last_refusal"]["detail"]
     for source in (hub, registry):
-        assert ([], []) == (deliveries(office, source), office.jobs(source))
+        assert ([], []) == (deliveries(service, source), service.hubs.jobs(source))
 
 
-def test_a_stale_delivery_is_told_to_the_owner(office: Office) -> None:
+def test_a_stale_delivery_is_told_to_the_owner(service: AppHarness) -> None:
     """Who wonders why nothing comes reads of the clock."""
-    registry = office.follow(kind="mlflow")
+    registry = service.hubs.create(kind="mlflow")
     headers, body = signed(SECRET, VERSION, timestamp="1753950452")
-    assert 401 == office.http.post(registry["hook"], content=body, headers=headers).status_code
-    assert "300 s are tolerated" in office.show(registry)["last_refusal"]["detail"]
+    assert 401 == service.http.post(registry["hook"], content=body, headers=headers).status_code
+    assert "300 s are tolerated" in service.hubs.show(registry)["last_refusal"]["detail"]
 
 
-def test_a_delivery_that_comes_many_times_at_once_is_one(office: Office) -> None:
+def test_a_delivery_that_comes_many_times_at_once_is_one(service: AppHarness) -> None:
     """However many bring it at the same moment, one is told that it is new."""
-    source = office.follow()
+    source = service.hubs.create()
     payload = hf_payload("org/a")
     with ThreadPoolExecutor(8) as pool:
-        send = lambda _: office.deliver(source, payload, "msg_1").status_code  # noqa: E731
+        send = lambda _: service.hubs.send(source, payload, "msg_1").status_code  # noqa: E731
         codes = list(pool.map(send, range(16)))
     assert ([200] * 15 + [202], 1, 1) == (
         sorted(codes),
-        len(deliveries(office, source)),
-        len(office.jobs(source)),
+        len(deliveries(service, source)),
+        len(service.hubs.jobs(source)),
     )
 
 
-def test_none_of_many_is_lost(office: Office) -> None:
+def test_none_of_many_is_lost(service: AppHarness) -> None:
     """What was answered is recorded, and its job is there: a model each."""
-    source = office.follow()
+    source = service.hubs.create()
     with ThreadPoolExecutor(8) as pool:
-        send = lambda i: office.push(source, f"org/m{i}")["job"]  # noqa: E731
+        send = lambda i: service.hubs.push(source, f"org/m{i}")["job"]  # noqa: E731
         told = list(pool.map(send, range(100)))
-    assert sorted(told) == sorted(job["id"] for job in office.jobs(source))
-    shown = deliveries(office, source)
+    assert sorted(told) == sorted(job["id"] for job in service.hubs.jobs(source))
+    shown = deliveries(service, source)
     assert {f"org/m{i}" for i in range(100)} == {delivery["model"] for delivery in shown}
     assert 100 == len({delivery["delivery_id"] for delivery in shown})
 
 
-def test_news_of_one_model_wait_for_one_look(office: Office) -> None:
+def test_news_of_one_model_wait_for_one_look(service: AppHarness) -> None:
     """While a look waits no second one is made; once it runs, it may have looked before."""
-    source = office.follow()
-    first = office.push(source, "org/a", sha="s1")["job"]
-    assert first == office.push(source, "org/a", sha="s2")["job"]
-    running(office, first)
-    second = office.push(source, "org/a", sha="s3")["job"]
+    source = service.hubs.create()
+    first = service.hubs.push(source, "org/a", sha="s1")["job"]
+    assert first == service.hubs.push(source, "org/a", sha="s2")["job"]
+    running(service, first)
+    second = service.hubs.push(source, "org/a", sha="s3")["job"]
     assert second != first
-    assert second == office.push(source, "org/a", sha="s1")["job"]
-    running(office, second)
-    third = office.push(source, "org/a")["job"]
-    assert [first, second, third] == [job["id"] for job in office.jobs(source)]
+    assert second == service.hubs.push(source, "org/a", sha="s1")["job"]
+    running(service, second)
+    third = service.hubs.push(source, "org/a")["job"]
+    assert [first, second, third] == [job["id"] for job in service.hubs.jobs(source)]
 
 
-def running(office: Office, job_id: str) -> None:
+def running(service: AppHarness, job_id: str) -> None:
     """Let a job be one that somebody carries out."""
-    with office.database.writing() as session:
+    with service.database.writing() as session:
         session.execute(update(JobRow).where(JobRow.id == job_id).values(state="running"))
 
 
@@ -159,102 +160,102 @@ def running(office: Office, job_id: str) -> None:
         ({"hello": "world"}, "names no repository"),
     ],
 )
-def test_what_means_nothing_is_ignored(office: Office, payload: Any, reason: str) -> None:
+def test_what_means_nothing_is_ignored(service: AppHarness, payload: Any, reason: str) -> None:
     """It is accepted and recorded with the reason, and nobody looks."""
-    source = office.follow(filters={"owners": ["org"], "tags": ["wanted"]})
-    answer = office.deliver(source, payload)
+    source = service.hubs.create(filters={"owners": ["org"], "tags": ["wanted"]})
+    answer = service.hubs.send(source, payload)
     assert (202, "ignored", None) == (
         answer.status_code,
         answer.json()["outcome"],
         answer.json()["job"],
     )
-    (shown,) = deliveries(office, source)
+    (shown,) = deliveries(service, source)
     assert reason in shown["reason"]
-    assert [] == office.jobs(source)
+    assert [] == service.hubs.jobs(source)
 
 
-def test_what_is_here_is_followed_further(office: Office) -> None:
+def test_what_is_here_is_followed_further(service: AppHarness) -> None:
     """A model that lost its tag on the hub is looked at, if it was stored when it had it."""
-    source = office.follow(filters={"tags": ["wanted"]})
-    with office.database.writing() as session:
+    source = service.hubs.create(filters={"tags": ["wanted"]})
+    with service.database.writing() as session:
         look = source_models.begin_look(session, source["id"], "org/a", "job") or 0
         placed: Any = {"revision": "s0", "space": "kin", "model": "org/a"}
-        opened = office.stored(source).updated_at
+        opened = service.hubs.source(source["id"]).updated_at
         source_models.end_look(session, source["id"], "org/a", look, opened=opened, **placed)
-    assert "enqueued" == office.push(source, "org/a", sha="s1")["outcome"]
-    assert "ignored" == office.push(source, "org/b", sha="s1")["outcome"]
+    assert "enqueued" == service.hubs.push(source, "org/a", sha="s1")["outcome"]
+    assert "ignored" == service.hubs.push(source, "org/b", sha="s1")["outcome"]
 
 
-def test_a_move_names_both(office: Office) -> None:
+def test_a_move_names_both(service: AppHarness) -> None:
     """Whoever looks is told the name of before, if either passes the filters."""
-    source = office.follow(filters={"repos": ["org/a"]})
+    source = service.hubs.create(filters={"repos": ["org/a"]})
     moved = hf_payload("org/a", scope="repo", action="move", movedTo={"name": "new/a"})
-    office.deliver(source, moved)
-    (job,) = office.jobs(source)
+    service.hubs.send(source, moved)
+    (job,) = service.hubs.jobs(source)
     assert ("new/a", "org/a") == (job["parameters"]["model"], job["parameters"]["moved_from"])
 
 
-def test_without_a_url_deliveries_are_recorded(office: Office) -> None:
+def test_without_a_url_deliveries_are_recorded(service: AppHarness) -> None:
     """There is nobody to ask, so there is no job; afterwards one can read what came."""
-    source = office.follow(url=None)
-    assert "recorded" == office.push(source, "org/a", sha="s1")["outcome"]
-    (shown,) = deliveries(office, source)
+    source = service.hubs.create(url=None)
+    assert "recorded" == service.hubs.push(source, "org/a", sha="s1")["outcome"]
+    (shown,) = deliveries(service, source)
     assert ("org/a", "s1", None) == (shown["model"], shown["revision"], shown["job"])
-    assert [] == office.jobs(source)
+    assert [] == service.hubs.jobs(source)
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"7", b'"x"', b"\xff", b'{"a": NaN}', b"[" * 5000]
 )
-def test_what_is_no_payload_is_refused(office: Office, body: bytes) -> None:
+def test_what_is_no_payload_is_refused(service: AppHarness, body: bytes) -> None:
     """A body that is no JSON object is a 422, if the secret is right; nothing is recorded."""
-    source = office.follow()
-    answer = office.http.post(source["hook"], content=body, headers=hf_headers(SECRET))
+    source = service.hubs.create()
+    answer = service.http.post(source["hook"], content=body, headers=hf_headers(SECRET))
     assert (422, "invalid_parameter") == (answer.status_code, answer.json()["code"])
-    assert [] == deliveries(office, source)
+    assert [] == deliveries(service, source)
 
 
-def test_a_body_has_a_limit(office: Office) -> None:
+def test_a_body_has_a_limit(service: AppHarness) -> None:
     """Beyond 1 MiB it is a 413, and not read further."""
-    source = office.follow()
+    source = service.hubs.create()
     large = b'{"a": "' + b"x" * (1 << 20) + b'"}'
-    answer = office.http.post(source["hook"], content=large, headers=hf_headers(SECRET))
+    answer = service.http.post(source["hook"], content=large, headers=hf_headers(SECRET))
     assert (413, "payload_too_large") == (answer.status_code, answer.json()["code"])
-    chunked = office.http.post(
+    chunked = service.http.post(
         source["hook"], content=iter([large[:9], large[9:]]), headers=hf_headers(SECRET)
     )
     assert 413 == chunked.status_code
 
 
-def test_old_deliveries_are_forgotten(office: Office) -> None:
+def test_old_deliveries_are_forgotten(service: AppHarness) -> None:
     """Those of the last days stay; one that comes again after that is new."""
-    source = office.follow()
+    source = service.hubs.create()
     for model, delivery_id in (("org/a", "msg_1"), ("org/b", "msg_2")):
-        office.deliver(source, hf_payload(model), delivery_id)
+        service.hubs.send(source, hf_payload(model), delivery_id)
     old = datetime.now(UTC) - timedelta(days=31)
-    with office.database.writing() as session:
+    with service.database.writing() as session:
         changed = update(HubEventRow).where(HubEventRow.event_id == "msg_1")
         session.execute(changed.values(received_at=old))
-    periodic = {known.kind: known for known in office.services[JobService].periodic}[PRUNE]
-    with office.database.reading() as session:
+    periodic = {known.kind: known for known in service.services[JobService].periodic}[PRUNE]
+    with service.database.reading() as session:
         assert periodic.wanted(session)
     job: Any = None
-    pruned: Any = office.services[JobService].handler(PRUNE)(job, silent)
+    pruned: Any = service.services[JobService].handler(PRUNE)(job, silent)
     assert pruned["pruned"] >= 1
-    assert ["msg_2"] == [delivery["delivery_id"] for delivery in deliveries(office, source)]
-    assert 202 == office.deliver(source, hf_payload("org/a"), "msg_1").status_code
-    with office.database.reading() as session:
+    assert ["msg_2"] == [delivery["delivery_id"] for delivery in deliveries(service, source)]
+    assert 202 == service.hubs.send(source, hf_payload("org/a"), "msg_1").status_code
+    with service.database.reading() as session:
         assert not periodic.wanted(session)
 
 
 def test_deliveries_need_no_key_and_are_counted_by_address(tmp_path: Path) -> None:
     """Where everybody needs a key a hub needs none; but it is held to the limits of its address."""
-    with open_office(tmp_path, SQLITE, auth="required", rate_limit=20) as office:
-        with office.database.writing() as session:
-            key = office.services[KeyService].create(session, "default", scopes={"read", "write"})
-        office.http.headers["Authorization"] = f"Bearer {key}"
-        source = office.follow()
-        del office.http.headers["Authorization"]
-        codes = [office.deliver(source, hf_payload(f"org/{i}")).status_code for i in range(25)]
+    with open_app(tmp_path, SQLITE, auth="required", rate_limit=20) as service:
+        with service.database.writing() as session:
+            key = service.services[KeyService].create(session, "default", scopes={"read", "write"})
+        service.http.headers["Authorization"] = f"Bearer {key}"
+        source = service.hubs.create()
+        del service.http.headers["Authorization"]
+        codes = [service.hubs.send(source, hf_payload(f"org/{i}")).status_code for i in range(25)]
         assert ([202] * 20, [429] * 5) == (codes[:20], codes[20:])
-        assert 401 == office.http.get(f"/v1/sources/{source['id']}").status_code
+        assert 401 == service.http.get(f"/v1/sources/{source['id']}").status_code

@@ -20,9 +20,9 @@ from app.spaces.support_sizes import AskedSize, SupportSizeService
 from modelkin import select_support
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidLayout
+from tests.support.app import AppHarness, open_hub_app
 from tests.support.checkpoints import SHAPES, random_tensors, safetensors, sharded
 from tests.support.fake_huggingface import TOKEN, Hub, answering
-from tests.support.ingestion_harness import Desk, open_desk
 
 
 def flat(tensors: dict[str, np.ndarray]) -> np.ndarray:
@@ -30,15 +30,15 @@ def flat(tensors: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([tensors[name].ravel() for name in sorted(tensors)])
 
 
-def test_a_checkpoint_becomes_a_support(hub: Hub, desk: Desk) -> None:
+def test_a_checkpoint_becomes_a_support(hub: Hub, app: AppHarness) -> None:
     """It is the one that the SDK selects from |w|, with the hub's tags, source and revision."""
     tensors = random_tensors(1)
     sha = hub.push("org/a", {"model.safetensors": safetensors(tensors)}, tags=["license:mit"])
-    source = desk.follow(hub.url)
-    job = desk.look(source, "org/a")
+    source = app.hubs.follow(hub.url)
+    job = app.hubs.sync_model(source, "org/a")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(tensors))) == desk.support("org/a")
-    model = desk.model("org/a")
+    assert select_support(np.abs(flat(tensors))) == app.hubs.support("org/a")
+    model = app.hubs.model("org/a")
     assert model is not None
     assert (f"{hub.url}/org/a/tree/{sha}", ("license:mit",)) == (model.source, model.tags)
     told = model.attributes["hub"]
@@ -51,52 +51,52 @@ def test_a_checkpoint_becomes_a_support(hub: Hub, desk: Desk) -> None:
     )
 
 
-def test_a_declared_base_makes_a_delta(hub: Hub, desk: Desk) -> None:
+def test_a_declared_base_makes_a_delta(hub: Hub, app: AppHarness) -> None:
     """Without a word of the source, the card's base is what |w - base| is taken against."""
     base, tuned = random_tensors(1), random_tensors(1)
     tuned["encoder.weight"] = tuned["encoder.weight"] + random_tensors(2)["encoder.weight"]
     sha = hub.push("org/base", {"model.safetensors": safetensors(base)})
     card = {"base_model": "org/base"}
     hub.push("org/tuned", {"model.safetensors": safetensors(tuned)}, card=card)
-    job = desk.look(desk.follow(hub.url), "org/tuned")
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/tuned")
     assert job.result is not None, job.error
     assert ("delta", f"org/base@{sha}") == (job.result["importance"], job.result["base"])
     expected = select_support(np.abs(flat(tuned) - flat(base)))
-    assert expected == desk.support("org/tuned")
-    model = desk.model("org/tuned")
+    assert expected == app.hubs.support("org/tuned")
+    model = app.hubs.model("org/tuned")
     assert model is not None
     assert "org/base" == model.base_model
 
 
-def test_a_configured_base_may_be_pinned(hub: Hub, desk: Desk) -> None:
+def test_a_configured_base_may_be_pinned(hub: Hub, app: AppHarness) -> None:
     """``name@revision`` is that revision, whatever the base has become since."""
     base, tuned = random_tensors(1), random_tensors(3)
     sha = hub.push("org/base", {"model.safetensors": safetensors(base)})
     hub.push("org/base", {"model.safetensors": safetensors(random_tensors(9))})
     hub.push("org/tuned", {"model.safetensors": safetensors(tuned)})
-    source = desk.follow(hub.url, base_model=f"org/base@{sha}", importance="delta")
-    job = desk.look(source, "org/tuned")
+    source = app.hubs.follow(hub.url, base_model=f"org/base@{sha}", importance="delta")
+    job = app.hubs.sync_model(source, "org/tuned")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(tuned) - flat(base))) == desk.support("org/tuned")
+    assert select_support(np.abs(flat(tuned) - flat(base))) == app.hubs.support("org/tuned")
 
 
-def test_shards_are_one_checkpoint(hub: Hub, desk: Desk) -> None:
+def test_shards_are_one_checkpoint(hub: Hub, app: AppHarness) -> None:
     """An index and what it names give the support that one file would."""
     tensors = random_tensors(1)
     hub.push("org/a", sharded(tensors, 3) | {"pytorch_model.bin": b"a pickle"})
-    job = desk.look(desk.follow(hub.url), "org/a")
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(tensors))) == desk.support("org/a")
+    assert select_support(np.abs(flat(tensors))) == app.hubs.support("org/a")
     assert {"pytorch_model.bin", "README.md"}.isdisjoint(hub.downloads)
 
 
 @pytest.mark.parametrize("size", [{"policy": "fixed", "k": 77}, {"policy": "agreed"}])
-def test_the_space_says_how_large(hub: Hub, desk: Desk, size: dict[str, Any]) -> None:
+def test_the_space_says_how_large(hub: Hub, app: AppHarness, size: dict[str, Any]) -> None:
     """A fixed or agreed K is what is selected, by exactly the rule of k."""
     tensors = random_tensors(1)
     layout = Layout.of((name, SHAPES[name]) for name in sorted(SHAPES))
-    services = desk.services
-    with desk.database.writing() as session:
+    services = app.services
+    with app.database.writing() as session:
         space, _ = services[SpaceService].create(
             session,
             services[Tenant],
@@ -111,17 +111,17 @@ def test_the_space_says_how_large(hub: Hub, desk: Desk, size: dict[str, Any]) ->
         if size["policy"] == "agreed":
             services[SupportSizeService].report(session, space, k_star=77, client="c")
     hub.push("org/a", {"model.safetensors": safetensors(tensors)})
-    job = desk.look(desk.follow(hub.url), "org/a")
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(tensors)), k=77) == desk.support("org/a")
+    assert select_support(np.abs(flat(tensors)), k=77) == app.hubs.support("org/a")
 
 
-def test_parameters_come_in_the_order_of_the_space(hub: Hub, desk: Desk) -> None:
+def test_parameters_come_in_the_order_of_the_space(hub: Hub, app: AppHarness) -> None:
     """A space of the same tensors in a model's own order compares index by index with it."""
     tensors = random_tensors(1)
     names = ["encoder.weight", "encoder.bias", "decoder.weight"]
-    services = desk.services
-    with desk.database.writing() as session:
+    services = app.services
+    with app.database.writing() as session:
         layout = Layout.of((name, SHAPES[name]) for name in names)
         services[SpaceService].create(
             session,
@@ -134,47 +134,47 @@ def test_parameters_come_in_the_order_of_the_space(hub: Hub, desk: Desk) -> None
             seed=1,
         )
     hub.push("org/a", {"model.safetensors": safetensors(tensors)})
-    desk.look(desk.follow(hub.url), "org/a")
+    app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     own = np.concatenate([tensors[name].ravel() for name in names])
-    assert select_support(np.abs(own)) == desk.support("org/a")
-    assert ["kin"] == desk.spaces()
+    assert select_support(np.abs(own)) == app.hubs.support("org/a")
+    assert ["kin"] == app.hubs.spaces()
 
 
-def test_another_layout_has_another_space(hub: Hub, desk: Desk) -> None:
+def test_another_layout_has_another_space(hub: Hub, app: AppHarness) -> None:
     """The source's space takes one layout, each other one goes to a space that is named after it;
     a model whose layout has changed is in the new one, and stays in the old.
     """
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
     wide = random_tensors(1, {**SHAPES, "head.weight": (3, 3)})
     hub.push("org/b", {"model.safetensors": safetensors(wide)})
-    source = desk.follow(hub.url)
-    desk.look(source, "org/a")
-    other = desk.look(source, "org/b").result
+    source = app.hubs.follow(hub.url)
+    app.hubs.sync_model(source, "org/a")
+    other = app.hubs.sync_model(source, "org/b").result
     assert other is not None
-    assert ["kin", other["space"]] == desk.spaces()
+    assert ["kin", other["space"]] == app.hubs.spaces()
     hub.push("org/a", {"model.safetensors": safetensors(wide)})
-    again = desk.look(source, "org/a").result
+    again = app.hubs.sync_model(source, "org/a").result
     assert again is not None
     assert (other["space"], False, "kin") == (
         again["space"],
         again["space_created"],
         again["left_in"],
     )
-    assert desk.model("org/a") is not None
-    assert desk.support("org/b", other["space"]) == desk.support("org/a", other["space"])
+    assert app.hubs.model("org/a") is not None
+    assert app.hubs.support("org/b", other["space"]) == app.hubs.support("org/a", other["space"])
 
 
-def test_a_checkpoint_that_fails_fixes_no_layout(hub: Hub, desk: Desk) -> None:
+def test_a_checkpoint_that_fails_fixes_no_layout(hub: Hub, app: AppHarness) -> None:
     """The source's space is that of the first model that is stored, not of the first that comes."""
     broken = random_tensors(1, {"other": (7, 11)})
     broken["other"][3, 5] = np.nan
     hub.push("org/broken", {"model.safetensors": safetensors(broken)})
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(2))})
-    source = desk.follow(hub.url)
-    assert "failed" == desk.look(source, "org/broken").state
-    assert [] == desk.spaces()
-    assert "succeeded" == desk.look(source, "org/a").state
-    assert desk.model("org/a") is not None
+    source = app.hubs.follow(hub.url)
+    assert "failed" == app.hubs.sync_model(source, "org/broken").state
+    assert [] == app.hubs.spaces()
+    assert "succeeded" == app.hubs.sync_model(source, "org/a").state
+    assert app.hubs.model("org/a") is not None
 
 
 @pytest.mark.parametrize(
@@ -187,13 +187,13 @@ def test_a_checkpoint_that_fails_fixes_no_layout(hub: Hub, desk: Desk) -> None:
     ids=["tensors", "name", "dimensions"],
 )
 def test_no_space_has_an_immoderate_layout(
-    desk: Desk, tensors: list[tuple[str, tuple[int, ...]]], why: str
+    app: AppHarness, tensors: list[tuple[str, tuple[int, ...]]], why: str
 ) -> None:
     """Whoever makes a space, from a request or of a checkpoint: its layout is stored and shown."""
-    with desk.database.writing() as session, pytest.raises(InvalidLayout, match=why):
-        desk.services[SpaceService].create(
+    with app.database.writing() as session, pytest.raises(InvalidLayout, match=why):
+        app.services[SpaceService].create(
             session,
-            desk.tenant,
+            app.tenant,
             "kin",
             num_parameters=None,
             layout=Layout.of(tensors),
@@ -204,20 +204,20 @@ def test_no_space_has_an_immoderate_layout(
 
 
 def test_a_space_that_is_made_meanwhile_is_taken(
-    hub: Hub, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the first model is read another has made the space: its order and its K count."""
     tensors = random_tensors(1)
     hub.push("org/a", {"model.safetensors": safetensors(tensors)})
-    source, names = desk.follow(hub.url), sorted(tensors, reverse=True)
+    source, names = app.hubs.follow(hub.url), sorted(tensors, reverse=True)
     layout = Layout.of([(name, tensors[name].shape) for name in names])
 
     def select(*given: Any) -> Any:
         monkeypatch.undo()
-        with desk.database.writing() as session:
-            desk.services[SpaceService].create(
+        with app.database.writing() as session:
+            app.services[SpaceService].create(
                 session,
-                desk.tenant,
+                app.tenant,
                 "kin",
                 num_parameters=None,
                 layout=layout,
@@ -229,40 +229,40 @@ def test_a_space_that_is_made_meanwhile_is_taken(
         return selection_plan.select(*given)
 
     monkeypatch.setattr("app.hubs.ingestion.service.select", select)
-    job = desk.look(source, "org/a")
+    job = app.hubs.sync_model(source, "org/a")
     assert "succeeded" == job.state, job.error
     flat_reversed = np.concatenate([np.abs(tensors[name]).ravel() for name in names])
-    assert select_support(flat_reversed, k=9) == desk.support("org/a")
+    assert select_support(flat_reversed, k=9) == app.hubs.support("org/a")
 
 
-def test_what_is_the_same_is_not_downloaded(hub: Hub, desk: Desk) -> None:
+def test_what_is_the_same_is_not_downloaded(hub: Hub, app: AppHarness) -> None:
     """A commit that changes the card alone changes what is said, at the price of one request."""
     files = {"model.safetensors": safetensors(random_tensors(1))}
     hub.push("org/a", files, tags=["old"])
-    source = desk.follow(hub.url)
-    desk.look(source, "org/a")
-    before, hub.downloads = desk.model("org/a"), []
+    source = app.hubs.follow(hub.url)
+    app.hubs.sync_model(source, "org/a")
+    before, hub.downloads = app.hubs.model("org/a"), []
     sha = hub.push("org/a", files, tags=["new"])
-    job = desk.look(source, "org/a")
+    job = app.hubs.sync_model(source, "org/a")
     assert job.result is not None, job.error
     assert ("unchanged", sha, []) == (job.result["outcome"], job.result["revision"], hub.downloads)
-    after = desk.model("org/a")
+    after = app.hubs.model("org/a")
     assert before is not None
     assert after is not None
     assert (before.revision, ("new",)) == (after.revision, after.tags)
     assert sha == after.attributes["hub"]["revision"]
 
 
-def test_what_people_say_stays(hub: Hub, desk: Desk) -> None:
+def test_what_people_say_stays(hub: Hub, app: AppHarness) -> None:
     """Tags and attributes that were added here outlive the next revision of the hub."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))}, tags=["old"])
-    source = desk.follow(hub.url)
-    desk.look(source, "org/a")
-    model = desk.model("org/a")
+    source = app.hubs.follow(hub.url)
+    app.hubs.sync_model(source, "org/a")
+    model = app.hubs.model("org/a")
     assert model is not None
-    with desk.database.writing() as session:
-        space = desk.services[SpaceService].get(session, desk.tenant, "kin")
-        desk.services[ModelWriter].update(
+    with app.database.writing() as session:
+        space = app.services[SpaceService].get(session, app.tenant, "kin")
+        app.services[ModelWriter].update(
             session,
             space,
             "org/a",
@@ -272,26 +272,26 @@ def test_what_people_say_stays(hub: Hub, desk: Desk) -> None:
             base_model=None,
         )
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(2))}, tags=["new"])
-    desk.look(source, "org/a")
-    after = desk.model("org/a")
+    app.hubs.sync_model(source, "org/a")
+    after = app.hubs.model("org/a")
     assert after is not None
     assert (("mine", "new"), 7, 2) == (after.tags, after.attributes["site"], after.revision)
 
 
-def test_a_model_that_moved_is_renamed(hub: Hub, desk: Desk) -> None:
+def test_a_model_that_moved_is_renamed(hub: Hub, app: AppHarness) -> None:
     """Under its new name it has its revisions and its support, and nothing is downloaded anew."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
-    source = desk.follow(hub.url)
-    desk.look(source, "org/a")
-    before, hub.downloads = desk.support("org/a"), []
+    source = app.hubs.follow(hub.url)
+    app.hubs.sync_model(source, "org/a")
+    before, hub.downloads = app.hubs.support("org/a"), []
     hub.move("org/a", "org/b")
-    job = desk.look(source, "org/a")
+    job = app.hubs.sync_model(source, "org/a")
     assert job.result is not None, job.error
     assert ("unchanged", "org/b", "org/a") == tuple(
         job.result[key] for key in ("outcome", "model", "moved_from")
     )
-    assert (None, before, []) == (desk.model("org/a"), desk.support("org/b"), hub.downloads)
-    told = desk.look(source, "org/b", moved_from="org/a")
+    assert (None, before, []) == (app.hubs.model("org/a"), app.hubs.support("org/b"), hub.downloads)
+    told = app.hubs.sync_model(source, "org/b", moved_from="org/a")
     assert "succeeded" == told.state, told.error
 
 
@@ -300,19 +300,19 @@ def test_a_model_that_moved_is_renamed(hub: Hub, desk: Desk) -> None:
     [("keep", TOKEN, True, False), ("remove", TOKEN, False, True), ("remove", None, True, True)],
 )
 def test_a_model_that_is_gone(
-    hub: Hub, desk: Desk, on_delete: str, token: str | None, told: bool, removed: bool
+    hub: Hub, app: AppHarness, on_delete: str, token: str | None, told: bool, removed: bool
 ) -> None:
     """It goes here as well where its source says so, and else stays; the job tells which. Sure is
     what the hub says to a token that it takes, or has told or listed by itself.
     """
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
-    source = desk.follow(hub.url, on_delete=on_delete, token=token)
-    desk.look(source, "org/a")
+    source = app.hubs.follow(hub.url, on_delete=on_delete, token=token)
+    app.hubs.sync_model(source, "org/a")
     del hub.repos["org/a"]
-    job = desk.look(source, "org/a", gone=told)
+    job = app.hubs.sync_model(source, "org/a", gone=told)
     assert job.result is not None, job.error
     assert ("gone", removed) == (job.result["outcome"], job.result["removed"])
-    assert removed == (desk.model("org/a") is None)
+    assert removed == (app.hubs.model("org/a") is None)
 
 
 @pytest.mark.parametrize(
@@ -321,140 +321,140 @@ def test_a_model_that_is_gone(
     ids=["private by now", "a proxy's 404"],
 )
 def test_a_model_that_may_be_there_stays(
-    hub: Hub, desk: Desk, token: str | None, told: bool, bare: bool
+    hub: Hub, app: AppHarness, token: str | None, told: bool, bare: bool
 ) -> None:
     """What is kept from the source, or not found by whoever stands before the hub, was not deleted
     for all anybody knows: nothing is removed, and the job says why.
     """
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
-    source = desk.follow(hub.url, on_delete="remove", token=token)
-    desk.look(source, "org/a")
+    source = app.hubs.follow(hub.url, on_delete="remove", token=token)
+    app.hubs.sync_model(source, "org/a")
     if bare:
         hub.on_hub = answering(404, b"not found")
     else:
         hub.repo("org/a").private = True
-    job = desk.look(source, "org/a", gone=told)
+    job = app.hubs.sync_model(source, "org/a", gone=told)
     assert job.error is not None, job.result
     assert ("failed", "hub_not_found") == (job.state, job.error["code"])
     assert "what is here of it stays" in job.error["detail"]
-    assert desk.model("org/a") is not None
+    assert app.hubs.model("org/a") is not None
 
 
-def test_the_head_counts_not_the_delivery(hub: Hub, desk: Desk) -> None:
+def test_the_head_counts_not_the_delivery(hub: Hub, app: AppHarness) -> None:
     """A delivery of an older commit that comes after that of a newer one changes nothing."""
     old = hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
     new = hub.push("org/a", {"model.safetensors": safetensors(random_tensors(2))})
-    source = desk.follow(hub.url)
-    desk.look(source, "org/a", revision=new)
-    expected = desk.support("org/a")
-    job = desk.look(source, "org/a", revision=old)
+    source = app.hubs.follow(hub.url)
+    app.hubs.sync_model(source, "org/a", revision=new)
+    expected = app.hubs.support("org/a")
+    job = app.hubs.sync_model(source, "org/a", revision=old)
     assert job.result is not None, job.error
     assert ("unchanged", new) == (job.result["outcome"], job.result["revision"])
-    assert expected == desk.support("org/a")
+    assert expected == app.hubs.support("org/a")
 
 
-def test_a_model_is_looked_at_once_at_a_time(hub: Hub, desk: Desk) -> None:
+def test_a_model_is_looked_at_once_at_a_time(hub: Hub, app: AppHarness) -> None:
     """While a look is under way the model is pushed: the second look waits without an attempt and
     without a download, whatever its name for the model, and stores what is new after the first.
     """
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
     hub.moved["org/old"] = "org/a"
-    source = desk.follow(hub.url)
-    first = desk.enqueue(source, "org/a")
+    source = app.hubs.follow(hub.url)
+    first = app.hubs.enqueue(source, "org/a")
     waiting: list[JobRecord] = []
 
     def meanwhile(_: object) -> bool:
         hub.on_cdn = lambda _: False
         hub.push("org/a", {"model.safetensors": safetensors(random_tensors(2))})
-        waiting.extend(desk.look(source, name) for name in ("org/a", "org/old"))
+        waiting.extend(app.hubs.sync_model(source, name) for name in ("org/a", "org/old"))
         return False
 
     hub.on_cdn = meanwhile
-    assert "succeeded" == desk.carry_out(first).state
+    assert "succeeded" == app.worker.execute(first).state
     assert [("queued", 0, "unavailable")] * 2 == [
         (job.state, job.attempts, (job.error or {})["code"]) for job in waiting
     ]
     assert ["model.safetensors"] == hub.downloads
-    assert "stored" == (desk.carry_out(waiting[0]).result or {})["outcome"]
-    assert "unchanged" == (desk.carry_out(waiting[1]).result or {})["outcome"]
-    assert select_support(np.abs(flat(random_tensors(2)))) == desk.support("org/a")
+    assert "stored" == (app.worker.execute(waiting[0]).result or {})["outcome"]
+    assert "unchanged" == (app.worker.execute(waiting[1]).result or {})["outcome"]
+    assert select_support(np.abs(flat(random_tensors(2)))) == app.hubs.support("org/a")
 
 
-def test_a_look_that_was_overtaken_looks_again(hub: Hub, desk: Desk) -> None:
+def test_a_look_that_was_overtaken_looks_again(hub: Hub, app: AppHarness) -> None:
     """One that ends after a later one stores nothing and is put back, to look once more."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
-    source = desk.follow(hub.url)
+    source = app.hubs.follow(hub.url)
 
     def meanwhile(_: object) -> bool:
         hub.on_cdn = lambda _: False
-        with desk.database.writing() as session:
+        with app.database.writing() as session:
             session.execute(
                 text("UPDATE source_models SET sync_applied_seq = sync_started_seq + 1")
             )
         return False
 
     hub.on_cdn = meanwhile
-    late = desk.look(source, "org/a")
+    late = app.hubs.sync_model(source, "org/a")
     assert late.error is not None
     assert ("queued", "unavailable", None) == (
         late.state,
         late.error["code"],
-        desk.model("org/a"),
+        app.hubs.model("org/a"),
     )
-    with desk.database.writing() as session:
+    with app.database.writing() as session:
         session.execute(text("UPDATE source_models SET sync_applied_seq = 0"))
-    assert "stored" == (desk.carry_out(late).result or {})["outcome"]
+    assert "stored" == (app.worker.execute(late).result or {})["outcome"]
 
 
-def test_a_look_may_be_cancelled(hub: Hub, desk: Desk) -> None:
+def test_a_look_may_be_cancelled(hub: Hub, app: AppHarness) -> None:
     """In the midst of a download it ends at the next word of progress, and leaves nothing."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
-    job = desk.enqueue(desk.follow(hub.url), "org/a")
+    job = app.hubs.enqueue(app.hubs.follow(hub.url), "org/a")
 
     def cancel(_: object) -> bool:
-        with desk.database.writing() as session:
-            desk.services[JobService].cancel(session, desk.tenant, job.id)
+        with app.database.writing() as session:
+            app.services[JobService].cancel(session, app.tenant, job.id)
         return False
 
     hub.on_cdn = cancel
-    assert "cancelled" == desk.carry_out(job).state
-    folder = desk.services[Settings].checkpoint_dir
+    assert "cancelled" == app.worker.execute(job).state
+    folder = app.services[Settings].checkpoint_dir
     assert [] == [path for path in folder.glob("*/*") if path.is_dir()]
-    assert None is desk.model("org/a")
+    assert None is app.hubs.model("org/a")
 
 
-def test_another_source_of_the_hub_may_follow(hub: Hub, desk: Desk) -> None:
+def test_another_source_of_the_hub_may_follow(hub: Hub, app: AppHarness) -> None:
     """Deleted and made anew, or with another spelling of the address, it is the same hub."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
-    desk.look(desk.follow(hub.url), "org/a")
-    job = desk.look(desk.follow(f"{hub.url}/"), "org/a")
+    app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
+    job = app.hubs.sync_model(app.hubs.follow(f"{hub.url}/"), "org/a")
     assert job.result is not None, job.error
-    model = desk.model("org/a")
+    model = app.hubs.model("org/a")
     assert model is not None
     assert ("stored", 1) == (job.result["outcome"], model.revision)
 
 
-def test_a_model_that_is_not_followed_is_left(hub: Hub, desk: Desk) -> None:
+def test_a_model_that_is_not_followed_is_left(hub: Hub, app: AppHarness) -> None:
     """What a delivery could not tell, the tags, the look does: nothing is downloaded."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))}, tags=["x"])
-    job = desk.look(desk.follow(hub.url, filters={"tags": ["y"]}), "org/a")
+    job = app.hubs.sync_model(app.hubs.follow(hub.url, filters={"tags": ["y"]}), "org/a")
     assert job.result is not None, job.error
-    assert ("ignored", None, []) == (job.result["outcome"], desk.model("org/a"), hub.downloads)
+    assert ("ignored", None, []) == (job.result["outcome"], app.hubs.model("org/a"), hub.downloads)
 
 
-def test_a_model_that_was_followed_still_is(hub: Hub, desk: Desk) -> None:
+def test_a_model_that_was_followed_still_is(hub: Hub, app: AppHarness) -> None:
     """One that loses the tag it was followed for is kept up to date, and does not grow old."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))}, tags=["x"])
-    source = desk.follow(hub.url, filters={"tags": ["x"]})
-    desk.look(source, "org/a")
+    source = app.hubs.follow(hub.url, filters={"tags": ["x"]})
+    app.hubs.sync_model(source, "org/a")
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(2))}, tags=[])
-    assert "stored" == (desk.look(source, "org/a").result or {})["outcome"]
+    assert "stored" == (app.hubs.sync_model(source, "org/a").result or {})["outcome"]
 
 
-def test_a_token_goes_to_the_hub_alone(hub: Hub, desk: Desk) -> None:
+def test_a_token_goes_to_the_hub_alone(hub: Hub, app: AppHarness) -> None:
     """A private model is read with the source's token, which the CDN is never shown."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))}, private=True)
-    job = desk.look(desk.follow(hub.url, token=TOKEN), "org/a")
+    job = app.hubs.sync_model(app.hubs.follow(hub.url, token=TOKEN), "org/a")
     assert "succeeded" == job.state, job.error
     assert ({f"Bearer {TOKEN}"}, {None}) == (hub.hub_tokens, hub.cdn_tokens)
     assert TOKEN not in repr(job)
@@ -464,6 +464,6 @@ def test_a_large_support_is_cut_down(hub: Hub, tmp_path: Path) -> None:
     """However large a checkpoint, no more indices are selected than the service was set to."""
     tensors = random_tensors(1)
     hub.push("org/a", {"model.safetensors": safetensors(tensors)})
-    with open_desk(tmp_path, max_ingested_indices=50) as desk:
-        desk.look(desk.follow(hub.url), "org/a")
-        assert select_support(np.abs(flat(tensors)), k=50) == desk.support("org/a")
+    with open_hub_app(tmp_path, max_ingested_indices=50) as app:
+        app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
+        assert select_support(np.abs(flat(tensors)), k=50) == app.hubs.support("org/a")

@@ -13,8 +13,8 @@ import pytest
 from app.errors import HubNotFound
 from app.hubs.clients.mlflow import MLflow
 from modelkin import select_support
+from tests.support.app import AppHarness
 from tests.support.checkpoints import random_tensors, safetensors, sharded
-from tests.support.ingestion_harness import Desk
 from tests.support.mlflow_server import Registry, mlflow_server
 from tests.support.server_process import Server
 
@@ -65,23 +65,23 @@ def flat(tensors: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([tensors[name].ravel() for name in sorted(tensors)])
 
 
-def test_versions_are_revisions(registry: Registry, desk: Desk) -> None:
+def test_versions_are_revisions(registry: Registry, app: AppHarness) -> None:
     """The newest version is what a model is; its tags and aliases are its tags."""
     registry.register("Digits CNN")
-    source = desk.follow(registry.url, kind="mlflow")
-    with pytest.raises(HubNotFound, match="no version"), desk.opened(source) as hub:
+    source = app.hubs.follow(registry.url, kind="mlflow")
+    with pytest.raises(HubNotFound, match="no version"), app.hubs.opened(source) as hub:
         hub.look_up("Digits CNN")
     first, second = random_tensors(1), random_tensors(2)
     registry.log_run("Digits CNN", {"model.safetensors": safetensors(first), "x.pkl": b""})
-    job = desk.look(source, "Digits CNN")
+    job = app.hubs.sync_model(source, "Digits CNN")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(first))) == desk.support("Digits CNN")
+    assert select_support(np.abs(flat(first))) == app.hubs.support("Digits CNN")
     registry.log_model("Digits CNN", {"data/model.safetensors": safetensors(second)}, stage="dev")
     registry.call("registered-models/alias", name="Digits CNN", alias="champion", version="2")
-    job = desk.look(source, "Digits CNN")
+    job = app.hubs.sync_model(source, "Digits CNN")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(second))) == desk.support("Digits CNN")
-    model = desk.model("Digits CNN")
+    assert select_support(np.abs(flat(second))) == app.hubs.support("Digits CNN")
+    model = app.hubs.model("Digits CNN")
     assert model is not None
     assert (("alias:champion", "stage:dev"), 2, "2") == (
         model.tags,
@@ -91,21 +91,21 @@ def test_versions_are_revisions(registry: Registry, desk: Desk) -> None:
     assert f"{registry.url}/#/models/Digits%20CNN/versions/2" == model.source
 
 
-def test_all_models_are_listed(registry: Registry, desk: Desk) -> None:
+def test_all_models_are_listed(registry: Registry, app: AppHarness) -> None:
     """Page by page, each with its newest version; one without a version has none."""
     names = [f"listed-{number}" for number in range(3)]
     for name in names:
         registry.register(name)
     registry.log_run(names[1], {"model.safetensors": b""}, team="kin")
     registry.log_run(names[1], {"model.safetensors": b""})
-    with desk.opened(desk.follow(registry.url, kind="mlflow")) as hub:
+    with app.hubs.opened(app.hubs.follow(registry.url, kind="mlflow")) as hub:
         found = {model.name: model for model in hub.models({})}
     assert [None, "2", None] == [found[name].revision for name in names]
 
 
 @pytest.mark.parametrize("kind", ["run", "model"])
 def test_artifacts_that_the_server_does_not_serve(
-    registry: Registry, desk: Desk, monkeypatch: pytest.MonkeyPatch, kind: str
+    registry: Registry, app: AppHarness, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Where versions lie in a store that clients are to open by themselves, they are listed and
     read by way of the run, the logged model and the version.
@@ -115,12 +115,12 @@ def test_artifacts_that_the_server_does_not_serve(
     log = registry.log_run if kind == "run" else registry.log_model
     registry.register(f"bucket-{kind}")
     log(f"bucket-{kind}", {f"deep/er/{path}": data for path, data in sharded(tensors).items()})
-    job = desk.look(desk.follow(registry.url, kind="mlflow"), f"bucket-{kind}")
+    job = app.hubs.sync_model(app.hubs.follow(registry.url, kind="mlflow"), f"bucket-{kind}")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(tensors))) == desk.support(f"bucket-{kind}")
+    assert select_support(np.abs(flat(tensors))) == app.hubs.support(f"bucket-{kind}")
 
 
-def test_a_base_by_alias(registry: Registry, desk: Desk) -> None:
+def test_a_base_by_alias(registry: Registry, app: AppHarness) -> None:
     """A version's tag ``base_model`` names what it was made from, a version of it by ``@``."""
     base, tuned = random_tensors(1), random_tensors(2)
     for name in ("the-base", "tuned"):
@@ -130,26 +130,26 @@ def test_a_base_by_alias(registry: Registry, desk: Desk) -> None:
     registry.log_run("the-base", {"model.safetensors": safetensors(random_tensors(8))})
     files = {"model.safetensors": safetensors(tuned)}
     registry.log_run("tuned", files, base_model="the-base@champion")
-    job = desk.look(desk.follow(registry.url, kind="mlflow"), "tuned")
+    job = app.hubs.sync_model(app.hubs.follow(registry.url, kind="mlflow"), "tuned")
     assert job.result is not None, job.error
     assert ("delta", "the-base@1") == (job.result["importance"], job.result["base"])
-    assert select_support(np.abs(flat(tuned) - flat(base))) == desk.support("tuned")
+    assert select_support(np.abs(flat(tuned) - flat(base))) == app.hubs.support("tuned")
 
 
-def test_what_is_not_there(registry: Registry, desk: Desk) -> None:
+def test_what_is_not_there(registry: Registry, app: AppHarness) -> None:
     """An unknown model fails and says so; one that was deleted goes where its source says so."""
-    source = desk.follow(registry.url, kind="mlflow", on_delete="remove")
-    job = desk.look(source, "nobody")
+    source = app.hubs.follow(registry.url, kind="mlflow", on_delete="remove")
+    job = app.hubs.sync_model(source, "nobody")
     assert job.error is not None
     assert ("failed", "hub_not_found") == (job.state, job.error["code"])
     assert "registered model 'nobody'" in job.error["detail"]
     registry.register("goes")
     registry.log_run("goes", {"model.safetensors": safetensors(random_tensors(1))})
-    desk.look(source, "goes")
+    app.hubs.sync_model(source, "goes")
     registry.call("registered-models/delete", "DELETE", name="goes")
-    gone = desk.look(source, "goes")
+    gone = app.hubs.sync_model(source, "goes")
     assert gone.result is not None, gone.error
-    assert (True, None) == (gone.result["removed"], desk.model("goes"))
+    assert (True, None) == (gone.result["removed"], app.hubs.model("goes"))
 
 
 def test_a_version_is_delivered(registry: Registry, service: httpx.Client) -> None:

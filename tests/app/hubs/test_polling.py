@@ -27,11 +27,10 @@ from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from modelkin.errors import InvalidParameter
+from tests.support.app import AppHarness, open_app, open_hub_app
 from tests.support.backends import PostgresBackend
 from tests.support.checkpoints import random_tensors, safetensors
 from tests.support.fake_huggingface import Hub, answering, loopback_hub
-from tests.support.incoming_harness import open_office
-from tests.support.ingestion_harness import Desk, open_desk
 from tests.support.postgres import Postgres
 
 
@@ -104,9 +103,9 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def app(tmp_path: Path) -> Iterator[AppHarness]:
     """A service that carries out the jobs it is told to."""
-    with open_desk(tmp_path) as made:
+    with open_hub_app(tmp_path) as made:
         yield made
 
 
@@ -114,159 +113,159 @@ def push(hub: Hub, name: str, seed: int) -> str:
     return hub.push(name, {"model.safetensors": safetensors(random_tensors(seed))})
 
 
-def waiting(desk: Desk, kind: str) -> list[JobRecord]:
+def waiting(app: AppHarness, kind: str) -> list[JobRecord]:
     """The jobs of a kind that nobody has begun, oldest first."""
-    with desk.database.reading() as session:
-        tenant = desk.tenant
-        page = desk.services[JobService].list(session, tenant, limit=100, state="queued", kind=kind)
+    with app.database.reading() as session:
+        tenant = app.tenant
+        page = app.services[JobService].list(session, tenant, limit=100, state="queued", kind=kind)
     return list(page.items)[::-1]
 
 
-def polled(desk: Desk, source: SourceRecord) -> tuple[dict[str, Any], list[str]]:
+def polled(app: AppHarness, source: SourceRecord) -> tuple[dict[str, Any], list[str]]:
     """What a poll answers, once all that it found was looked at; and what that was."""
-    if not waiting(desk, POLL):
-        with desk.database.writing() as session:
-            desk.services[SourceService].poll(session, desk.tenant, source.id)
-    (poll,) = waiting(desk, POLL)
-    done = desk.carry_out(poll)
+    if not waiting(app, POLL):
+        with app.database.writing() as session:
+            app.services[SourceService].poll(session, app.tenant, source.id)
+    (poll,) = waiting(app, POLL)
+    done = app.worker.execute(poll)
     assert "succeeded" == done.state, done.error
-    looks = waiting(desk, "ingest")
+    looks = waiting(app, "ingest")
     for look in looks:
-        desk.carry_out(look)
+        app.worker.execute(look)
     assert done.result is not None
     return done.result, [look.parameters["model"] for look in looks]
 
 
 @pytest.mark.parametrize("on_delete", ["keep", "remove"])
-def test_what_got_lost_is_found(hub: Hub, desk: Desk, on_delete: str) -> None:
+def test_what_got_lost_is_found(hub: Hub, app: AppHarness, on_delete: str) -> None:
     """A new source brings what is there; later polls what is new, was pushed, moved or deleted."""
     for number, name in enumerate("abcd"):
         push(hub, f"org/{name}", number)
     push(hub, "other/x", 9)
     given = {"filters": {"owners": ["org"]}, "on_delete": on_delete}
-    source = desk.follow(hub.url, poll_seconds=60, **given)
-    result, looked = polled(desk, source)
+    source = app.hubs.follow(hub.url, poll_seconds=60, **given)
+    result, looked = polled(app, source)
     names = ["org/a", "org/b", "org/c", "org/d"]
     assert (4, 4, names) == (result["models"], result["new"], sorted(looked))
-    assert all(desk.model(name) for name in looked)
+    assert all(app.hubs.model(name) for name in looked)
     assert ({"models": 4, "new": 0, "changed": 0, "gone": 0, "unnamable": 0}, []) == polled(
-        desk, source
+        app, source
     )
     push(hub, "org/a", 10)
     push(hub, "org/new", 11)
     del hub.repos["org/b"]
     hub.move("org/c", "org/moved")
-    before = desk.model("org/a")
-    _, looked = polled(desk, source)
+    before = app.hubs.model("org/a")
+    _, looked = polled(app, source)
     assert {"org/a", "org/b", "org/c", "org/moved", "org/new"} == set(looked)
-    after = desk.model("org/a")
+    after = app.hubs.model("org/a")
     assert before is not None
     assert after is not None
     assert before.digest != after.digest
-    assert (on_delete == "keep") is (desk.model("org/b") is not None)
-    assert desk.model("org/new")
-    assert desk.model("org/moved")
-    assert [] == polled(desk, source)[1]
-    shown = desk.source(source)
+    assert (on_delete == "keep") is (app.hubs.model("org/b") is not None)
+    assert app.hubs.model("org/new")
+    assert app.hubs.model("org/moved")
+    assert [] == polled(app, source)[1]
+    shown = app.hubs.source(source.id)
     assert shown.last_poll is not None
     assert (4, 0) == (shown.last_poll["models"], shown.last_poll["gone"])
 
 
-def test_what_cannot_be_read_is_tried_once(hub: Hub, desk: Desk) -> None:
+def test_what_cannot_be_read_is_tried_once(hub: Hub, app: AppHarness) -> None:
     """A repository without safetensors fails one job, not one with every poll, until it changes."""
     hub.push("org/a", {"pytorch_model.bin": b"pickle"})
-    source = desk.follow(hub.url)
-    assert ["org/a"] == polled(desk, source)[1]
-    assert [] == polled(desk, source)[1]
-    error = desk.source(source).last_error
+    source = app.hubs.follow(hub.url)
+    assert ["org/a"] == polled(app, source)[1]
+    assert [] == polled(app, source)[1]
+    error = app.hubs.source(source.id).last_error
     assert error is not None
     assert "org/a" in error["detail"]
     push(hub, "org/a", 1)
-    assert ["org/a"] == polled(desk, source)[1]
-    assert desk.model("org/a")
+    assert ["org/a"] == polled(app, source)[1]
+    assert app.hubs.model("org/a")
 
 
-def test_a_source_that_changes_looks_again(hub: Hub, desk: Desk) -> None:
+def test_a_source_that_changes_looks_again(hub: Hub, app: AppHarness) -> None:
     """Whatever failed, or would be made otherwise now, is looked at with the next poll, at once."""
     push(hub, "org/base", 1)
     push(hub, "org/a", 2)
-    source = desk.follow(hub.url, importance="delta")
-    assert {"org/a", "org/base"} == set(polled(desk, source)[1])
-    assert desk.model("org/a") is None
-    assert [] == polled(desk, source)[1]
-    with desk.database.writing() as session:
-        tenant, changes = desk.tenant, {"base_model": "org/base", "poll_seconds": 60}
-        desk.services[SourceService].update(session, tenant, source.id, changes)
-    assert {"org/a", "org/base"} == set(polled(desk, source)[1])
-    model = desk.model("org/a")
+    source = app.hubs.follow(hub.url, importance="delta")
+    assert {"org/a", "org/base"} == set(polled(app, source)[1])
+    assert app.hubs.model("org/a") is None
+    assert [] == polled(app, source)[1]
+    with app.database.writing() as session:
+        tenant, changes = app.tenant, {"base_model": "org/base", "poll_seconds": 60}
+        app.services[SourceService].update(session, tenant, source.id, changes)
+    assert {"org/a", "org/base"} == set(polled(app, source)[1])
+    model = app.hubs.model("org/a")
     assert model is not None
     assert "delta" == model.attributes["hub"]["importance"]
-    assert [] == polled(desk, source)[1]
+    assert [] == polled(app, source)[1]
 
 
-def test_a_model_that_lost_its_tag_does_not_grow_old(hub: Hub, desk: Desk) -> None:
+def test_a_model_that_lost_its_tag_does_not_grow_old(hub: Hub, app: AppHarness) -> None:
     """Listed no more, it is asked for: pushed, it is looked at; deleted, it goes."""
     push(hub, "org/a", 1)
     hub.repos["org/a"].tags = ["wanted"]
-    source = desk.follow(hub.url, filters={"tags": ["wanted"]}, on_delete="remove")
-    assert ["org/a"] == polled(desk, source)[1]
+    source = app.hubs.follow(hub.url, filters={"tags": ["wanted"]}, on_delete="remove")
+    assert ["org/a"] == polled(app, source)[1]
     hub.repos["org/a"].tags = []
-    assert ["org/a"] == polled(desk, source)[1]
-    assert [] == polled(desk, source)[1]
+    assert ["org/a"] == polled(app, source)[1]
+    assert [] == polled(app, source)[1]
     sha = push(hub, "org/a", 2)
-    assert ["org/a"] == polled(desk, source)[1]
-    model = desk.model("org/a")
+    assert ["org/a"] == polled(app, source)[1]
+    model = app.hubs.model("org/a")
     assert model is not None
     assert sha == model.attributes["hub"]["revision"]
-    assert [] == polled(desk, source)[1]
+    assert [] == polled(app, source)[1]
     hub.on_hub = lambda asked: "/org/a" in asked.path and answering(404)(asked)
-    assert [] == polled(desk, source)[1]
+    assert [] == polled(app, source)[1]
     hub.on_hub = lambda _: False
     del hub.repos["org/a"]
-    assert ["org/a"] == polled(desk, source)[1]
-    assert [] == polled(desk, source)[1]
-    assert desk.model("org/a") is None
+    assert ["org/a"] == polled(app, source)[1]
+    assert [] == polled(app, source)[1]
+    assert app.hubs.model("org/a") is None
 
 
-def test_what_changes_under_a_look_is_looked_at_again(hub: Hub, desk: Desk) -> None:
+def test_what_changes_under_a_look_is_looked_at_again(hub: Hub, app: AppHarness) -> None:
     """A source that is changed while a model is downloaded has that model looked at once more,
     the first time it is seen and later on.
     """
     push(hub, "org/a", 1)
-    source = desk.follow(hub.url)
-    polled(desk, source)
+    source = app.hubs.follow(hub.url)
+    polled(app, source)
     for number, first in enumerate(("org/b", "org/a"), 1):
         push(hub, first, number + 1)
-        space, tenant = f"kin-{number}", desk.tenant
+        space, tenant = f"kin-{number}", app.tenant
 
         def patch(_: Any, space: str = space, tenant: Tenant = tenant) -> bool:
             hub.on_cdn = lambda _: False
-            with desk.database.writing() as session:
-                desk.services[SourceService].update(session, tenant, source.id, {"space": space})
+            with app.database.writing() as session:
+                app.services[SourceService].update(session, tenant, source.id, {"space": space})
             return False
 
         hub.on_cdn = patch
-        assert "succeeded" == desk.look(source, first).state
-        assert first in polled(desk, source)[1]
-        assert desk.model(first, space) is not None
-        assert [] == polled(desk, source)[1]
+        assert "succeeded" == app.hubs.sync_model(source, first).state
+        assert first in polled(app, source)[1]
+        assert app.hubs.model(first, space) is not None
+        assert [] == polled(app, source)[1]
 
 
-def test_a_source_that_is_deleted_under_its_poll(hub: Hub, desk: Desk) -> None:
+def test_a_source_that_is_deleted_under_its_poll(hub: Hub, app: AppHarness) -> None:
     """The poll ends, and has found nothing."""
-    source = desk.follow(hub.url)
-    with desk.database.writing() as session:
-        tenant = desk.tenant
-        asked = desk.services[SourceService].poll(session, tenant, source.id)
+    source = app.hubs.follow(hub.url)
+    with app.database.writing() as session:
+        tenant = app.tenant
+        asked = app.services[SourceService].poll(session, tenant, source.id)
 
     def delete(_: Any) -> bool:
         hub.on_hub = lambda _: False
-        with desk.database.writing() as session:
-            desk.services[SourceService].delete(session, tenant, source.id)
+        with app.database.writing() as session:
+            app.services[SourceService].delete(session, tenant, source.id)
         return False
 
     hub.on_hub = delete
-    done = desk.carry_out(asked)
+    done = app.worker.execute(asked)
     assert ("succeeded", "ignored") == (done.state, (done.result or {}).get("outcome")), done.error
 
 
@@ -276,9 +275,9 @@ def test_a_poll_and_a_change_take_locks_in_one_order(
     """Who changes a source while its poll ends waits for no row that the poll holds, and the other
     way round: neither is ended by the database.
     """
-    with open_office(tmp_path, PostgresBackend(postgres)) as office:
-        source = office.follow(url=hub.url)["id"]
-        database, services = office.database, office.services
+    with open_app(tmp_path, PostgresBackend(postgres)) as app:
+        source = app.hubs.create(url=hub.url)["id"]
+        database, services = app.database, app.services
         with database.writing() as session:
             look = source_models.begin_look(session, source, "org/gone", "j") or 0
             found = sources.find_source(session, source)
@@ -305,81 +304,81 @@ def test_a_poll_and_a_change_take_locks_in_one_order(
         assert ("", False) == (model.revision, model.listed)
 
 
-def test_a_poll_that_takes_long_is_not_doubled(hub: Hub, desk: Desk) -> None:
+def test_a_poll_that_takes_long_is_not_doubled(hub: Hub, app: AppHarness) -> None:
     """While one runs no other becomes due; who asks for one gets one that begins after that."""
-    source = desk.follow(hub.url, poll_seconds=60)
-    (running,) = waiting(desk, POLL)
+    source = app.hubs.follow(hub.url, poll_seconds=60)
+    (running,) = waiting(app, POLL)
     past = {"next_poll_at": datetime.now(UTC) - timedelta(seconds=1)}
-    with desk.database.writing() as session:
+    with app.database.writing() as session:
         session.execute(update(JobRow).where(JobRow.id == running.id).values(state="running"))
         sources.update_source(session, source.id, past)
-    assert 1 == desk.services[HubPoller].due()
-    assert [] == waiting(desk, POLL)
-    with desk.database.writing() as session:
-        asked = desk.services[SourceService].poll(session, desk.tenant, source.id)
-    assert [asked.id] == [job.id for job in waiting(desk, POLL)]
+    assert 1 == app.services[HubPoller].due()
+    assert [] == waiting(app, POLL)
+    with app.database.writing() as session:
+        asked = app.services[SourceService].poll(session, app.tenant, source.id)
+    assert [asked.id] == [job.id for job in waiting(app, POLL)]
 
 
-def test_a_hub_that_is_away_is_polled_again(hub: Hub, desk: Desk) -> None:
+def test_a_hub_that_is_away_is_polled_again(hub: Hub, app: AppHarness) -> None:
     """The job is tried again later, the source says why, and nothing is taken as gone."""
     push(hub, "org/a", 1)
-    source = desk.follow(hub.url)
-    polled(desk, source)
+    source = app.hubs.follow(hub.url)
+    polled(app, source)
 
     def down(handler: Any) -> bool:
         handler.say(503, b"{}")
         return True
 
     hub.on_hub = down
-    with desk.database.writing() as session:
-        job = desk.services[SourceService].poll(session, desk.tenant, source.id)
-    job = desk.carry_out(job)
+    with app.database.writing() as session:
+        job = app.services[SourceService].poll(session, app.tenant, source.id)
+    job = app.worker.execute(job)
     assert ("queued", 0) == (job.state, job.attempts)
-    error = desk.source(source).last_error
+    error = app.hubs.source(source.id).last_error
     assert error is not None
     assert "hub_unavailable" == error["code"]
-    assert [] == waiting(desk, "ingest")
-    assert desk.model("org/a")
+    assert [] == waiting(app, "ingest")
+    assert app.hubs.model("org/a")
 
 
-def test_sources_become_due(hub: Hub, desk: Desk) -> None:
+def test_sources_become_due(hub: Hub, app: AppHarness) -> None:
     """A source is polled when it is made, and then once in every period; no longer when that is
     cleared, or when it has no url any more.
     """
-    source = desk.follow(hub.url, poll_seconds=60)
-    periodic = {known.kind: known for known in desk.services[JobService].periodic}[TICK]
-    assert [source.id] == [job.parameters["source"] for job in waiting(desk, POLL)]
-    polled(desk, source)
-    with desk.database.reading() as session:
+    source = app.hubs.follow(hub.url, poll_seconds=60)
+    periodic = {known.kind: known for known in app.services[JobService].periodic}[TICK]
+    assert [source.id] == [job.parameters["source"] for job in waiting(app, POLL)]
+    polled(app, source)
+    with app.database.reading() as session:
         assert not periodic.wanted(session)
-    assert 0 == desk.services[HubPoller].due()
+    assert 0 == app.services[HubPoller].due()
     assert source.next_poll_at is not None
     assert 55 < (source.next_poll_at - datetime.now(UTC)).total_seconds() <= 60
     past = {"next_poll_at": datetime.now(UTC) - timedelta(seconds=1)}
-    with desk.database.writing() as session:
+    with app.database.writing() as session:
         sources.update_source(session, source.id, past)
-    with desk.database.reading() as session:
+    with app.database.reading() as session:
         assert periodic.wanted(session)
-    assert (1, 0) == (desk.services[HubPoller].due(), desk.services[HubPoller].due())
-    polled(desk, source)
+    assert (1, 0) == (app.services[HubPoller].due(), app.services[HubPoller].due())
+    polled(app, source)
     for changes, is_due in (
         ({"poll_seconds": None}, False),
         ({"poll_seconds": 60}, True),
         ({"url": None}, False),
     ):
-        with desk.database.writing() as session:
-            service, tenant = desk.services[SourceService], desk.tenant
+        with app.database.writing() as session:
+            service, tenant = app.services[SourceService], app.tenant
             changed = service.update(session, tenant, source.id, changes)
         assert is_due is (changed.next_poll_at is not None)
 
 
-def test_the_public_hub_is_polled_by_owner(desk: Desk) -> None:
+def test_the_public_hub_is_polled_by_owner(app: AppHarness) -> None:
     """Its millions of models are nobody's to list: a source of it is polled if it names owners."""
-    service = SourceService(desk.services[Secrets], desk.looks)
+    service = SourceService(app.services[Secrets], app.hubs.sync)
     given = SourceIn("huggingface", "kin", "s", "https://huggingface.co")
     owned = replace(given, filters={"repos": ["org/*"]}, polled=True)
-    tenant = desk.tenant
-    with desk.database.writing() as session:
+    tenant = app.tenant
+    with app.database.writing() as session:
         assert (None, None) == (
             (made := service.create(session, tenant, given)).poll_seconds,
             made.next_poll_at,
@@ -387,4 +386,4 @@ def test_the_public_hub_is_polled_by_owner(desk: Desk) -> None:
         with pytest.raises(InvalidParameter, match="owners"):
             service.create(session, tenant, replace(given, polled=True))
         assert DEFAULT_POLL_S == service.create(session, tenant, owned).poll_seconds
-    assert 1 == len(waiting(desk, POLL))
+    assert 1 == len(waiting(app, POLL))

@@ -16,9 +16,10 @@ from app.errors import SourceNotFound
 from app.hubs.service import SourceService
 from app.infra.db.secret_rotation import COLUMNS
 from app.infra.db.tables.all_tables import Base
+from tests.support.app import AppHarness, open_app
+from tests.support.app_hubs import SECRET
 from tests.support.backends import SQLITE, PostgresBackend
 from tests.support.hub_payloads import hf_payload
-from tests.support.incoming_harness import SECRET, Office, open_office
 from tests.support.postgres import Postgres
 
 TOKEN = "hf_do_not_tell"
@@ -32,10 +33,12 @@ def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
     return problem
 
 
-def test_a_source_is_made_shown_and_deleted(office: Office) -> None:
+def test_a_source_is_made_shown_and_deleted(service: AppHarness) -> None:
     """What was asked comes back, with what was left out as it is by itself."""
-    made = office.follow(**PLAIN, url=None, filters={"owners": ["org"]}, base_model="org/base")
-    shown = office.show(made)
+    made = service.hubs.create(
+        **PLAIN, url=None, filters={"owners": ["org"]}, base_model="org/base"
+    )
+    shown = service.hubs.show(made)
     assert made == shown
     expected = {
         "kind": "huggingface",
@@ -53,22 +56,22 @@ def test_a_source_is_made_shown_and_deleted(office: Office) -> None:
         "next_poll_at": None,
     }
     assert expected == {name: shown[name] for name in expected}
-    office.push(made, "org/a")
+    service.hubs.push(made, "org/a")
     path = f"/v1/sources/{made['id']}"
-    assert 204 == office.http.delete(path).status_code
-    refused(office.http.get(path), 404, "source_not_found")
-    refused(office.http.delete(path), 404, "source_not_found")
-    assert 401 == office.deliver(made, hf_payload("org/a")).status_code
+    assert 204 == service.http.delete(path).status_code
+    refused(service.http.get(path), 404, "source_not_found")
+    refused(service.http.delete(path), 404, "source_not_found")
+    assert 401 == service.hubs.send(made, hf_payload("org/a")).status_code
 
 
-def test_sources_are_listed_newest_first(office: Office) -> None:
+def test_sources_are_listed_newest_first(service: AppHarness) -> None:
     """Page by page, each once."""
-    made = [office.follow()["id"] for _ in range(5)]
+    made = [service.hubs.create()["id"] for _ in range(5)]
     found: list[str] = []
     cursor = None
     while True:
         query = {"limit": 2} | ({"cursor": cursor} if cursor else {})
-        page = office.http.get("/v1/sources", params=query).json()
+        page = service.http.get("/v1/sources", params=query).json()
         found += [item["id"] for item in page["items"]]
         if (cursor := page["next_cursor"]) is None:
             break
@@ -76,26 +79,28 @@ def test_sources_are_listed_newest_first(office: Office) -> None:
     assert len(set(found)) == len(found)
 
 
-def test_changes_are_of_what_was_sent(office: Office) -> None:
+def test_changes_are_of_what_was_sent(service: AppHarness) -> None:
     """Other fields stay, null clears, and the next delivery is held against the new secret."""
-    made = office.follow(base_model="org/base", importance="delta", filters={"owners": ["org"]})
+    made = service.hubs.create(
+        base_model="org/base", importance="delta", filters={"owners": ["org"]}
+    )
     path = f"/v1/sources/{made['id']}"
-    changed = office.http.patch(path, json={"space": "other", "base_model": None}).json()
+    changed = service.http.patch(path, json={"space": "other", "base_model": None}).json()
     assert ("other", None, "delta") == tuple(
         changed[name] for name in ("space", "base_model", "importance")
     )
-    assert changed == office.show(made)
+    assert changed == service.hubs.show(made)
     assert changed["updated_at"] > made["updated_at"]
-    office.http.patch(path, json={"filters": {"repos": ["org/a*"]}, "on_delete": "remove"})
-    assert {"repos": ["org/a*"]} == office.show(made)["filters"]
-    office.http.patch(path, json={"secret": "another"})
-    assert 401 == office.deliver(made, hf_payload("org/a")).status_code
+    service.http.patch(path, json={"filters": {"repos": ["org/a*"]}, "on_delete": "remove"})
+    assert {"repos": ["org/a*"]} == service.hubs.show(made)["filters"]
+    service.http.patch(path, json={"secret": "another"})
+    assert 401 == service.hubs.send(made, hf_payload("org/a")).status_code
 
 
-def test_a_token_may_be_long(office: Office) -> None:
+def test_a_token_may_be_long(service: AppHarness) -> None:
     """Signed ones have thousands of characters."""
     given = {**PLAIN, "url": "http://127.0.0.1:9", "token": "x" * (16 << 10), "poll_seconds": None}
-    made = office.http.post("/v1/sources", json=given)
+    made = service.http.post("/v1/sources", json=given)
     assert (201, True) == (made.status_code, made.json()["has_token"])
 
 
@@ -125,9 +130,11 @@ def test_a_token_may_be_long(office: Office) -> None:
         ({"other": 1}, "other"),
     ],
 )
-def test_what_makes_no_source_is_refused(office: Office, asked: dict[str, Any], field: str) -> None:
+def test_what_makes_no_source_is_refused(
+    service: AppHarness, asked: dict[str, Any], field: str
+) -> None:
     """A 422 that names the field, and shows no secret."""
-    answer = office.http.post("/v1/sources", json={**PLAIN, **asked})
+    answer = service.http.post("/v1/sources", json={**PLAIN, **asked})
     code = "invalid_name" if field in {"space", "base_model"} else "invalid_parameter"
     problem = refused(answer, 422, code)
     assert field in [error["field"] for error in problem["errors"]]
@@ -138,35 +145,35 @@ def test_what_makes_no_source_is_refused(office: Office, asked: dict[str, Any], 
 @pytest.mark.parametrize(
     "changes", [{"secret": None}, {"space": None}, {"kind": "mlflow"}, {"id": "x"}]
 )
-def test_what_every_source_has_stays(office: Office, changes: dict[str, Any]) -> None:
+def test_what_every_source_has_stays(service: AppHarness, changes: dict[str, Any]) -> None:
     """A kind cannot be changed, and what must be there cannot be cleared."""
-    made = office.follow()
-    answer = office.http.patch(f"/v1/sources/{made['id']}", json=changes)
+    made = service.hubs.create()
+    answer = service.http.patch(f"/v1/sources/{made['id']}", json=changes)
     refused(answer, 422, "invalid_parameter")
-    assert made == office.show(made)
+    assert made == service.hubs.show(made)
 
 
-def test_a_token_is_never_sent_elsewhere(office: Office) -> None:
+def test_a_token_is_never_sent_elsewhere(service: AppHarness) -> None:
     """Who may change the url does not learn the token by it: another host needs it given anew."""
-    made = office.follow(token=TOKEN)
+    made = service.hubs.create(token=TOKEN)
     path = f"/v1/sources/{made['id']}"
     problem = refused(
-        office.http.patch(path, json={"url": "http://127.0.0.1:10"}), 422, "invalid_parameter"
+        service.http.patch(path, json={"url": "http://127.0.0.1:10"}), 422, "invalid_parameter"
     )
     assert "token" == problem["errors"][0]["field"]
-    assert office.http.patch(path, json={"url": "http://127.0.0.1:9/deeper"}).json()["has_token"]
-    assert not office.http.patch(path, json={"url": None}).json()["has_token"]
-    back = office.http.patch(path, json={"url": "http://127.0.0.1:10"}).json()
+    assert service.http.patch(path, json={"url": "http://127.0.0.1:9/deeper"}).json()["has_token"]
+    assert not service.http.patch(path, json={"url": None}).json()["has_token"]
+    back = service.http.patch(path, json={"url": "http://127.0.0.1:10"}).json()
     assert not back["has_token"]
     both = {"url": "http://127.0.0.1:11", "token": "another"}
-    assert office.http.patch(path, json=both).json()["has_token"]
+    assert service.http.patch(path, json=both).json()["has_token"]
 
 
-def test_other_tenants_see_no_source(office: Office) -> None:
+def test_other_tenants_see_no_source(service: AppHarness) -> None:
     """Another tenant's source is none: to show, to change, to poll or to delete."""
-    made = office.follow()
-    sources = office.services[SourceService]
-    with office.database.writing() as session:
+    made = service.hubs.create()
+    sources = service.services[SourceService]
+    with service.database.writing() as session:
         other = ensure_tenant(session, "somebody else")
         with pytest.raises(SourceNotFound):
             sources.get(session, other, made["id"])
@@ -177,37 +184,37 @@ def test_other_tenants_see_no_source(office: Office) -> None:
         with pytest.raises(SourceNotFound):
             sources.delete(session, other, made["id"])
         assert () == sources.list(session, other, limit=10, cursor=None).items
-    assert made == office.show(made)
+    assert made == service.hubs.show(made)
 
 
-def test_what_cannot_be_looked_through_is_not_polled(office: Office) -> None:
+def test_what_cannot_be_looked_through_is_not_polled(service: AppHarness) -> None:
     """A source without a url is a 409 that says so; one with a url gets one job while it waits."""
-    nowhere, hub = office.follow(url=None), office.follow()
-    answer = office.http.post(f"/v1/sources/{nowhere['id']}/poll")
+    nowhere, hub = service.hubs.create(url=None), service.hubs.create()
+    answer = service.http.post(f"/v1/sources/{nowhere['id']}/poll")
     assert "without a url" in refused(answer, 409, "conflict")["detail"]
-    answers = [office.http.post(f"/v1/sources/{hub['id']}/poll") for _ in range(2)]
+    answers = [service.http.post(f"/v1/sources/{hub['id']}/poll") for _ in range(2)]
     assert [202, 202] == [answer.status_code for answer in answers]
-    assert [answers[0].json()["id"]] == [job["id"] for job in office.jobs(hub, "poll")]
+    assert [answers[0].json()["id"]] == [job["id"] for job in service.hubs.jobs(hub, "poll")]
     assert f"/v1/jobs/{answers[1].json()['id']}" == answers[0].headers["location"]
 
 
 @pytest.mark.parametrize("source", ["x", "0" * 36, "é" * 36, "%00" * 36])
-def test_an_unknown_source_is_a_404(office: Office, source: str) -> None:
+def test_an_unknown_source_is_a_404(service: AppHarness, source: str) -> None:
     """Whatever stands for an id."""
     for path in (f"/v1/sources/{source}", f"/v1/sources/{source}/deliveries"):
-        refused(office.http.get(path), 404, "source_not_found")
-    refused(office.http.post(f"/v1/sources/{source}/poll"), 404, "source_not_found")
+        refused(service.http.get(path), 404, "source_not_found")
+    refused(service.http.post(f"/v1/sources/{source}/poll"), 404, "source_not_found")
 
 
 def test_secrets_are_nowhere_in_plain(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Neither in the database's files nor in the log, in an answer or in a job."""
-    with caplog.at_level(logging.DEBUG), open_office(tmp_path, SQLITE) as office:
-        made = office.follow(token=TOKEN)
-        office.push(made, "org/a")
-        answers = [office.http.get(f"/v1/sources/{made['id']}").text, str(office.jobs(made))]
-        answers.append(repr(office.stored(made)))
-        with office.database.reading() as session:
-            opened = office.services[SourceService].open(session, office.tenant, made["id"])
+    with caplog.at_level(logging.DEBUG), open_app(tmp_path, SQLITE) as service:
+        made = service.hubs.create(token=TOKEN)
+        service.hubs.push(made, "org/a")
+        answers = [service.http.get(f"/v1/sources/{made['id']}").text, str(service.hubs.jobs(made))]
+        answers.append(repr(service.hubs.source(made["id"])))
+        with service.database.reading() as session:
+            opened = service.services[SourceService].open(session, service.tenant, made["id"])
         assert TOKEN == opened.token
         answers.append(repr(opened))
     said = caplog.text + "".join(answers)
@@ -223,31 +230,31 @@ def test_secrets_need_a_key(tmp_path: Path, postgres: Postgres) -> None:
     stranger learns by that which sources there are.
     """
     backend = PostgresBackend(postgres)
-    with open_office(tmp_path, backend) as office:
-        made = office.follow()
-    with open_office(tmp_path, backend, encryption_keys=None) as office:
-        problem = refused(office.http.post("/v1/sources", json=PLAIN), 409, "secret_key_missing")
+    with open_app(tmp_path, backend) as service:
+        made = service.hubs.create()
+    with open_app(tmp_path, backend, encryption_keys=None) as service:
+        problem = refused(service.http.post("/v1/sources", json=PLAIN), 409, "secret_key_missing")
         assert "MODELKIN_ENCRYPTION_KEYS" in problem["detail"]
         for hook in (made, {"hook": "/v1/hooks/" + "0" * 36}):
-            problem = refused(office.deliver(hook, hf_payload("org/a")), 503, "unavailable")
+            problem = refused(service.hubs.send(hook, hf_payload("org/a")), 503, "unavailable")
             assert "MODELKIN_ENCRYPTION_KEYS" in problem["detail"]
 
 
 def test_keys_of_secrets_are_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a command has renewed what is stored, the new key alone opens everything."""
     old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()
-    with open_office(tmp_path, SQLITE, encryption_keys=old) as office:
-        made = office.follow(token=TOKEN)
+    with open_app(tmp_path, SQLITE, encryption_keys=old) as service:
+        made = service.hubs.create(token=TOKEN)
     monkeypatch.setenv("MODELKIN_DATABASE_URL", SQLITE.url(tmp_path))
     monkeypatch.setenv("MODELKIN_ENCRYPTION_KEYS", f"{new},{old}")
     assert 0 == cli.renew_secrets([])
-    with open_office(tmp_path, SQLITE, encryption_keys=new) as office:
-        assert "enqueued" == office.push(made, "org/a")["outcome"]
-        with office.database.reading() as session:
-            opened = office.services[SourceService].open(session, office.tenant, made["id"])
+    with open_app(tmp_path, SQLITE, encryption_keys=new) as service:
+        assert "enqueued" == service.hubs.push(made, "org/a")["outcome"]
+        with service.database.reading() as session:
+            opened = service.services[SourceService].open(session, service.tenant, made["id"])
         assert TOKEN == opened.token
-    with open_office(tmp_path, SQLITE, encryption_keys=old) as office:
-        answer = office.deliver(made, hf_payload("org/a"))
+    with open_app(tmp_path, SQLITE, encryption_keys=old) as service:
+        answer = service.hubs.send(made, hf_payload("org/a"))
         assert "MODELKIN_ENCRYPTION_KEYS" in refused(answer, 503, "unavailable")["detail"]
 
 
@@ -264,11 +271,11 @@ def test_every_encrypted_column_is_renewed() -> None:
     assert known == found
 
 
-def test_a_tenant_has_a_limit(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tenant_has_a_limit(service: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it a source is a 409, until another one is deleted."""
-    made = office.follow()
-    listed = office.http.get("/v1/sources", params={"limit": "1000"}).json()["items"]
+    made = service.hubs.create()
+    listed = service.http.get("/v1/sources", params={"limit": "1000"}).json()["items"]
     monkeypatch.setattr("app.hubs.service.MAX_SOURCES", len(listed))
-    refused(office.http.post("/v1/sources", json=PLAIN), 409, "conflict")
-    office.http.delete(f"/v1/sources/{made['id']}")
-    assert 201 == office.http.post("/v1/sources", json={**PLAIN, "filters": None}).status_code
+    refused(service.http.post("/v1/sources", json=PLAIN), 409, "conflict")
+    service.http.delete(f"/v1/sources/{made['id']}")
+    assert 201 == service.http.post("/v1/sources", json={**PLAIN, "filters": None}).status_code

@@ -22,9 +22,9 @@ from app.infra.db.database import Database
 from app.main import create_app
 from app.maintenance.cleanup import Cleanup
 from app.settings import Settings
-from tests.app.conftest import Start
 from tests.app.maintenance.test_cleanup import ROOM, SPEC, Written
 from tests.support.backends import Backend, PostgresBackend
+from tests.support.fixtures import Start
 from tests.support.http_space import Space, assert_problem, family
 from tests.support.postgres import Postgres
 from tests.support.server_process import Server

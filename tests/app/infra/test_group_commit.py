@@ -13,9 +13,9 @@ from sqlalchemy import text
 from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
 from app.infra.db.group_commit import GroupCommit
+from tests.support.app import open_app
 from tests.support.backends import SQLITE, Backend
 from tests.support.hub_payloads import hf_payload
-from tests.support.incoming_harness import open_office
 
 
 @pytest.fixture
@@ -100,18 +100,18 @@ def test_a_database_that_is_away_is_told_to_all(tmp_path: Path) -> None:
 
 def test_two_processes_take_a_delivery_once(backend: Backend, tmp_path: Path) -> None:
     """Services that share a database, and nothing else, agree on what came before."""
-    with open_office(tmp_path, backend) as one, open_office(tmp_path, backend) as two:
-        source = one.follow()
+    with open_app(tmp_path, backend) as one, open_app(tmp_path, backend) as two:
+        source = one.hubs.create()
         payload = hf_payload("org/a")
         with ThreadPoolExecutor(8) as pool:
             codes = list(
                 pool.map(
                     lambda turn: (
                         (one, two)[turn % 2]
-                        .deliver(source, payload, f"msg_{turn // 4}")
+                        .hubs.send(source, payload, f"msg_{turn // 4}")
                         .status_code
                     ),
                     range(24),
                 )
             )
-        assert ([200] * 18 + [202] * 6, 1) == (sorted(codes), len(two.jobs(source)))
+        assert ([200] * 18 + [202] * 6, 1) == (sorted(codes), len(two.hubs.jobs(source)))

@@ -31,8 +31,8 @@ from app.spaces.records import StopList
 from modelkin import Support
 from modelkin.core.similarity.overlap import jaccard
 from modelkin.types.spaces import SignatureSpec
-from tests.app.conftest import Start
 from tests.support.backends import SQLITE, Backend, PostgresBackend
+from tests.support.fixtures import Start
 from tests.support.http_space import Space, family, ranking
 from tests.support.postgres import Postgres
 from tests.support.server_process import ROOT

@@ -26,9 +26,9 @@ from app.webhooks.outbox import (
 )
 from modelkin import Support
 from modelkin.wire import SUPPORT
+from tests.support.app import AppHarness, open_keyed_app
 from tests.support.backends import Backend
 from tests.support.http_space import random_support, related, true_similarity
-from tests.support.webhook_harness import Bureau, bureau
 from tests.support.webhook_receiver import Receiver, receiving
 from workers.scheduler import Scheduler
 
@@ -43,9 +43,9 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def desk(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bureau]:
+def app(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppHarness]:
     """The service of this file, on each database."""
-    with bureau(tmp_path_factory.mktemp("bureau"), backend) as made:
+    with open_keyed_app(tmp_path_factory.mktemp("app"), backend) as made:
         yield made
 
 
@@ -56,11 +56,11 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture
-def place(desk: Bureau, request: pytest.FixtureRequest) -> Iterator[str]:
+def place(app: AppHarness, request: pytest.FixtureRequest) -> Iterator[str]:
     """A space of the test's own, after which nobody is subscribed to anything any more."""
-    yield desk.space(request.node.name.split("[")[0].replace("_", "-")[:90])
-    for subscription in desk.http.get("/v1/subscriptions").json()["items"]:
-        assert 204 == desk.http.delete(f"/v1/subscriptions/{subscription['id']}").status_code
+    yield app.create_space(request.node.name.split("[")[0].replace("_", "-")[:90])
+    for subscription in app.http.get("/v1/subscriptions").json()["items"]:
+        assert 204 == app.http.delete(f"/v1/subscriptions/{subscription['id']}").status_code
 
 
 def told(receiver: Receiver, path: str, kind: str | None = None) -> list[dict[str, Any]]:
@@ -74,67 +74,67 @@ def fresh(rng: np.random.Generator) -> Support:
 
 
 def test_a_stored_support_is_told_of(
-    desk: Bureau, receiver: Receiver, place: str, rng: np.random.Generator
+    app: AppHarness, receiver: Receiver, place: str, rng: np.random.Generator
 ) -> None:
     """Once, signed as the library of Standard Webhooks asks for, small and without indices."""
-    path = f"/ok/{desk.services[Database].url.get_backend_name()}/stored"
-    made = desk.subscribe(f"{receiver.url}{path}", space=place)
-    stored = desk.put(place, "org/a", fresh(rng))
-    assert ["events", "deliveries"] == desk.work()
+    path = f"/ok/{app.services[Database].url.get_backend_name()}/stored"
+    made = app.webhooks.subscribe(f"{receiver.url}{path}", space=place)
+    stored = app.put_support(place, "org/a", fresh(rng))
+    assert ["events", "deliveries"] == app.worker.run_all()
     [request] = receiver.at(path)
     event = Webhook(made["secret"]).verify(request.body, request.headers)
     assert {"type", "timestamp", "data"} == event.keys()
     assert "support.stored" == event["type"]
     for name in ("space", "model", "revision", "version", "digest", "support_size"):
         assert stored[name] == event["data"][name]
-    assert 200 == desk.http.get(event["data"]["url"]).status_code
+    assert 200 == app.http.get(event["data"]["url"]).status_code
     assert len(request.body) < 1000
-    [delivery] = desk.deliveries(made)
+    [delivery] = app.webhooks.deliveries(made)
     assert (request.headers["webhook-id"], "succeeded") == (delivery["id"], delivery["state"])
     assert request.body.decode() == delivery["payload"]
     assert [204] == [attempt["status"] for attempt in delivery["log"]]
 
 
 def test_only_what_changed_is_told_of(
-    desk: Bureau, receiver: Receiver, place: str, rng: np.random.Generator
+    app: AppHarness, receiver: Receiver, place: str, rng: np.random.Generator
 ) -> None:
     """The same support again, other tags, a signature alone and a refused write tell nobody."""
     support = fresh(rng)
-    desk.put(place, "a", support)
-    made = desk.subscribe(f"{receiver.url}/ok")
-    desk.put(place, "a", support)
-    desk.put(place, "a", support, tag="red")
+    app.put_support(place, "a", support)
+    made = app.webhooks.subscribe(f"{receiver.url}/ok")
+    app.put_support(place, "a", support)
+    app.put_support(place, "a", support, tag="red")
     signature = support.signature(256, 1).to_bytes()
     headers = {"Content-Type": "application/vnd.modelkin.signature"}
     path = f"/v1/spaces/{place}/signatures/b"
-    assert 201 == desk.http.put(path, content=signature, headers=headers).status_code
-    refused = desk.http.put(
+    assert 201 == app.http.put(path, content=signature, headers=headers).status_code
+    refused = app.http.put(
         f"/v1/spaces/{place}/supports/a",
         content=fresh(rng).to_bytes(),
         headers={"Content-Type": SUPPORT, "If-Match": '"0"'},
     )
     assert 412 == refused.status_code
-    desk.work()
-    assert [] == desk.deliveries(made)
+    app.worker.run_all()
+    assert [] == app.webhooks.deliveries(made)
 
 
 def test_a_patch_is_told_of(
-    desk: Bureau, receiver: Receiver, place: str, rng: np.random.Generator
+    app: AppHarness, receiver: Receiver, place: str, rng: np.random.Generator
 ) -> None:
     """A support that came of what was added and removed is told of like any other."""
     support = fresh(rng)
-    revision = desk.put(place, "a", support)["revision"]
-    made = desk.subscribe(f"{receiver.url}/ok")
+    revision = app.put_support(place, "a", support)["revision"]
+    made = app.webhooks.subscribe(f"{receiver.url}/ok")
     present = [int(index) for index in support.indices]
     added = next(index for index in range(M) if index not in set(present))
-    answer = desk.http.patch(
+    answer = app.http.patch(
         f"/v1/spaces/{place}/supports/a",
         json={"added": [added], "removed": present[:1]},
         headers={"If-Match": "*"},
     )
     assert 200 == answer.status_code, answer.text
-    desk.work()
-    [delivery] = desk.deliveries(made)
+    app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
     data = json.loads(delivery["payload"])["data"]
     assert ("support.stored", "succeeded") == (delivery["type"], delivery["state"])
     assert ("a", revision + 1, len(present)) == tuple(
@@ -143,61 +143,61 @@ def test_a_patch_is_told_of(
 
 
 def test_without_subscribers_nothing_is_written(
-    desk: Bureau, place: str, rng: np.random.Generator
+    app: AppHarness, place: str, rng: np.random.Generator
 ) -> None:
     """Neither an event nor a job comes of a write that nobody has asked to be told of."""
-    with desk.services[Database].reading() as session:
+    with app.services[Database].reading() as session:
         count = text("SELECT count(*) FROM events")
         before = session.execute(count).scalar_one()
-    desk.subscribe("http://127.0.0.1:9/", CLUSTERING_COMPLETED)
-    desk.subscribe("http://127.0.0.1:9/", space=desk.space(f"{place}-2"))
-    desk.put(place, "a", fresh(rng))
-    assert [] == desk.work()
-    with desk.services[Database].reading() as session:
+    app.webhooks.subscribe("http://127.0.0.1:9/", CLUSTERING_COMPLETED)
+    app.webhooks.subscribe("http://127.0.0.1:9/", space=app.create_space(f"{place}-2"))
+    app.put_support(place, "a", fresh(rng))
+    assert [] == app.worker.run_all()
+    with app.services[Database].reading() as session:
         assert before == session.execute(count).scalar_one()
 
 
 def test_a_batch_is_told_of_model_by_model(
-    desk: Bureau, receiver: Receiver, place: str, rng: np.random.Generator
+    app: AppHarness, receiver: Receiver, place: str, rng: np.random.Generator
 ) -> None:
     """Each support of a batch is an event, and each subscription hears of each once."""
-    backend = desk.services[Database].url.get_backend_name()
-    both = [desk.subscribe(f"{receiver.url}/ok/{backend}/batch/{n}") for n in (1, 2)]
+    backend = app.services[Database].url.get_backend_name()
+    both = [app.webhooks.subscribe(f"{receiver.url}/ok/{backend}/batch/{n}") for n in (1, 2)]
     lines = [
         json.dumps({"model": f"m{n}", "support": b64encode(fresh(rng).to_bytes()).decode()})
         for n in range(5)
     ]
     headers = {"Content-Type": "application/jsonl"}
     path = f"/v1/spaces/{place}/batch"
-    assert 200 == desk.http.post(path, content="\n".join(lines), headers=headers).status_code
+    assert 200 == app.http.post(path, content="\n".join(lines), headers=headers).status_code
     for n in range(5):
-        desk.put(place, f"m{n}", fresh(rng))
-    desk.work()
+        app.put_support(place, f"m{n}", fresh(rng))
+    app.worker.run_all()
     for n, made in enumerate(both, 1):
         heard = told(receiver, f"/ok/{backend}/batch/{n}")
         assert len(heard) == len({event["event"] for event in heard})
         assert {f"m{n}" for n in range(5)} == {event["model"] for event in heard}
-        assert len(heard) == len(desk.deliveries(made))
+        assert len(heard) == len(app.webhooks.deliveries(made))
 
 
 def test_filters_narrow_what_is_told(
-    desk: Bureau, receiver: Receiver, place: str, rng: np.random.Generator
+    app: AppHarness, receiver: Receiver, place: str, rng: np.random.Generator
 ) -> None:
     """By space, model and tag, each alone."""
-    elsewhere = desk.space(f"{place}-2")
+    elsewhere = app.create_space(f"{place}-2")
     url = f"{receiver.url}/ok"
     heard = {
-        name: desk.subscribe(url, **{name: value})
+        name: app.webhooks.subscribe(url, **{name: value})
         for name, value in (("space", place), ("model", "org/a"), ("tag", "red"))
     }
-    desk.put(place, "org/a", fresh(rng))
-    desk.put(elsewhere, "org/a", fresh(rng))
-    desk.put(elsewhere, "b", fresh(rng), tag="red")
-    desk.work()
+    app.put_support(place, "org/a", fresh(rng))
+    app.put_support(elsewhere, "org/a", fresh(rng))
+    app.put_support(elsewhere, "b", fresh(rng), tag="red")
+    app.worker.run_all()
     found = {
         name: [
             (event["data"]["space"], event["data"]["model"])
-            for event in (json.loads(d["payload"]) for d in desk.deliveries(made))
+            for event in (json.loads(d["payload"]) for d in app.webhooks.deliveries(made))
         ]
         for name, made in heard.items()
     }
@@ -209,7 +209,7 @@ def test_filters_narrow_what_is_told(
 
 
 def test_neighbors_that_cross_the_threshold_are_told(
-    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """Those who came near and those who went away, with what they were before, and no others."""
     base = fresh(rng)
@@ -220,9 +220,11 @@ def test_neighbors_that_cross_the_threshold_are_told(
         "never": fresh(rng),
     }
     for name, support in models.items():
-        desk.put(place, name, support)
-    desk.put(place, "x", base)
-    made = desk.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.4)
+        app.put_support(place, name, support)
+    app.put_support(place, "x", base)
+    made = app.webhooks.subscribe(
+        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.4
+    )
     indices = np.union1d(
         np.setdiff1d(base.indices, models["leaves"].indices)[:60],
         np.intersect1d(base.indices, models["stays"].indices)[:250],
@@ -237,9 +239,9 @@ def test_neighbors_that_cross_the_threshold_are_told(
             way = "above" if now >= 0.4 else "below"
             expected[name] = (way, pytest.approx(now, abs=1e-6), pytest.approx(before, abs=1e-6))
     assert {"comes"} <= expected.keys() < models.keys()
-    desk.put(place, "x", after)
-    desk.work()
-    [delivery] = desk.deliveries(made)
+    app.put_support(place, "x", after)
+    app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
     event = json.loads(delivery["payload"])
     data = event["data"]
     assert (NEIGHBORS_CHANGED, "x", 2, 1) == (
@@ -252,32 +254,34 @@ def test_neighbors_that_cross_the_threshold_are_told(
         item["model"]: (item["crossed"], item["similarity"], item["previous"])
         for item in data["changes"]
     }
-    desk.put(place, "x", base)
-    desk.work()
-    back = json.loads(desk.deliveries(made)[1]["payload"])["data"]["changes"]
+    app.put_support(place, "x", base)
+    app.worker.run_all()
+    back = json.loads(app.webhooks.deliveries(made)[1]["payload"])["data"]["changes"]
     assert {
         name: "below" if way == "above" else "above" for name, (way, *_) in expected.items()
     } == {item["model"]: item["crossed"] for item in back}
 
 
 def test_changes_that_come_faster_than_they_are_told(
-    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """Several revisions that nobody was told of yet are held as one against the one before them."""
     base, near = fresh(rng), fresh(rng)
-    desk.put(place, "y", near)
-    desk.put(place, "x", base)
-    made = desk.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5)
+    app.put_support(place, "y", near)
+    app.put_support(place, "x", base)
+    made = app.webhooks.subscribe(
+        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5
+    )
     for support in (fresh(rng), related(rng, near, 0.9), fresh(rng), related(rng, near, 0.7)):
-        desk.put(place, "x", support)
-    desk.work()
-    [delivery] = desk.deliveries(made)
+        app.put_support(place, "x", support)
+    app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
     data = json.loads(delivery["payload"])["data"]
     assert (5, 1) == (data["revision"], data["previous_revision"])
     assert [("y", "above")] == [(item["model"], item["crossed"]) for item in data["changes"]]
 
 
-def a_batch(desk: Bureau, place: str, supports: dict[str, Support]) -> None:
+def a_batch(app: AppHarness, place: str, supports: dict[str, Support]) -> None:
     """Store them all in one request."""
     lines = [
         json.dumps({"model": name, "support": b64encode(support.to_bytes()).decode()})
@@ -285,7 +289,7 @@ def a_batch(desk: Bureau, place: str, supports: dict[str, Support]) -> None:
     ]
     headers = {"Content-Type": "application/jsonl"}
     path = f"/v1/spaces/{place}/batch"
-    assert 200 == desk.http.post(path, content="\n".join(lines), headers=headers).status_code
+    assert 200 == app.http.post(path, content="\n".join(lines), headers=headers).status_code
 
 
 def span(start: int, stop: int) -> Support:
@@ -293,26 +297,28 @@ def span(start: int, stop: int) -> Support:
 
 
 def test_a_pair_that_crosses_because_both_move_is_told_once(
-    desk: Bureau, place: str, receiver: Receiver
+    app: AppHarness, place: str, receiver: Receiver
 ) -> None:
     """Where neither side crosses the threshold to what the other has become, one tells all the
     same: the first, held against what the other was; whether they are told together or not.
     """
     after = {"a": span(150, 550), "b": span(100, 500)}
     for way in ("batch", "between", "after"):
-        where = desk.space(f"{place}-{way}")
-        desk.put(where, "a", span(0, 400))
-        desk.put(where, "b", span(280, 680))
-        made = desk.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=where, threshold=0.5)
+        where = app.create_space(f"{place}-{way}")
+        app.put_support(where, "a", span(0, 400))
+        app.put_support(where, "b", span(280, 680))
+        made = app.webhooks.subscribe(
+            f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=where, threshold=0.5
+        )
         if way == "batch":
-            a_batch(desk, where, after)
+            a_batch(app, where, after)
         else:
             for name, support in after.items():
-                desk.put(where, name, support)
+                app.put_support(where, name, support)
                 if way == "between":
-                    desk.work()
-        desk.work()
-        [delivery] = desk.deliveries(made)
+                    app.worker.run_all()
+        app.worker.run_all()
+        [delivery] = app.webhooks.deliveries(made)
         data = json.loads(delivery["payload"])["data"]
         [item] = data["changes"]
         assert ("a", "b", "above", 0.675, 0.3) == (
@@ -322,12 +328,14 @@ def test_a_pair_that_crosses_because_both_move_is_told_once(
 
 
 def test_what_is_told_of_a_pair_is_its_history(
-    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """However changes and their telling follow one another, each pair crosses by turns, and what
     was told last is how it is.
     """
-    made = desk.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5)
+    made = app.webhooks.subscribe(
+        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5
+    )
     now: dict[str, Support] = {}
     for _ in range(12):
         moved = rng.choice(list("abcde"), rng.integers(1, 4), replace=False)
@@ -336,15 +344,15 @@ def test_what_is_told_of_a_pair_is_its_history(
         }
         now |= supports
         if rng.random() < 0.5:
-            a_batch(desk, place, supports)
+            a_batch(app, place, supports)
         else:
             for name, support in supports.items():
-                desk.put(place, name, support)
+                app.put_support(place, name, support)
         if rng.random() < 0.5:
-            desk.work()
-    desk.work()
+            app.worker.run_all()
+    app.worker.run_all()
     near: set[frozenset[str]] = set()
-    for delivery in desk.deliveries(made):
+    for delivery in app.webhooks.deliveries(made):
         data = json.loads(delivery["payload"])["data"]
         for item in data["changes"]:
             pair = frozenset({data["model"], item["model"]})
@@ -356,47 +364,48 @@ def test_what_is_told_of_a_pair_is_its_history(
 
 
 def test_what_one_change_tells_for_others_is_heard_by_all(
-    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """Changes that are told as one are told to whoever asked for any of them, by its tags then."""
     base = fresh(rng)
-    desk.put(place, "y", base)
+    app.put_support(place, "y", base)
     fields = {"space": place, "threshold": 0.5}
     red, blue, green = (
-        desk.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, tag=tag, **fields)
+        app.webhooks.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, tag=tag, **fields)
         for tag in ("red", "blue", "green")
     )
-    desk.put(place, "x", fresh(rng), tag="red")
-    desk.put(place, "x", related(rng, base, 0.9), tag="blue")
-    desk.http.patch(f"/v1/spaces/{place}/models/x", json={"tags": ["green"]})
-    desk.work()
-    assert [1, 1, 0] == [len(desk.deliveries(made)) for made in (red, blue, green)]
+    app.put_support(place, "x", fresh(rng), tag="red")
+    app.put_support(place, "x", related(rng, base, 0.9), tag="blue")
+    app.http.patch(f"/v1/spaces/{place}/models/x", json={"tags": ["green"]})
+    app.worker.run_all()
+    assert [1, 1, 0] == [len(app.webhooks.deliveries(made)) for made in (red, blue, green)]
 
 
 def test_tags_are_those_of_the_moment(
-    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """What a model was called when it changed says who hears of it, whatever it is called, or
     whether it is there, when that is found out.
     """
     red, blue = (
-        desk.subscribe(f"{receiver.url}/ok", space=place, tag=tag) for tag in ("red", "blue")
+        app.webhooks.subscribe(f"{receiver.url}/ok", space=place, tag=tag)
+        for tag in ("red", "blue")
     )
-    desk.put(place, "a", fresh(rng), tag="red")
-    desk.http.patch(f"/v1/spaces/{place}/models/a", json={"tags": ["blue"]})
-    desk.put(place, "b", fresh(rng), tag="red")
-    assert 204 == desk.http.delete(f"/v1/spaces/{place}/models/b").status_code
-    desk.work()
-    assert (["a", "b"], []) == (models_of(desk, red), models_of(desk, blue))
+    app.put_support(place, "a", fresh(rng), tag="red")
+    app.http.patch(f"/v1/spaces/{place}/models/a", json={"tags": ["blue"]})
+    app.put_support(place, "b", fresh(rng), tag="red")
+    assert 204 == app.http.delete(f"/v1/spaces/{place}/models/b").status_code
+    app.worker.run_all()
+    assert (["a", "b"], []) == (models_of(app, red), models_of(app, blue))
 
 
-def models_of(desk: Bureau, made: dict[str, Any]) -> list[str]:
+def models_of(app: AppHarness, made: dict[str, Any]) -> list[str]:
     """Whom a subscription was told of."""
-    return sorted(json.loads(d["payload"])["data"]["model"] for d in desk.deliveries(made))
+    return sorted(json.loads(d["payload"])["data"]["model"] for d in app.webhooks.deliveries(made))
 
 
 def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
-    desk: Bureau,
+    app: AppHarness,
     place: str,
     receiver: Receiver,
     rng: np.random.Generator,
@@ -404,12 +413,14 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
 ) -> None:
     """What is known is told at once, and other events too; what takes the store when it is back."""
     base = fresh(rng)
-    desk.put(place, "y", base)
-    desk.put(place, "x", fresh(rng))
-    stored = desk.subscribe(f"{receiver.url}/ok", space=place)
-    near = desk.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5)
-    desk.put(place, "x", related(rng, base, 0.9))
-    desk.put(place, "z", fresh(rng))
+    app.put_support(place, "y", base)
+    app.put_support(place, "x", fresh(rng))
+    stored = app.webhooks.subscribe(f"{receiver.url}/ok", space=place)
+    near = app.webhooks.subscribe(
+        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5
+    )
+    app.put_support(place, "x", related(rng, base, 0.9))
+    app.put_support(place, "z", fresh(rng))
     whole = NeighborChanges.changes
     tries = []
 
@@ -420,33 +431,33 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
         raise Unavailable("the folder is away")
 
     monkeypatch.setattr(NeighborChanges, "changes", away)
-    schedule = Scheduler(desk.services[Database], desk.services[JobService])
+    schedule = Scheduler(app.services[Database], app.services[JobService])
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    desk.work()
-    assert ["x", "z"] == models_of(desk, stored)
+    app.worker.run_all()
+    assert ["x", "z"] == models_of(app, stored)
     for hours in range(1, 20):
-        with desk.services[Database].writing() as session:
+        with app.services[Database].writing() as session:
             earlier = datetime.now(UTC) - timedelta(hours=hours)
             waiting = update(EventRow).where(EventRow.fanned_out.is_(False))
             session.execute(waiting.values(created_at=earlier, due_at=earlier))
         for _ in range(2):  # the second time it is not due
             tomorrow += timedelta(seconds=10)
             schedule.tick(tomorrow)
-            desk.work()
+            app.worker.run_all()
         assert hours + 1 == len(tries)
-    assert [] == desk.deliveries(near)
+    assert [] == app.webhooks.deliveries(near)
     monkeypatch.undo()
-    with desk.services[Database].writing() as session:
+    with app.services[Database].writing() as session:
         session.execute(update(EventRow).values(due_at=None))
     schedule.tick(tomorrow + timedelta(seconds=10))
-    desk.work()
-    assert (["x"], ["x", "z"]) == (models_of(desk, near), models_of(desk, stored))
-    with desk.services[Database].reading() as reader:
+    app.worker.run_all()
+    assert (["x"], ["x", "z"]) == (models_of(app, near), models_of(app, stored))
+    with app.services[Database].reading() as reader:
         assert reader.scalar(select(EventRow.id).where(EventRow.fanned_out.is_(False))) is None
 
 
 def test_without_listeners_no_lineage_is_asked_after(
-    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """Whether another event follows about the model is asked only where its lineage is judged."""
     asked: list[str] = []
@@ -454,12 +465,12 @@ def test_without_listeners_no_lineage_is_asked_after(
     def listen(*args: Any) -> None:
         asked.append(args[2])
 
-    desk.subscribe(f"{receiver.url}/ok", space=place)
-    desk.put(place, "a", fresh(rng))
-    engine = desk.services[Database]._engines.reading
+    app.webhooks.subscribe(f"{receiver.url}/ok", space=place)
+    app.put_support(place, "a", fresh(rng))
+    engine = app.services[Database]._engines.reading
     event.listen(engine, "before_cursor_execute", listen)
     try:
-        desk.work()
+        app.worker.run_all()
     finally:
         event.remove(engine, "before_cursor_execute", listen)
     assert any("FROM events" in one for one in asked)
@@ -467,18 +478,18 @@ def test_without_listeners_no_lineage_is_asked_after(
 
 
 def test_a_clustering_is_told_of(
-    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """With its number, its clusters and where it is read."""
     for n in range(4):
-        desk.put(place, f"m{n}", fresh(rng))
-    made = desk.subscribe(f"{receiver.url}/ok", CLUSTERING_COMPLETED, space=place)
+        app.put_support(place, f"m{n}", fresh(rng))
+    made = app.webhooks.subscribe(f"{receiver.url}/ok", CLUSTERING_COMPLETED, space=place)
     asked = {"algorithm": "agglomerative", "n_clusters": 2}
-    assert 202 == desk.http.post(f"/v1/spaces/{place}/clusterings", json=asked).status_code
-    assert ["clustering", "events", "deliveries"] == desk.work()
-    [delivery] = desk.deliveries(made)
+    assert 202 == app.http.post(f"/v1/spaces/{place}/clusterings", json=asked).status_code
+    assert ["clustering", "events", "deliveries"] == app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
     data = json.loads(delivery["payload"])["data"]
-    stored = desk.http.get(data["url"]).json()
+    stored = app.http.get(data["url"]).json()
     assert (stored["id"], stored["number"], 4, 2) == (
         data["clustering"],
         data["number"],
@@ -488,25 +499,25 @@ def test_a_clustering_is_told_of(
 
 
 def test_a_mismatched_lineage_is_told(
-    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """A base that is declared and cannot be is told when it is declared, and with each support; a
     base that can be is not.
     """
     bases = [fresh(rng), fresh(rng)]
     for n in range(40):
-        desk.put(place, f"other-{n}", fresh(rng))
+        app.put_support(place, f"other-{n}", fresh(rng))
     for n, base in enumerate(bases):
-        desk.put(place, f"base-{n}", base)
-    made = desk.subscribe(f"{receiver.url}/ok", LINEAGE_MISMATCH, space=place)
-    desk.put(place, "child", related(rng, bases[0], 0.8))
+        app.put_support(place, f"base-{n}", base)
+    made = app.webhooks.subscribe(f"{receiver.url}/ok", LINEAGE_MISMATCH, space=place)
+    app.put_support(place, "child", related(rng, bases[0], 0.8))
     for named in ("base-0", "base-1"):
-        answer = desk.http.patch(f"/v1/spaces/{place}/models/child", json={"base_model": named})
+        answer = app.http.patch(f"/v1/spaces/{place}/models/child", json={"base_model": named})
         assert 200 == answer.status_code
-        desk.work()
-    [delivery] = desk.deliveries(made)
+        app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
     data = json.loads(delivery["payload"])["data"]
-    lineage = desk.http.get(data["url"]).json()
+    lineage = app.http.get(data["url"]).json()
     assert "mismatch" == lineage["verdict"]
     assert ("child", "base-1", "base-0", lineage["summary"]) == (
         data["model"],
@@ -514,22 +525,24 @@ def test_a_mismatched_lineage_is_told(
         data["likely_base"],
         data["summary"],
     )
-    desk.put(place, "child", related(rng, bases[0], 0.7))
-    desk.work()
-    assert 2 == len(desk.deliveries(made))
+    app.put_support(place, "child", related(rng, bases[0], 0.7))
+    app.worker.run_all()
+    assert 2 == len(app.webhooks.deliveries(made))
 
 
 def test_events_are_not_lost_with_their_worker(
-    desk: Bureau, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """What is committed is told although every job that was to do so was cancelled."""
-    made = desk.subscribe(f"{receiver.url}/ok", space=place)
-    desk.put(place, "a", fresh(rng))
-    for job in desk.http.get("/v1/jobs?state=queued&kind=events").json()["items"]:
-        assert 202 == desk.http.post(f"/v1/jobs/{job['id']}/cancel").status_code
-    assert [] == desk.work()
-    assert [] == desk.deliveries(made)
-    desk.overdue()
-    assert "deliveries" in desk.tick()
-    assert ["a"] == [json.loads(d["payload"])["data"]["model"] for d in desk.deliveries(made)]
-    assert ["succeeded"] == [delivery["state"] for delivery in desk.deliveries(made)]
+    made = app.webhooks.subscribe(f"{receiver.url}/ok", space=place)
+    app.put_support(place, "a", fresh(rng))
+    for job in app.http.get("/v1/jobs?state=queued&kind=events").json()["items"]:
+        assert 202 == app.http.post(f"/v1/jobs/{job['id']}/cancel").status_code
+    assert [] == app.worker.run_all()
+    assert [] == app.webhooks.deliveries(made)
+    app.worker.age_events()
+    assert "deliveries" in app.worker.tick()
+    assert ["a"] == [
+        json.loads(d["payload"])["data"]["model"] for d in app.webhooks.deliveries(made)
+    ]
+    assert ["succeeded"] == [delivery["state"] for delivery in app.webhooks.deliveries(made)]

@@ -25,9 +25,9 @@ from app.infra.storage.redis import RedisServer
 from app.settings import Settings, validation_messages
 from modelkin import Banding, Support
 from modelkin.core.sketching.banding import band_keys, recall_at
-from tests.app.conftest import Start
 from tests.support import forkserver
 from tests.support.backends import Backend
+from tests.support.fixtures import Start
 from tests.support.http_space import (
     Space,
     assert_problem,

@@ -21,9 +21,10 @@ from app.infra.db.database import Database
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from modelkin import Support
+from tests.support.app import settings_of
 from tests.support.backends import Backend
 from tests.support.http_space import random_support, related
-from tests.support.search_space import Kind, Stored, ask, brute, make, put, set_up, told
+from tests.support.search_space import Kind, Stored, ask, brute, make, put, told
 
 SMALL, WIDE = 5000, 150_000
 
@@ -37,7 +38,7 @@ def folder(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def services(backend: Backend, folder: Path) -> Iterator[Container]:
     """The services under test."""
-    with open_services(set_up(backend, folder)) as opened:
+    with open_services(settings_of(folder, backend)) as opened:
         yield opened
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.app.conftest import Start
 from tests.e2e.test_durability import WRITERS, check, make_space
 from tests.soak.freshness import Checked, processes, services
 from tests.support.backends import SQLITE, Backend
+from tests.support.fixtures import Start
 from tests.support.ledger import Ledger, finish, start_writers
 from tests.support.server_process import ROOT, Server, command, environment
 

@@ -14,9 +14,9 @@ from sqlalchemy import text
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.settings import Settings
-from tests.app.conftest import Start
 from tests.support import forkserver
 from tests.support.backends import Backend
+from tests.support.fixtures import Start
 from tests.support.postgres import Postgres, postgres_server
 from tests.support.server_process import Server, environment
 

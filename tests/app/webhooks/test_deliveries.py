@@ -21,9 +21,9 @@ from app.infra.egress.client import Egress
 from app.webhooks import delivery_repository as store
 from app.webhooks.delivery import KIND, SCHEDULE
 from app.webhooks.sender import Sender
+from tests.support.app import AppHarness, open_keyed_app
 from tests.support.backends import Backend
 from tests.support.http_space import random_support
-from tests.support.webhook_harness import Bureau, bureau
 from tests.support.webhook_receiver import Receiver, receiving
 
 
@@ -35,12 +35,12 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def desk(
+def app(
     backend: Backend, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Bureau]:
+) -> Iterator[AppHarness]:
     """The service of this file, on each database."""
     receiver.requests.clear()
-    with bureau(tmp_path_factory.mktemp("bureau"), backend) as made:
+    with open_keyed_app(tmp_path_factory.mktemp("app"), backend) as made:
         yield made
 
 
@@ -50,20 +50,20 @@ def sender() -> Sender:
     return Sender(Egress(Allowlist.parse("127.0.0.0/8")), deadline=0.5)
 
 
-def ping(desk: Bureau, made: dict[str, Any]) -> dict[str, Any]:
+def ping(app: AppHarness, made: dict[str, Any]) -> dict[str, Any]:
     """A new ping of a subscription, which waits."""
-    answer = desk.http.post(f"/v1/subscriptions/{made['id']}/ping")
+    answer = app.http.post(f"/v1/subscriptions/{made['id']}/ping")
     assert 202 == answer.status_code, answer.text
     delivery: dict[str, Any] = answer.json()
     assert ("pending", 0, "ping") == tuple(delivery[k] for k in ("state", "attempts", "type"))
     return delivery
 
 
-def sent(desk: Bureau, made: dict[str, Any]) -> dict[str, Any]:
+def sent(app: AppHarness, made: dict[str, Any]) -> dict[str, Any]:
     """A ping, once it was tried."""
-    delivery = ping(desk, made)
-    desk.work()
-    return next(d for d in desk.deliveries(made) if d["id"] == delivery["id"])
+    delivery = ping(app, made)
+    app.worker.run_all()
+    return next(d for d in app.webhooks.deliveries(made) if d["id"] == delivery["id"])
 
 
 # --- one attempt ----------------------------------------------------------------------------------
@@ -122,19 +122,19 @@ def test_nobody_who_listens() -> None:
 # --- again and again ------------------------------------------------------------------------------
 
 
-def test_a_failed_delivery_is_tried_again(desk: Bureau, receiver: Receiver) -> None:
+def test_a_failed_delivery_is_tried_again(app: AppHarness, receiver: Receiver) -> None:
     """By the schedule, under one id with a signature of each moment, until there are none left."""
-    made = desk.subscribe(f"{receiver.url}/status/500/again")
-    first = sent(desk, made)
+    made = app.webhooks.subscribe(f"{receiver.url}/status/500/again")
+    first = sent(app, made)
     for attempt, pause in enumerate(SCHEDULE, 1):
-        [delivery] = desk.deliveries(made)
+        [delivery] = app.webhooks.deliveries(made)
         assert ("pending", attempt) == (delivery["state"], delivery["attempts"])
         last = datetime.fromisoformat(delivery["log"][-1]["at"])
         wait = datetime.fromisoformat(delivery["next_attempt_at"]) - last
         assert pause <= wait <= pause * 1.1 + timedelta(seconds=5)
-        desk.later()
-        desk.work()
-    [delivery] = desk.deliveries(made)
+        app.worker.make_due()
+        app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
     assert ("failed", len(SCHEDULE) + 1, None) == tuple(
         delivery[k] for k in ("state", "attempts", "next_attempt_at")
     )
@@ -143,7 +143,7 @@ def test_a_failed_delivery_is_tried_again(desk: Bureau, receiver: Receiver) -> N
     assert {first["id"]} == {request.headers["webhook-id"] for request in requests}
     for request in requests:
         Webhook(made["secret"]).verify(request.body, request.headers)
-    shown = desk.show(made)
+    shown = app.webhooks.show(made)
     assert (True, len(requests), 500) == (
         shown["enabled"],
         shown["failures"],
@@ -151,123 +151,123 @@ def test_a_failed_delivery_is_tried_again(desk: Bureau, receiver: Receiver) -> N
     )
 
 
-def test_the_retries_are_jobs_that_wait(desk: Bureau, receiver: Receiver) -> None:
+def test_the_retries_are_jobs_that_wait(app: AppHarness, receiver: Receiver) -> None:
     """A failed attempt leaves a job that begins when the next one is due."""
-    made = desk.subscribe(f"{receiver.url}/status/500/job")
-    delivery = sent(desk, made)
+    made = app.webhooks.subscribe(f"{receiver.url}/status/500/job")
+    delivery = sent(app, made)
     due = datetime.fromisoformat(delivery["next_attempt_at"])
     query = select(JobRow.not_before).where(JobRow.kind == KIND, JobRow.state == "queued")
-    with desk.services[Database].reading() as session:
+    with app.services[Database].reading() as session:
         moments = [moment for moment in session.scalars(query) if moment is not None]
     assert any(timedelta(0) <= moment - due <= timedelta(seconds=1) for moment in moments)
 
 
-def test_a_receiver_that_asks_for_patience_gets_it(desk: Bureau, receiver: Receiver) -> None:
+def test_a_receiver_that_asks_for_patience_gets_it(app: AppHarness, receiver: Receiver) -> None:
     """Nothing is sent before ``Retry-After`` is over, neither this delivery nor another, and both
     say when that is.
     """
-    made = desk.subscribe(f"{receiver.url}/later/please")
-    delivery = sent(desk, made)
+    made = app.webhooks.subscribe(f"{receiver.url}/later/please")
+    delivery = sent(app, made)
     due = datetime.fromisoformat(delivery["next_attempt_at"])
     assert due - datetime.now(UTC) > timedelta(seconds=3500)
-    second = sent(desk, made)
+    second = sent(app, made)
     assert ("pending", 0) == tuple(second[k] for k in ("state", "attempts"))
-    paused = desk.show(made)["paused_until"]
+    paused = app.webhooks.show(made)["paused_until"]
     assert paused == second["next_attempt_at"]
     assert timedelta(seconds=3500) < datetime.fromisoformat(paused) - datetime.now(UTC)
     assert 1 == len(receiver.at("/later/please"))
 
 
-def test_success_ends_it(desk: Bureau, receiver: Receiver) -> None:
+def test_success_ends_it(app: AppHarness, receiver: Receiver) -> None:
     """A receiver that comes back gets what waited, and its failures are forgotten."""
-    made = desk.subscribe(f"{receiver.url}/status/503/back")
-    sent(desk, made)
+    made = app.webhooks.subscribe(f"{receiver.url}/status/503/back")
+    sent(app, made)
     path = f"/v1/subscriptions/{made['id']}"
-    changed = desk.http.patch(path, json={"url": f"{receiver.url}/ok/back"})
+    changed = app.http.patch(path, json={"url": f"{receiver.url}/ok/back"})
     assert 200 == changed.status_code
-    desk.later()
-    desk.work()
-    [delivery] = desk.deliveries(made)
+    app.worker.make_due()
+    app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
     assert ("succeeded", [503, 204]) == (
         delivery["state"],
         [attempt["status"] for attempt in delivery["log"]],
     )
-    shown = desk.show(made)
+    shown = app.webhooks.show(made)
     assert (0, None) == (shown["failures"], shown["failing_since"])
     assert shown["last_success_at"] is not None
 
 
-def test_gone_disables(desk: Bureau, receiver: Receiver) -> None:
+def test_gone_disables(app: AppHarness, receiver: Receiver) -> None:
     """A 410 ends the delivery and the subscription, says why, and nothing is sent any more."""
-    made = desk.subscribe(f"{receiver.url}/status/410/gone")
-    assert "failed" == sent(desk, made)["state"]
-    shown = desk.show(made)
+    made = app.webhooks.subscribe(f"{receiver.url}/status/410/gone")
+    assert "failed" == sent(app, made)["state"]
+    shown = app.webhooks.show(made)
     assert not shown["enabled"]
     assert "410" in shown["disabled_reason"]
-    refused = desk.http.post(f"/v1/subscriptions/{made['id']}/ping")
+    refused = app.http.post(f"/v1/subscriptions/{made['id']}/ping")
     assert (409, "subscription_disabled") == (refused.status_code, refused.json()["code"])
-    [delivery] = desk.deliveries(made)
+    [delivery] = app.webhooks.deliveries(made)
     replay = f"/v1/subscriptions/{made['id']}/deliveries/{delivery['id']}/replay"
-    assert 409 == desk.http.post(replay).status_code
-    again = desk.http.patch(f"/v1/subscriptions/{made['id']}", json={"enabled": True})
+    assert 409 == app.http.post(replay).status_code
+    again = app.http.patch(f"/v1/subscriptions/{made['id']}", json={"enabled": True})
     assert (True, None, 0) == tuple(
         again.json()[k] for k in ("enabled", "disabled_reason", "failures")
     )
 
 
-def test_failing_for_days_disables(desk: Bureau, receiver: Receiver) -> None:
+def test_failing_for_days_disables(app: AppHarness, receiver: Receiver) -> None:
     """Where nothing has got through for five days nobody tries any more, and it is said why."""
-    made = desk.subscribe(f"{receiver.url}/status/500/days")
-    sent(desk, made)
-    with desk.services[Database].writing() as session:
+    made = app.webhooks.subscribe(f"{receiver.url}/status/500/days")
+    sent(app, made)
+    with app.services[Database].writing() as session:
         past = datetime.now(UTC) - timedelta(days=5)
         session.execute(update(SubscriptionRow).values(failing_since=past))
-    desk.later()
-    desk.work()
-    shown = desk.show(made)
+    app.worker.make_due()
+    app.worker.run_all()
+    shown = app.webhooks.show(made)
     assert not shown["enabled"]
     assert "every attempt since" in shown["disabled_reason"]
     assert "refused: sorry" in shown["disabled_reason"]
 
 
-def test_replays(desk: Bureau, receiver: Receiver) -> None:
+def test_replays(app: AppHarness, receiver: Receiver) -> None:
     """What was delivered or failed is sent once more, the same under the same id."""
-    made = desk.subscribe(f"{receiver.url}/ok/replay")
-    delivery = sent(desk, made)
+    made = app.webhooks.subscribe(f"{receiver.url}/ok/replay")
+    delivery = sent(app, made)
     path = f"/v1/subscriptions/{made['id']}/deliveries/{delivery['id']}"
     for _ in range(2):  # twice before it is sent is once
-        again = desk.http.post(f"{path}/replay")
+        again = app.http.post(f"{path}/replay")
         assert (202, "pending") == (again.status_code, again.json()["state"])
-    desk.work()
+    app.worker.run_all()
     first, second = receiver.at("/ok/replay")
     assert (first.body, first.headers["webhook-id"]) == (second.body, second.headers["webhook-id"])
-    shown = desk.http.get(path).json()
+    shown = app.http.get(path).json()
     assert ("succeeded", 1, 2) == (shown["state"], shown["attempts"], len(shown["log"]))
 
 
-def test_rotation(desk: Bureau, receiver: Receiver) -> None:
+def test_rotation(app: AppHarness, receiver: Receiver) -> None:
     """For a while both secrets sign, then the new one alone."""
-    made = desk.subscribe(f"{receiver.url}/ok/rotated")
+    made = app.webhooks.subscribe(f"{receiver.url}/ok/rotated")
     path = f"/v1/subscriptions/{made['id']}/rotate-secret"
-    rotated = desk.http.post(path, params={"overlap_seconds": 3600}).json()
+    rotated = app.http.post(path, params={"overlap_seconds": 3600}).json()
     assert rotated["secret"] != made["secret"]
     until = datetime.fromisoformat(rotated["previous_secret_until"])
     assert timedelta(0) < until - datetime.now(UTC) <= timedelta(hours=1)
-    sent(desk, made)
+    sent(app, made)
     request = receiver.at("/ok/rotated")[-1]
     for secret in (made["secret"], rotated["secret"]):
         Webhook(secret).verify(request.body, request.headers)
     assert 2 == len(request.headers["webhook-signature"].split(" "))
     # A second one ends none of them before its time.
-    third = desk.http.post(path, params={"overlap_seconds": 60}).json()
+    third = app.http.post(path, params={"overlap_seconds": 60}).json()
     assert rotated["previous_secret_until"] == third["previous_secret_until"]
-    sent(desk, made)
+    sent(app, made)
     request = receiver.at("/ok/rotated")[-1]
     for secret in (made["secret"], rotated["secret"], third["secret"]):
         Webhook(secret).verify(request.body, request.headers)
-    last = desk.http.post(path, params={"overlap_seconds": 0}).json()
+    last = app.http.post(path, params={"overlap_seconds": 0}).json()
     assert last["previous_secret_until"] is None
-    sent(desk, made)
+    sent(app, made)
     request = receiver.at("/ok/rotated")[-1]
     Webhook(last["secret"]).verify(request.body, request.headers)
     for secret in (made["secret"], rotated["secret"], third["secret"]):
@@ -275,38 +275,36 @@ def test_rotation(desk: Bureau, receiver: Receiver) -> None:
             Webhook(secret).verify(request.body, request.headers)
 
 
-def test_what_a_dead_worker_had_taken_is_sent(desk: Bureau, receiver: Receiver) -> None:
+def test_what_a_dead_worker_had_taken_is_sent(app: AppHarness, receiver: Receiver) -> None:
     """One worker takes a delivery, no other does until it is due again, and then it is sent."""
-    made = desk.subscribe(f"{receiver.url}/ok/taken")
-    ping(desk, made)
+    made = app.webhooks.subscribe(f"{receiver.url}/ok/taken")
+    ping(app, made)
     now = datetime.now(UTC)
-    with desk.services[Database].writing() as session:
+    with app.services[Database].writing() as session:
         due = store.find_due(session, now, room=store.FreeSlots(99, 99, 99))
         [delivery] = [each for each in due if each.subscription_id == made["id"]]
         assert store.take(session, delivery, now + timedelta(hours=1))
         assert not store.take(session, delivery, now + timedelta(hours=1))
-    desk.work()
+    app.worker.run_all()
     assert [] == receiver.at("/ok/taken")
-    desk.later()
-    desk.work()
+    app.worker.make_due()
+    app.worker.run_all()
     assert 1 == len(receiver.at("/ok/taken"))
 
 
-def test_there_is_room_for_everybody(desk: Bureau, receiver: Receiver) -> None:
+def test_there_is_room_for_everybody(app: AppHarness, receiver: Receiver) -> None:
     """Of what is due, each subscription and each tenant gets its share, whatever others have."""
-    other = desk.other("crowded")
-    mine = desk.subscribe(f"{receiver.url}/ok/mine")
+    other = app.headers_of("crowded")
+    mine = app.webhooks.subscribe(f"{receiver.url}/ok/mine")
     body = {"url": f"{receiver.url}/ok/theirs", "events": ["support.stored"]}
-    theirs = [
-        desk.http.post("/v1/subscriptions", json=body, headers=other).json() for _ in range(4)
-    ]
+    theirs = [app.http.post("/v1/subscriptions", json=body, headers=other).json() for _ in range(4)]
     for made in theirs * 3:
         path = f"/v1/subscriptions/{made['id']}/ping"
-        assert 202 == desk.http.post(path, headers=other).status_code
+        assert 202 == app.http.post(path, headers=other).status_code
     for _ in range(3):
-        ping(desk, mine)
+        ping(app, mine)
     room = store.FreeSlots(all=20, each_tenant=6, each=2)
-    with desk.services[Database].reading() as session:
+    with app.services[Database].reading() as session:
         due = store.find_due(session, datetime.now(UTC), room=room)
         more = store.find_due(session, datetime.now(UTC), room=room, under_way=due)
         few = store.find_due(session, datetime.now(UTC), room=store.FreeSlots(5, 6, 2))
@@ -315,28 +313,28 @@ def test_there_is_room_for_everybody(desk: Bureau, receiver: Receiver) -> None:
     assert max(count.values()) == 2
     assert [] == more
     assert 5 == len(few)
-    desk.work()
+    app.worker.run_all()
     assert (3, 12) == (len(receiver.at("/ok/mine")), len(receiver.at("/ok/theirs")))
 
 
 # --- many -----------------------------------------------------------------------------------------
 
 
-def test_a_slow_receiver_holds_up_nobody(desk: Bureau) -> None:
+def test_a_slow_receiver_holds_up_nobody(app: AppHarness) -> None:
     """While one hangs, two attempts at a time are its own, all others get theirs, and no job waits
     for it; when it answers the rest follows by itself.
     """
     with receiving() as receiver:
-        slow = desk.subscribe(f"{receiver.url}/held/204/slow")
-        quick = desk.subscribe(f"{receiver.url}/ok/quick")
+        slow = app.webhooks.subscribe(f"{receiver.url}/held/204/slow")
+        quick = app.webhooks.subscribe(f"{receiver.url}/ok/quick")
         for _ in range(6):
-            ping(desk, slow)
+            ping(app, slow)
         began = time.monotonic()
-        assert [KIND] == desk.work(patient=False)
+        assert [KIND] == app.worker.run_all(wait=False)
         for _ in range(3):
-            ping(desk, quick)
-        assert [KIND] == desk.work(patient=False)
-        assert [] == desk.tick(patient=False)
+            ping(app, quick)
+        assert [KIND] == app.worker.run_all(wait=False)
+        assert [] == app.worker.tick(wait=False)
         assert time.monotonic() - began < 5
         until = time.monotonic() + 5
         while len(receiver.at("/ok/quick")) < 3 and time.monotonic() < until:
@@ -344,20 +342,22 @@ def test_a_slow_receiver_holds_up_nobody(desk: Bureau) -> None:
         assert 3 == len(receiver.at("/ok/quick"))
         assert 2 == len(receiver.at("/held/204/slow"))
         receiver.released.set()
-        assert [] == desk.work()
+        assert [] == app.worker.run_all()
         assert 6 == len(receiver.at("/held/204/slow"))
         for made in (slow, quick):
-            assert {"succeeded"} == {delivery["state"] for delivery in desk.deliveries(made)}
+            assert {"succeeded"} == {
+                delivery["state"] for delivery in app.webhooks.deliveries(made)
+            }
 
 
-def test_subscriptions_are_their_tenants(desk: Bureau, receiver: Receiver) -> None:
+def test_subscriptions_are_their_tenants(app: AppHarness, receiver: Receiver) -> None:
     """Another tenant's subscription hears nothing of this one's, nor is it found by its id."""
-    other = desk.other("another")
+    other = app.headers_of("another")
     body = {"url": f"{receiver.url}/ok/another", "events": ["support.stored"]}
-    theirs = desk.http.post("/v1/subscriptions", json=body, headers=other).json()
-    space = desk.space("tenants")
-    desk.put(space, "a", random_support(np.random.default_rng(1), 10_000, 100))
-    desk.work()
+    theirs = app.http.post("/v1/subscriptions", json=body, headers=other).json()
+    space = app.create_space("tenants")
+    app.put_support(space, "a", random_support(np.random.default_rng(1), 10_000, 100))
+    app.worker.run_all()
     assert [] == receiver.at("/ok/another")
     path = f"/v1/subscriptions/{theirs['id']}"
     for method, tail in (
@@ -370,22 +370,22 @@ def test_subscriptions_are_their_tenants(desk: Bureau, receiver: Receiver) -> No
         ("GET", f"/deliveries/{theirs['id']}"),
         ("POST", f"/deliveries/{theirs['id']}/replay"),
     ):
-        answer = desk.http.request(method, path + tail, json={} if method == "PATCH" else None)
+        answer = app.http.request(method, path + tail, json={} if method == "PATCH" else None)
         assert (404, "subscription_not_found") == (answer.status_code, answer.json()["code"])
 
 
-def test_what_ended_long_ago_is_forgotten(desk: Bureau, receiver: Receiver) -> None:
+def test_what_ended_long_ago_is_forgotten(app: AppHarness, receiver: Receiver) -> None:
     """Deliveries are kept for so many days, and their events with them."""
-    made = desk.subscribe(f"{receiver.url}/ok/old")
-    space = desk.space("old")
-    desk.put(space, "a", random_support(np.random.default_rng(1), 10_000, 100))
-    desk.work()
-    assert 1 == len(desk.deliveries(made))
+    made = app.webhooks.subscribe(f"{receiver.url}/ok/old")
+    space = app.create_space("old")
+    app.put_support(space, "a", random_support(np.random.default_rng(1), 10_000, 100))
+    app.worker.run_all()
+    assert 1 == len(app.webhooks.deliveries(made))
     events = select(func.count()).select_from(EventRow)
-    with desk.services[Database].reading() as session:
+    with app.services[Database].reading() as session:
         assert session.scalar(events)
-    desk.overdue()
-    desk.tick()
-    assert [] == desk.deliveries(made)
-    with desk.services[Database].reading() as session:
+    app.worker.age_events()
+    app.worker.tick()
+    assert [] == app.webhooks.deliveries(made)
+    with app.services[Database].reading() as session:
         assert 0 == session.scalar(events)

@@ -24,10 +24,11 @@ from app.webhooks import delivery_repository as store
 from app.webhooks import event_repository
 from app.webhooks.in_flight import THREAD
 from app.webhooks.sender import Sender
+from tests.support.app import AppHarness, open_keyed_app
+from tests.support.app_worker import PAST
 from tests.support.backends import SQLITE, Backend
 from tests.support.http_space import random_support
 from tests.support.server_process import Server
-from tests.support.webhook_harness import PAST, Bureau, bureau
 from tests.support.webhook_receiver import Receiver, receiving
 
 ROOM = store.FreeSlots(all=32, each_tenant=8, each=2)
@@ -41,22 +42,22 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def desk(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bureau]:
+def app(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppHarness]:
     """The service of this file, on each database."""
-    with bureau(tmp_path_factory.mktemp("bureau"), backend) as made:
+    with open_keyed_app(tmp_path_factory.mktemp("app"), backend) as made:
         yield made
 
 
-def ping(desk: Bureau, made: dict[str, Any]) -> str:
+def ping(app: AppHarness, made: dict[str, Any]) -> str:
     """The id of a new ping, which waits."""
-    answer = desk.http.post(f"/v1/subscriptions/{made['id']}/ping")
+    answer = app.http.post(f"/v1/subscriptions/{made['id']}/ping")
     assert 202 == answer.status_code, answer.text
     return str(answer.json()["id"])
 
 
-def change(desk: Bureau, made: dict[str, Any], **fields: Any) -> dict[str, Any]:
+def change(app: AppHarness, made: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """A subscription, changed."""
-    answer = desk.http.patch(f"/v1/subscriptions/{made['id']}", json=fields)
+    answer = app.http.patch(f"/v1/subscriptions/{made['id']}", json=fields)
     assert 200 == answer.status_code, answer.text
     changed: dict[str, Any] = answer.json()
     return changed
@@ -73,54 +74,54 @@ def until(condition: Any, seconds: float = 10) -> None:
 # --- other URLs -----------------------------------------------------------------------------------
 
 
-def test_another_url_starts_afresh(desk: Bureau, receiver: Receiver) -> None:
+def test_another_url_starts_afresh(app: AppHarness, receiver: Receiver) -> None:
     """A pause that one receiver asked for is none of the next one's, who gets what waited."""
-    made = desk.subscribe(f"{receiver.url}/later")
-    ping(desk, made)
-    desk.work()
-    paused = desk.show(made)
+    made = app.webhooks.subscribe(f"{receiver.url}/later")
+    ping(app, made)
+    app.worker.run_all()
+    paused = app.webhooks.show(made)
     assert (1, True) == (paused["failures"], paused["paused_until"] is not None)
-    [delivery] = desk.deliveries(made)
+    [delivery] = app.webhooks.deliveries(made)
     assert paused["paused_until"] <= delivery["next_attempt_at"]
-    changed = change(desk, made, url=f"{receiver.url}/ok")
+    changed = change(app, made, url=f"{receiver.url}/ok")
     assert (0, None, None) == tuple(
         changed[k] for k in ("failures", "failing_since", "paused_until")
     )
-    desk.work()
-    [delivery] = desk.deliveries(made)
+    app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
     assert ("succeeded", 2) == (delivery["state"], delivery["attempts"])
 
 
-def test_enabling_sends_what_waits(desk: Bureau, receiver: Receiver) -> None:
+def test_enabling_sends_what_waits(app: AppHarness, receiver: Receiver) -> None:
     """What was hours away from its next attempt has none while disabled, and one when enabled."""
-    made = desk.subscribe(f"{receiver.url}/patience/36000")
-    ping(desk, made)
-    desk.work()
-    change(desk, made, enabled=False)
-    [delivery] = desk.deliveries(made)
+    made = app.webhooks.subscribe(f"{receiver.url}/patience/36000")
+    ping(app, made)
+    app.worker.run_all()
+    change(app, made, enabled=False)
+    [delivery] = app.webhooks.deliveries(made)
     assert ("pending", None) == (delivery["state"], delivery["next_attempt_at"])
-    desk.work()
+    app.worker.run_all()
     assert 1 == len(receiver.requests)
-    change(desk, made, enabled=True)
-    desk.work()
+    change(app, made, enabled=True)
+    app.worker.run_all()
     assert 2 == len(receiver.requests)
 
 
-def test_an_old_receiver_ends_nothing_of_a_new_one(desk: Bureau, receiver: Receiver) -> None:
+def test_an_old_receiver_ends_nothing_of_a_new_one(app: AppHarness, receiver: Receiver) -> None:
     """A 410 of the URL that was does not disable what has another by then; that gets the event."""
-    made = desk.subscribe(f"{receiver.url}/held/410")
-    ping(desk, made)
-    desk.work(patient=False)
+    made = app.webhooks.subscribe(f"{receiver.url}/held/410")
+    ping(app, made)
+    app.worker.run_all(wait=False)
     until(lambda: receiver.at("/held/410"))
-    change(desk, made, url=f"{receiver.url}/ok")
+    change(app, made, url=f"{receiver.url}/ok")
     receiver.released.set()
-    desk.work()
-    shown = desk.show(made)
+    app.worker.run_all()
+    shown = app.webhooks.show(made)
     assert (True, None, 0) == (shown["enabled"], shown["disabled_reason"], shown["failures"])
-    desk.tick()
+    app.worker.tick()
     time.sleep(1)  # the job that follows is due within a second
-    desk.work()
-    [delivery] = desk.deliveries(made)
+    app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
     assert ("succeeded", [410, 204]) == (
         delivery["state"],
         [attempt["status"] for attempt in delivery["log"]],
@@ -128,52 +129,55 @@ def test_an_old_receiver_ends_nothing_of_a_new_one(desk: Bureau, receiver: Recei
     assert 1 == delivery["attempts"]
 
 
-def test_what_waits_for_a_disabled_one_is_forgotten(desk: Bureau, receiver: Receiver) -> None:
+def test_what_waits_for_a_disabled_one_is_forgotten(app: AppHarness, receiver: Receiver) -> None:
     """It is kept for as long as all else; what waits for one that is enabled is kept longer."""
-    off, on = desk.subscribe(f"{receiver.url}/later"), desk.subscribe(f"{receiver.url}/later")
+    off, on = (
+        app.webhooks.subscribe(f"{receiver.url}/later"),
+        app.webhooks.subscribe(f"{receiver.url}/later"),
+    )
     for made in (off, on):
-        ping(desk, made)
-    desk.work()
-    change(desk, off, enabled=False)
-    desk.tick()
-    assert 1 == len(desk.deliveries(off))
-    with desk.services[Database].writing() as session:
+        ping(app, made)
+    app.worker.run_all()
+    change(app, off, enabled=False)
+    app.worker.tick()
+    assert 1 == len(app.webhooks.deliveries(off))
+    with app.services[Database].writing() as session:
         waiting = WebhookDeliveryRow.subscription_id.in_((off["id"], on["id"]))
         session.execute(update(WebhookDeliveryRow).where(waiting).values(due_at=PAST))
         far = datetime.now(UTC) + timedelta(hours=1)
         session.execute(update(SubscriptionRow).values(paused_until=far))
-    desk.tick()
-    assert ([], 1) == (desk.deliveries(off), len(desk.deliveries(on)))
+    app.worker.tick()
+    assert ([], 1) == (app.webhooks.deliveries(off), len(app.webhooks.deliveries(on)))
 
 
-def test_secrets_do_not_pile_up(desk: Bureau) -> None:
+def test_secrets_do_not_pile_up(app: AppHarness) -> None:
     """Five from before sign beside the newest; a sixth rotation is refused, unless it ends them."""
-    made = desk.subscribe("http://127.0.0.1:9/")
+    made = app.webhooks.subscribe("http://127.0.0.1:9/")
     path = f"/v1/subscriptions/{made['id']}/rotate-secret"
-    assert [200] * 5 == [desk.http.post(path).status_code for _ in range(5)]
-    refused = desk.http.post(path)
+    assert [200] * 5 == [app.http.post(path).status_code for _ in range(5)]
+    refused = app.http.post(path)
     assert (409, "conflict") == (refused.status_code, refused.json()["code"])
     assert "overlap_seconds=0" in refused.json()["detail"]
-    assert 200 == desk.http.post(path, params={"overlap_seconds": 0}).status_code
-    assert 200 == desk.http.post(path).status_code
+    assert 200 == app.http.post(path, params={"overlap_seconds": 0}).status_code
+    assert 200 == app.http.post(path).status_code
 
 
 # --- this side ------------------------------------------------------------------------------------
 
 
 def test_a_bug_counts_as_an_attempt(
-    desk: Bureau, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    app: AppHarness, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever goes wrong with an attempt, the log says so, and it is not tried for ever."""
 
     def send(*_: Any) -> None:
         raise OverflowError
 
-    made = desk.subscribe(f"{receiver.url}/ok")
-    ping(desk, made)
+    made = app.webhooks.subscribe(f"{receiver.url}/ok")
+    ping(app, made)
     monkeypatch.setattr(Sender, "send", send)
-    desk.work()
-    [delivery] = desk.deliveries(made)
+    app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
     assert 1 == delivery["attempts"]
     [line] = delivery["log"]
     assert (None, "not sent: the service met a bug (OverflowError)") == (
@@ -183,22 +187,22 @@ def test_a_bug_counts_as_an_attempt(
 
 
 def test_a_worker_without_the_key_sends_nothing(
-    desk: Bureau,
+    app: AppHarness,
     receiver: Receiver,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It leaves deliveries to others, spends none of their attempts, and tells its operator."""
-    made = desk.subscribe(f"{receiver.url}/ok")
-    ping(desk, made)
+    made = app.webhooks.subscribe(f"{receiver.url}/ok")
+    ping(app, made)
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
         keys = Secrets(("A" * 43 + "=",), None)
-        broken.setattr(desk.services[Secrets], "_cipher", keys._opened())
-        desk.work()
-        desk.tick()
-    [delivery] = desk.deliveries(made)
+        broken.setattr(app.services[Secrets], "_cipher", keys._opened())
+        app.worker.run_all()
+        app.worker.tick()
+    [delivery] = app.webhooks.deliveries(made)
     assert ("pending", 0, []) == tuple(delivery[k] for k in ("state", "attempts", "log"))
-    assert (0, None) == tuple(desk.show(made)[k] for k in ("failures", "failing_since"))
+    assert (0, None) == tuple(app.webhooks.show(made)[k] for k in ("failures", "failing_since"))
     said = [record.getMessage() for record in caplog.records if made["id"] in record.getMessage()]
     assert 1 == len(said)
     assert "MODELKIN_ENCRYPTION_KEYS" in said[0]
@@ -206,11 +210,11 @@ def test_a_worker_without_the_key_sends_nothing(
 
 def test_a_service_that_ends_begins_nothing_more(tmp_path: Path, receiver: Receiver) -> None:
     """What is under way then is the last, although more waits for it to end."""
-    with bureau(tmp_path, SQLITE) as desk:
-        made = desk.subscribe(f"{receiver.url}/held/204")
+    with open_keyed_app(tmp_path, SQLITE) as app:
+        made = app.webhooks.subscribe(f"{receiver.url}/held/204")
         for _ in range(4):
-            ping(desk, made)
-        desk.work(patient=False)
+            ping(app, made)
+        app.worker.run_all(wait=False)
         until(lambda: len(receiver.requests) == 2)
         sending = [thread for thread in threading.enumerate() if thread.name == THREAD]
     receiver.released.set()
@@ -221,13 +225,13 @@ def test_a_service_that_ends_begins_nothing_more(tmp_path: Path, receiver: Recei
 
 
 def test_receivers_write_nothing_into_the_log(
-    desk: Bureau, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    app: AppHarness, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The operator reads what kind of answer there was, and neither its words nor any URL."""
     with caplog.at_level(logging.DEBUG, logger="app"):
         for tail in ("/status/500/SECRET", "/redirect/https://a.example/SECRET", "/close/SECRET"):
-            ping(desk, desk.subscribe(receiver.url + tail))
-        desk.work()
+            ping(app, app.webhooks.subscribe(receiver.url + tail))
+        app.worker.run_all()
     said = [record.getMessage() for record in caplog.records if "attempt 1" in record.getMessage()]
     assert ["answered 307", "answered 500", "no answer"] == sorted(
         message.rpartition("attempt 1: ")[2] for message in said
@@ -261,10 +265,10 @@ def test_a_backlog_costs_nothing_to_look_at(tmp_path: Path) -> None:
     to look for what is old; and who has little to hear is not forgotten over it.
     """
     now = datetime.now(UTC)
-    with bureau(tmp_path, SQLITE) as desk:
-        crowded, quiet = (desk.subscribe("http://127.0.0.1:9/") for _ in range(2))
-        ping(desk, crowded)
-        database = desk.services[Database]
+    with open_keyed_app(tmp_path, SQLITE) as app:
+        crowded, quiet = (app.webhooks.subscribe("http://127.0.0.1:9/") for _ in range(2))
+        ping(app, crowded)
+        database = app.services[Database]
 
         def look() -> tuple[int, list[store.Delivery]]:
             with database.reading() as session:
@@ -282,7 +286,7 @@ def test_a_backlog_costs_nothing_to_look_at(tmp_path: Path) -> None:
             row = {name: getattr(columns, name) for name in store.Delivery.__dataclass_fields__}
             rows = [{**row, "id": new_id(now), "event_id": new_id(now)} for _ in range(10_000)]
             session.execute(insert(WebhookDeliveryRow), rows)
-        ping(desk, quiet)
+        ping(app, quiet)
         many, found = look()
         count = Counter(delivery.subscription_id for delivery in found)
         assert {crowded["id"]: 2, quiet["id"]: 1} == count
@@ -292,13 +296,13 @@ def test_a_backlog_costs_nothing_to_look_at(tmp_path: Path) -> None:
 def test_a_backlog_of_events_costs_nothing_either(tmp_path: Path) -> None:
     """What follows from an event is found as fast with ten thousand others waiting."""
     now = datetime.now(UTC)
-    with bureau(tmp_path, SQLITE) as desk:
-        desk.subscribe("http://127.0.0.1:9/")
-        space = desk.space("crowded")
+    with open_keyed_app(tmp_path, SQLITE) as app:
+        app.webhooks.subscribe("http://127.0.0.1:9/")
+        space = app.create_space("crowded")
         rng = np.random.default_rng(1)
         for name in ("a", "b"):
-            desk.put(space, name, random_support(rng, 10_000, 100))
-        database = desk.services[Database]
+            app.put_support(space, name, random_support(rng, 10_000, 100))
+        database = app.services[Database]
         with database.reading() as session:
             first, second = map(vars_of, session.scalars(select(EventRow).order_by(EventRow.id)))
         event = event_repository.Event(**first)

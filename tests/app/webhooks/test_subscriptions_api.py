@@ -13,23 +13,23 @@ from app.auth.service import KeyService
 from app.infra.db.database import Database
 from app.infra.db.tables.webhooks import SubscriptionRow
 from app.infra.storage.encryption import Secrets
+from tests.support.app import AppHarness, open_keyed_app
 from tests.support.backends import SQLITE
-from tests.support.webhook_harness import Bureau, bureau
 
 URL = "http://127.0.0.1:9/events"
 GOOD = {"url": URL, "events": ["support.stored"]}
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bureau]:
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppHarness]:
     """The service of this file."""
-    with bureau(tmp_path_factory.mktemp("bureau"), SQLITE) as made:
+    with open_keyed_app(tmp_path_factory.mktemp("app"), SQLITE) as made:
         yield made
 
 
-def test_a_subscription_is_made_and_shown(desk: Bureau) -> None:
+def test_a_subscription_is_made_and_shown(app: AppHarness) -> None:
     """201 with its id, where it is, and once its secret, which is nowhere else."""
-    desk.space("shown")
+    app.create_space("shown")
     asked = {
         "url": URL,
         "events": ["neighbors.changed", "support.stored", "support.stored"],
@@ -39,7 +39,7 @@ def test_a_subscription_is_made_and_shown(desk: Bureau) -> None:
         "threshold": 0.7,
         "description": "of the tests",
     }
-    answer = desk.http.post("/v1/subscriptions", json=asked)
+    answer = app.http.post("/v1/subscriptions", json=asked)
     made = answer.json()
     assert (201, f"/v1/subscriptions/{made['id']}") == (
         answer.status_code,
@@ -47,23 +47,23 @@ def test_a_subscription_is_made_and_shown(desk: Bureau) -> None:
     )
     secret = made.pop("secret")
     assert 32 == len(base64.b64decode(secret.removeprefix("whsec_")))
-    assert made == desk.show(made)
+    assert made == app.webhooks.show(made)
     assert {**asked, "events": ["neighbors.changed", "support.stored"]} == {
         name: made[name] for name in asked
     }
-    with desk.services[Database].reading() as session:
+    with app.services[Database].reading() as session:
         row = session.scalars(select(SubscriptionRow).where(SubscriptionRow.id == made["id"])).one()
-        assert secret == desk.services[Secrets].decrypt(row.secret)
+        assert secret == app.services[Secrets].decrypt(row.secret)
         assert secret.encode() not in row.secret
 
 
-def test_a_list_goes_on_where_it_ended(desk: Bureau) -> None:
+def test_a_list_goes_on_where_it_ended(app: AppHarness) -> None:
     """The newest first, a page at a time."""
-    made = [desk.subscribe(URL)["id"] for _ in range(5)]
+    made = [app.webhooks.subscribe(URL)["id"] for _ in range(5)]
     ids: list[str] = []
     cursor: dict[str, str] = {}
     while True:
-        page = desk.http.get("/v1/subscriptions", params={"limit": 2, **cursor}).json()
+        page = app.http.get("/v1/subscriptions", params={"limit": 2, **cursor}).json()
         ids += [item["id"] for item in page["items"]]
         if page["next_cursor"] is None:
             break
@@ -72,23 +72,23 @@ def test_a_list_goes_on_where_it_ended(desk: Bureau) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_a_change_replaces_what_it_says(desk: Bureau) -> None:
+def test_a_change_replaces_what_it_says(app: AppHarness) -> None:
     """What is absent stays, null clears, and what a threshold was of goes with it."""
-    made = desk.subscribe(URL, "neighbors.changed", description="first", tag="red")
+    made = app.webhooks.subscribe(URL, "neighbors.changed", description="first", tag="red")
     path = f"/v1/subscriptions/{made['id']}"
     assert 0.5 == made["threshold"]
-    kept = desk.http.patch(path, json={}).json()
+    kept = app.http.patch(path, json={}).json()
     assert made["updated_at"] == kept["updated_at"]
-    changed = desk.http.patch(path, json={"description": None, "threshold": 0.9}).json()
+    changed = app.http.patch(path, json={"description": None, "threshold": 0.9}).json()
     assert (None, 0.9, "red", URL) == tuple(
         changed[k] for k in ("description", "threshold", "tag", "url")
     )
-    changed = desk.http.patch(path, json={"events": ["support.stored"]}).json()
+    changed = app.http.patch(path, json={"events": ["support.stored"]}).json()
     assert (["support.stored"], None) == (changed["events"], changed["threshold"])
-    off = desk.http.patch(path, json={"enabled": False}).json()
+    off = app.http.patch(path, json={"enabled": False}).json()
     assert (False, None) == (off["enabled"], off["disabled_reason"])
-    assert 204 == desk.http.delete(path).status_code
-    assert 404 == desk.http.get(path).status_code
+    assert 204 == app.http.delete(path).status_code
+    assert 404 == app.http.get(path).status_code
 
 
 @pytest.mark.parametrize(
@@ -121,47 +121,49 @@ def test_a_change_replaces_what_it_says(desk: Bureau) -> None:
         ({"secret": "whsec_mine"}, "secret"),
     ],
 )
-def test_what_makes_no_sense_is_refused(desk: Bureau, changes: dict[str, Any], field: str) -> None:
+def test_what_makes_no_sense_is_refused(
+    app: AppHarness, changes: dict[str, Any], field: str
+) -> None:
     """When it is made and when it is changed, with the name of the field."""
-    made = desk.subscribe(URL)
+    made = app.webhooks.subscribe(URL)
     for answer in (
-        desk.http.post("/v1/subscriptions", json={**GOOD, **changes}),
-        desk.http.patch(f"/v1/subscriptions/{made['id']}", json=changes),
+        app.http.post("/v1/subscriptions", json={**GOOD, **changes}),
+        app.http.patch(f"/v1/subscriptions/{made['id']}", json=changes),
     ):
         assert 422 == answer.status_code, answer.text
         assert field == answer.json()["errors"][0]["field"].partition("[")[0]
-    assert made["updated_at"] == desk.show(made)["updated_at"]
+    assert made["updated_at"] == app.webhooks.show(made)["updated_at"]
 
 
-def test_a_space_may_come_later(desk: Bureau) -> None:
+def test_a_space_may_come_later(app: AppHarness) -> None:
     """As the one of a source does, which its first model makes."""
-    made = desk.subscribe(URL, space="still-nowhere")
-    assert "still-nowhere" == desk.show(made)["space"]
+    made = app.webhooks.subscribe(URL, space="still-nowhere")
+    assert "still-nowhere" == app.webhooks.show(made)["space"]
     path = f"/v1/subscriptions/{made['id']}"
-    changed = desk.http.patch(path, json={"space": "nor-there"})
+    changed = app.http.patch(path, json={"space": "nor-there"})
     assert (200, "nor-there") == (changed.status_code, changed.json()["space"])
 
 
-def test_what_is_not_there_is_not_found(desk: Bureau) -> None:
+def test_what_is_not_there_is_not_found(app: AppHarness) -> None:
     """Subscriptions and deliveries, whatever stands in the place of their ids."""
-    made = desk.subscribe(URL)
+    made = app.webhooks.subscribe(URL)
     path = f"/v1/subscriptions/{made['id']}"
     for name in ("x", "%00", "é", made["id"][:-1], made["id"].replace("-", "0"), "0" * 36):
-        answer = desk.http.get(f"/v1/subscriptions/{name}")
+        answer = app.http.get(f"/v1/subscriptions/{name}")
         assert (404, "subscription_not_found") == (answer.status_code, answer.json()["code"])
-        answer = desk.http.get(f"{path}/deliveries/{name}")
+        answer = app.http.get(f"{path}/deliveries/{name}")
         assert (404, "delivery_not_found") == (answer.status_code, answer.json()["code"])
 
 
-def test_a_key_that_may_only_read(desk: Bureau) -> None:
+def test_a_key_that_may_only_read(app: AppHarness) -> None:
     """It sees subscriptions, without secrets, and changes none."""
-    made = desk.subscribe(URL)
-    with desk.services[Database].writing() as session:
-        key = desk.services[KeyService].create(session, "default", scopes=["read"])
+    made = app.webhooks.subscribe(URL)
+    with app.services[Database].writing() as session:
+        key = app.services[KeyService].create(session, "default", scopes=["read"])
     reader = {"Authorization": f"Bearer {key}"}
     path = f"/v1/subscriptions/{made['id']}"
-    seen = desk.http.get(path, headers=reader)
+    seen = app.http.get(path, headers=reader)
     assert 200 == seen.status_code
     assert "whsec_" not in seen.text
     for method, tail in (("POST", "/ping"), ("POST", "/rotate-secret"), ("DELETE", "")):
-        assert 403 == desk.http.request(method, path + tail, headers=reader).status_code
+        assert 403 == app.http.request(method, path + tail, headers=reader).status_code

@@ -6,7 +6,7 @@ import contextlib
 import io
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,9 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(sqlite_server: Server) -> Server:
     """The service that the tests share, each with a space of its own."""
-    running = Server(tmp_path_factory.mktemp("service")).start()
-    yield running
-    assert running.stop() == 0, running.log.read_text()
+    return sqlite_server
 
 
 def modelkin(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:

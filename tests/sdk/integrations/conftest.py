@@ -24,11 +24,9 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A service for all tests of these folders."""
-    running = Server(tmp_path_factory.mktemp("service")).start()
-    yield running
-    assert running.stop() == 0, running.log.read_text()
+def server(sqlite_server: Server) -> Server:
+    """The service that the tests share, each with a space of its own."""
+    return sqlite_server
 
 
 @pytest.fixture

@@ -8,22 +8,7 @@ import pytest
 
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
-from tests.support.postgres import postgres
-from tests.support.redis_server import RedisProcess, redis_cluster, redis_server
-
-
-@pytest.fixture(scope="session")
-def single() -> Iterator[RedisProcess]:
-    """One Redis server; it must survive all tests that share it."""
-    with redis_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[list[RedisProcess]]:
-    """A Redis Cluster of three masters."""
-    with redis_cluster() as nodes:
-        yield nodes
+from tests.support.postgres import Postgres
 
 
 @pytest.fixture(scope="session")
@@ -33,10 +18,9 @@ def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 
 @pytest.fixture(scope="session")
-def postgres_database() -> Iterator[Database]:
+def postgres_database(postgres: Postgres) -> Iterator[Database]:
     """A migrated Postgres database."""
-    with postgres() as url:
-        yield from _migrated(url)
+    yield from _migrated(postgres.create("buckets"))
 
 
 def _migrated(url: str) -> Iterator[Database]:

@@ -1,4 +1,4 @@
-"""Jobs under test: a database, the kinds of ``kinds``, and real processes that carry them out."""
+"""A database with jobs in it, and the service and worker processes that carry them out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEASE = 2.0
 """Seconds of silence in the tests."""
 
 
-class Shop:
+class Deployment:
     """A migrated database with jobs in it.
 
     Args:

@@ -1,16 +1,12 @@
-"""A space in a database whose jobs are in the test's own hands: no server and no worker."""
+"""A space of a service without endpoints, whose clustering jobs the test carries out itself."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from app.auth.records import Tenant
-from app.bootstrap import open_services
 from app.catalog.batches import BatchService, Entry
 from app.catalog.puts import Stored
 from app.catalog.writer import ModelWriter
@@ -22,25 +18,27 @@ from app.errors import SpaceNotFound
 from app.infra.db.database import Database
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
-from app.settings import Settings
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from modelkin import Support
-from tests.support.backends import Backend
-from tests.support.planted_clusters import M, named, planted
+from tests.support.planted_clusters import M
 
-__all__ = ["Place", "kin", "opened", "place", "silent"]
+__all__ = ["AppSpace", "silent"]
 
 _numbers = itertools.count()
 
 
 def silent(done: int, total: int, stage: str = "") -> None:
-    """Nobody listens."""
+    """Progress that is not recorded."""
 
 
-class Place:
-    """A space in a database, and what can be done to it without a server or a worker."""
+class AppSpace:
+    """A new space, and what its owner and a worker do to it.
+
+    Args:
+        services: of the service.
+    """
 
     def __init__(self, services: Container) -> None:
         self.services = services
@@ -84,8 +82,8 @@ class Place:
         with self.database.writing() as session:
             self.services[SpaceService].delete(session, space)
 
-    def ask(self, asked: ClusteringRequest | None = None) -> JobRecord:
-        """The job of a request."""
+    def enqueue(self, asked: ClusteringRequest | None = None) -> JobRecord:
+        """Enqueue a clustering."""
         with self.database.writing() as session:
             return self.services[ClusteringService].create(
                 session,
@@ -95,7 +93,7 @@ class Place:
             )
 
     def begin(self, job: JobRecord, progress: Any = silent) -> Any:
-        """Carry a job out, up to its end, which is for ``finish``."""
+        """Carry a job out, up to the transaction that ends it: see :meth:`finish`."""
         return self.services[JobService].handler(service.KIND)(job, progress)
 
     def finish(self, end: Any) -> Mapping[str, Any]:
@@ -106,7 +104,7 @@ class Place:
 
     def cluster(self, asked: ClusteringRequest | None = None) -> dict[str, int]:
         """The labels of a new clustering."""
-        self.finish(self.begin(self.ask(asked)))
+        self.finish(self.begin(self.enqueue(asked)))
         return self.labels()
 
     def labels(self, which: str = service.LATEST) -> dict[str, int]:
@@ -116,35 +114,10 @@ class Place:
             held = clusterings.content(session, clusterings.get(session, self.space, which))
         return dict(zip(held.models, held.labels, strict=True))
 
-    def known(self) -> list[Any]:
+    def clusterings(self) -> list[Any]:
         """All clusterings, newest first."""
         with self.database.reading() as session:
             page = self.services[ClusteringService].list(
                 session, self.space, limit=100, cursor=None
             )
         return list(page.items)
-
-
-@pytest.fixture(scope="module")
-def opened(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
-    """The services on each database, for all tests here."""
-    folder = tmp_path_factory.mktemp("clusterings")
-    stores = Settings(database_url=backend.url(folder), blob_url=f"file://{folder}/blobs")
-    with open_services(stores) as services:
-        yield services
-
-
-@pytest.fixture
-def place(opened: Container) -> Iterator[Place]:
-    """An empty space."""
-    made = Place(opened)
-    yield made
-    with contextlib.suppress(SpaceNotFound):
-        made.drop()
-
-
-@pytest.fixture
-def kin(place: Place) -> Place:
-    """Three groups of models: of 8, 6 and 4."""
-    place.put(named(planted((8, 6, 4))[0]))
-    return place

@@ -1,0 +1,172 @@
+"""The service within the process of a test: one harness, with parts for jobs, hubs and webhooks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from cryptography.fernet import Fernet
+from starlette.testclient import TestClient
+
+from app.auth.records import Tenant
+from app.auth.service import SCOPES, KeyService
+from app.bootstrap import open_services
+from app.container import Container
+from app.infra.db.database import Database
+from app.infra.db.migrations import migrate
+from app.main import create_app
+from app.settings import Settings
+from modelkin import Support
+from modelkin.wire import SUPPORT
+from tests.support.app_hubs import AppHubs
+from tests.support.app_webhooks import AppWebhooks
+from tests.support.app_worker import AppWorker
+from tests.support.backends import SQLITE, Backend
+
+__all__ = ["AppHarness", "open_app", "open_hub_app", "open_keyed_app", "settings_of"]
+
+KEY = Fernet.generate_key().decode()
+
+
+class AppHarness:
+    """The services of one process, its endpoints, and a worker that runs when a test says so.
+
+    Args:
+        services: open.
+        keyed: requests carry a key of the tenant ``default``, and a failure is answered with 500;
+            else it is raised in the test.
+    """
+
+    def __init__(self, services: Container, *, keyed: bool = False) -> None:
+        self.services = services
+        self.database = services[Database]
+        self.tenant = services[Tenant]
+        self._keyed = keyed
+        self._open = ExitStack()
+
+    def close(self) -> None:
+        """End the endpoints; the services are their opener's."""
+        self._open.close()
+
+    @cached_property
+    def http(self) -> TestClient:
+        """The endpoints."""
+        client = TestClient(
+            create_app(self.services),
+            headers=self.headers_of("default") if self._keyed else None,
+            raise_server_exceptions=not self._keyed,
+        )
+        return self._open.enter_context(client)
+
+    @cached_property
+    def worker(self) -> AppWorker:
+        """The worker, registered."""
+        return AppWorker(self.services)
+
+    @cached_property
+    def hubs(self) -> AppHubs:
+        """Sources, their events and their syncs."""
+        return AppHubs(self.services, self.worker, lambda: self.http)
+
+    @cached_property
+    def webhooks(self) -> AppWebhooks:
+        """Subscriptions and their deliveries."""
+        return AppWebhooks(self.http)
+
+    def headers_of(self, tenant: str) -> dict[str, str]:
+        """The headers of a tenant, with a new key."""
+        with self.database.writing() as session:
+            key = self.services[KeyService].create(session, tenant, scopes=SCOPES)
+        return {"Authorization": f"Bearer {key}"}
+
+    def create_space(self, name: str, m: int = 10_000) -> str:
+        """Create a space; its name."""
+        made = self.http.post("/v1/spaces", json={"name": name, "num_parameters": m})
+        assert 201 == made.status_code, made.text
+        return name
+
+    def put_support(
+        self, space: str, model: str, support: Support, **params: Any
+    ) -> dict[str, Any]:
+        """Store a support; the answered model."""
+        stored = self.http.put(
+            f"/v1/spaces/{space}/supports/{model}",
+            content=support.to_bytes(),
+            headers={"Content-Type": SUPPORT},
+            params=params,
+        )
+        assert stored.status_code in {200, 201}, stored.text
+        answer: dict[str, Any] = stored.json()
+        return answer
+
+
+def settings_of(folder: Path, backend: Backend = SQLITE, **more: Any) -> Settings:
+    """The settings of a service on the database and the supports of a folder."""
+    stores: dict[str, Any] = {
+        "database_url": backend.url(folder),
+        "blob_url": f"file://{folder}/blobs",
+        "embedded_worker": "off",
+    }
+    return Settings(_env_file=None, **{**stores, **more})
+
+
+@contextmanager
+def open_app(
+    folder: Path,
+    backend: Backend = SQLITE,
+    *,
+    keyed: bool = False,
+    prepared: bool = False,
+    **settings: Any,
+) -> Iterator[AppHarness]:
+    """Open the service of a folder, which may connect to loopback.
+
+    Args:
+        folder: of its database and its supports.
+        backend: of its database.
+        keyed: see :class:`AppHarness`.
+        prepared: the database is migrated.
+        settings: other than those of the tests.
+    """
+    usual = {
+        "egress_allow": "127.0.0.1",
+        "encryption_keys": None if backend.name == "sqlite" else KEY,
+    }
+    made = settings_of(folder, backend, **{**usual, **settings})
+    with (
+        open_services(made, prepared=prepared) as services,
+        closing(AppHarness(services, keyed=keyed)) as harness,
+    ):
+        yield harness
+
+
+@contextmanager
+def open_keyed_app(folder: Path, backend: Backend, **settings: Any) -> Iterator[AppHarness]:
+    """Open a service of several tenants, which may connect to every address of loopback."""
+    asked = {"auth": "required", "egress_allow": "127.0.0.0/8", "encryption_keys": KEY, **settings}
+    with open_app(folder, backend, keyed=True, **asked) as harness:
+        yield harness
+
+
+@contextmanager
+def open_hub_app(folder: Path, **settings: Any) -> Iterator[AppHarness]:
+    """Open a service on SQLite that waits 2 s for a hub, as fast as it can be opened."""
+    file = Path(SQLITE.url(folder).removeprefix("sqlite:///"))
+    if not file.exists():
+        file.write_bytes(_migrated())
+    with open_app(folder, prepared=True, **{"hub_timeout_seconds": 2.0, **settings}) as harness:
+        yield harness
+
+
+@cache
+def _migrated() -> bytes:
+    """An empty SQLite database: to migrate one takes longer than most tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = SQLITE.url(Path(folder))
+        with closing(Database(url, timeout=5)) as database:
+            migrate(database)
+        return Path(url.removeprefix("sqlite:///")).read_bytes()

@@ -1,0 +1,97 @@
+"""The jobs of a service, carried out when a test says so, and a clock that the test advances."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from datetime import UTC, datetime
+
+from sqlalchemy import update
+
+from app.auth.records import Tenant
+from app.container import Container
+from app.infra.db.database import Database
+from app.infra.db.tables.jobs import JobRow
+from app.infra.db.tables.webhooks import EventRow, SubscriptionRow, WebhookDeliveryRow
+from app.jobs import queue
+from app.jobs.records import JobRecord
+from app.jobs.service import JobService
+from app.webhooks.in_flight import THREAD
+from workers.executor import JobExecutor
+from workers.scheduler import Scheduler
+
+__all__ = ["PAST", "AppWorker"]
+
+PAST = datetime(2020, 1, 1, tzinfo=UTC)
+_MAX_JOBS = 500
+"""More than any test enqueues: jobs that enqueue each other end here."""
+
+
+class AppWorker:
+    """A registered worker, which carries out jobs in the thread of the test."""
+
+    def __init__(self, services: Container) -> None:
+        self._database = services[Database]
+        self._jobs = services[JobService]
+        self._tenant = services[Tenant]
+        name = secrets.token_hex(4)
+        self.executor = JobExecutor(self._database, self._jobs, name)
+        with self._database.writing() as session:
+            queue.add_worker(session, name, datetime.now(UTC))
+
+    def job(self, job_id: str) -> JobRecord:
+        """A job as it is now."""
+        with self._database.reading() as session:
+            return self._jobs.get(session, self._tenant, job_id)
+
+    def execute(self, job: JobRecord) -> JobRecord:
+        """Make one attempt at a job."""
+        self.executor.carry_out(job.id, self.job(job.id).dispatch_no)
+        return self.job(job.id)
+
+    def run_all(self, *, wait: bool = True) -> list[str]:
+        """Carry out every job that is due, and those that follow; their kinds in order.
+
+        Args:
+            wait: for the deliveries that they start, too.
+        """
+        done: list[str] = []
+        while True:
+            with self._database.reading() as session:
+                ready = queue.ready_jobs(session, datetime.now(UTC), each=1000)
+            if not ready:
+                sending = [t for t in threading.enumerate() if t.name == THREAD]
+                if not (sending and wait):
+                    return done
+                for thread in sending:
+                    thread.join()
+            for each in ready:
+                with self._database.reading() as session:
+                    job = self._jobs.find_all(session, [each.job_id])[each.job_id]
+                self.executor.carry_out(each.job_id, each.dispatch_no)
+                done.append(job.kind)
+            assert len(done) < _MAX_JOBS, done
+
+    def tick(self, *, wait: bool = True) -> list[str]:
+        """Enqueue what the service's own schedule finds due, and carry it out."""
+        Scheduler(self._database, self._jobs).tick(datetime.now(UTC))
+        return self.run_all(wait=wait)
+
+    def make_due(self) -> None:
+        """Let so much time pass that all that waits is due."""
+        waiting = update(JobRow).where(JobRow.state == "queued").values(not_before=None)
+        due = (
+            update(WebhookDeliveryRow)
+            .where(WebhookDeliveryRow.state == "pending")
+            .values(due_at=PAST)
+        )
+        with self._database.writing() as session:
+            for change in (waiting, due, update(SubscriptionRow).values(paused_until=None)):
+                session.execute(change)
+
+    def age_events(self) -> None:
+        """Let all events and ended deliveries be years old."""
+        with self._database.writing() as session:
+            session.execute(update(EventRow).values(created_at=PAST))
+            ended = update(WebhookDeliveryRow).where(WebhookDeliveryRow.state != "pending")
+            session.execute(ended.values(finished_at=PAST))

@@ -1,0 +1,135 @@
+"""Fixtures of all tests: databases, Redis servers, and the service as a process on each database.
+
+A plugin of pytest, so that each of these servers starts once in a run, whichever folders it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+import modelkin
+from app.infra.db.database import Database
+from tests.support.backends import SQLITE, Backend, PostgresBackend
+from tests.support.declared_problems import checked
+from tests.support.fake_huggingface import Hub, loopback_hub
+from tests.support.http_space import Space
+from tests.support.postgres import Postgres, postgres_server
+from tests.support.redis_server import RedisProcess, redis_cluster, redis_server
+from tests.support.server_process import Server
+
+Start = Callable[..., Server]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """The Postgres server that all tests share; it must survive them all."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each database the service runs on; whatever starts a service is tested on both."""
+    if request.param == "sqlite":
+        return SQLITE
+    return PostgresBackend(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def database(backend: Backend, tmp_path: Path) -> Iterator[Database]:
+    """A new, empty database."""
+    opened = Database(backend.url(tmp_path), timeout=5)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def single() -> Iterator[RedisProcess]:
+    """One Redis server; it must survive all tests that share it."""
+    with redis_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[list[RedisProcess]]:
+    """A Redis Cluster of three masters."""
+    with redis_cluster() as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="session")
+def servers(postgres: Postgres) -> Iterator[dict[str, Server]]:
+    """The shared services by their database, started when first asked for, ended before that."""
+    running: dict[str, Server] = {}
+    yield running
+    for server in running.values():
+        assert server.stop() == 0, server.log.read_text()
+
+
+@pytest.fixture(scope="session")
+def server(
+    backend: Backend, servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
+) -> Server:
+    """The service that most tests share; it must survive them all."""
+    if backend.name not in servers:
+        folder = tmp_path_factory.mktemp("service")
+        # As an operator of Postgres sets it; elsewhere it would be made.
+        key = "x" * 32
+        servers[backend.name] = Server(
+            folder, backend=backend, MODELKIN_ENCRYPTION_KEYS=key
+        ).start()
+    return servers[backend.name]
+
+
+@pytest.fixture(scope="session")
+def sqlite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service on SQLite that the tests of the SDK share, each with a space of its own."""
+    running = Server(tmp_path_factory.mktemp("service")).start()
+    yield running
+    assert running.stop() == 0, running.log.read_text()
+
+
+@pytest.fixture
+def start(backend: Backend, tmp_path: Path) -> Iterator[Start]:
+    """Starts services of the test's own; none outlives it."""
+    started: list[Server] = []
+
+    def start(*flags: str, folder: Path = tmp_path) -> Server:
+        started.append(Server(folder, *flags, backend=backend).start())
+        return started[-1]
+
+    yield start
+    for running in started:
+        if running.process.is_alive():
+            running.kill()
+
+
+@pytest.fixture(scope="session")
+def http(server: Server) -> Iterator[httpx.Client]:
+    """Plain HTTP; an answer that its operation does not declare fails the test."""
+    with checked(httpx.Client(base_url=server.url, timeout=60, trust_env=False)) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def client(server: Server) -> Iterator[modelkin.Client]:
+    """The SDK."""
+    with modelkin.Client(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def space(http: httpx.Client) -> Space:
+    """An empty space of 10,000 parameters."""
+    return Space(http)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A Hugging Face hub without a model."""
+    with loopback_hub() as hub:
+        yield hub
