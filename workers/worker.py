@@ -7,13 +7,13 @@ for jobs before there is one.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from app.errors import Unavailable
 from app.infra.db.database import Database
@@ -146,13 +146,14 @@ def _locked(file: Path, stopping: threading.Event) -> Iterator[bool]:
     Args:
         file: made if there is none; it stays.
     """
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    # Without the substitute for file systems that have no such locks: it outlives the process.
+    lock = FileLock(file, thread_local=False, fallback_to_soft=False)
     try:
         waiting = False
         while not stopping.is_set():
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                lock.acquire(blocking=False)
+            except Timeout:
                 if not waiting:
                     log.info("another process works on the jobs of this database: standing by")
                     waiting = True
@@ -162,4 +163,4 @@ def _locked(file: Path, stopping: threading.Event) -> Iterator[bool]:
                 return
         yield False
     finally:
-        os.close(descriptor)
+        lock.release()

@@ -7,9 +7,7 @@ the disk are promised to the folder. Nothing here asks a hub.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -18,11 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from filelock import FileLock
+
 from app.errors import StorageFull, Unavailable
 
 __all__ = ["Downloads", "DownloadDir"]
 
 _LOCK: Final = ".lock"
+_POLL_INTERVAL_S: Final = 0.01
 _SPARED: Final = 256 << 20
 """Bytes of the disk that are left to everybody else."""
 
@@ -61,7 +62,7 @@ class DownloadDir:
         """
         root = self.path.parent
         try:
-            with _locked(root / _LOCK):
+            with _lock(root):
                 left = shutil.disk_usage(root).free - _SPARED - self._owed_to_others()
                 if size > left:
                     raise StorageFull(
@@ -90,7 +91,7 @@ class DownloadDir:
         others = [
             folder
             for folder in self.path.parent.iterdir()
-            if folder != self.path and folder.is_dir() and not _is_free(folder / _LOCK)
+            if folder != self.path and folder.is_dir() and not _is_free(folder)
         ]
         return sum(max(0, _promised(folder) - _used(folder)) for folder in others)
 
@@ -115,10 +116,10 @@ class Downloads:
         folder = self._root / secrets.token_hex(8)
         try:
             self._root.mkdir(parents=True, exist_ok=True)
-            with _locked(self._root / _LOCK):  # nobody sweeps between the two
+            with _lock(self._root):  # no sweep comes between the two
                 folder.mkdir()
-                held = _open_lock(folder / _LOCK)
-                fcntl.flock(held, fcntl.LOCK_EX)
+                lock = _lock(folder)
+                lock.acquire()
         except OSError as error:
             raise Unavailable(
                 f"nothing can be downloaded to {self._root}: {error.strerror}"
@@ -126,17 +127,19 @@ class Downloads:
         try:
             yield DownloadDir(folder)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(held)
+            # Under the root's lock: a probe would create its lock file in the folder meanwhile.
+            with suppress(OSError), _lock(self._root):
+                shutil.rmtree(folder, ignore_errors=True)
+            lock.release()
 
     def sweep(self) -> int:
         """Remove what processes that died have left; how many folders."""
         swept = 0
         if not self._root.is_dir():
             return swept
-        with suppress(OSError), _locked(self._root / _LOCK):
+        with suppress(OSError), _lock(self._root):
             for folder in self._root.iterdir():
-                if folder.is_dir() and _is_free(folder / _LOCK):
+                if folder.is_dir() and _is_free(folder):
                     shutil.rmtree(folder, ignore_errors=True)
                     swept += 1
         if swept:
@@ -161,33 +164,22 @@ def _used(folder: Path) -> int:
     return used
 
 
-def _is_free(lock: Path) -> bool:
-    """Whether nobody holds it; one that is not there was never held, or is all that is left."""
+def _is_free(folder: Path) -> bool:
+    """Whether no process holds a folder; the caller has the root's lock."""
     try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+        with _lock(folder).acquire(blocking=False):
+            return True
     except FileNotFoundError:
         return True
-    except OSError:
+    except OSError:  # a timeout among them
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    else:
-        return True
-    finally:
-        os.close(descriptor)
 
 
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    descriptor = _open_lock(file)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+def _lock(folder: Path) -> FileLock:
+    """The lock of a folder, which the kernel releases if its process dies.
 
-
-def _open_lock(file: Path) -> int:
-    return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    A file system without such locks is refused: its substitute would outlive the process.
+    """
+    return FileLock(
+        folder / _LOCK, thread_local=False, poll_interval=_POLL_INTERVAL_S, fallback_to_soft=False
+    )
