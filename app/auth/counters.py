@@ -16,10 +16,11 @@ from __future__ import annotations
 import threading
 import time
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from cachetools import LRUCache
 
 from app.infra.storage.redis import RedisServer, Script
 
@@ -94,10 +95,9 @@ class MemoryCounters:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._window = window
-        self._callers = callers
         self._clock = clock
         self._lock = threading.Lock()
-        self._counted: OrderedDict[tuple[str, str], _Seconds] = OrderedDict()
+        self._counted: LRUCache[tuple[str, str], _Seconds] = LRUCache(callers)
 
     def take(self, who: str, quotas: Sequence[Quota], cost: int = 1) -> Taken:
         with self._lock:
@@ -111,13 +111,10 @@ class MemoryCounters:
                     seconds.add(cost)
                     n += cost
                 standings.append(Standing(quota, max(0, quota.limit - n), seconds.reset()))
-            while len(self._counted) > self._callers:
-                self._counted.popitem(last=False)
         return Taken(admitted, tuple(standings))
 
     def _of(self, who: str, quota: Quota, now: int) -> _Seconds:
         seconds = self._counted.setdefault((who, quota.name), _Seconds(now, self._window))
-        self._counted.move_to_end((who, quota.name))
         seconds.forward(now)
         return seconds
 

@@ -11,8 +11,9 @@ import hashlib
 import ipaddress
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
+
+from cachetools import LRUCache
 
 from app.auth.counters import Counters, MemoryCounters, Quota, Standing, Taken
 from app.auth.records import Tenant
@@ -65,7 +66,7 @@ class RateLimits:
         self._shared = shared
         self._own = MemoryCounters()
         self._secret = secret.encode()
-        self._good: OrderedDict[bytes, None] = OrderedDict()
+        self._good: LRUCache[bytes, bool] = LRUCache(_GOOD)
         self._lock = threading.Lock()
         self._failing = False
 
@@ -97,18 +98,14 @@ class RateLimits:
             RateLimited: too many keys that open nothing came from there.
         """
         with self._lock:
-            digest = self._digest(credentials)
-            if digest in self._good:
-                self._good.move_to_end(digest)
+            if self._good.get(self._digest(credentials)):  # reading it makes it the newest
                 return
         self._try(address, cost=0)
 
     def note_good(self, credentials: str) -> None:
         """These opened something."""
         with self._lock:
-            self._good[self._digest(credentials)] = None
-            if len(self._good) > _GOOD:
-                self._good.popitem(last=False)
+            self._good[self._digest(credentials)] = True
 
     def note_bad(self, address: str, credentials: str) -> None:
         """These opened nothing.

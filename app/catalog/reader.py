@@ -125,7 +125,7 @@ class ModelReader:
             packed = PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
         except InvalidSupport as error:
             raise _damaged(model) from error
-        self._opened.keep(blob_key, packed)
+        self._opened.put(blob_key, packed)
         return packed
 
     def _current(self, space: SpaceRecord, model: Known) -> ModelRecord | None:

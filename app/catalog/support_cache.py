@@ -1,14 +1,15 @@
-"""Supports that were opened and verified, kept open for the next query.
+"""Cache of supports that were opened and verified, for the next query.
 
-A blob never changes under its key, so what was right once is right for ever. Owns how much is kept:
-a mapped support holds a file descriptor, stays in memory while there is room for it, and takes its
-room on the disk until it is let go here, deleted or not.
+A blob never changes under its key, so a verified one stays right. The cache bounds what open
+supports take: each holds a file descriptor, memory while there is room for it, and its place on the
+disk until it is evicted here, deleted or not.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+
+from cachetools import LRUCache
 
 from modelkin.core.packed import PackedSupport
 
@@ -16,46 +17,38 @@ __all__ = ["SupportCache"]
 
 
 class SupportCache:
-    """The supports that were used last.
+    """The least recently used supports are evicted first.
 
     Args:
-        most: how many.
-        most_bytes: of all of them together.
+        max_entries: number of supports.
+        max_bytes: size of all supports together; a larger one is not kept.
     """
 
-    def __init__(self, most: int, most_bytes: int) -> None:
-        self._most = most
-        self._most_bytes = most_bytes
+    def __init__(self, max_entries: int, max_bytes: int) -> None:
+        self._max_entries = max_entries
         self._lock = threading.Lock()
-        self._supports: OrderedDict[str, PackedSupport] = OrderedDict()
-        self._bytes = 0
+        self._supports: LRUCache[str, PackedSupport] = LRUCache(
+            max_bytes, lambda packed: packed.array.nbytes
+        )
 
     def get(self, blob_key: str) -> PackedSupport | None:
-        """The support under this key, if it is kept."""
+        """The support under this key, if it is cached."""
         with self._lock:
-            packed = self._supports.get(blob_key)
-            if packed is not None:
-                self._supports.move_to_end(blob_key)
-            return packed
+            return self._supports.get(blob_key)
 
-    def keep(self, blob_key: str, packed: PackedSupport) -> None:
-        """Keep a support, and let those go that were used longest ago."""
+    def put(self, blob_key: str, packed: PackedSupport) -> None:
+        """Cache a support; the least recently used ones make room for it."""
         with self._lock:
-            self._forget(blob_key)
+            if packed.array.nbytes > self._supports.maxsize:
+                return
             self._supports[blob_key] = packed
-            self._bytes += packed.array.nbytes
-            while len(self._supports) > self._most or self._bytes > self._most_bytes:
-                self._forget(next(iter(self._supports)))
+            while len(self._supports) > self._max_entries:
+                self._supports.popitem()
 
     def __len__(self) -> int:
         return len(self._supports)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that is kept."""
-        return self._bytes
-
-    def _forget(self, blob_key: str) -> None:
-        packed = self._supports.pop(blob_key, None)
-        if packed is not None:
-            self._bytes -= packed.array.nbytes
+        """Size of all supports in the cache."""
+        return int(self._supports.currsize)

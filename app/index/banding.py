@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 
 from app.index import stop_list_repository
 from app.infra.db.database import Reader
@@ -47,9 +47,11 @@ class BandValueService:
     """
 
     def __init__(self, *, memory: int = STOP_LIST_CACHE_BYTES) -> None:
-        self._memory = memory
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, int], Support] = OrderedDict()
+        # A list that is larger than the cache counts as all of it, and so stays alone.
+        self._cached: LRUCache[tuple[int, int], Support] = LRUCache(
+            memory, lambda stop_list: min(stop_list.indices.nbytes, memory)
+        )
 
     def prepare(self, session: Reader, space: SpaceRecord, support: Support) -> BandValues | None:
         """The band values of a support; None if the space no longer has this stop-list, or none."""
@@ -106,9 +108,9 @@ class BandValueService:
             return None
         key = space.id, space.banding_version
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
+            cached = self._cached.get(key)
+        if cached is not None:
+            return cached
         indices = stop_list_repository.get_indices(session, *key)
         if indices is None:
             return None
@@ -118,13 +120,8 @@ class BandValueService:
             log.error("stop-list %d of space %r is damaged: %s", key[1], space.name, error)
             return None
         with self._lock:
-            self._kept[key] = read
-            while len(self._kept) > 1 and self._bytes() > self._memory:
-                self._kept.popitem(last=False)
+            self._cached[key] = read
         return read
-
-    def _bytes(self) -> int:
-        return sum(kept.indices.nbytes for kept in self._kept.values())
 
 
 def filtered_support(support: Support, stop_list: Support) -> Support | None:

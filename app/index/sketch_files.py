@@ -19,12 +19,12 @@ import mmap
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport
@@ -224,20 +224,18 @@ class SketchFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._files: OrderedDict[int, SketchFile] = OrderedDict()
+        self._files: LRUCache[int, SketchFile] = LRUCache(_MAX_OPEN_FILES)
         self._failed_at: float | None = None
 
     def of(self, space_id: int, num_parameters: int) -> SketchFile:
         """The sketches of a space, whose M never changes."""
         with self._lock:
-            file = self._files.get(space_id)
+            file, idle = self._files.get(space_id), None
             if file is None:
+                if len(self._files) == _MAX_OPEN_FILES:
+                    _, idle = self._files.popitem()
                 file = SketchFile(self._path(space_id), num_parameters, self._attempt)
                 self._files[space_id] = file
-            self._files.move_to_end(space_id)
-            idle = (
-                self._files.popitem(last=False)[1] if len(self._files) > _MAX_OPEN_FILES else None
-            )
         if idle is not None:
             idle.close()
         return file
@@ -260,7 +258,8 @@ class SketchFiles:
     def close(self) -> None:
         """Close all files."""
         with self._lock:
-            files, self._files = list(self._files.values()), OrderedDict()
+            files = list(self._files.values())
+            self._files.clear()
         for file in files:
             file.close()
 

@@ -1,4 +1,4 @@
-"""Supports that stay open: bounded in number and in bytes, the ones used last."""
+"""The cache of open supports: bounded in number and in bytes, least recently used ones go first."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ USES = st.lists(st.sampled_from("abcdefgh"), max_size=60)
 
 @given(uses=USES, most=st.integers(0, 9), most_bytes=st.sampled_from([0, 300, 900, 10**9]))
 def test_it_keeps_what_was_used_last(uses: list[str], most: int, most_bytes: int) -> None:
-    """After any uses it holds what a list in the order of use would, and never more than it may."""
+    """After any uses it holds what a list in the order of use would, and never more than it may; a
+    support that is larger than the cache is not kept, and evicts no other.
+    """
     opened, expected = SupportCache(most, most_bytes), list[str]()
     for key in uses:
         found = opened.get(key)
         assert (SUPPORTS[key] if key in expected else None) is found
         if found is None:
-            opened.keep(key, SUPPORTS[key])
-        expected = [other for other in expected if other != key] + [key]
+            opened.put(key, SUPPORTS[key])
+        if size(key) <= most_bytes:
+            expected = [other for other in expected if other != key] + [key]
         while len(expected) > most or sum(map(size, expected)) > most_bytes:
             expected.pop(0)
         assert (len(expected), sum(map(size, expected))) == (len(opened), opened.nbytes)
