@@ -37,7 +37,7 @@ class Subject(Protocol):
     """The distributions whose versions its figures depend on."""
 
     def run(self, quick: bool) -> Findings:
-        """Its figures; quick ones are of tiny sizes and only show that it works."""
+        """Measure the figures; quick ones have tiny sizes and only show that it works."""
 
 
 SUBJECTS: dict[str, Subject] = {
@@ -62,18 +62,18 @@ SUBJECTS: dict[str, Subject] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure the subjects asked for, print them, and put them into the page."""
+    """Measure the given subjects, print their sections, and write them into the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("subject", nargs="*", help=f"any of {', '.join(SUBJECTS)}; all by default")
     parser.add_argument("--quick", action="store_true", help="tiny sizes; the page stays as it is")
     parser.add_argument("--out", type=Path, help="also write the sections, alone, to this file")
-    asked = parser.parse_args(arguments)
-    if unknown := set(asked.subject) - set(SUBJECTS):
+    options = parser.parse_args(arguments)
+    if unknown := set(options.subject) - set(SUBJECTS):
         parser.error(f"no subject {', '.join(sorted(unknown))}; there are {', '.join(SUBJECTS)}")
-    sections = {name: measured(name, asked.quick) for name in asked.subject or SUBJECTS}
-    if asked.out:
-        asked.out.write_text("\n".join(f"## {name}\n\n{text}" for name, text in sections.items()))
-    if not asked.quick:
+    sections = {name: measured(name, options.quick) for name in options.subject or SUBJECTS}
+    if options.out:
+        options.out.write_text("\n".join(f"## {name}\n\n{text}" for name, text in sections.items()))
+    if not options.quick:
         page = PAGE.read_text()
         for name, section in sections.items():
             page = report.replaced(page, name, section)

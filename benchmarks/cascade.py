@@ -1,6 +1,6 @@
-"""modelkin's own way to the kin of a model: the service's index and stages, without its database.
+"""modelkin's search for the kin of a model: index and stages of the service, without a database.
 
-What the database, the edge and the client cost beside them is ``http``'s to tell.
+The module ``http`` measures the cost of database, HTTP and client.
 """
 
 from __future__ import annotations
@@ -34,16 +34,14 @@ Values = npt.NDArray[np.uint32]
 M = 11_000_000
 K = 10
 SLOTS = 30_000
-"""Sketches of models that are nobody's kin: what is beyond so many has one of theirs. They take
-250 MB, which no cache holds.
-"""
+"""Distinct sketches of unrelated models, shared by further ones: 250 MB, beyond any cache."""
 BITMAPS = 100
 """Bitmaps of supports, 138 MB: each stands for many models."""
 AT_ONCE = 5_000
 
 
 class Supports:
-    """Bitmaps to overlap exactly, for what it costs: what they share means nothing.
+    """Bitmaps for timing exact overlaps; the overlaps themselves have no meaning.
 
     Args:
         words: of each, 64 parameters to a word.
@@ -57,7 +55,7 @@ class Supports:
         ]
 
     def overlap(self, ids: Ids) -> list[int]:
-        """One support against those of some models, exactly."""
+        """The exact overlap of one support with those of some models."""
         query, others = self._packed[-1], self._packed
         return [shared_packed(query, others[model_id % BITMAPS]) for model_id in ids.tolist()]
 
@@ -73,12 +71,12 @@ class Cascade:
         self._values = kin.values
         self._asked = kin.queries
         self._index = SpaceIndex(SignatureSpec(num_perm=H))
-        self._snapshot = self._index.snapshot_at(0, _Told(self._values))
+        self._snapshot = self._index.snapshot_at(0, _Feed(self._values))
         self._sketches, self._queries = _sketches(kin, folder)
 
     def fill(self) -> Snapshot:
-        """Takes in all models, as it does when a service starts."""
-        self._snapshot = self._index.snapshot_at(1, _Told(self._values))
+        """Load all models, as a service does at start."""
+        self._snapshot = self._index.snapshot_at(1, _Feed(self._values))
         return self._snapshot
 
     def by_bytes(self, query: int, count: int = K) -> Ids:
@@ -87,27 +85,27 @@ class Cascade:
         return found.ids[np.lexsort((found.ids, -found.matches))]
 
     def by_values(self, query: int) -> Ids:
-        """Where models sent nothing but signatures: the scan, then all values of the foremost."""
-        ids = self._foremost(query, None, comparison_size(K, exactly=False, sketched=False))
+        """For signatures alone: the scan, then all values of the best models."""
+        ids = self._best(query, None, comparison_size(K, exactly=False, sketched=False))
         return ids[np.argsort(-jaccard_estimates(self._values[ids], self._asked[query]))][:K]
 
     def by_sketches(self, query: int) -> Ids:
-        """The scan, then the sketches of what it proposes: those to compare exactly, best first."""
+        """The scan, then sketches of its candidates: the models to compare exactly, best first."""
         count = comparison_size(K, exactly=True, sketched=True)
-        return self._foremost(query, self._queries[query], count)
+        return self._best(query, self._queries[query], count)
 
     def proposed(self, query: int) -> Ids:
-        """What the scan proposes to the stages behind it."""
+        """The candidates of the scan."""
         return self._proposed(query).ids
 
     def close(self) -> None:
-        """Lets the file go."""
+        """Close the file."""
         self._sketches.close()
 
     def _proposed(self, query: int) -> ScanCandidates:
         return self._snapshot.candidates(self._asked[query], scan_size(len(self._snapshot), K))
 
-    def _foremost(self, query: int, sketch: Sketch | None, count: int) -> Ids:
+    def _best(self, query: int, sketch: Sketch | None, count: int) -> Ids:
         found = self._proposed(query)
         similarity = similarity_from_matches(found.matches, H)
         estimates = estimate(
@@ -117,8 +115,8 @@ class Cascade:
         return np.concatenate([chosen.ids, chosen.tied[: chosen.tied_places]])
 
 
-class _Told:
-    """All models as the database of a service would tell of them, page by page."""
+class _Feed:
+    """A change feed of all models, page by page, in place of the database."""
 
     compacted_version = 0
 
@@ -145,7 +143,7 @@ class _Reused(SketchFile):
         self._slot_of = slots
 
     def counts(self, sketch: Sketch, ids: Ids, contents: Ids, *, coarse: bool = False) -> Ids:
-        del contents  # the content of a slot is the slot's
+        del contents  # every slot has the same content
         slots = self._slot_of[ids]
         return super().counts(sketch, slots, slots + 1, coarse=coarse)
 

@@ -1,8 +1,8 @@
-"""Clusterings end to end: the groups that are found, in how long, and in how much memory.
+"""Measure clusterings end to end: the groups that are found, the time and the memory.
 
-Models of groups that are known lie in a service's own SQLite store; a job is carried out as a
-worker does it, from the request to the committed clustering. Beside it stand the libraries'
-algorithms by themselves, as they come, on the matrix that the service computed.
+Models of known groups are in a service's own SQLite store. A job runs as in a worker, from the
+request to the committed clustering. Beside it are the libraries' algorithms with their defaults,
+on the matrix that the service computed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Labels = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many models, of which, in how many groups."""
+    """The number of models and groups, and the size of supports."""
 
     models: int
     num_parameters: int
@@ -67,14 +67,14 @@ TINY = Size(60, 2_000, 4)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A clustering that was made.
+    """A finished clustering.
 
     Attributes:
-        record: of it.
-        agreement: the adjusted Rand index to the groups that the models were made in.
+        record: the clustering's.
+        agreement: the adjusted Rand index with the planted groups.
         seconds: from the request to the commit.
         stages: seconds of each.
-        memory: bytes that the process grew by at most; None where the system does not tell.
+        memory: largest growth of the process in bytes; None where the system does not show it.
     """
 
     record: ClusteringRecord
@@ -85,7 +85,7 @@ class Run:
 
 
 def run(quick: bool) -> Findings:
-    """A thousand models by their supports, ten thousand by their nearest."""
+    """Cluster a thousand models by supports, ten thousand by nearest neighbours."""
     small, large = (TINY, TINY) if quick else (SMALL, LARGE)
     rows, tables = [], []
     with _space(small) as place:
@@ -106,7 +106,7 @@ def run(quick: bool) -> Findings:
 
 
 class Place:
-    """A space full of models, and what their groups are."""
+    """A space with models, and their planted groups."""
 
     def __init__(self, services: Container, space: SpaceRecord, labels: Labels) -> None:
         self.services = services
@@ -115,7 +115,7 @@ class Place:
         self.labels = labels
 
     def cluster(self, asked: ClusteringRequest) -> Run:
-        """Make a clustering, twice: for its time, and for its memory."""
+        """Compute a clustering twice: for its time, and for its memory."""
         begin = time.perf_counter()
         stopwatch = Stopwatch()
         record, found = self._make(asked, stopwatch)
@@ -133,7 +133,7 @@ class Place:
         assert callable(end)
         with services[Database].writing() as session:
             end(session)
-            services[JobService].cancel(session, services[Tenant], job.id)  # it was not a worker's
+            services[JobService].cancel(session, services[Tenant], job.id)  # no worker started it
         with services[Database].reading() as session:
             record = clusterings.get(session, self.space, job.id)
             held = clusterings.content(session, record)
@@ -149,28 +149,29 @@ class Place:
 
 
 class Stopwatch:
-    """A word of progress that notes how long each stage takes."""
+    """A progress callback that records the time of each stage."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[float, float]] = {}
+        self._reports: dict[str, tuple[float, float]] = {}
 
     def __call__(self, done: int, total: int, stage: str = "") -> None:
         del done, total
         now = time.perf_counter()
-        self._told[stage] = (self._told.get(stage, (now, now))[0], now)
+        self._reports[stage] = (self._reports.get(stage, (now, now))[0], now)
 
     def stages(self) -> dict[str, float]:
-        """Seconds from the first word of each to the first of the next, or to its own last."""
-        begins = [begin for begin, _ in self._told.values()]
-        ends = [*begins[1:], max((end for _, end in self._told.values()), default=0.0)]
+        """Seconds from the first report of a stage to that of the next, or to its own last."""
+        begins = [begin for begin, _ in self._reports.values()]
+        ends = [*begins[1:], max((end for _, end in self._reports.values()), default=0.0)]
         return {
-            stage: end - begin for stage, begin, end in zip(self._told, begins, ends, strict=True)
+            stage: end - begin
+            for stage, begin, end in zip(self._reports, begins, ends, strict=True)
         }
 
 
 @contextmanager
 def _space(size: Size) -> Iterator[Place]:
-    """A service's store with models in groups, of sizes that fall off, and some in none."""
+    """A service's store with models in groups of decreasing size, and some in no group."""
     with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
         url = f"sqlite:///{Path(folder) / 'm.db'}"
         with open_services(Settings(_env_file=None, database_url=url)) as services:
@@ -236,7 +237,7 @@ def _stages(size: Size, runs: list[tuple[str, Run]]) -> Table:
 
 
 def _algorithms(size: Size, place: Place) -> Table:
-    """What each algorithm finds without a parameter, and the libraries' own beside it."""
+    """The result of each algorithm without a parameter, beside those of the libraries."""
     true = len(set(place.labels.tolist()))
     title = (
         f"What is found without any parameter: {size.models:,} models, {size.groups} groups and "
@@ -261,7 +262,9 @@ def _algorithms(size: Size, place: Place) -> Table:
     }
     for name, fit in peers.items():
         begin = time.perf_counter()
-        with warnings.catch_warnings():  # of one that does not settle: its clusters tell
+        with (
+            warnings.catch_warnings()
+        ):  # a clustering that does not converge is visible in its figures
             warnings.simplefilter("ignore")
             labels = np.asarray(fit(), np.int64)
         seconds = time.perf_counter() - begin
@@ -272,5 +275,11 @@ def _algorithms(size: Size, place: Place) -> Table:
 
 
 def _found(name: str, record: ClusteringRecord, agreed: float, seconds: float) -> list[str]:
-    told = f"{agreed:.3f}"
-    return [name, str(record.clusters), str(record.noise), told, f"{duration(seconds)}, all of it"]
+    agreement = f"{agreed:.3f}"
+    return [
+        name,
+        str(record.clusters),
+        str(record.noise),
+        agreement,
+        f"{duration(seconds)}, all of it",
+    ]

@@ -1,7 +1,7 @@
-"""A space of 100,000 models over HTTP: two processes of the service, and their clients beside them.
+"""Measure a space of 100,000 models over HTTP, with two server processes and their clients.
 
-Every model has a support of its own, of a space small enough to fill in minutes; its kin are of
-known similarity, so that recall is counted at the client's end too.
+Every model has a support of its own, in a space small enough to fill in minutes. Kin have a known
+similarity, so recall is counted at the client's end too.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ FAMILY = NEAR + 1
 
 
 def run(quick: bool) -> Findings:
-    """Filled through the SDK, asked one by one, then by several at once."""
+    """Fill through the SDK, query one by one, then from several clients at once."""
     n, queries = (QUICK_MODELS, QUICK_QUERIES) if quick else (MODELS, QUERIES)
     processes = 1 if quick else PROCESSES
     with service(f"--processes={processes}") as (http, _):
         filling = _fill(str(http.base_url), n)
         heads = np.random.default_rng(2).permutation(n // FAMILY)[:queries].tolist()
-        for head in heads[:CLIENTS]:  # each process reads its index in
+        for head in heads[:CLIENTS]:  # each process loads its index
             _found(http, head)
         latencies, recalls = _alone(http, heads[: max(1, len(heads) // 4)])
         rate = _together(http, heads)
@@ -49,7 +49,7 @@ def run(quick: bool) -> Findings:
 
 
 def _fill(url: str, n: int) -> float:
-    """Models stored in a second, the client's work included."""
+    """Models stored per second, the client's work included."""
     begin = time.perf_counter()
     with Client(url, timeout=120) as client:
         client.ensure_space(SPACE, num_parameters=M)
@@ -75,7 +75,7 @@ def _support(words: npt.NDArray[np.uint64]) -> Support:
 
 
 def _alone(http: httpx.Client, heads: list[int]) -> tuple[list[float], list[float]]:
-    """Seconds of every query, and the share of the kin that it found."""
+    """Seconds of every query, and the share of kin found."""
     seconds, recalls = [], []
     for head in heads:
         begin = time.perf_counter()
@@ -87,7 +87,7 @@ def _alone(http: httpx.Client, heads: list[int]) -> tuple[list[float], list[floa
 
 
 def _together(http: httpx.Client, heads: list[int]) -> float:
-    """Queries in a second of several clients at once."""
+    """Queries per second of several concurrent clients."""
     begin = time.perf_counter()
     with ThreadPoolExecutor(CLIENTS) as clients:
         list(clients.map(partial(_found, http), heads))

@@ -1,6 +1,6 @@
-"""Importances and supports to measure on, the same ones in every run.
+"""Synthetic importances and supports, the same in every run.
 
-They imitate: figures on them say how fast and how small, never how good the method is.
+They show how fast and how small modelkin is, never how good the method is.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def uniform(num_parameters: int) -> Floats:
 
 
 def half_zero(num_parameters: int) -> Floats:
-    """Every other parameter without importance, as behind dead units."""
+    """Every other parameter has no importance, as behind dead units."""
     importance = heavy_tailed(num_parameters)
     importance[::2] = 0
     return importance
 
 
 def one_bin(num_parameters: int) -> Floats:
-    """All within a millionth of 1, in one bin: the worst that a selection by digits can meet."""
+    """All within a millionth of 1, in one bin: the worst case of a selection by digits."""
     return 1 + uniform(num_parameters) * np.float32(1e-6)
 
 

@@ -1,9 +1,9 @@
-"""Donors, graphs and lineages: how long a question takes among ten thousand models, and how well
-the donors of a real federation mix.
+"""Measure donors, graphs and lineages: times among ten thousand models, and the quality of mixtures
+in a real federation.
 
-The times are of the service's own use cases in one process, without HTTP: from the question to the
-answer, exact overlaps included. Mixtures are judged by the label mixes of scikit-learn's digits,
-which only the judge knows.
+Times are of the service's own code in one process, without HTTP, from the question to the answer,
+exact overlaps included. Mixtures are judged by the label mixes of scikit-learn's digits, which the
+service does not know.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MODELS, QUICK_MODELS = 10_000, 60
 M = 100_000
 DENSITY = 0.1
 FAMILY = 20
-"""Models that are kin to each other: a head, and what keeps a part of it."""
+"""Models in a family: a head, and models that keep a part of it."""
 QUESTIONS = 40
 TARGET_MS = 30
 GRAPH_S = 10
@@ -67,7 +67,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def run(quick: bool) -> Findings:
-    """Times among many models, then mixtures of a federation."""
+    """Measure times among many models, then mixtures of a federation."""
     n = QUICK_MODELS if quick else MODELS
     with _space(n) as (services, space):
         rows, table = _times(services, space, n, 3 if quick else QUESTIONS)
@@ -83,7 +83,7 @@ def _times(
     what = f"n = {n:,}, M = {M:,}, K = {DENSITY:.0%}"
     rows, facts = [], []
     for method, ask in ASKS.items():
-        seconds = _asked(
+        seconds = _question_times(
             services,
             names,
             partial(_donors, services, space, ask),
@@ -100,13 +100,13 @@ def _times(
             )
         )
         facts.append([f"donors, method={method}", *_spread(seconds)])
-    seconds = _asked(
+    seconds = _question_times(
         services,
         names,
         lambda session, name: services[LineageService].lineage(session, space, name),
     )
     facts.append(["lineage", *_spread(seconds)])
-    seconds = _asked(
+    seconds = _question_times(
         services, names[:3], lambda session, _: services[GraphService].graph(session, space)
     )
     rows.append(
@@ -130,8 +130,10 @@ def _donors(
     return services[DonorService].donors(session, space, subject, ask)
 
 
-def _asked(services: Container, names: list[str], ask: Callable[[Any, str], object]) -> list[float]:
-    """Seconds of each question, the first one, which reads the index in, left out."""
+def _question_times(
+    services: Container, names: list[str], ask: Callable[[Any, str], object]
+) -> list[float]:
+    """Seconds of each question, without the first one, which loads the index."""
     seconds = []
     for name in [names[0], *names]:
         begin = time.perf_counter()
@@ -187,7 +189,7 @@ def _entries(n: int) -> Iterator[Entry]:
 
 
 def _mixtures(splits: tuple[tuple[float, int], ...], clients: int) -> Table:
-    """How far the donors' mixture of labels is from the target's own, by what chose and weighed."""
+    """The divergence of the donors' label mixture from the target's, by ranking and weights."""
     concentrations = sorted({alpha for alpha, _ in splits})
     found: dict[str, dict[float, list[float]]] = {}
     for alpha, seed in splits:
@@ -206,23 +208,23 @@ def _mixtures(splits: tuple[tuple[float, int], ...], clients: int) -> Table:
 
 
 def _divergences(alpha: float, seed: int, clients: int) -> Mapping[str, float]:
-    """The mean over the clients of one split, of each way to choose and weigh donors."""
+    """The mean over the clients of one split, for each ranking and weighting of donors."""
     split = data.load_split(clients, alpha, seed)
     packed = [PackedSupport.pack(support) for support in _supports(split, seed)]
     similarity = matrix(packed)
-    told: dict[str, list[float]] = {}
+    divergences: dict[str, list[float]] = {}
     for client in range(clients):
         others = np.array([other for other in range(clients) if other != client])
         others = others[np.argsort(-similarity[client, others], kind="stable")]
         for name, (chosen, weights) in _ways(packed, similarity[client], client, others).items():
             mixture = weights @ split.mixes[chosen]
             pair = np.stack([split.mixes[client], mixture])
-            told.setdefault(name, []).append(float(data.jensen_shannon(pair)[0, 1]))
-    return {name: statistics.mean(values) for name, values in told.items()}
+            divergences.setdefault(name, []).append(float(data.jensen_shannon(pair)[0, 1]))
+    return {name: statistics.mean(values) for name, values in divergences.items()}
 
 
 def _supports(split: data.Split, seed: int) -> list[Support]:
-    """Supports at the weights that all received, of the size that they agree on."""
+    """Supports at the common weights, of the agreed size."""
     model = training.common_model(seed)
     importances = [
         training.importance(model, split, client) for client in range(len(split.clients))

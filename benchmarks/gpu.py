@@ -1,7 +1,7 @@
 """``python -m benchmarks.gpu``: selection and signature on a CUDA device, beside reading, top K and
 sorting there.
 
-Without such a device it says so and measures nothing: no other machine's time stands in for it.
+Without such a device it says so and measures nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SORT = "torch.sort + cumsum"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures where there is a CUDA device, and puts the figures into the page."""
+    """Measure if there is a CUDA device, and write the figures into the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="tiny sizes; the page stays as it is")
     parser.add_argument("--out", type=Path, help="also write the section, alone, to this file")
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def findings(device: torch.device, sizes: Sequence[int], rounds: int) -> Findings:
-    """Every way at every size, and whether the device's answers are the CPU's."""
+    """Time every contender at every size, and compare the device's answers with the CPU's."""
     found = Findings([_identical(device, sizes[0])])
     for m in sizes:
         importance = _importance(m, device)
@@ -104,7 +104,7 @@ def _sort_and_sum(importance: Tensor) -> Tensor:
 
 
 def _race(ways: dict[str, Callable[[], Any]], device: torch.device, rounds: int) -> Race:
-    """All ways in turn, round by round, after one call of each to warm up."""
+    """Run all contenders in turn, round by round, after one call of each to warm up."""
     samples: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + 1):
         for name, way in ways.items():
@@ -115,7 +115,7 @@ def _race(ways: dict[str, Callable[[], Any]], device: torch.device, rounds: int)
 
 
 def _seconds(way: Callable[[], Any], device: torch.device) -> float:
-    """By the device's own clock, from an idle device to its last result."""
+    """Seconds by the device's own clock, from an idle device to its last result."""
     if device.type != "cuda":
         begin = time.perf_counter()
         way()
@@ -168,10 +168,10 @@ def _table(m: int, result: Race) -> Table:
 
 
 def _memory(importance: Tensor) -> Row:
-    """What the device's allocator handed out at most beyond the importance."""
+    """The peak of the device's allocator, without the importance."""
     m, figure = importance.numel(), "memory on the device, the indices included"
     if importance.device.type != "cuda":
-        return Row(f"M = {importance.numel():,}: {figure}", "not told by the CPU", "", "")
+        return Row(f"M = {importance.numel():,}: {figure}", "not measured on the CPU", "", "")
     torch.cuda.reset_peak_memory_stats(importance.device)
     before = torch.cuda.memory_allocated(importance.device)
     select_signature(importance, coverage=COVERAGE)

@@ -2,7 +2,7 @@
 
 A machine that others use is fast in one minute and slow in the next. So the contenders run A B C
 A B C, and a ratio is the median of the ratios *within* the rounds, where both had the same machine.
-It never decides whether a figure is good: that is ``report``'s.
+The module ``report`` decides whether a figure meets its target.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ __all__ = [
 ]
 
 SHORTEST = 0.01
-"""Seconds that a sample lasts at least: what is faster is called several times in a row."""
+"""Shortest sample in seconds: a faster contender is called several times in a row."""
 
 Call = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One way to the result.
+    """One way to compute the result.
 
     Attributes:
-        name: as the tables show it.
-        run: the whole way, with everything that its user would have to do.
+        name: in the tables.
+        run: the whole computation, with everything that its user would have to do.
         prepare: called before every sample, untimed.
         rounds: it takes part in the first so many rounds only, and is not warmed up: for those
             that take many seconds. None: in all rounds.
@@ -62,7 +62,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What was measured: the median, the least and the most of the rounds."""
+    """The median, the least and the most of the rounds."""
 
     median: float
     least: float
@@ -74,32 +74,32 @@ class Spread:
         return cls(statistics.median(samples), min(samples), max(samples))
 
     def times(self, factor: float) -> Spread:
-        """The same in another unit."""
+        """The spread in another unit."""
         return Spread(self.median * factor, self.least * factor, self.most * factor)
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """The seconds of every contender in every round that it took part in."""
+    """The seconds of every contender in each of its rounds."""
 
     samples: dict[str, list[float]]
 
     def seconds(self, name: str) -> Spread:
-        """How long one call took."""
+        """Seconds of one call."""
         return Spread.of(self.samples[name])
 
     def ratio(self, slower: str, faster: str) -> Spread:
-        """How many times longer ``slower`` took, pair by pair in the rounds that both ran in."""
+        """How many times longer ``slower`` took, round by round, in common rounds."""
         pairs = zip(self.samples[slower], self.samples[faster], strict=False)
         return Spread.of([a / b for a, b in pairs])
 
     def fastest(self, names: Sequence[str]) -> str:
-        """The one with the least median."""
+        """The contender with the least median."""
         return min(names, key=lambda name: self.seconds(name).median)
 
 
 def race(contenders: Sequence[Contender], rounds: int) -> Race:
-    """Runs the contenders in turn, ``rounds`` times, after one call of each to warm up."""
+    """Run the contenders in turn, ``rounds`` times, after one call of each to warm up."""
     _settle_malloc()
     repeats = {each.name: 1 if each.rounds else _repeats(each) for each in contenders}
     samples: dict[str, list[float]] = {each.name: [] for each in contenders}
@@ -111,11 +111,11 @@ def race(contenders: Sequence[Contender], rounds: int) -> Race:
 
 
 def _settle_malloc() -> None:
-    """Gives every contender the allocator of a process that has been at work for a while.
+    """Give every contender the allocator of a process that has run for a while.
 
-    A young glibc returns each temporary array to the kernel and faults it in again, which slows
-    whatever numpy does by blocks several times over, in an order of subjects more than in another.
-    It learns to keep arrays of the size of the largest that was freed, up to 32 MiB: so one is.
+    A young glibc returns each temporary array to the kernel and faults it in again. That slows
+    numpy code by blocks several times over, and depends on the order of subjects. glibc learns
+    to keep arrays of the size of the largest that was freed, up to 32 MiB, so one is freed here.
     """
     np.empty(31 << 20, np.uint8)
 
@@ -141,16 +141,16 @@ def _sample(contender: Contender, repeats: int) -> float:
 
 
 def use_kernels(which: str) -> None:
-    """Makes the domain run on the ``fast`` or the ``reference`` kernels from here on."""
+    """Switch the domain to the ``fast`` or the ``reference`` kernels."""
     os.environ["MODELKIN_KERNELS"] = which
     kernels.cache_clear()
     kernels().warm()
 
 
 def fastest_read(array: npt.NDArray[np.float32] | IndexArray) -> list[Contender]:
-    """The candidates for "one read of the array", the physical limit of whatever has to see it all.
+    """The candidates for "one read of the array", the physical limit of a method that reads it all.
 
-    Take :meth:`Race.fastest` of their names: which one is the fastest depends on the machine.
+    Use :meth:`Race.fastest` of their names; the fastest one depends on the machine.
     """
     bits = array.view(np.uint32)
     return [
@@ -169,18 +169,18 @@ def _read(bits: Any) -> Any:
 
 
 def extra_memory(run: Call) -> int | None:
-    """Bytes by which the process grows at most while ``run`` runs, its result included.
+    """The largest growth of the process in bytes during ``run``, its result included.
 
-    As the kernel counts resident pages, so it sees numpy's, torch's and the compiled code's alike.
+    It counts the kernel's resident pages, so numpy, torch and compiled code count alike.
 
     Returns:
-        None where the kernel does not tell (it is Linux's /proc and glibc's malloc that do).
+        None without Linux's /proc and glibc's malloc.
     """
     try:
         gc.collect()
-        # What malloc kept for later would be taken again without the process growing.
+        # Memory that malloc kept would be used again without any growth.
         ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")  # forgets the peak, see proc(5)
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak, see proc(5)
         before = _resident("VmRSS")
         run()
         return max(0, _resident("VmHWM") - before)
@@ -189,10 +189,10 @@ def extra_memory(run: Call) -> int | None:
 
 
 def kept_memory(run: Call) -> tuple[float, int | None]:
-    """The seconds that ``run`` takes, and by how many bytes the process has grown in the end.
+    """The seconds of ``run``, and the growth of the process in bytes at its end.
 
-    Memory that was freed before and not given back would be taken again without the process
-    growing, and so is given back first. None where the kernel does not tell.
+    Freed memory is returned first; otherwise it would be used again without any growth.
+    None without Linux's /proc and glibc's malloc.
     """
     before = _settled()
     begin = time.perf_counter()
@@ -203,7 +203,7 @@ def kept_memory(run: Call) -> tuple[float, int | None]:
 
 
 def _settled() -> int | None:
-    """Resident bytes, once everything freed is given back; None where the kernel does not tell."""
+    """Resident bytes after returning freed memory; None without Linux's /proc."""
     try:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,8 +1,8 @@
-"""Webhooks in: how soon a pushed checkpoint has neighbours, and how many deliveries are taken in.
+"""Measure hub events: the time until a pushed checkpoint has neighbours, and events per second.
 
-The hub is a real server on loopback in this process, the service one process on its embedded store
-that carries out its jobs itself. Nothing of the way is left out: a delivery is verified, recorded
-and answered, its job begun, the hub asked, the checkpoint downloaded and its support stored.
+The hub is a real server on loopback in this process. The service is one process on its embedded
+store with an embedded worker. The whole way is measured: an event is verified, recorded and
+answered, its sync starts and asks the hub, downloads the checkpoint and stores its support.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PATIENCE = 300.0
 
 
 def run(quick: bool) -> Findings:
-    """Checkpoints one after the other, then deliveries all at once."""
+    """Push checkpoints one after the other, then send events all at once."""
     size, rounds = (20_000, 1) if quick else (11_000_000, 20)
     count = 10 if quick else 1000
     flags = ("--egress-allow=127.0.0.1", "--embedded-worker=on")
@@ -71,7 +71,7 @@ def run(quick: bool) -> Findings:
 
 
 def _follow(http: httpx.Client, hub: Hub, space: str) -> str:
-    """The path of a new hook, to which this hub delivers."""
+    """The path of a new hook, to which this hub sends events."""
     source = {
         "kind": "huggingface",
         "space": space,
@@ -87,7 +87,7 @@ def _follow(http: httpx.Client, hub: Hub, space: str) -> str:
 def _neighbors(
     http: httpx.Client, hub: Hub, hook: str, size: int, rounds: int
 ) -> tuple[list[float], list[float]]:
-    """Seconds until each of some pushed models is seen from the first; and until it is accepted."""
+    """Seconds until each pushed model is a neighbour, and until its event is accepted."""
     generator = np.random.default_rng(5)
     shape = (TENSORS, size // TENSORS)
     common = generator.standard_normal(shape, np.float32)
@@ -102,7 +102,7 @@ def _neighbors(
         _deliver(http, hook, name, sha)
         took = time.perf_counter() - begin
         _wait(partial(_is_seen, http, name, "org/m0"))
-        if number >= 2:  # the first has nobody to be seen by, the second reads the index in
+        if number >= 2:  # the first has no neighbour, the second loads the index
             seen.append(time.perf_counter() - begin)
             accepted.append(took)
     return seen, accepted
@@ -111,7 +111,7 @@ def _neighbors(
 def _deliveries(
     http: httpx.Client, hub: Hub, hook: str, count: int
 ) -> tuple[float, list[float], float]:
-    """Seconds for all deliveries, for each, and until all of their models are stored."""
+    """Seconds for all events, for each, and until all of their models are stored."""
     generator = np.random.default_rng(6)
     news = []
     for number in range(count):
@@ -120,7 +120,7 @@ def _deliveries(
         news.append((name, hub.push(name, {"model.safetensors": save(tensors)})))
     begin = time.perf_counter()
     with ThreadPoolExecutor(CLIENTS) as pool:
-        seconds = list(pool.map(lambda told: _deliver(http, hook, *told), news))
+        seconds = list(pool.map(lambda event: _deliver(http, hook, *event), news))
     wall = time.perf_counter() - begin
     source = hook.replace("/hooks/", "/sources/")
     recorded = _all(http, f"{source}/deliveries")
@@ -132,7 +132,7 @@ def _deliveries(
 
 
 def _deliver(http: httpx.Client, hook: str, name: str, sha: str) -> float:
-    """Seconds until a delivery is accepted."""
+    """Seconds until an event is accepted."""
     payload = hf_payload(name, sha=sha, refs=["refs/heads/main"])
     headers = {**hf_headers(SECRET), "Content-Type": "application/json"}
     content = json.dumps(payload)
@@ -144,7 +144,7 @@ def _deliver(http: httpx.Client, hook: str, name: str, sha: str) -> float:
 
 
 def _is_seen(http: httpx.Client, name: str, by: str) -> bool:
-    """Whether a model is among the neighbours of another; of itself, whether it is stored."""
+    """Whether a model is a neighbour of another one; for itself, whether it is stored."""
     asked = {"model": by, "k": "1000"}
     answer = http.get("/v1/spaces/pushed/neighbors", params=asked)
     if answer.status_code == 404:

@@ -1,8 +1,7 @@
-"""The service over HTTP on loopback, one process: ingest and neighbours, from a client's side.
+"""Measure one server process over HTTP on loopback: ingest and neighbours, from the client's side.
 
-Every request is timed whole, from the call to the last byte of the answer. The physical limit
-beside ingest is writing the same bytes durably, file by file; beside neighbours it is a request
-that only says that the process lives.
+Every request is timed from the call to the last byte of the answer. The physical limit of ingest
+is a durable write of the same bytes, file by file; that of neighbours is a request to ``/livez``.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ ROOT = Path(__file__).parents[1]
 SUPPORT = {"Content-Type": "application/vnd.modelkin.support"}
 CLIENTS = 4
 DISTINCT = 60
-"""Different supports that are sent; under other names they are sent again."""
+"""Different supports that are sent; further names send them again."""
 
 
 def run(quick: bool) -> Findings:
-    """Ingest of large models, then queries among many."""
+    """Measure ingest of large models, then queries among many."""
     large = (50_000, 4) if quick else (11_000_000, 120)
     many = (20_000, 30) if quick else (1_000_000, 10_000)
     with service() as (http, process):
@@ -48,7 +47,7 @@ def run(quick: bool) -> Findings:
 
 @contextmanager
 def service(*flags: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
-    """The service on an embedded store that is gone afterwards, one process unless flags say so."""
+    """The service on a temporary embedded store, with one process unless flags say otherwise."""
     with TemporaryDirectory() as folder:
         log = Path(folder, "log")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MODELKIN_")}
@@ -118,7 +117,7 @@ def _neighbors(
     puts, wall = _put(http, "many", bodies, n)
     asked = [f"m{i}" for i in range(0, n, max(1, n // 100))]
     base = "/v1/spaces/many/neighbors?k=10&model="
-    _get(http, base + asked[0])  # the index is read in
+    _get(http, base + asked[0])  # loads the index
     seconds = [_time(partial(_get, http, base + name)) for name in asked]
     alive = [_time(partial(_get, http, "/livez")) for _ in asked]
     answer = http.get(base + asked[0]).json()

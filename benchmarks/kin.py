@@ -1,11 +1,11 @@
-"""Signatures of a million models that never were, by the law that MinHash follows.
+"""Simulated signatures of a million models, drawn from the distribution of MinHash.
 
 A support that holds every parameter with probability p, independently, meets its first member under
 a random permutation at a place that is geometric: ``P(g) = p (1 - p)^g``. Two such supports have
 equal values where these places are equal, which is with probability ``p / (2 - p)``, their Jaccard
-similarity. So drawing h places a model draws exactly what h permutations of a large support would
-give, and a model that is kin to another, at a J that is known, takes each of its values with
-probability J and differs from it otherwise. Nothing here imitates how good the method is.
+similarity. So h drawn places per model are distributed as h permutations of a large support. A
+model with a known J to another takes each of its values with probability J, and differs otherwise.
+Nothing here shows how good the method is.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ H = 256
 NEAR = 10
 """Kin of every query."""
 DENSITY = 0.0952
-"""K / M of the bitmaps and sketches that stand beside the signatures."""
+"""K / M of the bitmaps and sketches beside the signatures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What the models that are nobody's kin are like.
+    """The distribution of the unrelated models.
 
     Attributes:
-        name: as the tables show it.
+        name: in the tables.
         held: p, so that two of them have a J of ``p / (2 - p)``.
-        popular: the share of its values that a model takes from a common prototype is drawn up to
-            this much; a query takes all of that much.
+        popular: the largest share of its values that a model takes from a common prototype; a
+            query takes exactly this share.
         least, most: S of the farthest and of the nearest kin of a query; the others between them.
     """
 
@@ -94,10 +94,10 @@ class Kin:
     similarities: npt.NDArray[np.float64]
 
     def found(self, answers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which kin are among the answers.
+        """The kin that are among the answers.
 
         Args:
-            answers: rows, shape ``(q, k)``; -1 where there was none.
+            answers: rows, shape ``(q, k)``; -1 for no answer.
 
         Returns:
             Shape ``(q, NEAR)``.
@@ -107,7 +107,7 @@ class Kin:
 
 
 def simulated(background: Background, n: int, queries: int, seed: int = 1) -> Kin:
-    """The same models and queries every time.
+    """Draw the same models and queries every time.
 
     Args:
         background: of the n models; ``NEAR`` of them are made kin of each query.
@@ -131,9 +131,9 @@ def simulated(background: Background, n: int, queries: int, seed: int = 1) -> Ki
 
 
 class Members:
-    """Which coordinates of a sample models hold, for models as a background has them.
+    """The sampled coordinates that models of a background hold.
 
-    All hold theirs within a share of the coordinates, so that each holds ``DENSITY`` of all and
+    All models draw from a common share of the coordinates. So each holds ``DENSITY`` of all, and
     two of them overlap as the background says.
 
     Args:
@@ -143,12 +143,12 @@ class Members:
     def __init__(self, background: Background, words: int, seed: int = 1) -> None:
         self._rng = np.random.default_rng(seed)
         self._background = background
-        self._anybodys = bits(self._rng, DENSITY / background.held, words)
+        self._pool = bits(self._rng, DENSITY / background.held, words)
 
     def unrelated(self, count: int) -> Words:
-        """Members of models that are nobody's kin, shape ``(count, words)``."""
-        drawn = bits(self._rng, self._background.held, count, self._anybodys.size)
-        drawn &= self._anybodys
+        """Members of unrelated models, shape ``(count, words)``."""
+        drawn = bits(self._rng, self._background.held, count, self._pool.size)
+        drawn &= self._pool
         return drawn
 
     def kin(self, query: Words) -> Words:
@@ -158,7 +158,7 @@ class Members:
         for place, similarity in enumerate(self._background.similarities):
             kept = bits(self._rng, similarity, query.size)
             new = bits(self._rng, share * (1 - similarity), query.size)
-            rows[place] = (query & kept) | (self._anybodys & ~query & new)
+            rows[place] = (query & kept) | (self._pool & ~query & new)
         return rows
 
 

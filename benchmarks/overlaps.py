@@ -1,4 +1,4 @@
-"""What a comparison costs: one pair of supports exactly, all pairs exactly, all pairs estimated."""
+"""Measure comparisons: one pair of supports exactly, all pairs exactly, all pairs estimated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAIR, QUICK_PAIR = 11_000_000, 60_000
 MATRIX, QUICK_MATRIX = (1_000, 1_000_000), (20, 60_000)
 SIGNATURES, QUICK_SIGNATURES = 10_000, 300
 ROWS = 64
-"""Rows of the matrix that the slow ones compute: against all columns, then scaled to all rows."""
+"""Rows of the matrix that slow contenders compute, by all columns, scaled to all rows."""
 
 OURS = "modelkin, bitmaps: AND + popcount"
 LISTS = "modelkin, lists: sorted merge"
@@ -40,7 +40,7 @@ Words = npt.NDArray[np.uint64]
 
 
 def run(quick: bool) -> Findings:
-    """The pair, then the two matrices."""
+    """Measure the pair, then the two matrices."""
     use_kernels("fast")
     rounds = 2 if quick else 7
     parts = [
@@ -97,7 +97,7 @@ def _exact_matrix(n: int, m: int, rounds: int) -> tuple[list[Row], Table]:
     some = lists[:ROWS]
     if installed("pyroaring"):
         contenders.append(Contender(ROARING, _roaring_rows(some, lists), rounds=1))
-        scales[ROARING] = n / len(some) / 2  # of a pair and its mirror image one would do
+        scales[ROARING] = n / len(some) / 2  # the matrix is symmetric, so half would do
     if installed("scipy"):
         contenders.append(Contender(SCIPY, _scipy_rows(some, lists, m), rounds=1))
         scales[SCIPY] = n / len(some)
@@ -140,7 +140,7 @@ def _estimated_matrix(n: int, rounds: int) -> tuple[list[Row], Table]:
 
 
 def _supports(m: int, n: int) -> list[npt.NDArray[np.uint32]]:
-    """Supports anywhere, of nearly equal sizes."""
+    """Uniform supports of nearly equal sizes."""
     rng = np.random.default_rng(11)
     words = -(-m // 64)
     lists = []

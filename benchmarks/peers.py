@@ -1,9 +1,9 @@
-"""Other indexes that find neighbours by signature, in this process: one class each, at its best.
+"""Other indexes that find neighbours by signature, in this process: one class each, tuned well.
 
-All get the same signatures. Those that know MinHash get its values; those that know bits get the
-lowest byte of every value, which is what modelkin's scan reads, and take the fewest differing bits
-for the nearest. LSH only proposes, so its candidates are ranked by all values, in one numpy
-expression. One thread each. Peers that are not installed are left out.
+All get the same signatures. Indexes for MinHash get its values. Indexes for bits get the lowest
+byte of every value, as modelkin's scan does, and rank by the fewest differing bits. LSH only
+proposes, so its candidates are ranked by all values, in one numpy expression. One thread each.
+Peers that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Values = npt.NDArray[np.uint32]
 K = 10
 BITS = 8 * H
 SEARCHED = 256
-"""How far a graph is searched (efSearch, expansion_search); a tenth of the lists of an IVF."""
+"""Search width of a graph (efSearch, expansion_search), and a tenth of the lists of an IVF."""
 
 DATASKETCH = "datasketch MinHashLSH, 85 × 3"
 DATASKETCH_WIDE = "datasketch MinHashLSH, 128 × 2"
@@ -53,35 +53,35 @@ class Peer(ABC):
     """One index of n signatures.
 
     Attributes:
-        name: as the tables show it.
-        bytes_taken: what it says that its index takes; None where the process has to be asked.
+        name: in the tables.
+        bytes_taken: the index's own figure; None where only the process shows it.
     """
 
     name: str
     bytes_taken: int | None = None
 
     def __init__(self, values: Values) -> None:
-        """Makes of the signatures what it wants to be given; nobody times that."""
+        """Convert the signatures to the peer's input, untimed."""
         self._values = values
 
     @abstractmethod
     def fill(self) -> None:
-        """Takes in all of them, row i as i."""
+        """Store all signatures, row i as i."""
 
     @abstractmethod
     def question(self, values: Values) -> Any:
-        """What it wants to be asked about a signature; nobody times that either."""
+        """Convert a signature to the peer's query, untimed."""
 
     @abstractmethod
     def ask(self, question: Any) -> Ids:
-        """The ``K`` nearest that it finds, best first."""
+        """The ``K`` nearest models found, best first."""
 
-    def close(self) -> None:  # noqa: B027 - most have nothing but memory
-        """Lets go of what is not memory."""
+    def close(self) -> None:  # noqa: B027 - most hold only memory
+        """Release resources other than memory."""
 
 
 def ranked(values: Values, found: Ids, query: Values) -> Ids:
-    """The best of what LSH proposes, by all values."""
+    """The best candidates of LSH, by all values."""
     best = np.argsort(-jaccard_estimates(values[found], query), kind="stable")
     return found[best[:K]]
 
@@ -107,7 +107,7 @@ class Datasketch(Peer):
         return ranked(self._values, np.array(self._index.query(minhash), np.int64), values)
 
     def ask_by_jaccard(self, question: Any) -> Ids:
-        """The same, ranked as its documentation has it: one ``jaccard`` after the other."""
+        """The same, ranked as documented: one ``jaccard`` after the other."""
         minhash, _ = question
         found = self._index.query(minhash)
         found.sort(key=lambda number: -self._made[number].jaccard(minhash))
@@ -119,8 +119,8 @@ class Datasketch(Peer):
 
 
 class Rensa(Peer):
-    """RMinHashLSH. Its signatures take values by the state that they are pickled with alone, and
-    all of five bytes there: so the highest bit of every value is set.
+    """RMinHashLSH. Its signatures accept values only through their pickled state, five bytes each:
+    so the highest bit of every value is set.
     """
 
     def __init__(self, values: Values, bands: int) -> None:
@@ -130,7 +130,7 @@ class Rensa(Peer):
         self._new: Any = lambda: rensa.RMinHash(num_perm=H, seed=1)
         empty = self._new().__getstate__()
         self._head = empty[: empty.index(b"\xff\xff\xff\xff\x0f")]
-        # With bands given the threshold decides nothing.
+        # The threshold has no effect when bands are given.
         self._index = rensa.RMinHashLSH(threshold=0.5, num_perm=H, num_bands=bands)
         self._made = self._minhashes(values)
 
@@ -179,7 +179,7 @@ class Faiss(Peer):
             self._index = faiss.IndexBinaryHNSW(BITS, 32)
             self._index.hnsw.efSearch = SEARCHED
         else:
-            # Learnt from at least 39 signatures each; with fewer faiss complains.
+            # faiss warns if a list learns from fewer than 39 signatures.
             lists = max(1, min(2 * round(len(values) ** 0.5), len(values) // 39))
             self.name = "faiss IndexBinaryIVF, 2 √n lists"
             self._coarse = faiss.IndexBinaryFlat(BITS)  # the index does not keep it alive

@@ -20,13 +20,13 @@ _OTHERS = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One way to answer, at several n.
+    """One contender at several n.
 
     Attributes:
-        name: what the legend says.
+        name: in the legend.
         models: n, ascending.
         seconds: p50 of a query at each.
-        memory: bytes of the index at each; None where it is not known.
+        memory: bytes of the index at each; None if unknown.
         recall: at one of them, the same for all lines.
     """
 
@@ -38,12 +38,12 @@ class Line:
 
 
 def draw(path: Path, lines: Sequence[Line], recall_at: int) -> None:
-    """Writes the picture, the same one for the same lines.
+    """Write the picture; it is the same for the same lines.
 
     Args:
         path: of the SVG.
-        lines: in the order of the legend; those of modelkin stand out.
-        recall_at: the n that the legend tells the recall of.
+        lines: in the order of the legend; those of modelkin are emphasised.
+        recall_at: the n whose recall the legend shows.
     """
     matplotlib: Any = import_module("matplotlib")
     matplotlib.use("svg")

@@ -1,7 +1,7 @@
-"""The ten nearest of up to a million models by their signatures: modelkin's stages beside others.
+"""Measure the ten nearest of up to a million models: modelkin's stages beside other indexes.
 
-The models are simulated (``kin``), so who is kin is known and recall is counted, not believed.
-Everybody is asked the same queries, in turn.
+The models are simulated (``kin``), so their kin are known and recall is counted. All contenders
+answer the same queries, in turn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Way = Callable[[int], Any]
 
 
 def run(quick: bool) -> Findings:
-    """Every background at every size, and the others beside one of them."""
+    """Measure every background at every size, and the other indexes beside one of them."""
     use_kernels("fast")
     supports = Supports(1_000) if quick else Supports()
     searches = []
@@ -62,7 +62,7 @@ def run(quick: bool) -> Findings:
 
 @contextmanager
 def opened(kin: Kin, supports: Supports) -> Iterator[tuple[dict[str, Way], dict[str, Filled]]]:
-    """modelkin's ways to answer, once they have taken the models in."""
+    """modelkin's contenders, filled with the models."""
     with TemporaryDirectory() as folder:
         cascade = Cascade(kin, Path(folder))
         filled = _filled(cascade.fill)
@@ -87,7 +87,7 @@ def opened(kin: Kin, supports: Supports) -> Iterator[tuple[dict[str, Way], dict[
 
 
 def searched(kin: Kin, ways: dict[str, Way], filled: dict[str, Filled]) -> Searched:
-    """All queries, one after the other, each in all ways, after a few to warm up."""
+    """Run all queries, each by all contenders, after a few to warm up."""
     queries = len(kin.queries)
     samples: dict[str, list[float]] = {name: [] for name in ways}
     answers = {name: np.full((queries, K), -1) for name in ways if name not in (READ, EXACT)}
@@ -105,7 +105,7 @@ def searched(kin: Kin, ways: dict[str, Way], filled: dict[str, Filled]) -> Searc
                         answers[name][number, : len(answer[:K])] = answer[:K]
     finally:
         gc.enable()
-    # The overlaps alone were timed, of what the sketches had just chosen.
+    # Only the overlaps were timed, for the models that the sketches had just chosen.
     samples[EXACT] = [sum(pair) for pair in zip(samples[SKETCHES], samples[EXACT], strict=True)]
     found = {name: kin.found(each) for name, each in answers.items()}
     return Searched(len(kin.values), kin.background, Race(samples), found, filled)
@@ -140,7 +140,7 @@ def _peers(kin: Kin) -> Iterator[Peer]:
     if installed("faiss"):
         yield Faiss(values, "flat")
     if len(values) > CROWDED:
-        return  # the others would be filled for minutes
+        return  # filling the others would take minutes
     yield Datasketch(values, 85, 3)
     yield Datasketch(values, 128, 2)
     if installed("rensa"):

@@ -1,7 +1,7 @@
-"""The schemes of signatures side by side: time, accuracy, and how their values band.
+"""Compare the signature schemes: time, accuracy, and banding.
 
-It is what the default scheme was chosen by; ``docs/method.md`` says how. Accuracy is of pairs of
-supports whose overlap is known, under as many seeds as there are trials.
+The default scheme was chosen by these figures; see ``docs/method.md``. Accuracy is measured on
+pairs of supports of known overlap, with one seed per trial.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUICK_TRIALS = {50: 40, 2_000: 20}
 OVERLAP = 0.5
 """S of the pairs, which makes their J a third."""
 AT_ONCE = 50
-"""Trials that share a pair where making one takes longer than signing it."""
+"""Trials that share a pair, because making one takes longer than signing it."""
 BANDINGS = (Banding(128, 2), Banding(85, 3), Banding(64, 4))
 
 AFFINE, FAST, RENSA = "affine32", "fss32", "rensa R-MinHash, pre-hashed"
@@ -45,7 +45,7 @@ Indices = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Which values of two signatures were equal, trial by trial.
+    """The equal values of two signatures, trial by trial.
 
     Attributes:
         jaccard: of the two supports, exactly.
@@ -68,7 +68,7 @@ class Agreement:
 
 
 def run(quick: bool) -> Findings:
-    """Time, then accuracy, then banding."""
+    """Measure time, then accuracy, then banding."""
     use_kernels("fast")
     found = Findings([])
     for k in QUICK_SIZES if quick else SIZES:
@@ -147,7 +147,7 @@ def _agreements(k: int, trials: int) -> dict[tuple[str, int], Agreement]:
 
 
 def _pair(k: int, shared: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """Two supports of k indices that share some, anywhere in a space of a hundred times as many."""
+    """Two supports of k indices with a common part, in a space of a hundred times k parameters."""
     union = 2 * k - shared
     drawn = rng.permutation(np.unique(rng.integers(0, 100 * union, union * 21 // 20 + 20)))
     some = drawn[:union].astype(np.uint32)

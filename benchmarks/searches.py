@@ -1,6 +1,6 @@
-"""What came of the queries of a retrieval: times, answers, and what it took to fill the indexes.
+"""Results of retrieval queries: times, answers, and the cost of filling the indexes.
 
-It judges nothing: that is ``verdicts``'.
+The module ``verdicts`` judges them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 STRATA = (0, 3, 6, 9)
-"""Whose recall is shown, of the kin of a query in the order of S."""
+"""Positions of the kin whose recall is shown, in the order of S."""
 
 READ = "one read of the bytes that are scanned"
 BYTES = "modelkin, bytes alone"
@@ -36,25 +36,25 @@ EXACT = "modelkin, all: 40 exact overlaps at M = 1.1e7 too"
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What it took to take all models in."""
+    """The cost of storing all models."""
 
     seconds: float
     memory: float | None
 
     def cells(self, n: int) -> list[str]:
-        """Models a second, and bytes a model."""
+        """Models a second and bytes a model, for a table."""
         a_model = "" if self.memory is None else f"{self.memory / n:,.0f}"
         return [f"{n / self.seconds:,.0f}", a_model]
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What came of all queries in all ways.
+    """The results of all queries, by every contender.
 
     Attributes:
-        race: what every query took in every way.
-        found: of each way that answers: which kin it found, bool, shape ``(queries, NEAR)``.
-        filled: what it took before.
+        race: the seconds of every query, by contender.
+        found: by contender, the kin found, bool, shape ``(queries, NEAR)``.
+        filled: the cost of filling, by contender.
     """
 
     n: int
@@ -64,11 +64,11 @@ class Searched:
     filled: dict[str, Filled]
 
     def recall(self, name: str) -> float:
-        """Of the kin of all strata."""
+        """Recall of the kin of all strata."""
         return float(self.found[name].mean())
 
     def strata(self, name: str) -> list[str]:
-        """Recall by how similar the kin is."""
+        """Recall by the similarity of the kin."""
         return [f"{share:.2f}" for share in self.found[name].mean(axis=0)[list(STRATA)]]
 
     def percentile(self, name: str, share: float) -> float:

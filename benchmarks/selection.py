@@ -1,4 +1,4 @@
-"""Choosing a support, by K and by coverage, beside numpy's and torch's ways to the same indices."""
+"""Measure selection of a support, by K and by coverage, beside numpy and torch."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ TOPK = "torch.topk"
 ARGPARTITION = "np.argpartition"
 SORT = "torch.sort + cumsum"
 SLOW = {PLAIN: 3, TOPK: 3, ARGPARTITION: 3, SORT: 3}
-"""In how many rounds those that take seconds take part."""
+"""Rounds of the contenders that take seconds."""
 
 Floats = npt.NDArray[np.float32]
 
 
 def run(quick: bool) -> Findings:
-    """Both selections at each size, then other distributions at the smallest."""
-    torch.set_num_threads(1)  # as everything else here
+    """Measure both selections at each size, then other distributions at the smallest."""
+    torch.set_num_threads(1)  # as everywhere in these benchmarks
     sizes, rounds = (QUICK_SIZES, 2) if quick else (SIZES, 7)
     findings = Findings([])
     for m in sizes:
@@ -106,7 +106,7 @@ def _sort_and_sum(importance: Floats) -> torch.Tensor:
 
 
 def _on_kernels(name: str, way: Callable[[], Any]) -> Callable[[], Any]:
-    """The way, with the kernels of its name chosen at once."""
+    """A contender that first switches to the kernels of its name."""
     use_kernels("reference" if name == PLAIN else "fast")
     return way
 
@@ -140,7 +140,7 @@ def _memory_row(what: str, grown: int | None, m: int) -> Row:
     figure = f"{what}: memory, the result included"
     target = "≤ 1 byte a parameter"
     if grown is None:
-        return Row(figure, "not told by this system", "", "", target)
+        return Row(figure, "not measured on this system", "", "", target)
     return Row(figure, f"{grown / m:.2f} bytes a parameter", "", "", target, grown <= m)
 
 
@@ -155,7 +155,7 @@ def _identical(what: str, select: Callable[[], Support]) -> Row:
 
 
 def _rounding(what: str, importance: Floats) -> Row:
-    """What a float32 running sum over the sorted importance makes of K*."""
+    """K* by a float32 running sum over the sorted importance."""
     exact = select_support(importance, coverage=COVERAGE).k
     mass = np.cumsum(np.sort(importance)[::-1], dtype=np.float32)
     rounded = int(np.searchsorted(mass, np.float32(COVERAGE) * mass[-1])) + 1
@@ -184,7 +184,7 @@ def _table(
 
 
 def _distributions(m: int, rounds: int) -> Table:
-    """How the two selections fare on importances of other shapes, and on no positive half."""
+    """Times of both selections on importances of other shapes, one of them half zero."""
     shapes: dict[str, Callable[[int], Floats]] = {
         "products of lognormals, as above": data.heavy_tailed,
         "the same, mostly between layers": data.layered,

@@ -1,7 +1,6 @@
 """Servers that find neighbours by signature: pgvector's graph over bits.
 
-Real ones, on a socket in a folder of their own; a query is one round trip, as it is for who uses
-them.
+Real servers, on a socket in a folder of their own; a query is one round trip, as for their users.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Pgvector(Peer):
         )
         self._run("CREATE EXTENSION vector")
         import_module("pgvector.psycopg").register_vector(self._connection)
-        # One thread, and a graph that is built in memory, as it should be.
+        # One thread, and a graph that is built in memory, as recommended.
         self._run("SET max_parallel_maintenance_workers = 0")
         self._run("SET maintenance_work_mem = '2GB'")
         self._run(f"SET hnsw.ef_search = {SEARCHED}")

@@ -1,4 +1,4 @@
-"""The affine32 signature of a support beside datasketch's own, and rensa's, which is another."""
+"""Measure the affine32 signature beside datasketch's, which is equal, and rensa's, which is not."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LIBRARIES = ("numpy", "numba", "datasketch", "rensa")
 
 H = 256
 BATCH = 1024
-"""Integers a call of update_batch: datasketch is at its fastest where the temporary of a call, a
-megabyte, stays in the second-level cache, and falls far behind where malloc returns it every time.
+"""Integers a call of update_batch. datasketch is fastest if the temporary of a call, a megabyte,
+stays in the second-level cache, and far slower if malloc returns it every time.
 """
 LARGE_BATCH = 100_000
-"""What one would give it who does not know that."""
+"""A batch that a user without this knowledge would choose."""
 SIZES = [(9_000_000, 93_750_000), (800_000, 8_333_333)]
 QUICK_SIZES = [(3_000, 40_000)]
 
@@ -35,7 +35,7 @@ RENSA = "rensa R-MinHash, pre-hashed"
 
 
 def run(quick: bool) -> Findings:
-    """Each K in a race of its own."""
+    """Measure each K in a race of its own."""
     findings = [_one_size(k, m, 2 if quick else 7) for k, m in (QUICK_SIZES if quick else SIZES)]
     return Findings([row for rows, _ in findings for row in rows], [table for _, table in findings])
 
@@ -87,7 +87,7 @@ def _contenders(support: Support) -> list[Contender]:
 
 
 def _by_list(numbers: list[int], batch: int = BATCH) -> datasketch.MinHash:
-    """datasketch as documented; the list itself was made before the clock started."""
+    """datasketch as documented; the list is made before the clock starts."""
     minhash = datasketch.MinHash(num_perm=H, seed=1, scheme="affine32", hashfunc=operator.index)
     for begin in range(0, len(numbers), batch):
         minhash.update_batch(numbers[begin : begin + batch])
@@ -95,7 +95,7 @@ def _by_list(numbers: list[int], batch: int = BATCH) -> datasketch.MinHash:
 
 
 def _by_array(blocks: list[Any]) -> datasketch.MinHash:
-    """A whole array as one value of a batch: undocumented, yet accepted, and without the ints."""
+    """A whole array as one value of a batch: undocumented, but accepted, and without integers."""
     minhash = datasketch.MinHash(
         num_perm=H, seed=1, scheme="affine32", hashfunc=lambda block: block
     )
@@ -112,7 +112,7 @@ def _by_rensa(support: Support) -> Callable[[], Any]:
 
 
 def _exactness(what: str, support: Support) -> Row:
-    """All values, of both kernels, against datasketch's."""
+    """Compare all values, of both kernels, with datasketch's."""
     theirs = _by_list(support.indices.tolist()).hashvalues
     equal = []
     for which in ("reference", "fast"):

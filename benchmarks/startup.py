@@ -1,4 +1,4 @@
-"""What it costs to begin: the import, and the kernels' first use."""
+"""Measure start-up: the import, and the kernels' first use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMPILE = "import modelkin.core.kernels.fast as fast; fast.warm()"
 
 
 def run(quick: bool) -> Findings:
-    """Processes of their own, each from its start to its end."""
+    """Time separate processes, each from its start to its end."""
     starts = {
         "python alone": "pass",
         "import numpy": "import numpy",
@@ -40,7 +40,7 @@ def run(quick: bool) -> Findings:
 
 
 def _kernels() -> dict[str, Spread]:
-    """All kernels compiled into a folder with nothing in it, then loaded from there."""
+    """Compile all kernels into an empty folder, then load them from there."""
     with TemporaryDirectory() as folder:
         first = _start(COMPILE, NUMBA_CACHE_DIR=folder)
         later = [_start(COMPILE, NUMBA_CACHE_DIR=folder) for _ in range(5)]

@@ -1,8 +1,9 @@
-"""Banding with a stop-list and without, where most indices are everybody's: what is found, how many
-models are touched for it, and how long that takes.
+"""Measure banding with and without a stop-list, if most indices are common to all models.
 
-On real importances of scikit-learn's digits, for what it does to neighbours; and on a larger
-federation that is made like those, for the time. The buckets are those of the service on SQLite.
+The figures are recall, models touched, and time.
+
+Recall is measured on real importances of scikit-learn's digits, time on a larger synthetic
+federation like those. The buckets are those of the service on SQLite.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ H = 256
 BANDINGS = (Banding(64, 4), Banding(85, 3), Banding(64, 2), Banding(128, 2))
 JUDGED = Banding(64, 2)
 NEAREST = 8
-"""Neighbours that are sought among the digits' clients."""
+"""Neighbours to find among the digits' clients."""
 SPLITS = ((0.1, 0), (0.1, 1), (0.1, 2), (0.3, 0), (0.3, 1), (0.3, 2))
 """Concentration and seed of the Dirichlet splits; the smaller, the fewer digits a client has."""
 CLIENTS = 2_500
 KIN = 10
-"""Clients that are kin to each other."""
+"""Clients in a group of kin."""
 M, K = 40_000, 3_000
 QUERIES = 64
 LIMIT = 50_000
-"""Entries of buckets that the service reads for a query at most."""
+"""Most entries of buckets that the service reads for a query."""
 
 Rows = npt.NDArray[np.bool_]
 Figures = npt.NDArray[np.float64]
@@ -56,7 +57,7 @@ class Federation:
 
     Attributes:
         supports: of all clients.
-        kin: who is to be found by whom, shape ``(n, n)``.
+        kin: which client has to find which, shape ``(n, n)``.
     """
 
     supports: Sequence[Support]
@@ -64,7 +65,7 @@ class Federation:
 
 
 def run(quick: bool) -> Findings:
-    """Real clients first, then many."""
+    """Measure real clients first, then many."""
     real = [_digits(alpha, seed, quick) for alpha, seed in (SPLITS[:1] if quick else SPLITS)]
     made = _made(120 if quick else CLIENTS)
     shares, found = zip(*(_compared(federation) for federation in real), strict=True)
@@ -108,10 +109,10 @@ def _digits(alpha: float, seed: int, quick: bool) -> Federation:
 def _made(clients: int) -> Federation:
     """Clients in groups of kin.
 
-    60% of a support comes from indices that 55% to 65% of all clients hold, 26% from such as a
-    quarter hold, the rest is its own. A client holds an index where a normal variable of the two
-    is small: that is common to its group for the most part, and more so for common indices, as it
-    is with digits.
+    60% of a support comes from indices that 55% to 65% of all clients hold, 26% from indices that
+    a quarter hold, and the rest is its own. A client holds an index if their normal variable is
+    small. Most of that variable is common to its group, and more so for common indices, as with
+    digits.
     """
     rng = np.random.default_rng(1)
     pool, rarer = K, round(0.26 * K / 0.25)
@@ -142,7 +143,7 @@ def _stop_list(supports: Sequence[Support]) -> npt.NDArray[np.unsignedinteger]:
 
 
 def _left(federation: Federation) -> list[Support]:
-    """What the stop-list leaves of the supports."""
+    """The supports without the stop-list."""
     common = _stop_list(federation.supports)
     return [
         Support(without(support.indices, common), support.num_parameters)
@@ -184,7 +185,7 @@ def _jaccard(supports: Sequence[Support], kin: Rows) -> tuple[float, float]:
 
 
 def _touched(values: npt.NDArray[np.uint32], banding: Banding) -> Rows:
-    """Who shares a bucket with whom, shape ``(n, n)``, nobody with itself."""
+    """Which models share a bucket, shape ``(n, n)``, without the diagonal."""
     keys = band_keys(values, banding)
     touched = np.zeros((len(keys), len(keys)), np.bool_)
     for band in keys.T:

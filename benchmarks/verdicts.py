@@ -1,4 +1,4 @@
-"""The figures of a retrieval beside what was promised, as rows, tables and lines of a picture."""
+"""The figures of a retrieval beside their targets, as rows, tables and lines of a picture."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COMPARED = "mixed"
 """The background of the comparison with others."""
 
 CROWDED = 100_000
-"""What is promised is promised of so many models and more."""
+"""Fewest models for which the targets hold."""
 
 
 def findings(searches: Sequence[Searched]) -> Findings:
-    """What was promised, stage by stage, and beside the others."""
+    """Judge the targets, stage by stage, and beside other indexes."""
     compared = [each for each in searches if each.background.name == COMPARED]
     rows = [*_targets(searches), *(row for each in compared for row in _against(each))]
     return Findings(rows, [_stages(searches), *map(_others, compared)])
@@ -60,7 +60,7 @@ def _fast_enough(what: str, each: Searched) -> list[Row]:
 
 
 def _against(each: Searched) -> list[Row]:
-    """What was promised about others, where they took part."""
+    """Judge the targets relative to other indexes, if they took part."""
     rows: list[Row] = []
     what = f"n = {each.n:,}, {each.background.name}"
     for name in (DATASKETCH, DATASKETCH_WIDE):
@@ -73,7 +73,7 @@ def _against(each: Searched) -> list[Row]:
 
 
 def _sooner(what: str, ours: str, name: str, each: Searched) -> Row:
-    """With sketches it finds more than anybody; without, it is given what the other is given."""
+    """Judge times with sketches, which find most, and without, on the peer's own input."""
     recalls = f"recall {each.recall(ours):.3f} against {each.recall(name):.3f}"
     return at_least(
         f"{what}: p50, {ours.split(', ')[1]}, {recalls}",

@@ -1,4 +1,4 @@
-"""Supports on the wire: how many bits an index, how long to write and to read, digest included."""
+"""Measure supports on the wire: bits an index, and the time to write and read, digest included."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Measured:
 
     @property
     def over_bound(self) -> float:
-        """The share by which the native format is longer than the bound."""
+        """The excess of the native format over the bound, as a share."""
         return self.bits["modelkin"] / self.bits["bound"] - 1
 
 
 def run(quick: bool) -> Findings:
-    """Uniform supports at five densities, and one whose indices lie together."""
+    """Measure uniform supports at five densities, and one whose indices are clustered."""
     m, rounds = (QUICK_M, 2) if quick else (M, 9)
     uniform = [
         _measured(f"uniform, {density:.1%}", True, uniform_support(m, density), rounds)
@@ -85,7 +85,7 @@ def _bound(support: Support) -> float:
 
 
 def _roaring(support: Support) -> bytes:
-    """pyroaring's fastest way in, an array.array, and its smallest form."""
+    """pyroaring from its fastest input, an array.array, in its smallest form."""
     bitmap = pyroaring.BitMap(array("I", support.indices.tobytes()))
     bitmap.run_optimize()
     return bytes(bitmap.serialize())
@@ -150,7 +150,7 @@ def _smaller(each: Measured, peer: str, target: float) -> Row:
 
 
 def _decoded(which: str, supports: list[Measured], most: float) -> Row:
-    """The slowest of them against the target."""
+    """Judge the slowest of them by the target."""
     name = f"decode, {which}"
     slowest = max(supports, key=lambda each: each.nanoseconds[name].median)
     spread = slowest.nanoseconds[name]

@@ -27,6 +27,7 @@ CLEAN = (
     "app/index",
     "app/maintenance",
     "app/search",
+    "benchmarks",
     "client_sdk/README.md",
     "docs",
     "tests/app/index",
