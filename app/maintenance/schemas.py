@@ -26,8 +26,8 @@ class ParametersIn(_In):
 
 
 class JobIn(_In):
-    """Something to be done to a space: `rebuild_buckets` builds its LSH buckets anew, `stop_list`
-    finds the indices that are everybody's and leaves them out of the buckets.
+    """A job of a space: `rebuild_buckets` builds its LSH buckets again, `stop_list` finds the
+    indices that most models hold and leaves them out of the buckets.
     """
 
     kind: Literal["rebuild_buckets", "stop_list"]
