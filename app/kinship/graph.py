@@ -1,7 +1,8 @@
-"""The graph of a space: which models are near which, for whoever draws or analyses networks.
+"""The graph of a space: pairs of near models, for drawing and network analysis.
 
-Edges are the k nearest neighbours of every model, or all pairs from a threshold on. ``edges`` finds
-them; here the models are read, as many of their supports opened as is wise, and limits are kept.
+Edges are the k nearest neighbours of every model, or all pairs from a threshold on. This module
+reads the models, opens as many supports as is affordable, and keeps the limits;
+:mod:`app.kinship.graph_edges` finds the edges.
 """
 
 from __future__ import annotations
@@ -16,30 +17,30 @@ from app.catalog.repositories.candidates import Candidate
 from app.errors import Unavailable
 from app.infra.db.database import Reader
 from app.kinship import repository
-from app.kinship.graph_edges import MOST_EDGES, Edges, Found, Models
+from app.kinship.graph_edges import MAX_EDGES, EdgeFinder, EdgeSet, GraphModels
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import Graph, GraphEdge, GraphNode
 
-__all__ = ["MOST_EDGES", "MOST_NODES", "GraphService"]
+__all__ = ["MAX_EDGES", "MAX_NODES", "GraphService"]
 
 log = logging.getLogger(__name__)
 
-MOST_NODES = 10_000
+MAX_NODES = 10_000
 DEFAULT_K = 10
 
-_MATRIX_NODES, _MATRIX_WORK = 1_000, 8 << 30
-"""So many models are compared with each other, while that reads so many bytes at most."""
-_MAPPED, _READ_BELOW, _READ = 1_000, 1 << 16, 512 << 20
-"""Supports open at a time: so many that hold a file descriptor; or, where each is small and is read
-instead, so many bytes.
+_MAX_MATRIX_NODES, _MAX_MATRIX_BYTES = 1_000, 8 << 30
+"""Up to so many models are all compared with each other, if that reads at most so many bytes."""
+_MAX_MAPPED_SUPPORTS, _MIN_MAPPED_BYTES, _MAX_READ_BYTES = 1_000, 1 << 16, 512 << 20
+"""Supports open at a time: so many mapped ones, each of which holds a file descriptor. Supports
+below the second size are read instead, so many bytes in all.
 """
 
 
 class GraphService:
-    """The use case that tells all neighbourhoods at once."""
+    """The use case that returns all neighbourhoods at once."""
 
     def __init__(self, library: ModelReader) -> None:
         self._library = library
@@ -56,7 +57,7 @@ class GraphService:
         """The graph of the models that carry all of ``tags``.
 
         Args:
-            k: neighbours of each model, 1 to 1,000; 10 where there is no threshold either.
+            k: neighbours of each model, 1 to 1,000; 10 if there is no threshold either.
             threshold: the least S of an edge, above 0.
 
         Raises:
@@ -71,7 +72,9 @@ class GraphService:
         edges: list[GraphEdge] = []
         if len(nodes) > 1:
             models = self._models(space, nodes)
-            found = Edges(models).nearest(k) if k else Edges(models).beyond(threshold or 0.0)
+            found = (
+                EdgeFinder(models).nearest(k) if k else EdgeFinder(models).beyond(threshold or 0.0)
+            )
             edges = _edges(models, found)
         return Graph(
             nodes=tuple(_node(node) for node in nodes),
@@ -81,18 +84,18 @@ class GraphService:
             version=space.version,
         )
 
-    def _models(self, space: SpaceRecord, nodes: Sequence[repository.Node]) -> Models:
+    def _models(self, space: SpaceRecord, nodes: Sequence[repository.Node]) -> GraphModels:
         dtype = value_dtype(space.signature.scheme)
         joined = np.frombuffer(b"".join(node.values for node in nodes), dtype.newbyteorder("<"))
         sizes = [node.support_size for node in nodes if node.blob_key is not None]
         each = min(-(-space.num_parameters // 8), 8 * max(sizes, default=0))
         work = len(sizes) ** 2 // 2 * each
-        whole_matrix = len(nodes) <= _MATRIX_NODES and work <= _MATRIX_WORK
-        small = each < _READ_BELOW and len(sizes) * each <= _READ
+        whole_matrix = len(nodes) <= _MAX_MATRIX_NODES and work <= _MAX_MATRIX_BYTES
+        small = each < _MIN_MAPPED_BYTES and len(sizes) * each <= _MAX_READ_BYTES
         supports: list[PackedSupport | None] = [None] * len(nodes)
-        if whole_matrix or small or len(sizes) <= _MAPPED:
+        if whole_matrix or small or len(sizes) <= _MAX_MAPPED_SUPPORTS:
             supports = [self._open(space, node) for node in nodes]
-        return Models(
+        return GraphModels(
             names=[node.name for node in nodes],
             values=joined.reshape(len(nodes), -1).astype(dtype, copy=False),
             supports=supports,
@@ -106,7 +109,7 @@ class GraphService:
         known = Candidate(0, node.name, node.support_size, node.blob_key, 0)
         try:
             return self._library.packed(space, known)
-        except Unavailable as error:  # its signature stands in
+        except Unavailable as error:  # its signature is used instead
             log.error("%s", error)
             return None
 
@@ -115,7 +118,7 @@ def _node(node: repository.Node) -> GraphNode:
     return GraphNode(node.name, node.kind, node.support_size, node.tags, node.base_model)
 
 
-def _edges(models: Models, found: Found) -> list[GraphEdge]:
+def _edges(models: GraphModels, found: EdgeSet) -> list[GraphEdge]:
     num_perm, names = models.values.shape[1], models.names
     similarity = found.pairs.similarity
     jaccard = similarity / (2.0 - similarity)
@@ -124,7 +127,7 @@ def _edges(models: Models, found: Found) -> list[GraphEdge]:
     kinds = np.where(found.exact, "exact", "signature")
     columns = (similarity, kinds, errors)
     rows = zip(found.pairs.ends.tolist(), *(column.tolist() for column in columns), strict=True)
-    return [GraphEdge(names[a], names[b], *told) for (a, b), *told in rows]
+    return [GraphEdge(names[a], names[b], *figures) for (a, b), *figures in rows]
 
 
 def _check(k: int | None, threshold: float | None) -> None:
@@ -141,15 +144,15 @@ def _check(k: int | None, threshold: float | None) -> None:
 
 
 def _check_size(space: SpaceRecord, count: int, k: int | None) -> None:
-    if count > MOST_NODES:
+    if count > MAX_NODES:
         raise InvalidParameter(
-            f"{count} models of space {space.name!r} are asked for, and a graph takes "
-            f"{MOST_NODES}: choose some by tag",
+            f"the request selects {count} models of space {space.name!r}, and a graph takes "
+            f"{MAX_NODES}: choose some by tag",
             field="tag",
         )
-    if k is not None and min(k, count) * count > MOST_EDGES:
+    if k is not None and min(k, count) * count > MAX_EDGES:
         raise InvalidParameter(
-            f"{k} neighbours of {count} models are more than {MOST_EDGES} edges: ask for k of "
-            f"{MOST_EDGES // count} or fewer, or choose models by tag",
+            f"{k} neighbours of {count} models are more than {MAX_EDGES} edges: ask for k of "
+            f"{MAX_EDGES // count} or fewer, or choose models by tag",
             field="k",
         )

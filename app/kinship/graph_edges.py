@@ -1,7 +1,7 @@
-"""Which pairs of some models become edges of a graph, compared as sharply as is cheap.
+"""The edges of a graph: pairs of models, compared as sharply as is affordable.
 
-Where comparing all supports with each other is cheap that is done. Else signatures find the pairs
-that may become edges, and these are compared again exactly as long as that is cheap.
+If it is affordable, all supports are compared with each other. Otherwise signatures find
+candidate pairs, and supports compare these again as long as that is affordable.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from modelkin.core.similarity.distances import MatrixDistances, SignatureDistanc
 from modelkin.core.similarity.edges import Pairs, exact_similarity, nearest_pairs, pairs_from
 from modelkin.errors import InvalidParameter
 
-__all__ = ["MOST_EDGES", "Edges", "Found", "Models"]
+__all__ = ["MAX_EDGES", "EdgeFinder", "EdgeSet", "GraphModels"]
 
-MOST_EDGES = 200_000
+MAX_EDGES = 200_000
 
-_REFINED_WORK = 4 << 30
-"""Comparing again those that signatures found reads so many bytes at most."""
-_ROUNDING = 1e-9
-_SPARE = 2
-"""How many times as many candidates as neighbours are compared again."""
-_ERRORS = 4.0
+_MAX_REFINED_BYTES = 4 << 30
+"""Comparing candidate pairs again reads so many bytes at most."""
+_EPSILON = 1e-9
+_CANDIDATE_FACTOR = 2
+"""Candidates that are compared again for each neighbour sought."""
+_MARGIN_STANDARD_ERRORS = 4.0
 """Standard errors below a threshold from which on a pair is compared again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
-    """The nodes, by name, as far as they are compared.
+class GraphModels:
+    """The nodes, by name, with the data to compare them.
 
     Attributes:
         values: of their signatures, shape ``(n, num_perm)``.
-        supports: opened, where they will be compared.
-        bytes_each: what comparing two supports reads of each, at most.
-        whole_matrix: comparing all supports with each other is cheap.
+        supports: those that will be compared, open.
+        bytes_each: bytes that comparing two supports reads of each, at most.
+        whole_matrix: comparing all supports with each other is affordable.
     """
 
     names: Sequence[str]
@@ -51,59 +51,61 @@ class Models:
 
     @property
     def exact(self) -> npt.NDArray[np.bool_]:
-        """Which of them can be compared exactly, shape ``(n,)``."""
+        """Whether each model can be compared exactly, shape ``(n,)``."""
         return np.array([support is not None for support in self.supports], np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Edges, and which of them were compared exactly, shape ``(e,)``."""
+class EdgeSet:
+    """Edges, and whether each was compared exactly, shape ``(e,)``."""
 
     pairs: Pairs
     exact: npt.NDArray[np.bool_]
 
 
-class Edges:
+class EdgeFinder:
     """Finds the edges among some models."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: GraphModels) -> None:
         self._models = models
         self._estimated = SignatureDistances(models.values)
 
-    def nearest(self, k: int) -> Found:
-        """Those of the k nearest neighbours; who shares nothing is nobody's neighbour."""
+    def nearest(self, k: int) -> EdgeSet:
+        """The edges of the k nearest neighbours; models that share nothing are not neighbours."""
         if self._models.whole_matrix:
             found = self._compared(nearest_pairs(self._matrix, k))
         else:
-            candidates = nearest_pairs(self._estimated, _SPARE * k)
+            candidates = nearest_pairs(self._estimated, _CANDIDATE_FACTOR * k)
             found = self._refined(candidates)
-            found = self._kept(found, found.pairs.nearest(k))
-        return self._only(found, found.pairs.similarity > 0)
+            found = self._filtered_by_pairs(found, found.pairs.nearest(k))
+        return self._filtered(found, found.pairs.similarity > 0)
 
-    def beyond(self, threshold: float) -> Found:
+    def beyond(self, threshold: float) -> EdgeSet:
         """All pairs from a similarity on.
 
         Raises:
             InvalidParameter: there are more than a graph takes.
         """
         if self._models.whole_matrix:
-            pairs = pairs_from(self._matrix, threshold - _ROUNDING, MOST_EDGES)
+            pairs = pairs_from(self._matrix, threshold - _EPSILON, MAX_EDGES)
             if pairs is None:
                 raise _too_many(threshold)
             found = self._compared(pairs)
-            return self._only(found, found.pairs.similarity >= threshold)
+            return self._filtered(found, found.pairs.similarity >= threshold)
         error = estimators.standard_error(
             estimators.jaccard_of(threshold), self._models.values.shape[1]
         )
-        pairs = pairs_from(self._estimated, max(0.0, threshold - _ERRORS * error), 2 * MOST_EDGES)
-        if pairs is None:  # too many to look at twice: the estimates stand
-            pairs = pairs_from(self._estimated, threshold, MOST_EDGES)
+        pairs = pairs_from(
+            self._estimated, max(0.0, threshold - _MARGIN_STANDARD_ERRORS * error), 2 * MAX_EDGES
+        )
+        if pairs is None:  # too many to compare again: the estimates stand
+            pairs = pairs_from(self._estimated, threshold, MAX_EDGES)
             if pairs is None:
                 raise _too_many(threshold)
-            return Found(pairs, np.zeros(len(pairs), np.bool_))
+            return EdgeSet(pairs, np.zeros(len(pairs), np.bool_))
         found = self._refined(pairs)
-        found = self._only(found, found.pairs.similarity >= threshold)
-        if len(found.pairs) > MOST_EDGES:
+        found = self._filtered(found, found.pairs.similarity >= threshold)
+        if len(found.pairs) > MAX_EDGES:
             raise _too_many(threshold)
         return found
 
@@ -124,38 +126,38 @@ class Edges:
     def _matrix(self) -> MatrixDistances:
         return MatrixDistances(self._similarity)
 
-    def _compared(self, pairs: Pairs) -> Found:
-        """The same pairs with S itself, of which a distance is only the rest to 1, rounded."""
+    def _compared(self, pairs: Pairs) -> EdgeSet:
+        """The same pairs with their exact S, because a distance is 1 - S with rounding."""
         a, b = pairs.ends.T
-        return self._told(Pairs(pairs.ends, self._similarity[a, b]))
+        return self._with_exactness(Pairs(pairs.ends, self._similarity[a, b]))
 
-    def _told(self, pairs: Pairs) -> Found:
+    def _with_exactness(self, pairs: Pairs) -> EdgeSet:
         exact: npt.NDArray[np.bool_] = np.all(self._models.exact[pairs.ends], axis=1)
-        return Found(pairs, exact)
+        return EdgeSet(pairs, exact)
 
-    def _refined(self, pairs: Pairs) -> Found:
+    def _refined(self, pairs: Pairs) -> EdgeSet:
         """The same pairs, compared exactly where both have a support and it is cheap."""
-        found = self._told(pairs)
-        if np.count_nonzero(found.exact) * self._models.bytes_each > _REFINED_WORK:
-            return Found(pairs, np.zeros(len(pairs), np.bool_))
+        found = self._with_exactness(pairs)
+        if np.count_nonzero(found.exact) * self._models.bytes_each > _MAX_REFINED_BYTES:
+            return EdgeSet(pairs, np.zeros(len(pairs), np.bool_))
         similarity = pairs.similarity.copy()
         supports = {row: s for row, s in enumerate(self._models.supports) if s is not None}
         similarity[found.exact] = exact_similarity(supports, pairs.ends[found.exact])
-        return Found(Pairs(pairs.ends, similarity), found.exact)
+        return EdgeSet(Pairs(pairs.ends, similarity), found.exact)
 
-    def _kept(self, found: Found, pairs: Pairs) -> Found:
-        """Some of the pairs found."""
+    def _filtered_by_pairs(self, found: EdgeSet, pairs: Pairs) -> EdgeSet:
+        """The edges of these pairs."""
         n = len(self._models.names)
         keys = found.pairs.ends[:, 0] * n + found.pairs.ends[:, 1]
-        return self._only(found, np.isin(keys, pairs.ends[:, 0] * n + pairs.ends[:, 1]))
+        return self._filtered(found, np.isin(keys, pairs.ends[:, 0] * n + pairs.ends[:, 1]))
 
-    def _only(self, found: Found, kept: npt.NDArray[np.bool_]) -> Found:
-        return Found(found.pairs.of(kept), found.exact[kept])
+    def _filtered(self, found: EdgeSet, kept: npt.NDArray[np.bool_]) -> EdgeSet:
+        return EdgeSet(found.pairs.of(kept), found.exact[kept])
 
 
 def _too_many(threshold: float) -> InvalidParameter:
     return InvalidParameter(
-        f"more than {MOST_EDGES} pairs have S of {threshold:g} or more: raise the threshold, ask "
+        f"more than {MAX_EDGES} pairs have S of {threshold:g} or more: raise the threshold, ask "
         f"for the k nearest, or choose models by tag",
         field="threshold",
     )

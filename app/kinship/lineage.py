@@ -1,7 +1,7 @@
-"""Lineage: what a model declares to be made from, beside what is measured.
+"""Lineage: the declared base of a model, beside the measured similarities.
 
-The rules are ``core.lineage``'s. Here the models are found that they are asked about: the declared
-bases one after another, the nearest models and how these relate, and the background of all others.
+:mod:`modelkin.core.kinship.lineage` has the rules. This module collects their inputs: the chain of
+declared bases, the nearest models and how they relate, and the background of all others.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.catalog.reader import ModelReader, Subject
+from app.catalog.repositories.candidates import candidates_by_name
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
 from app.kinship.lineage_summary import summary_of
 from app.kinship.neighborhood import scan_neighborhood
-from app.kinship.repository import candidates_by_name, declared_bases
+from app.kinship.repository import declared_bases
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
@@ -33,14 +34,14 @@ from modelkin.types.search import Neighbor
 
 __all__ = ["LineageService"]
 
-_LOOKED_AT, _TOLD = 25, 10
-"""Nearest models: so many are looked at, since some may be relatives, and so many are told."""
-_LONGEST = 32
+_MAX_INSPECTED, _MAX_RETURNED = 25, 10
+"""Nearest models that are compared, since some may be relatives, and those that are returned."""
+_MAX_CHAIN_LENGTH = 32
 """Links of a chain of declared bases that are followed."""
 
 
 class LineageService:
-    """The use case that holds a declared base against what is measured."""
+    """The use case that compares a declared base with the measurements."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class LineageService:
         subject = self._library.stored_subject(session, space, name)
         assert subject.model is not None
         declared = subject.model.base_model
-        near = self._search.neighbors(session, space, subject, k=_LOOKED_AT)
+        near = self._search.neighbors(session, space, subject, k=_MAX_INSPECTED)
         family = _Family.of(session, space, name, declared, [item.model for item in near])
         base = None
         if declared is not None and declared != name and declared in family.bases:
@@ -87,7 +88,7 @@ class LineageService:
         rival = None
         if judgement is not None and judgement.rival is not None:
             rival = kin.of(rivals[judgement.rival])
-        told = Lineage(
+        lineage = Lineage(
             model=name,
             verdict=verdict,
             summary="",
@@ -95,24 +96,24 @@ class LineageService:
             likely_base=_likely(verdict, judgement, rivals, rival, background),
             base=None if base is None else kin.of(base),
             rival=rival,
-            kin=tuple(kin.of(item) for item in near[:_TOLD]),
+            kin=tuple(kin.of(item) for item in near[:_MAX_RETURNED]),
             usual=SimilarityBaseline(background.mean, background.deviation, background.models),
             limit=limit_of(background),
             chain=tuple(self._links(session, space, family.chain)),
             cycle=family.cycle,
         )
-        return summary_of(told, None if judgement is None else judgement.reason)
+        return summary_of(lineage, None if judgement is None else judgement.reason)
 
     def _compare(
         self, session: Reader, space: SpaceRecord, name: str, others: Sequence[str]
     ) -> dict[str, Neighbor]:
-        """How similar others are to a stored model, as sharply as can be; those that exist."""
+        """The similarity of other models to a stored one, as sharp as possible, by name."""
         if not others:
             return {}
         subject = self._library.stored_subject(session, space, name)
-        asked = self._comparer.query(session, space, subject)
+        query = self._comparer.query(session, space, subject)
         candidates = candidates_by_name(session, space, others)
-        found, _ = self._comparer.compare(asked, candidates.values())
+        found, _ = self._comparer.compare(query, candidates)
         return {item.model: item for item in found}
 
     def _background(
@@ -122,22 +123,23 @@ class LineageService:
         subject: Subject,
         family: _Family,
     ) -> tuple[Background, bool]:
-        """Of the models that are no declared relatives, and True; where they are few, of all but
-        the base, and False.
+        """The background of the declared strangers, and True; or of all but the base, and False.
+
+        The second is used if there are too few strangers.
         """
-        around = scan_neighborhood(self._indexes, session, space, subject)
+        neighborhood = scan_neighborhood(self._indexes, session, space, subject)
         relatives = [each for each in family.bases if family.relation(each) is not None]
         known = candidates_by_name(session, space, relatives)
-        background = around.background(robust=True, without=[c.id for c in known.values()])
+        background = neighborhood.background(robust=True, without=[c.id for c in known])
         if background.models >= FEWEST:
             return background, True
-        base = [known[name].id for name in known if name == family.declared]
-        return around.background(robust=True, without=base), False
+        base = [candidate.id for candidate in known if candidate.name == family.declared]
+        return neighborhood.background(robust=True, without=base), False
 
     def _links(
         self, session: Reader, space: SpaceRecord, chain: Sequence[tuple[str, str]]
     ) -> list[LineageLink]:
-        """The declared bases, each with how similar it is to what is made from it."""
+        """The declared bases, each with its similarity to the model that declares it."""
         links = []
         for model, base in chain:
             found = (
@@ -157,14 +159,14 @@ class LineageService:
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """What is declared around a model.
+    """The declarations around a model.
 
     Attributes:
         name: the model.
         declared: its base.
-        bases: what every model that was looked at declares, under its name.
+        bases: the declared base of every model that was read, by name.
         chain: the model and its base, the base and its base, and so on.
-        cycle: the chain came back to where it had been.
+        cycle: the chain returns to a model that it has passed.
     """
 
     name: str
@@ -185,7 +187,7 @@ class _Family:
         """The declared bases of the model and of those near it, as far back as they are known."""
         bases: dict[str, str | None] = {name: declared}
         wanted = {*near, *([] if declared is None else [declared])} - bases.keys()
-        for _ in range(_LONGEST):
+        for _ in range(_MAX_CHAIN_LENGTH):
             found = declared_bases(session, space, sorted(wanted))
             bases.update(found)
             wanted = {base for base in found.values() if base is not None} - bases.keys()
@@ -195,7 +197,7 @@ class _Family:
         return cls(name, declared, bases, tuple(chain), cycle)
 
     def relation(self, other: str) -> str | None:
-        """What another model is to this one by declaration; None where it is nothing."""
+        """The declared relation of another model to this one; None if there is none declared."""
         if other == self.declared:
             return "base"
         ancestors = {base for _, base in self.chain}
@@ -209,10 +211,10 @@ class _Family:
 
 
 def _chain(name: str, bases: Mapping[str, str | None]) -> tuple[list[tuple[str, str]], bool]:
-    """The links from a model back, and whether they come to where they have been."""
+    """The links from a model back, and whether they return to a model that they have passed."""
     chain: list[tuple[str, str]] = []
     seen, at = {name}, name
-    while len(chain) < _LONGEST:
+    while len(chain) < _MAX_CHAIN_LENGTH:
         base = bases.get(at)
         if base is None:
             return chain, False
@@ -226,7 +228,7 @@ def _chain(name: str, bases: Mapping[str, str | None]) -> tuple[list[tuple[str, 
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """Turns what was measured into what is told of it."""
+    """Turns measurements into the kin of an answer."""
 
     family: _Family
     background: Background
@@ -248,7 +250,7 @@ class _Evidence:
 
 
 def _runner_up(near: Sequence[Neighbor], family: _Family) -> Measured | None:
-    """The nearest model besides the base that is not declared to be made from the model."""
+    """The nearest model that is neither the base nor declared to be made from the model."""
     others = (item for item in near if family.relation(item.model) not in {"base", "derivative"})
     return next(map(_measured, others), None)
 
@@ -272,7 +274,7 @@ def _likely(
     rival: Kin | None,
     background: Background,
 ) -> str | None:
-    """Who may be the base, where the declared one is missing, unknown or contradicted."""
+    """The likely base, if the declared one is missing, unknown or contradicted."""
     if verdict in {"consistent", "inconclusive"}:
         return None
     if rival is not None and judgement is not None and judgement.reason == "rival":

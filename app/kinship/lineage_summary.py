@@ -1,4 +1,4 @@
-"""What a lineage says in a sentence or two: the verdict, what decided it, and what it is worth."""
+"""The summary of a lineage in a sentence or two: the verdict, its reason, and how strong it is."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def summary_of(lineage: Lineage, reason: str | None) -> Lineage:
     """The lineage with its summary.
 
     Args:
-        lineage: whole but for that.
-        reason: what decided the judgement of its base; None where there was none.
+        lineage: complete but for the summary.
+        reason: of the judgement of its base; None if there was no judgement.
     """
     say = _UNJUDGED.get(lineage.verdict) or _JUDGED[reason or ""]
     words = say(lineage)
@@ -42,8 +42,8 @@ def _usual(lineage: Lineage) -> str:
 
 
 def _undeclared(lineage: Lineage) -> str:
-    nobody = "" if lineage.likely_base else " No model stands out as one."
-    return f"No base is declared.{nobody}"
+    no_candidate = "" if lineage.likely_base else " No model stands out as one."
+    return f"No base is declared.{no_candidate}"
 
 
 def _unknown(lineage: Lineage) -> str:
@@ -92,7 +92,7 @@ def _doubt(lineage: Lineage) -> str:
     assert lineage.rival is not None
     return (
         f"{lineage.rival.model!r} is nearer, S = {_shown(lineage.rival)}, than the declared base "
-        f"{lineage.declared_base!r}, S = {_shown(lineage.base)}, and what is known does not tell "
+        f"{lineage.declared_base!r}, S = {_shown(lineage.base)}, and the data do not show "
         f"whether it was made before or after this model."
     )
 

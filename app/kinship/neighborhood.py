@@ -1,7 +1,7 @@
-"""The space around a subject, as the lowest bytes of all signatures show it.
+"""The neighborhood of a subject: approximate similarities to all models of its space.
 
-One pass over the index tells how similar everybody is to the subject, roughly: what is usual in the
-space, and who is worth a closer look. It reads no support and answers nobody.
+One scan of the in-memory index gives them. They show which similarity is usual in the space, and
+which models are worth an exact comparison. This module reads no support.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["Neighborhood", "scan_neighborhood"]
 Ids = npt.NDArray[np.int64]
 
 _SEED = 1
-"""Of the samples of a space: everybody draws the same one."""
+"""The seed of all samples, so that every process draws the same one."""
 
 
 def scan_neighborhood(
     indexes: IndexRegistry, session: Reader, space: SpaceRecord, subject: Subject
 ) -> Neighborhood:
-    """The space around a subject, as one transaction sees it."""
+    """The neighborhood of a subject, as one transaction sees it."""
     feed = ChangeFeed(session, space.id)
     snapshot = indexes.snapshot_at(space.id, space.signature, space.version, feed)
     own = None if subject.model is None else subject.model.id
@@ -55,10 +55,10 @@ class Neighborhood:
     own: int | None
 
     def background(self, *, robust: bool = False, without: Collection[int] = ()) -> Background:
-        """What is usual: the similarities of all models but the subject itself.
+        """The usual similarity: the distribution over all models but the subject.
 
         Args:
-            robust: by the median, so that some kin among them do not count.
+            robust: by the median, so that a few kin do not count.
             without: ids of more models to leave out.
         """
         snapshot, num_perm = self.snapshot, self.values.size
@@ -71,11 +71,11 @@ class Neighborhood:
         return make(similarities, errors, models)
 
     def nearest(self, count: int, among: Ids | None = None) -> tuple[Ids, npt.NDArray[np.float64]]:
-        """The ids of the models nearest by their bytes, nearest first, and S as these tell it.
+        """The ids of the nearest models by signature bytes, nearest first, and the S they estimate.
 
         Args:
-            count: how many, at least 1; fewer come back where there are no more.
-            among: only these models, ascending ids; all by default.
+            count: how many, at least 1; fewer are returned if there are no more.
+            among: the models to choose from, ascending ids; all by default.
         """
         found = self.snapshot.candidates(self.values, count + 1, among=among)
         order = np.lexsort((found.ids, -found.matches))
@@ -84,8 +84,9 @@ class Neighborhood:
         return ids[others], cascade.similarity_from_matches(matches[others], self.values.size)
 
     def sample(self, count: int) -> Ids:
-        """The ids of ``count`` models that may have a support, the subject left out, in an order
-        drawn at random; the same in every process, whatever else its database holds.
+        """The ids of ``count`` random models that may have a support, without the subject.
+
+        Their order is random too; every process draws the same, whatever else its database holds.
         """
         snapshot = self.snapshot
         eligible = snapshot.alive & (snapshot.contents != 0)
@@ -93,7 +94,7 @@ class Neighborhood:
             eligible &= snapshot.ids != self.own
         ids = snapshot.ids[eligible]
         taken = np.random.default_rng(_SEED).choice(ids.size, min(count, ids.size), replace=False)
-        # By their rank, which is the space's own: ids tell how much others have stored.
+        # By their rank, which is the space's own: ids depend on what other tenants have stored.
         ranks = np.unique(taken)
         ordered: Ids = np.partition(ids, ranks) if ranks.size else ids
         chosen: Ids = ordered[taken]

@@ -1,4 +1,4 @@
-"""What donors, graphs and lineages read of models, beyond what a search does: few columns each."""
+"""Queries of donors, graphs and lineages: few columns of many models."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from typing import Any, TypeVar
 from sqlalchemy import Text, cast, func, select
 
 from app.catalog.records import Kind
-from app.catalog.repositories.candidates import Candidate
 from app.catalog.repositories.models import tagged
 from app.infra.db.database import Reader
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow
 from app.spaces.records import SpaceRecord
 
 __all__ = [
-    "Labelled",
+    "LabelledModel",
     "Node",
-    "candidates_by_name",
     "count_nodes",
     "declared_bases",
     "labelled_by_id",
@@ -27,13 +25,13 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_AT_ONCE = 500  # below every backend's limit of bound parameters
-_SCANNED = 16
-"""Models that are passed over in the time in which one is looked up by its id."""
+_BATCH_SIZE = 500  # below every backend's limit of bound parameters
+_ROWS_PER_LOOKUP = 16
+"""Rows that a scan passes in the time of one lookup by id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledModel:
     """A model and one of its attributes."""
 
     id: int
@@ -43,7 +41,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A model of a graph; ``values`` are its signature's, little-endian."""
+    """A model of a graph; ``values`` are those of its signature, little-endian."""
 
     name: str
     kind: Kind
@@ -56,10 +54,10 @@ class Node:
 
 def labelled_by_id(
     session: Reader, space: SpaceRecord, ids: Sequence[int], attribute: str
-) -> list[Labelled]:
-    """Those of the models that have the attribute, and are not null there; in no order.
+) -> list[LabelledModel]:
+    """The models among ``ids`` with a value of this attribute, in any order.
 
-    What others carry is not read: the name, as it is written in JSON, does not occur there.
+    The query skips models whose JSON does not contain the attribute's name.
     """
     wanted = set(ids)
     written = cast(ModelRow.attributes, Text).contains(json.dumps(attribute), autoescape=True)
@@ -67,10 +65,10 @@ def labelled_by_id(
         ModelRow.space_id == space.id, written
     )
     queries = [query.where(ModelRow.id.in_(some)) for some in _batches(ids)]
-    if len(ids) * _SCANNED >= space.models:
+    if len(ids) * _ROWS_PER_LOOKUP >= space.models:
         queries = [query.execution_options(yield_per=2000)]
     return [
-        Labelled(model_id, name, attributes[attribute])
+        LabelledModel(model_id, name, attributes[attribute])
         for one in queries
         for model_id, name, attributes in session.execute(one)
         if model_id in wanted and attributes.get(attribute) is not None
@@ -80,7 +78,7 @@ def labelled_by_id(
 def declared_bases(
     session: Reader, space: SpaceRecord, names: Iterable[str]
 ) -> dict[str, str | None]:
-    """What those of the models declare as their base, under the names of all that there are."""
+    """The declared base of each existing model, by name."""
     found: dict[str, str | None] = {}
     for some in _batches(list(dict.fromkeys(names))):
         query = select(ModelRow.name, ModelRow.base_model).where(
@@ -90,20 +88,8 @@ def declared_bases(
     return found
 
 
-def candidates_by_name(
-    session: Reader, space: SpaceRecord, names: Iterable[str]
-) -> dict[str, Candidate]:
-    """Those of the models that there are, under their names."""
-    columns = tuple(getattr(ModelRow, name) for name in Candidate.__dataclass_fields__)
-    found: dict[str, Candidate] = {}
-    for some in _batches(list(dict.fromkeys(names))):
-        query = select(*columns).where(ModelRow.space_id == space.id, ModelRow.name.in_(some))
-        found.update((row.name, Candidate(*row)) for row in session.execute(query))
-    return found
-
-
 def count_nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> int:
-    """How many models there are that carry all of ``tags``."""
+    """The number of models that carry all of ``tags``."""
     query = select(func.count()).select_from(ModelRow)
     return session.scalars(query.where(ModelRow.space_id == space.id, *tagged(tags))).one()
 
@@ -111,10 +97,10 @@ def count_nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> int
 def nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[Node]:
     """The models that carry all of ``tags``, by name."""
     here = ModelRow.space_id == space.id, *tagged(tags)
-    told: dict[int, list[str]] = {}
+    tags_by_id: dict[int, list[str]] = {}
     of_tags = select(TagRow.model_id, TagRow.tag).join(ModelRow, ModelRow.id == TagRow.model_id)
     for model_id, tag in session.execute(of_tags.where(*here).order_by(TagRow.tag)):
-        told.setdefault(model_id, []).append(tag)
+        tags_by_id.setdefault(model_id, []).append(tag)
     query = (
         select(
             ModelRow.id,
@@ -137,11 +123,11 @@ def nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[Node
             blob_key=row.blob_key,
             base_model=row.base_model,
             values=row.values,
-            tags=tuple(told.get(row.id, ())),
+            tags=tuple(tags_by_id.get(row.id, ())),
         )
         for row in rows
     ]
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))
+    return (items[at : at + _BATCH_SIZE] for at in range(0, len(items), _BATCH_SIZE))

@@ -1,32 +1,27 @@
-"""The JSON of donors and lineages: what is answered, and what each field means."""
+"""The JSON of donors and lineages, with the meaning of each field."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from app.infra.http.schemas import Estimate, _Out
 from modelkin.types.kinship import Donors, Lineage
 
 __all__ = ["DonorsOut", "LineageOut"]
 
-Estimate = Literal["exact", "sketch", "signature"]
 
-
-class _Told(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
-
-class UsualOut(_Told):
+class UsualOut(_Out):
     similarity: float = Field(
         description="the mean of S over the other models of the space; in a lineage the median, "
-        "over those that are no declared relatives"
+        "over those that are not declared relatives"
     )
     deviation: float = Field(description="the standard deviation of S over models")
     models: int
 
 
-class DonorReasonOut(_Told):
+class DonorReasonOut(_Out):
     sentence: str
     shared_indices: int | None
     z_score: float | None = Field(
@@ -51,7 +46,7 @@ class DonorReasonOut(_Told):
     label: str | None = Field(description="knn_shapley: its label")
 
 
-class DonorOut(_Told):
+class DonorOut(_Out):
     model: str
     similarity: float
     weight: float = Field(description="its share of the mixture; all sum to 1")
@@ -60,7 +55,7 @@ class DonorOut(_Told):
     why: DonorReasonOut
 
 
-class DonorsOut(_Told):
+class DonorsOut(_Out):
     target: str | None
     method: str
     weights: str
@@ -80,7 +75,7 @@ class DonorsOut(_Told):
         return cls.model_validate(found)
 
 
-class KinOut(_Told):
+class KinOut(_Out):
     model: str
     similarity: float
     estimate: Estimate
@@ -93,10 +88,10 @@ class KinOut(_Told):
     relation: Literal["base", "ancestor", "derivative", "sibling"] | None = Field(
         description="what the declared bases make of it"
     )
-    to_base: float | None = Field(description="its S to the declared base, where that was asked")
+    to_base: float | None = Field(description="its S to the declared base, if that was compared")
 
 
-class LinkOut(_Told):
+class LinkOut(_Out):
     model: str
     base_model: str
     similarity: float | None = Field(description="null where the base is not in this space")
@@ -104,7 +99,7 @@ class LinkOut(_Told):
     standard_error: float | None
 
 
-class LineageOut(_Told):
+class LineageOut(_Out):
     model: str
     verdict: Literal[
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
@@ -112,12 +107,12 @@ class LineageOut(_Told):
     summary: str = Field(description="why, for people")
     declared_base: str | None
     likely_base: str | None = Field(
-        description="who is nearest and stands out; S has no direction, so it may as well be made "
-        "from this model"
+        description="the nearest model that stands out; S has no direction, so it may as well be "
+        "made from this model"
     )
     base: KinOut | None = Field(description="the declared base, measured")
     rival: KinOut | None = Field(
-        description="who contradicts the declared base, or leaves it in doubt"
+        description="the model that contradicts the declared base, or leaves it in doubt"
     )
     kin: list[KinOut] = Field(description="the nearest models")
     usual: UsualOut

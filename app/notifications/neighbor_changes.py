@@ -16,11 +16,10 @@ from typing import Final
 from app.catalog.reader import ModelReader, Subject
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import revisions
-from app.catalog.repositories.candidates import Candidate, candidates_by_id
+from app.catalog.repositories.candidates import Candidate, candidates_by_id, candidates_by_name
 from app.catalog.revisions import RevisionService
 from app.errors import ModelNotFound, NotFound, SupportMissing
 from app.infra.db.database import Database, Reader
-from app.kinship.repository import candidates_by_name
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
@@ -185,7 +184,7 @@ class NeighborChanges:
     ) -> dict[str, Neighbor]:
         """How near some models are to a subject; of those that there are."""
         found = candidates_by_name(session, space, sorted(names))
-        return self._measured(session, space, subject, found.values())
+        return self._measured(session, space, subject, found)
 
     def _measured(
         self,

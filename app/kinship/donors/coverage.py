@@ -1,6 +1,6 @@
-"""Donors by what they hold of the target: what is rare of it, or most of it together.
+"""Donors by the target's indices that they hold: the rare ones, or most of them together.
 
-Both look at which of the target's indices each of the nearest models holds, and so leave out the
+Both methods compare the indices of the target with those of the nearest models. So they leave out
 models that have only a signature.
 """
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from app.catalog.reader import ModelReader, Subject
 from app.catalog.repositories.candidates import Candidate, candidates_by_id
 from app.errors import SupportRequired, Unavailable
-from app.kinship.donors.request import Choice, DonorRequest, Found, Target
+from app.kinship.donors.request import DonorRanking, DonorRequest, RankedDonor, Target
 from app.spaces.records import SpaceRecord
 from modelkin.core import estimators
 from modelkin.core.kinship.cover import greedy_cover
@@ -35,13 +35,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Words = npt.NDArray[np.uint64]
 
-_COUNTED = 256
-"""Supports at most by which it is told how rare an index is: shares are right within .03."""
-_RANKED_BY_RARITY, _COVERING = 64, 256
-"""Of the nearest models so many, and 4 k at least, may be donors by ``idf`` and by ``cover``:
-weighing by rarity moves the ranking by a few places, and who covers what is left may be far.
+_RARITY_SAMPLE_SIZE = 256
+"""Supports that estimate how rare an index is, at most: shares are right within .03."""
+_MIN_IDF_POOL = 64
+"""Of the nearest models so many, and 4 k at least, may be donors by ``idf``: weighting by rarity
+moves the ranking by a few places.
 """
-_MOST = 2000
+_MIN_COVER_POOL = 256
+"""The same by ``cover``: the model that covers the missing indices may be far."""
+_MAX_POOL = 2000
 
 
 class CoverageSearch:
@@ -50,15 +52,15 @@ class CoverageSearch:
     def __init__(self, library: ModelReader) -> None:
         self._library = library
 
-    def idf(self, target: Target, ask: DonorRequest) -> Found:
-        """Overlap weighed by how rare an index is in the space."""
-        probe = self._probe(target, ask)
-        pool = self._pool(target, ask, probe, _RANKED_BY_RARITY)
+    def idf(self, target: Target, request: DonorRequest) -> DonorRanking:
+        """Rank by the overlap, weighted by how rare each index is in the space."""
+        indices = self._target_indices(target, request)
+        pool = self._pool(target, request, indices, _MIN_IDF_POOL)
         if not pool.neighbors:
-            return Found((), pool.considered, pool.left_out, pool.whole)
-        weights = index_weights(self._holders(target, probe), probe.size)
+            return DonorRanking((), pool.considered, pool.left_out, pool.whole)
+        weights = index_weights(self._holders(target, indices), indices.size)
         choices = [
-            Choice(
+            RankedDonor(
                 neighbor,
                 rarity.share,
                 DonorExplanation(
@@ -68,15 +70,15 @@ class CoverageSearch:
             for neighbor, rarity in zip(pool.neighbors, rarities(pool.rows, weights), strict=True)
         ]
         choices.sort(key=lambda choice: choice.rank)
-        return Found(choices[: ask.k], pool.considered, pool.left_out, pool.whole)
+        return DonorRanking(choices[: request.k], pool.considered, pool.left_out, pool.whole)
 
-    def cover(self, target: Target, ask: DonorRequest) -> Found:
+    def cover(self, target: Target, request: DonorRequest) -> DonorRanking:
         """The fewest donors that together hold the target's support, one after another."""
-        probe = self._probe(target, ask)
-        pool = self._pool(target, ask, probe, _COVERING)
-        steps = greedy_cover(pool.rows, probe.size, ask.k) if pool.neighbors else []
+        indices = self._target_indices(target, request)
+        pool = self._pool(target, request, indices, _MIN_COVER_POOL)
+        steps = greedy_cover(pool.rows, indices.size, request.k) if pool.neighbors else []
         choices = [
-            Choice(
+            RankedDonor(
                 pool.neighbors[step.row],
                 step.explained,
                 DonorExplanation(
@@ -88,20 +90,20 @@ class CoverageSearch:
             )
             for step in steps
         ]
-        return Found(choices, pool.considered, pool.left_out, pool.whole)
+        return DonorRanking(choices, pool.considered, pool.left_out, pool.whole)
 
-    def _probe(self, target: Target, ask: DonorRequest) -> TargetIndices:
+    def _target_indices(self, target: Target, request: DonorRequest) -> TargetIndices:
         """The target's indices.
 
         Raises:
-            SupportRequired: it has only a signature.
+            SupportNeeded: the target has only a signature.
             Unavailable: its support is damaged.
         """
         packed = target.subject.packed
         if packed is None:
             raise SupportRequired(
-                f"method={ask.method} asks which indices of the target others hold, and there is "
-                f"only a signature of it: send its support, or ask for method=similarity",
+                f"method={request.method} compares the target's indices, and there is only a "
+                f"signature of it: send its support, or use method=similarity",
                 field="target",
             )
         try:
@@ -109,46 +111,52 @@ class CoverageSearch:
         except InvalidSupport as error:
             raise Unavailable(f"the stored support of the target is damaged: {error}") from error
 
-    def _pool(self, target: Target, ask: DonorRequest, probe: TargetIndices, least: int) -> _Pool:
-        """The nearest models with what they hold of the target, the nearest first."""
-        count = min(_MOST, max(least, 4 * ask.k)) + len(ask.exclude)
-        ids, _ = target.around.nearest(count, target.among)
+    def _pool(
+        self, target: Target, request: DonorRequest, indices: TargetIndices, least: int
+    ) -> _Pool:
+        """The nearest models, nearest first, with the target's indices that each holds."""
+        count = min(_MAX_POOL, max(least, 4 * request.k)) + len(request.exclude)
+        ids, _ = target.neighborhood.nearest(count, target.among)
         near = candidates_by_id(target.session, target.space, ids.tolist())
-        wanted = [candidate for candidate in near if candidate.name not in ask.exclude]
+        wanted = [candidate for candidate in near if candidate.name not in request.exclude]
         left_out = sum(candidate.blob_key is None for candidate in wanted)
-        seen, whole = self._each(
-            target.space, wanted, lambda name, packed: _seen(name, target.subject, packed, probe)
+        compared, whole = self._visit_supports(
+            target.space,
+            wanted,
+            lambda name, packed: _compared(name, target.subject, packed, indices),
         )
         kept = [
             (neighbor, row)
-            for neighbor, row in seen
-            if neighbor.similarity > 0 and neighbor.similarity >= ask.min_similarity
+            for neighbor, row in compared
+            if neighbor.similarity > 0 and neighbor.similarity >= request.min_similarity
         ]
         kept.sort(key=lambda pair: (-pair[0].similarity, pair[0].model))
         return _Pool(
             neighbors=[neighbor for neighbor, _ in kept],
-            rows=_stacked([row for _, row in kept], probe),
-            considered=len(seen),
+            rows=_stacked([row for _, row in kept], indices),
+            considered=len(compared),
             left_out=left_out,
             whole=whole,
         )
 
-    def _holders(self, target: Target, probe: TargetIndices) -> Words:
-        """What a sample of the whole space holds of the target."""
-        ids = target.around.sample(_COUNTED)
+    def _holders(self, target: Target, indices: TargetIndices) -> Words:
+        """The target's indices that each model of a sample of the space holds."""
+        ids = target.neighborhood.sample(_RARITY_SAMPLE_SIZE)
         sampled = candidates_by_id(target.session, target.space, ids.tolist())
-        rows, _ = self._each(target.space, sampled, lambda _, packed: probe.held_by(packed))
-        return _stacked(rows, probe)
+        rows, _ = self._visit_supports(
+            target.space, sampled, lambda _, packed: indices.held_by(packed)
+        )
+        return _stacked(rows, indices)
 
-    def _each(
+    def _visit_supports(
         self,
         space: SpaceRecord,
         candidates: Iterable[Candidate],
-        look: Callable[[str, PackedSupport], T],
+        visit: Callable[[str, PackedSupport], T],
     ) -> tuple[list[T], bool]:
-        """A look at each support that there is, and whether all of them could be read.
+        """Apply ``visit`` to each support; return the results, and whether all could be read.
 
-        One after another: a support that is mapped holds a descriptor.
+        One support after another is open, because a mapped support holds a file descriptor.
         """
         found, whole = [], True
         for candidate in candidates:
@@ -156,18 +164,18 @@ class CoverageSearch:
                 continue
             try:
                 packed = self._library.packed(space, candidate)
-            except Unavailable as error:  # one damaged file spoils no answer about the others
+            except Unavailable as error:  # one damaged file must not fail the whole answer
                 log.error("%s", error)
                 whole = False
                 continue
             if packed is not None:
-                found.append(look(candidate.name, packed))
+                found.append(visit(candidate.name, packed))
         return found, whole
 
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """Models that may be donors, the nearest first, and what each holds of the target."""
+    """Candidate donors, nearest first, and the target's indices that each holds."""
 
     neighbors: list[Neighbor]
     rows: Words
@@ -176,19 +184,19 @@ class _Pool:
     whole: bool
 
 
-def _seen(
-    name: str, target: Subject, packed: PackedSupport, probe: TargetIndices
+def _compared(
+    name: str, target: Subject, packed: PackedSupport, indices: TargetIndices
 ) -> tuple[Neighbor, Words]:
-    """A model beside the target, exactly, and what it holds of the indices asked for."""
+    """A model compared with the target, exactly, and the target's indices that it holds."""
     assert target.packed is not None
-    row = probe.held_by(packed)
+    row = indices.held_by(packed)
     shared = (
-        int(np.bitwise_count(row).sum()) if probe.whole else shared_packed(target.packed, packed)
+        int(np.bitwise_count(row).sum()) if indices.whole else shared_packed(target.packed, packed)
     )
     similarity = estimators.similarity_of(shared, target.packed.k, packed.k)
     jaccard = estimators.jaccard_of(similarity)
     return Neighbor(name, similarity, jaccard, "exact", 0.0, shared), row
 
 
-def _stacked(rows: list[Words], probe: TargetIndices) -> Words:
-    return np.stack(rows) if rows else np.empty((0, -(-probe.size // 64)), np.uint64)
+def _stacked(rows: list[Words], indices: TargetIndices) -> Words:
+    return np.stack(rows) if rows else np.empty((0, -(-indices.size // 64)), np.uint64)

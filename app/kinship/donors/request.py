@@ -1,4 +1,4 @@
-"""What donors are asked for, held to what goes together, and what a method answers."""
+"""The request for donors and its checks, and the ranking that a method returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import DonorExplanation
 from modelkin.types.search import Neighbor
 
-__all__ = ["METHODS", "WEIGHTS", "DonorRequest", "Choice", "Found", "Target", "check"]
+__all__ = [
+    "METHODS",
+    "WEIGHTS",
+    "DonorRequest",
+    "RankedDonor",
+    "DonorRanking",
+    "Target",
+    "check_request",
+]
 
 METHODS = ("similarity", "idf", "cover", "knn_shapley")
 WEIGHTS = ("zscore", "similarity", "score")
@@ -27,11 +35,11 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class DonorRequest:
-    """What donors are asked for; the API describes it.
+    """A request for donors; the API documents the fields.
 
     Attributes:
-        weights: one of :data:`WEIGHTS`; None for what suits the method.
-        neighbors: how many nearest count in the game of ``knn_shapley``.
+        weights: one of :data:`WEIGHTS`; None for the one that suits the method.
+        neighbors: how many nearest models count in the game of ``knn_shapley``.
     """
 
     method: str = "similarity"
@@ -46,8 +54,8 @@ class DonorRequest:
     neighbors: int | None = None
 
     @property
-    def weighing(self) -> str:
-        """What weights are made of: of a cover what each donor adds, else how its S stands out."""
+    def weighting(self) -> str:
+        """The basis of the weights: for a cover each donor's share, else the z-score of its S."""
         if self.weights is not None:
             return self.weights
         return "score" if self.method == "cover" else "zscore"
@@ -55,26 +63,26 @@ class DonorRequest:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who is to learn, and from among whom.
+    """The model that is to learn, and the models it may learn from.
 
     Attributes:
-        among: the ids of those that carry the tags asked for, ascending; None where all do.
+        among: the ids of the models that carry the requested tags, ascending; None for all.
     """
 
     session: Reader
     space: SpaceRecord
     subject: Subject
-    around: Neighborhood
+    neighborhood: Neighborhood
     among: Ids | None
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A donor, the figure that its method chose it by, and what that rests on.
+class RankedDonor:
+    """A donor, the figure that its method ranks it by, and the reasons.
 
     Attributes:
         score: not negative.
-        reason: without its sentence, and without what is the same for all methods.
+        reason: without its sentence, and without the figures that all methods share.
     """
 
     neighbor: Neighbor
@@ -83,71 +91,73 @@ class Choice:
 
     @property
     def rank(self) -> tuple[float, float, str]:
-        """Sorts the best first: by score, then by S, then by name."""
+        """A sort key, best first: by score, then by S, then by name."""
         return -self.score, -self.neighbor.similarity, self.neighbor.model
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a method found.
+class DonorRanking:
+    """The result of a method.
 
     Attributes:
         choices: best first.
         considered: how many models.
-        left_out: how many more could not be.
+        left_out: how many more could not be considered.
         whole: every support that was needed could be read.
     """
 
-    choices: Sequence[Choice]
+    choices: Sequence[RankedDonor]
     considered: int
     left_out: int = 0
     whole: bool = True
 
 
-def check(ask: DonorRequest) -> None:
-    """:class:`InvalidParameter` for what is out of range or does not go together."""
+def check_request(request: DonorRequest) -> None:
+    """Raise :class:`InvalidParameter` for values out of range, or that do not go together."""
     for name, value, known in (
-        ("method", ask.method, METHODS),
-        ("weights", ask.weighing, WEIGHTS),
+        ("method", request.method, METHODS),
+        ("weights", request.weighting, WEIGHTS),
     ):
         if value not in known:
             raise InvalidParameter(
                 f"{name} must be one of {', '.join(known)}, not {value!r}", field=name
             )
-    if not 1 <= ask.k <= MAX_K:
-        raise InvalidParameter(f"k must be 1 to {MAX_K}, not {ask.k}", field="k")
-    if ask.k + len(ask.exclude) > MAX_K:
+    if not 1 <= request.k <= MAX_K:
+        raise InvalidParameter(f"k must be 1 to {MAX_K}, not {request.k}", field="k")
+    if request.k + len(request.exclude) > MAX_K:
         raise InvalidParameter(
-            f"k and exclude are {ask.k} and {len(ask.exclude)}, and together {MAX_K} at most",
+            f"k and exclude are {request.k} and {len(request.exclude)}, and "
+            f"together {MAX_K} at most",
             field="exclude",
         )
-    if not 0 <= ask.min_similarity <= 1:
+    if not 0 <= request.min_similarity <= 1:
         raise InvalidParameter(
-            f"min_similarity must be 0 to 1, not {ask.min_similarity}", field="min_similarity"
+            f"min_similarity must be 0 to 1, not {request.min_similarity}", field="min_similarity"
         )
-    _check_game(ask)
+    _check_game(request)
 
 
-def _check_game(ask: DonorRequest) -> None:
+def _check_game(request: DonorRequest) -> None:
     """Labels and metrics are for ``knn_shapley``, which needs exactly one of the two."""
-    if ask.method != "knn_shapley":
+    if request.method != "knn_shapley":
         for name in ("label", "target_label", "metric", "neighbors"):
-            if getattr(ask, name) is not None:
+            if getattr(request, name) is not None:
                 raise InvalidParameter(
-                    f"{name} is for method=knn_shapley; leave it out with {ask.method}", field=name
+                    f"{name} is for method=knn_shapley; leave it out with {request.method}",
+                    field=name,
                 )
         return
-    if (ask.label is None) == (ask.metric is None):
+    if (request.label is None) == (request.metric is None):
         raise InvalidParameter(
             "method=knn_shapley values donors by an attribute: name it by label= where it should "
             "be the target's, or by metric= where it should be large",
             field="label",
         )
-    if ask.metric is not None and ask.target_label is not None:
+    if request.metric is not None and request.target_label is not None:
         raise InvalidParameter(
             "target_label goes with label=, not with metric=", field="target_label"
         )
-    if ask.neighbors is not None and not 1 <= ask.neighbors <= MAX_K:
+    if request.neighbors is not None and not 1 <= request.neighbors <= MAX_K:
         raise InvalidParameter(
-            f"neighbors must be 1 to {MAX_K}, not {ask.neighbors}", field="neighbors"
+            f"neighbors must be 1 to {MAX_K}, not {request.neighbors}", field="neighbors"
         )

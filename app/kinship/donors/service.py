@@ -1,6 +1,4 @@
-"""The service of donors: a method chooses them, then they are weighed against each other, and each
-is told with its reasons.
-"""
+"""The donor service: a method ranks donors, which then get their weights and reasons."""
 
 from __future__ import annotations
 
@@ -15,7 +13,13 @@ from app.catalog.repositories import models
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
 from app.kinship.donors.coverage import CoverageSearch
-from app.kinship.donors.request import Choice, DonorRequest, Found, Target, check
+from app.kinship.donors.request import (
+    DonorRanking,
+    DonorRequest,
+    RankedDonor,
+    Target,
+    check_request,
+)
 from app.kinship.donors.shapley import ShapleyGame
 from app.kinship.neighborhood import scan_neighborhood
 from app.search.comparer import Comparer
@@ -30,7 +34,7 @@ __all__ = ["DonorService"]
 
 
 class DonorService:
-    """The use case that tells from whom a model may learn."""
+    """The use case that finds models to learn from."""
 
     def __init__(
         self,
@@ -39,70 +43,71 @@ class DonorService:
         search: SearchService,
         indexes: IndexRegistry,
     ) -> None:
-        holdings = CoverageSearch(library)
+        coverage = CoverageSearch(library)
         self._search = search
         self._indexes = indexes
-        self._methods: Mapping[str, Callable[[Target, DonorRequest], Found]] = {
+        self._methods: Mapping[str, Callable[[Target, DonorRequest], DonorRanking]] = {
             "similarity": self._nearest,
-            "idf": holdings.idf,
-            "cover": holdings.cover,
+            "idf": coverage.idf,
+            "cover": coverage.cover,
             "knn_shapley": ShapleyGame(comparer).play,
         }
 
     def donors(
-        self, session: Reader, space: SpaceRecord, target: Subject, ask: DonorRequest
+        self, session: Reader, space: SpaceRecord, target: Subject, request: DonorRequest
     ) -> Donors:
-        """The donors of a target, best first; there may be fewer than asked for.
+        """The donors of a target, best first; there may be fewer than requested.
 
-        The target itself is no donor, nor is a model that shares nothing with it.
+        The target itself and models that share nothing with it are left out.
 
         Raises:
-            InvalidParameter: what is asked for does not go together, or nobody carries the label or
-                metric.
-            SupportRequired: the method needs the support of a target that has only a signature.
+            InvalidParameter: parameters do not go together, or no model has the label or metric.
+            SupportNeeded: the method needs the support of a target that has only a signature.
         """
-        check(ask)
-        around = scan_neighborhood(self._indexes, session, space, target)
+        check_request(request)
+        neighborhood = scan_neighborhood(self._indexes, session, space, target)
         among = None
-        if ask.tags:
-            among = np.sort(np.array(models.ids_with_tags(session, space, ask.tags), np.int64))
-        found = self._methods[ask.method](Target(session, space, target, around, among), ask)
-        background = around.background()
-        weights = _weights(ask.weighing, found.choices, background)
+        if request.tags:
+            among = np.sort(np.array(models.ids_with_tags(session, space, request.tags), np.int64))
+        found = self._methods[request.method](
+            Target(session, space, target, neighborhood, among), request
+        )
+        background = neighborhood.background()
+        weights = _weights(request.weighting, found.choices, background)
         return Donors(
             items=tuple(
                 _donor(choice, float(weight), background)
                 for choice, weight in zip(found.choices, weights, strict=True)
             ),
             target=None if target.model is None else target.model.name,
-            method=ask.method,
-            weights=ask.weighing,
+            method=request.method,
+            weights=request.weighting,
             usual=SimilarityBaseline(background.mean, background.deviation, background.models),
             candidates=found.considered,
             left_out=found.left_out,
             degraded=not found.whole,
         )
 
-    def _nearest(self, target: Target, ask: DonorRequest) -> Found:
+    def _nearest(self, target: Target, request: DonorRequest) -> DonorRanking:
         """Section 5 of the paper: the ranking by S."""
         near = self._search.neighbors(
             target.session,
             target.space,
             target.subject,
-            k=ask.k + len(ask.exclude),
-            min_similarity=ask.min_similarity,
-            tags=ask.tags,
+            k=request.k + len(request.exclude),
+            min_similarity=request.min_similarity,
+            tags=request.tags,
         )
         choices = [
-            Choice(item, item.similarity, DonorExplanation("", item.shared_indices))
+            RankedDonor(item, item.similarity, DonorExplanation("", item.shared_indices))
             for item in near
-            if item.similarity > 0 and item.model not in ask.exclude
+            if item.similarity > 0 and item.model not in request.exclude
         ]
-        return Found(choices[: ask.k], near.candidates, whole=not near.degraded)
+        return DonorRanking(choices[: request.k], near.candidates, whole=not near.degraded)
 
 
 def _weights(
-    kind: str, choices: Sequence[Choice], background: Background
+    kind: str, choices: Sequence[RankedDonor], background: Background
 ) -> npt.NDArray[np.float64]:
     similarities = [choice.neighbor.similarity for choice in choices]
     if kind == "zscore":
@@ -112,7 +117,7 @@ def _weights(
     return mixing.proportional([choice.score for choice in choices])
 
 
-def _donor(choice: Choice, weight: float, background: Background) -> Donor:
+def _donor(choice: RankedDonor, weight: float, background: Background) -> Donor:
     neighbor = choice.neighbor
     reason = replace(choice.reason, z_score=background.z_score(neighbor.similarity))
     return Donor(
@@ -126,7 +131,7 @@ def _donor(choice: Choice, weight: float, background: Background) -> Donor:
 
 
 def _sentence(neighbor: Neighbor, reason: DonorExplanation) -> str:
-    """The reason for people."""
+    """The reason in a sentence for people."""
     if reason.shapley is not None:
         what = (
             f"its metric is {reason.worth:g}"

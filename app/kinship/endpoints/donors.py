@@ -1,4 +1,4 @@
-"""/v1/spaces/{space}/donors: from whom a model could learn, why, and in what proportion."""
+"""/v1/spaces/{space}/donors: models to learn from, with reasons and proportions."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ router = APIRouter(
 Attribute = Annotated[str | None, Query(min_length=1, max_length=200)]
 
 
-async def _ask(
+async def _donor_request(
     tags: TagFilter,
     method: Annotated[
         Literal["similarity", "idf", "cover", "knn_shapley"],
         Query(
             description="similarity ranks by S; idf weighs shared indices by how rare they are in "
-            "the space; cover takes who adds most to what the donors before it hold; knn_shapley "
-            "values the neighbourhood's labels or metrics"
+            "the space; cover takes the model that adds most to the indices of the donors before "
+            "it; knn_shapley values the neighbourhood's labels or metrics"
         ),
     ] = "similarity",
     k: K = 10,
     min_similarity: Annotated[
-        float, Query(ge=0, le=1, allow_inf_nan=False, description="S below which nobody is a donor")
+        float, Query(ge=0, le=1, allow_inf_nan=False, description="the least S of a donor")
     ] = 0.0,
     exclude: Annotated[
         list[str] | None, Query(description="a model that may not be a donor; repeats")
@@ -88,7 +88,7 @@ async def _ask(
     )
 
 
-Asked = Annotated[DonorRequest, Depends(_ask)]
+DonorQuery = Annotated[DonorRequest, Depends(_donor_request)]
 
 
 @router.get(
@@ -101,7 +101,7 @@ def of_stored(
     donors: Service[DonorService],
     space: KnownSpace,
     session: Reading,
-    asked: Asked,
+    request: DonorQuery,
     target: Annotated[str, Query(description="the stored model that is to learn")],
 ) -> DonorsOut:
     """Donors for a stored model, best first, each with its weight and its reasons.
@@ -110,7 +110,7 @@ def of_stored(
     """
     name = check_model_name(target, field="target")
     subject = reader.stored_subject(session, space, name)
-    return DonorsOut.of(donors.donors(session, space, subject, asked))
+    return DonorsOut.of(donors.donors(session, space, subject, request))
 
 
 @router.post(
@@ -133,8 +133,8 @@ def of_given(
     payload: AnyPayload,
     space: KnownSpace,
     session: Reading,
-    asked: Asked,
+    request: DonorQuery,
 ) -> DonorsOut:
     """Donors for the support or signature in the body, which is not stored."""
     subject = reader.given_subject(space, payload.either(space.num_parameters))
-    return DonorsOut.of(donors.donors(session, space, subject, asked))
+    return DonorsOut.of(donors.donors(session, space, subject, request))

@@ -1,4 +1,4 @@
-"""/v1/spaces/{space}/graph: who is near whom, as node-link JSON or as GraphML."""
+"""/v1/spaces/{space}/graph: the nearest pairs of models, as node-link JSON or as GraphML."""
 
 from __future__ import annotations
 

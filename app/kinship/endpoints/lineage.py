@@ -1,4 +1,4 @@
-"""/v1/spaces/{space}/lineage: what a model says it was made from, beside what is measured."""
+"""/v1/spaces/{space}/lineage: the declared base of a model, beside the measured similarities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Donors over HTTP: methods held against brute force, weights, filters and mistakes."""
+"""Donors over HTTP: methods compared with brute force, weights, filters and mistakes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def donors(space: Space, **params: Any) -> dict[str, Any]:
 
 
 def parameters(method: str) -> dict[str, Any]:
-    """What a method needs."""
+    """The parameters that a method needs."""
     return {"method": method} | ({"label": "mix"} if method == "knn_shapley" else {})
 
 
@@ -74,7 +74,7 @@ def named(answer: Mapping[str, Any], field: str) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("k", [1, 5, 1000])
 def test_similarity_ranks_the_neighbors(crowd: Space, k: int) -> None:
-    """The paper's ranking: by S, the target left out, and with S of 0 nobody."""
+    """The paper's ranking: by S, without the target and without models of S = 0."""
     answer = donors(crowd, k=k)
     expected = [(n, s) for n, s in true_neighbors(MODELS[TARGET], OTHERS, k) if s > 0]
     assert (TARGET, "similarity") == (answer["target"], answer["method"])
@@ -84,7 +84,7 @@ def test_similarity_ranks_the_neighbors(crowd: Space, k: int) -> None:
 
 
 def test_idf_weighs_by_how_rare_an_index_is(crowd: Space) -> None:
-    """Shares are those of inverse document frequencies over all other models of the space."""
+    """Shares follow the inverse document frequencies over all other models of the space."""
     n = len(OTHERS)
     held = {i: sum(i in SETS[name] for name in OTHERS) for i in SETS[TARGET]}
     weight = {i: math.log((n + 1) / (c + 1)) for i, c in held.items()}
@@ -100,12 +100,12 @@ def test_idf_weighs_by_how_rare_an_index_is(crowd: Space) -> None:
         assert np.mean(shared) / (total / K) == pytest.approx(gain, abs=1e-5)
 
 
-def test_idf_prefers_who_shares_what_is_rare(space: Space) -> None:
-    """Of two donors of equal S the one that shares what few others have is the better one."""
+def test_idf_prefers_donors_of_rare_indices(space: Space) -> None:
+    """Of two donors of equal S the one that shares rare indices ranks first."""
     space.put(TARGET, Support.from_indices(range(100), M))
     space.put("common", Support.from_indices([*range(50), *range(200, 250)], M))
     space.put("rare", Support.from_indices([*range(50, 100), *range(300, 350)], M))
-    for n in range(8):  # everybody has the first half
+    for n in range(8):  # all others hold the first half
         space.put(
             f"x{n}", Support.from_indices([*range(50), *range(1000 * n + 500, 1000 * n + 550)], M)
         )
@@ -116,7 +116,7 @@ def test_idf_prefers_who_shares_what_is_rare(space: Space) -> None:
 
 
 def greedy(k: int) -> list[tuple[str, int]]:
-    """The greedy cover over Python's sets: who is taken, and how many indices each adds."""
+    """The greedy cover over Python's sets: the chosen models, and how many indices each adds."""
     left, taken = set(SETS[TARGET]), []
     order = [name for name, _ in true_neighbors(MODELS[TARGET], OTHERS, N)]
     for _ in range(k):
@@ -129,15 +129,15 @@ def greedy(k: int) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("k", [1, 3, 30])
-def test_cover_takes_who_adds_most(crowd: Space, k: int) -> None:
-    """Each next donor holds most of what is still missing, and it ends when nothing is."""
+def test_cover_takes_the_model_that_adds_most(crowd: Space, k: int) -> None:
+    """Each next donor holds most of the missing indices; it ends when all are held."""
     answer, expected = donors(crowd, method="cover", k=k), greedy(k)
     assert [(name, added / K) for name, added in expected] == named(answer, "explained")
     total = np.cumsum([added for _, added in expected]) / K
     assert total.tolist() == pytest.approx([share for _, share in named(answer, "cumulative")])
 
 
-def test_a_cover_finds_who_is_far_and_complements(space: Space) -> None:
+def test_a_cover_finds_a_far_complement(space: Space) -> None:
     """The donor of the missing half comes second, before nearer ones that add nothing."""
     space.put(TARGET, Support.from_indices(range(100), M))
     space.put("half", Support.from_indices(range(60), M))
@@ -173,8 +173,9 @@ def shapley(order: list[str], worth: Mapping[str, float], neighbors: int) -> dic
 def test_shapley_values_are_those_of_all_coalitions(
     space: Space, kind: str, neighbors: int
 ) -> None:
-    """Seven donors' values, by label or metric, are Shapley's own sum over all coalitions of them;
-    who is worth nothing or less is no donor.
+    """Seven donors' values, by label or metric, equal Shapley's sum over all coalitions.
+
+    Models worth nothing or less are left out.
     """
     few = dict(itertools.islice(MODELS.items(), 8))
     told = {n: LABELS[n] if kind == "label" else METRICS[n] for n in few}
@@ -193,7 +194,7 @@ def test_shapley_values_are_those_of_all_coalitions(
 
 
 def test_labels_of_any_kind_are_compared_as_text(space: Space) -> None:
-    """3 and "3" are one label; true, lists, objects and null are others, or none."""
+    """3 and "3" are one label, true is another; lists, objects and null are not labels."""
     labels = {"a": 3, "b": "3", "c": True, "d": [3], "e": {"3": 3}, "f": None, "g": 3.0}
     for name in (TARGET, *labels):
         space.put(name, MODELS[TARGET])
@@ -209,7 +210,7 @@ def test_labels_of_any_kind_are_compared_as_text(space: Space) -> None:
 
 
 def test_shapley_finds_labels_that_are_rare_and_far(http: httpx.Client) -> None:
-    """The labelled are looked for until they are found, however many nearer ones have no label."""
+    """The search goes on until it finds enough labelled models, however far they are."""
     space, rng = Space(http, 2_000, signature={"num_perm": 32}), np.random.default_rng(2)
     base = random_support(rng, 2_000, 100)
     space.put(TARGET, base)
@@ -230,8 +231,8 @@ def test_shapley_finds_labels_that_are_rare_and_far(http: httpx.Client) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("weights", ["", "zscore", "similarity", "score"])
-def test_weights_are_what_they_are_said_to_be(crowd: Space, method: str, weights: str) -> None:
-    """They sum to 1: proportional to exp(z), to S, or to what the method measures."""
+def test_weights_have_their_stated_basis(crowd: Space, method: str, weights: str) -> None:
+    """They sum to 1: proportional to exp(z), to S, or to the score of the method."""
     answer = donors(crowd, **parameters(method), **({"weights": weights} if weights else {}))
     items = answer["items"]
     expected_kind = weights or ("score" if method == "cover" else "zscore")
@@ -247,9 +248,7 @@ def test_weights_are_what_they_are_said_to_be(crowd: Space, method: str, weights
 
 
 def test_z_scores_are_over_the_whole_space(crowd: Space) -> None:
-    """Mean and deviation are those of S to all other models, as far as signatures tell, whatever
-    is filtered.
-    """
+    """Mean and deviation are of the estimated S to all other models, whatever the filters."""
     true = np.array([true_similarity(MODELS[TARGET], other) for other in OTHERS.values()])
     whole, some = donors(crowd), donors(crowd, tag="even", min_similarity=0.5, exclude="m001")
     usual = whole["usual"]
@@ -264,7 +263,7 @@ def test_z_scores_are_over_the_whole_space(crowd: Space) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_donor_says_why(crowd: Space, method: str) -> None:
-    """A sentence, the shared indices and the method's own figures; those of others are null."""
+    """A sentence, the shared indices and the method's own figures; the others are null."""
     own = {
         "similarity": set(),
         "idf": {"rarity", "rarity_gain"},
@@ -278,7 +277,7 @@ def test_every_donor_says_why(crowd: Space, method: str) -> None:
 
 
 def test_one_or_no_other_model(space: Space) -> None:
-    """The only other model weighs 1, and has no z-score; without any there are no donors."""
+    """The only other model weighs 1 and has no z-score; without any there is no donor."""
     space.put(TARGET, MODELS[TARGET])
     for method in ("similarity", "idf", "cover"):
         assert [] == donors(space, method=method)["items"]
@@ -288,8 +287,8 @@ def test_one_or_no_other_model(space: Space) -> None:
         assert ("m001", 1.0, None) == (item["model"], item["weight"], item["why"]["z_score"])
 
 
-def test_who_shares_nothing_is_no_donor(space: Space) -> None:
-    """S of 0 has no weight and is left out, even where nobody else is."""
+def test_a_model_that_shares_nothing_is_left_out(space: Space) -> None:
+    """S of 0 has no weight and is left out, even if there is no other model."""
     space.put(TARGET, Support.from_indices(range(100), M))
     space.put("stranger", Support.from_indices(range(200, 300), M))
     for method in ("similarity", "idf", "cover"):
@@ -305,7 +304,7 @@ def test_who_shares_nothing_is_no_donor(space: Space) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_filters_hold_for_every_method(crowd: Space, method: str) -> None:
-    """Only models that carry the tag, are near enough and are not excluded are donors."""
+    """Donors carry the tag, are near enough and are not excluded."""
     out = [name for name, _ in true_neighbors(MODELS[TARGET], OTHERS, 4)]
     answer = donors(crowd, **parameters(method), k=30, tag="even", min_similarity=0.3, exclude=out)
     found = {item["model"] for item in answer["items"]}
@@ -323,7 +322,7 @@ def test_filters_hold_for_every_method(crowd: Space, method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_target_is_never_its_own_donor(crowd: Space, method: str) -> None:
-    """To exclude the target changes nothing; names that nobody has exclude nobody."""
+    """Excluding the target changes nothing; nor does excluding unknown names."""
     plain = donors(crowd, **parameters(method), k=29)
     assert TARGET not in {item["model"] for item in plain["items"]}
     assert (
@@ -332,14 +331,14 @@ def test_the_target_is_never_its_own_donor(crowd: Space, method: str) -> None:
     )
 
 
-def test_all_excluded_leaves_nobody(crowd: Space) -> None:
-    """Exclusions that leave no one are no error."""
+def test_excluding_all_models_is_an_empty_answer(crowd: Space) -> None:
+    """Exclusions of all models are not an error."""
     for method in ("similarity", "idf", "cover"):
         assert [] == donors(crowd, method=method, exclude=list(OTHERS))["items"]
 
 
 def test_donors_of_a_support_and_of_a_signature_in_the_body(crowd: Space) -> None:
-    """POST answers donors of what is not stored, exact or estimated as it is."""
+    """POST finds donors for a body that is not stored, exact or estimated."""
     query = related(np.random.default_rng(9), MODELS[TARGET], 0.9)
     exact = crowd.find(query.to_bytes(), what="donors", k=3)
     assert (None, true_neighbors(query, MODELS, 3)) == (exact["target"], ranking(exact))
@@ -370,7 +369,7 @@ def test_donors_of_a_signature_alone_are_left_out_and_counted(space: Space) -> N
 
 @pytest.mark.parametrize("method", ["idf", "cover"])
 def test_a_target_of_a_signature_alone_needs_its_support(space: Space, method: str) -> None:
-    """Stored or sent, a signature does not tell which indices the target has: a clear 422."""
+    """Stored or sent, a signature does not show the target's indices: a clear 422."""
     space.put_signature(TARGET, MODELS[TARGET].signature())
     space.put("m001", MODELS["m001"])
     sent = space.http.post(
@@ -388,11 +387,12 @@ def test_a_target_of_a_signature_alone_needs_its_support(space: Space, method: s
 
 
 def test_a_damaged_support_degrades(space: Space, server: Server) -> None:
-    """A donor whose file is lost is missing, the answer says so, and the others are there."""
+    """A donor whose file is lost is missing, the answer says so, and the others are complete."""
     for seed, name in enumerate("tab"):
         space.put(name, random_support(np.random.default_rng(seed), M, K))
     files = [path for path in server.blobs.rglob("*") if path.is_file()]
-    max(files, key=lambda path: path.stat().st_mtime_ns).unlink()  # b's, which nobody has read yet
+    # The file of b, which has not been read yet.
+    max(files, key=lambda path: path.stat().st_mtime_ns).unlink()
     for method in ("idf", "cover"):
         answer = donors(space, target="t", method=method)
         assert (True, ["a"]) == (answer["degraded"], [item["model"] for item in answer["items"]])
@@ -435,14 +435,14 @@ def test_a_damaged_support_degrades(space: Space, server: Server) -> None:
         ({"method": "knn_shapley", "label": "mix", "tag": "nobody"}, "label", "'mix'"),
     ],
 )
-def test_what_cannot_be_asked(crowd: Space, params: Any, field: str, said: str) -> None:
-    """A 422 names the parameter and says what is missing or does not go together."""
+def test_invalid_parameters_are_a_422(crowd: Space, params: Any, field: str, said: str) -> None:
+    """The error names the parameter and says what is missing or does not go together."""
     code = "invalid_name" if field.startswith("exclude[") else "invalid_parameter"
     assert said in assert_problem(ask(crowd, **params), 422, code, field)
 
 
 def test_an_unknown_target_is_a_404(crowd: Space) -> None:
-    """Whatever the method, and before anything is computed."""
+    """For every method, and before any computation."""
     for method in METHODS:
         answer = crowd.http.get(
             crowd.path("donors"), params={"target": "nobody", **parameters(method)}

@@ -1,4 +1,4 @@
-"""The graph of a space over HTTP: edges held against brute force, formats read by others."""
+"""The graph of a space over HTTP: edges compared with brute force, formats read by libraries."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def graph(space: Space, **params: Any) -> dict[str, Any]:
 
 
 def edges(answer: dict[str, Any]) -> dict[frozenset[str], float]:
-    """The edges by their ends, each of which stands once."""
+    """The edges by their ends, each of which appears once."""
     found = {frozenset((e["source"], e["target"])): e["similarity"] for e in answer["edges"]}
     assert len(found) == len(answer["edges"])
     return found
@@ -79,13 +79,13 @@ def test_edges_lead_to_the_nearest(crowd: Space, k: int) -> None:
 
 
 def test_ten_nearest_by_default(crowd: Space) -> None:
-    """Nothing asked for is k = 10."""
+    """A request without parameters means k = 10."""
     assert graph(crowd, k=10) == graph(crowd)
 
 
 @pytest.mark.parametrize("at", [0, 40, 150, -1])
 def test_edges_reach_the_threshold(crowd: Space, at: int) -> None:
-    """All pairs of that S or more are joined, that very S included."""
+    """All pairs of that S or more are joined; the threshold is inclusive."""
     threshold = sorted(s for s in TRUE.values() if s)[at]
     expected = {pair: s for pair, s in TRUE.items() if s >= threshold}
     answer = graph(crowd, threshold=repr(threshold))
@@ -93,7 +93,7 @@ def test_edges_reach_the_threshold(crowd: Space, at: int) -> None:
     assert (None, threshold) == (answer["graph"]["k"], answer["graph"]["threshold"])
 
 
-def test_nodes_carry_what_is_known(crowd: Space) -> None:
+def test_nodes_carry_tags_and_base(crowd: Space) -> None:
     """All models by name, with tags and base, joined or not."""
     nodes = graph(crowd, threshold=1)["nodes"]
     assert list(MODELS) == [node["id"] for node in nodes]
@@ -113,7 +113,7 @@ def test_tags_choose_the_nodes(crowd: Space) -> None:
 
 
 def test_networkx_loads_the_json(crowd: Space) -> None:
-    """``node_link_graph`` takes the answer as it is, and gives it back."""
+    """``node_link_graph`` takes the answer unchanged, and gives it back."""
     answer = graph(crowd, k=3)
     loaded = networkx.node_link_graph(answer)
     assert (N, len(nearest(3))) == (loaded.number_of_nodes(), loaded.number_of_edges())
@@ -124,7 +124,7 @@ def test_networkx_loads_the_json(crowd: Space) -> None:
 
 
 def test_networkx_and_igraph_load_the_graphml(crowd: Space, tmp_path: Path) -> None:
-    """GraphML has the same nodes and edges, typed, whoever reads it."""
+    """Both libraries read the same nodes and edges, typed, from GraphML."""
     answer = crowd.http.get(crowd.path("graph"), params={"k": 3}, headers={"Accept": GRAPHML})
     assert (200, GRAPHML, "Accept") == (
         answer.status_code,
@@ -158,7 +158,7 @@ def test_any_name_survives_both_formats(space: Space) -> None:
 
 
 def test_signatures_alone_make_estimated_edges(space: Space) -> None:
-    """An edge of a model without a support is an estimate with its error; others stay exact."""
+    """An edge of a signature-only model is an estimate with its error; others stay exact."""
     space.put_all({name: MODELS[name] for name in ("m000", "m001")})
     space.put_signature("m002", MODELS["m002"].signature())
     answer = graph(space, k=2)
@@ -174,7 +174,7 @@ def test_signatures_alone_make_estimated_edges(space: Space) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_the_smallest_graphs(space: Space, count: int) -> None:
-    """Of nobody, of one, and of two who share nothing, in both formats: nodes and no edge."""
+    """Of zero models, one, and two that share nothing, in both formats: nodes and no edge."""
     for n in range(count):
         space.put(f"a{n}", Support.from_indices(range(100 * n, 100 * n + 50), M))
     for params in ({"k": 5}, {"threshold": 0.1}):
@@ -196,26 +196,26 @@ def test_the_smallest_graphs(space: Space, count: int) -> None:
         ({"k": 3, "threshold": 0.5}, "threshold", "one of them"),
     ],
 )
-def test_what_cannot_be_asked(crowd: Space, params: Any, field: str, said: str) -> None:
+def test_invalid_parameters_are_a_422(crowd: Space, params: Any, field: str, said: str) -> None:
     """Numbers out of range, and k and threshold together, are refused by name."""
     answer = crowd.http.get(crowd.path("graph"), params=params)
     assert said in assert_problem(answer, 422, "invalid_parameter", field)
 
 
-def test_a_format_nobody_writes_is_a_406(crowd: Space) -> None:
-    """JSON and GraphML are on offer."""
+def test_another_format_is_a_406(crowd: Space) -> None:
+    """Only JSON and GraphML are available."""
     answer = crowd.http.get(crowd.path("graph"), headers={"Accept": "text/csv"})
     assert "graphml" in assert_problem(answer, 406, "not_acceptable")
 
 
 def test_an_unknown_space_is_a_404(http: httpx.Client) -> None:
-    """There is no graph of nothing."""
+    """An unknown space has no graph."""
     assert_problem(http.get("/v1/spaces/nowhere/graph"), 404, "space_not_found")
 
 
 @pytest.fixture(scope="module")
 def many(http: httpx.Client) -> tuple[Space, dict[str, Any]]:
-    """1,200 models of signatures alone in families of four, and the supports they are made of."""
+    """1,200 signature-only models in families of four, and the supports of their signatures."""
     m, rng = 4_000, np.random.default_rng(8)
     space, supports, lines = Space(http, m, signature={"num_perm": 128}), {}, []
     for head in range(300):
@@ -232,7 +232,7 @@ def many(http: httpx.Client) -> tuple[Space, dict[str, Any]]:
 
 
 def test_large_spaces_are_compared_by_signatures(many: tuple[Space, dict[str, Any]]) -> None:
-    """The three nearest of 1,200 models are their own family, and so is who is beyond 0.5."""
+    """The three nearest of 1,200 models are their own family, as are those beyond 0.5."""
     space, supports = many
     assert len(supports) == space.show()["models"]
     for params in ({"k": 3}, {"threshold": 0.5}):
@@ -243,7 +243,7 @@ def test_large_spaces_are_compared_by_signatures(many: tuple[Space, dict[str, An
 
 
 def test_more_edges_than_a_graph_takes(many: tuple[Space, dict[str, Any]]) -> None:
-    """What would be too large is refused, and the message says what to ask for instead."""
+    """A graph that would be too large is refused; the message suggests another request."""
     space, _ = many
     answer = space.http.get(space.path("graph"), params={"k": 500})
     assert "k of 166 or fewer" in assert_problem(answer, 422, "invalid_parameter", "k")

@@ -1,4 +1,4 @@
-"""Lineages over HTTP: planted ones are told right, and every verdict comes with its evidence."""
+"""Lineages over HTTP: planted ones are recognised, and every verdict comes with its evidence."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lineage(space: Space, model: str = "model") -> dict[str, Any]:
 
 @pytest.fixture
 def line(space: Space) -> Space:
-    """A planted lineage in which nothing is declared yet."""
+    """A planted lineage without any declaration."""
     space.put_all(planted(1))
     return space
 
@@ -59,7 +59,7 @@ SUPPORTS = planted(1)
 
 
 def test_a_true_base_is_consistent(line: Space) -> None:
-    """The declared base stands out, and its S, z-score and the background are told."""
+    """The declared base stands out, with its S, z-score and the background."""
     declare(line, model="base")
     told = lineage(line)
     assert ("consistent", "base", None) == (
@@ -81,7 +81,7 @@ def test_a_true_base_is_consistent(line: Space) -> None:
 
 
 def test_siblings_and_derivatives_are_no_contradiction(line: Space) -> None:
-    """Whoever is declared to be made from the model, or from its base, is named as such."""
+    """Models declared to be made from the model, or from its base, are named as such."""
     declare(line, model="base", copy="model", sibling="base", base="root")
     told = lineage(line)
     assert "consistent" == told["verdict"]
@@ -93,7 +93,7 @@ def test_siblings_and_derivatives_are_no_contradiction(line: Space) -> None:
 
 
 def test_a_stranger_as_base_is_a_mismatch(line: Space) -> None:
-    """A declared base no nearer than anybody is contradicted, and the likely one is named."""
+    """A declared base as far as unrelated models is contradicted; the likely one is named."""
     declare(line, model="other-3")
     told = lineage(line)
     assert ("mismatch", False) == (told["verdict"], told["base"]["stands_out"])
@@ -104,7 +104,7 @@ def test_a_stranger_as_base_is_a_mismatch(line: Space) -> None:
 
 
 def test_a_base_that_another_lies_before_is_a_mismatch(line: Space) -> None:
-    """Who declares the root is told of the base in between, with the S that says so."""
+    """If a model declares the root, the verdict names the base in between, with its S."""
     declare(line, model="root", copy="model")
     told = lineage(line)
     assert ("mismatch", "base", "base") == (
@@ -124,7 +124,7 @@ def test_a_base_of_the_base_is_no_mismatch_once_that_is_declared(line: Space) ->
 
 
 def test_nothing_declared_proposes_the_nearest(line: Space) -> None:
-    """An undeclared model is told who stands out, and that S has no direction."""
+    """For an undeclared model the answer names one that stands out; S has no direction."""
     declare(line, copy="model")
     told = lineage(line)
     assert ("undeclared", "base", None) == (told["verdict"], told["likely_base"], told["base"])
@@ -135,7 +135,7 @@ def test_nothing_declared_proposes_the_nearest(line: Space) -> None:
 
 
 def test_a_base_elsewhere_is_unknown(line: Space) -> None:
-    """What is not in the space cannot be measured; the kin are told all the same."""
+    """A base outside the space cannot be measured; the kin are listed all the same."""
     declare(line, model="hub/elsewhere")
     told = lineage(line)
     assert ("unknown_base", None) == (told["verdict"], told["base"])
@@ -150,7 +150,7 @@ def test_a_base_elsewhere_is_unknown(line: Space) -> None:
 
 
 def test_the_chain_is_followed(line: Space) -> None:
-    """Each declared base leads on to the next, with the S of every step, to where none is known."""
+    """Each declared base leads to the next, with the S of every step, up to the last known."""
     declare(line, copy="model", model="base", base="root", root="hub/first")
     told = lineage(line, "copy")
     steps = [(link["model"], link["base_model"]) for link in told["chain"]]
@@ -161,7 +161,7 @@ def test_the_chain_is_followed(line: Space) -> None:
 
 
 @pytest.mark.parametrize("ends", ["model", "base"])
-def test_a_cycle_through_the_model_is_told(line: Space, ends: str) -> None:
+def test_a_cycle_through_the_model_is_reported(line: Space, ends: str) -> None:
     """Bases that lead back to the model cannot all be right."""
     declare(line, model=ends, base="model")
     told = lineage(line)
@@ -177,7 +177,7 @@ def test_a_cycle_further_back_leaves_the_verdict(line: Space) -> None:
 
 
 def test_too_few_models_are_inconclusive(space: Space) -> None:
-    """Without three others nothing is known to be usual."""
+    """Without three other models there is no background."""
     space.put_all({name: SUPPORTS[name] for name in ("model", "base", "other-0")})
     declare(space, model="base")
     told = lineage(space)
@@ -186,9 +186,10 @@ def test_too_few_models_are_inconclusive(space: Space) -> None:
     assert {None} == {kin["stands_out"] for kin in told["kin"]}
 
 
-def test_a_space_of_one_family_is_told_apart(space: Space) -> None:
-    """Where everybody declares the same base there is no background, and the base being nearer than
-    its other derivatives is enough.
+def test_a_space_of_one_family_has_a_verdict(space: Space) -> None:
+    """If all models declare the same base there is no background.
+
+    Then it is enough that the base is nearer than its other derivatives.
     """
     rng = np.random.default_rng(3)
     base = random_support(rng, M, K)
@@ -209,9 +210,7 @@ def signed(space: Space) -> Space:
 
 
 def test_signatures_alone_give_estimates_with_errors(signed: Space) -> None:
-    """Evidence of signatures has its error; a true base is never contradicted by them, and a
-    stranger is.
-    """
+    """Evidence of signatures has its error; it contradicts a stranger, but never a true base."""
     declare(signed, model="base", copy="model", sibling="base")
     told = lineage(signed)
     assert told["verdict"] in {"consistent", "inconclusive"}
@@ -222,7 +221,7 @@ def test_signatures_alone_give_estimates_with_errors(signed: Space) -> None:
 
 
 def test_estimates_that_overlap_are_inconclusive(http: httpx.Client) -> None:
-    """With 32 minhashes a nearer model may be the base or not, and that is what is said."""
+    """With 32 minhashes a nearer model may be the base or not, and the verdict says so."""
     verdicts = set()
     for seed in range(4, 10):
         space = Space(http, M, signature={"num_perm": 32})
@@ -234,7 +233,7 @@ def test_estimates_that_overlap_are_inconclusive(http: httpx.Client) -> None:
 
 
 def test_an_unknown_model_is_a_404(line: Space) -> None:
-    """There is no lineage of nobody, and a name that is none is refused."""
+    """An unknown model has no lineage, and an invalid name is refused."""
     answer = line.http.get(line.path("lineage"), params={"model": "nobody"})
     assert "'nobody'" in assert_problem(answer, 404, "model_not_found")
     answer = line.http.get(line.path("lineage"), params={"model": "a/../b"})
@@ -243,7 +242,7 @@ def test_an_unknown_model_is_a_404(line: Space) -> None:
 
 
 def test_the_SDK_reads_a_lineage(line: Space, client: modelkin.Client) -> None:
-    """The client's lineage is that of plain HTTP, typed, and its kin make a table."""
+    """The client's lineage equals that of plain HTTP, typed, and its kin make a table."""
     declare(line, model="root", base="root")
     told, plain = client.lineage(line.name, "model"), lineage(line)
     assert (plain["verdict"], plain["summary"]) == (told.verdict, told.summary)
