@@ -205,7 +205,7 @@ def _add_clustering(services: Container, stores: Stores) -> None:
             stores.blobs,
             jobs,
             newcomers,
-            most_mapped=support_fd_budget(),
+            max_mapped=support_fd_budget(),
             outbox=services[Outbox],
         )
     )

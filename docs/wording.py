@@ -24,6 +24,7 @@ PAGES = ("README.md", "CHANGELOG.md", "client_sdk/README.md", "docs")
 CLEAN = (
     "CHANGELOG.md",
     "README.md",
+    "app/clustering",
     "app/index",
     "app/kinship",
     "app/maintenance",
@@ -31,6 +32,7 @@ CLEAN = (
     "benchmarks",
     "client_sdk/README.md",
     "docs",
+    "tests/app/clustering",
     "tests/app/index",
     "tests/app/kinship",
     "tests/app/maintenance",

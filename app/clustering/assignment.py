@@ -1,10 +1,9 @@
-"""Which cluster something would be in that was not there when the clustering was made.
+"""The assignment of a new model to a cluster of an existing clustering.
 
-The nearest of the clustered models vote, each by how much more similar it is than the first one
-that has no vote: so a small cluster is not outvoted by a large one that is farther away, as it is
-when all count alike; they do where none is more similar. Measured on planted groups, this is right
-more often than the nearest exemplar, which is one model and no more. It stores nothing and changes
-no clustering.
+The nearest clustered models vote. A vote weighs the voter's S minus that of the first model
+without a vote. So a large cluster farther away does not outvote a small one, as it would if all
+votes counted alike. If all are equally similar, they do count alike. On planted groups this is
+right more often than the nearest exemplar. An assignment stores nothing and changes no clustering.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from modelkin.types.search import Neighbor
 __all__ = ["NewcomerAssignment"]
 
 _VOTERS = 10
-_ASKED = (11, 100, 1000)
-"""Neighbours that are sought, until enough of them are of the clustering: others came since."""
-_FEW = 1000
-"""Models of a clustering that are compared themselves, when it is not of the whole space."""
-_SPARE = 2
-"""How many times as many of them are compared as sharply as can be, as count."""
+_NEIGHBOR_COUNTS = (11, 100, 1000)
+"""Neighbours that are sought, until enough of them are in the clustering; newer models are not."""
+_MAX_DIRECT_COMPARISONS = 1000
+"""A clustering of up to so many models has its own models compared, without a search."""
+_CANDIDATE_FACTOR = 2
+"""Models compared as sharply as possible, for each voter."""
 
 
 class NewcomerAssignment:
-    """Places newcomers.
+    """Assigns new models to clusters.
 
     Args:
-        search: finds the nearest of a space.
+        search: finds the nearest models of a space.
         comparer: compares with few models.
     """
 
@@ -50,22 +49,22 @@ class NewcomerAssignment:
         session: Reader,
         space: SpaceRecord,
         clustering_id: str,
-        held: ClusteringContent,
+        content: ClusteringContent,
         subject: Subject,
         tags: Sequence[str],
     ) -> Assignment:
-        """The cluster that the nearest clustered models vote for; -1 where none of them is near.
+        """The cluster that the nearest clustered models vote for; -1 if none of them is near.
 
         Args:
-            held: the clustering.
+            content: of the clustering.
             tags: that all of its models carried.
         """
-        label_of = dict(zip(held.models, held.labels, strict=True))
-        if len(label_of) <= _FEW:
-            near = self._among(session, space, subject, held.models)
+        label_of = dict(zip(content.models, content.labels, strict=True))
+        if len(label_of) <= _MAX_DIRECT_COMPARISONS:
+            near = self._among(session, space, subject, content.models)
         else:
             near = self._nearest(session, space, subject, label_of, tags)
-        return _elected(clustering_id, held, label_of, near)
+        return _count_votes(clustering_id, content, label_of, near)
 
     def _nearest(
         self,
@@ -76,7 +75,7 @@ class NewcomerAssignment:
         tags: Sequence[str],
     ) -> list[Neighbor]:
         known: list[Neighbor] = []
-        for k in _ASKED:
+        for k in _NEIGHBOR_COUNTS:
             found = self._search.neighbors(session, space, subject, k=k, tags=tags)
             known = [item for item in found if item.model in label_of]
             if len(known) > _VOTERS or len(found) < k:
@@ -86,34 +85,34 @@ class NewcomerAssignment:
     def _among(
         self, session: Reader, space: SpaceRecord, subject: Subject, names: Sequence[str]
     ) -> list[Neighbor]:
-        """Those of few models that still exist, the nearest first."""
-        asked = self._comparer.query(session, space, subject)
+        """The nearest of few models, nearest first; deleted ones are left out."""
+        query = self._comparer.query(session, space, subject)
         candidates = candidates_by_name(session, space, names)
-        jaccards = self._comparer.jaccards(asked, [candidate.id for candidate in candidates])
+        jaccards = self._comparer.jaccards(query, [candidate.id for candidate in candidates])
         candidates.sort(key=lambda c: (-jaccards.get(c.id, 0.0), c.name))
         found, _ = self._comparer.compare(
-            asked, candidates[: _SPARE * (_VOTERS + 1)], cache_sketches=False
+            query, candidates[: _CANDIDATE_FACTOR * (_VOTERS + 1)], cache_sketches=False
         )
         return sorted(found, key=lambda item: (-item.similarity, item.model))
 
 
-def _elected(
+def _count_votes(
     clustering_id: str,
-    held: ClusteringContent,
+    content: ClusteringContent,
     label_of: Mapping[str, int],
     near: Sequence[Neighbor],
 ) -> Assignment:
-    """Count the votes of the nearest, given in order."""
+    """Count the votes of the nearest models, given in order."""
     near = [item for item in near if item.similarity > 0]
     voters = near[:_VOTERS]
     least = near[_VOTERS].similarity if len(near) > _VOTERS else 0.0
-    weighty = any(item.similarity > least for item in voters)
+    weighted = any(item.similarity > least for item in voters)
     weights: dict[int, float] = {}
     for item in voters:
         cluster = label_of[item.model]
-        weight = item.similarity - least if weighty else 1.0  # equally near, all count alike
+        weight = item.similarity - least if weighted else 1.0  # equally near models count alike
         weights[cluster] = weights.get(cluster, 0.0) + weight
-    # Of equal ones the cluster of the nearest: dictionaries keep their order.
+    # Ties go to the cluster of the nearest model: dictionaries keep their order.
     winner = max(weights, key=lambda cluster: weights[cluster], default=NOISE)
     total = sum(weights.values())
     votes = tuple(
@@ -121,7 +120,7 @@ def _elected(
         for item in voters
     )
     own = [vote for vote in votes if vote.cluster == winner]
-    exemplar_of = dict(zip(held.clusters, held.exemplars, strict=True))
+    exemplar_of = dict(zip(content.clusters, content.exemplars, strict=True))
     return Assignment(
         clustering=clustering_id,
         cluster=winner,

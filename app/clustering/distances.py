@@ -1,8 +1,8 @@
-"""How near the models of a snapshot are: the matrix of all pairs, or the nearest of each.
+"""The distances of a snapshot: the matrix of all pairs, or the nearest models of each.
 
-Up to some thousand models all pairs are compared, exactly where both have a support. Beyond, every
-model is compared with every other by signatures, block by block, and only the nearest are kept;
-these are compared again exactly where that is cheap. It groups nobody.
+Up to some thousand models all pairs are compared, exactly if both have a support. Beyond,
+signatures compare all pairs block by block, and only the nearest are kept. Supports compare these
+again if that is affordable.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Floats = npt.NDArray[np.float64]
 Kind = Literal["exact", "mixed", "signature"]
 
 STAGE: Final = "comparing"
-_SPARE = 2
-"""How many times as many candidates as neighbours are compared exactly."""
+_CANDIDATE_FACTOR = 2
+"""Candidates that are compared exactly, for each neighbour kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class ModelDistances:
 
     Attributes:
         distances: of all pairs.
-        kind: how the similarities came about that clusters are made from: ``mixed`` is exact for
-            pairs of which both have a support, beyond some thousand models for near ones alone.
-        error: the standard error of an estimated distance; None where all are exact.
-        matrix: S of all pairs, ``(n, n)``; None where only the nearest were kept.
-        near: the nearest of each; None where there is a matrix.
+        kind: of the similarities behind the clusters. ``mixed`` is exact for pairs that both have a
+            support; beyond some thousand models only for near ones.
+        error: the standard error of an estimated distance; None if all are exact.
+        matrix: S of all pairs, ``(n, n)``; None if only the nearest were kept.
+        near: the nearest of each; None if there is a matrix.
     """
 
     distances: Distances
@@ -52,7 +52,7 @@ class ModelDistances:
 
 
 def all_pairs(snapshot: Snapshot, progress: Progress) -> ModelDistances:
-    """Every model with every other."""
+    """Compare every model with every other."""
     progress(0, 0, STAGE)
     estimated = SignatureDistances(snapshot.values)
     rows = [row for row, support in enumerate(snapshot.supports) if support is not None]
@@ -73,7 +73,7 @@ def _exact(snapshot: Snapshot, progress: Progress) -> Floats:
 
 
 def nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistances:
-    """The k nearest of each; the distances of all pairs stay estimates.
+    """Find the k nearest of each model; the distances of all pairs stay estimates.
 
     Args:
         k: below the number of models.
@@ -81,7 +81,7 @@ def nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistanc
     progress(0, len(snapshot), STAGE)
     estimated = SignatureDistances(snapshot.values)
     supports = sum(support is not None for support in snapshot.supports)
-    candidates = min(len(snapshot) - 1, _SPARE * k) if supports else k
+    candidates = min(len(snapshot) - 1, _CANDIDATE_FACTOR * k) if supports else k
     near = nearest(estimated, candidates, lambda done, total: progress(done, total, STAGE))
     if supports:
         near = _refined(near, snapshot, progress)
@@ -90,7 +90,7 @@ def nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistanc
 
 
 def _refined(near: Nearest, snapshot: Snapshot, progress: Progress) -> Nearest:
-    """The same pairs, compared exactly where both have a support."""
+    """The same pairs, compared exactly if both have a support."""
     far = near.distances.copy()
     known: dict[tuple[int, int], float] = {}
     for row, others in enumerate(near.rows.tolist()):

@@ -64,13 +64,13 @@ def create(
     body: Annotated[ClusteringIn, Body()],
     response: Response,
 ) -> JobOut:
-    """Have the models grouped by kinship, as they are when the job begins.
+    """Cluster the models of the space, as they are when the job begins.
 
-    Every algorithm chooses the number of clusters by itself; parameters may say otherwise. The
-    clustering has the id of the job. The same again, before the first has ended and anything has
-    changed, is answered with the first.
+    Every algorithm chooses the number of clusters by itself; parameters may set it. The clustering
+    has the id of the job. A repeated request gets the same job, until that has ended or the space
+    has changed.
     """
-    job = clusterings.create(session, tenant, space, body.asked(body.algorithm))
+    job = clusterings.create(session, tenant, space, body.to_request(body.algorithm))
     return accepted(response, job)
 
 
@@ -86,7 +86,7 @@ def list_clusterings(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> ClusteringPage:
-    """The clusterings, newest first, without who is in which cluster. The last 100 are kept."""
+    """The clusterings, newest first, without the clusters of models. The last 100 are kept."""
     page = clusterings.list(session, space, limit=limit, cursor=cursor)
     items = [ClusteringSummary.of(space, clustering) for clustering in page.items]
     return ClusteringPage(items=items, next_cursor=page.next_cursor)
@@ -181,11 +181,11 @@ def put_policy(
     session: Writing,
     body: Annotated[ClusteringPolicyIn, Body()],
 ) -> ClusteringPolicyOut:
-    """Have the space clustered anew after so many changes or so long, once it has come to rest.
+    """Cluster the space again after so many changes or so long, once it has come to rest.
 
-    What is in the space already counts as changes. The same policy again changes nothing.
+    Models already in the space count as changes. Setting the same policy again changes nothing.
     """
-    policy = policies.put(session, space, body.wanted())
+    policy = policies.put(session, space, body.to_terms())
     return ClusteringPolicyOut.of(space, policy)
 
 
@@ -197,7 +197,7 @@ def put_policy(
 def show_policy(
     policies: Service[PolicyService], space: KnownSpace, session: Reading
 ) -> ClusteringPolicyOut:
-    """The policy, and what has changed since it last had the space clustered."""
+    """The policy, and the changes since it last had the space clustered."""
     return ClusteringPolicyOut.of(space, policies.get(session, space))
 
 
@@ -208,7 +208,7 @@ def show_policy(
     status_code=204,
 )
 def delete_policy(policies: Service[PolicyService], space: WritableSpace, session: Writing) -> None:
-    """Have the space clustered by request alone."""
+    """Stop renewing clusterings; the space is then clustered by request alone."""
     policies.delete(session, space)
 
 

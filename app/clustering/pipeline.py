@@ -1,7 +1,7 @@
-"""From a snapshot to its clusters: the algorithm that was asked for, its choice, and its quality.
+"""The steps from a snapshot to its clusters: distances, algorithm, selection and quality.
 
-One model is a cluster of its own. Two models are one cluster, unless a parameter parts them: with
-nobody to compare their similarity to, nothing says whether it is much. It stores nothing.
+One model is a cluster of its own. Two models are one cluster, unless a parameter splits them:
+without other models there is nothing to compare their similarity with. It stores nothing.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from modelkin.core.clustering.quality import ClusterQuality, quality
 from modelkin.core.similarity.distances import MatrixDistances
 from modelkin.core.similarity.nearest import nearest
 
-__all__ = ["Groups", "group"]
+__all__ = ["Clusters", "cluster_models"]
 
 STAGE: Final = "measuring"
-_MEASURED = 10_000
-"""Models that the quality is measured on, against all; of more, a sample of so many."""
-_CELLS = 20_000_000
+_QUALITY_SAMPLE_SIZE = 10_000
+"""Models whose quality is measured, against all; of more, a sample of this size."""
+_MAX_QUALITY_PAIRS = 20_000_000
 """And no more of them than make so many pairs of a model and a cluster."""
-_PARTING = {"n_clusters", "distance_threshold", "preference"}
-"""Parameters by which two models can be two clusters."""
+_SPLITTING_OPTIONS = {"n_clusters", "distance_threshold", "preference"}
+"""Parameters that can make two clusters of two models."""
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class Clusters:
     """The clusters of a snapshot's n models.
 
     Attributes:
         algorithm: that found them.
         labels: 0 to k - 1, the largest first, -1 for no cluster; shape ``(n,)``.
-        exemplars: rows of the models that stand for each cluster; shape ``(k,)``.
+        exemplars: rows of the models that represent each cluster; shape ``(k,)``.
         chosen: the parameters that the algorithm chose by itself.
         quality: measured.
-        kind: how similarities came about.
+        kind: of the similarities.
     """
 
     algorithm: str
@@ -55,72 +55,72 @@ class Groups:
     kind: Kind
 
 
-def group(snapshot: Snapshot, asked: ClusteringRequest, progress: Progress) -> Groups:
-    """The clusters of a snapshot.
+def cluster_models(snapshot: Snapshot, request: ClusteringRequest, progress: Progress) -> Clusters:
+    """Find the clusters of a snapshot.
 
     Raises:
-        InvalidParameter: the parameters lead nowhere with these models.
+        InvalidParameter: the parameters give no result with these models.
         MissingExtra: the libraries of the algorithm are not installed.
-        JobCancelled: somebody asked ``progress`` to stop.
+        JobCancelled: ``progress`` raised it, because the job was cancelled.
     """
     count = len(snapshot)
-    algorithm = asked.algorithm_for(count)
-    if asked.needs_matrix(count):
-        compared = all_pairs(snapshot, progress)
+    algorithm = request.algorithm_for(count)
+    if request.needs_matrix(count):
+        pairwise = all_pairs(snapshot, progress)
     else:
-        compared = nearest_only(snapshot, asked.neighbors_of(count), progress)
-    judge = PartitionSelector(compared.distances, asked.seed, compared.error)
-    if count == 1 or (count == 2 and not _PARTING & set(asked.options)):
-        judge.consider(np.zeros(count, np.int64))
-        found = judge.verdict(free=False)
+        pairwise = nearest_only(snapshot, request.neighbors_of(count), progress)
+    selector = PartitionSelector(pairwise.distances, request.seed, pairwise.error)
+    if count == 1 or (count == 2 and not _SPLITTING_OPTIONS & set(request.options)):
+        selector.consider(np.zeros(count, np.int64))
+        found = selector.result(free=False)
     else:
-        _run(algorithm, compared, asked, judge, progress)
-        found = judge.verdict(free=asked.is_free(algorithm))
-    rows = _rows(count, int(found.labels.max()) + 1, asked.seed)
+        _run(algorithm, pairwise, request, selector, progress)
+        found = selector.result(free=request.chooses_cluster_count(algorithm))
+    rows = _rows(count, int(found.labels.max()) + 1, request.seed)
     progress(0, rows.size, STAGE)
-    return Groups(
+    return Clusters(
         algorithm=algorithm,
         labels=found.labels,
-        exemplars=exemplars(compared.distances, found.labels),
+        exemplars=exemplars(pairwise.distances, found.labels),
         chosen=found.chosen,
         quality=quality(
-            compared.distances,
+            pairwise.distances,
             found.labels,
             rows=rows,
             report=lambda done, total: progress(done, total, STAGE),
         ),
-        kind=compared.kind,
+        kind=pairwise.kind,
     )
 
 
 def _run(
     algorithm: str,
-    compared: ModelDistances,
-    asked: ClusteringRequest,
-    judge: PartitionSelector,
+    pairwise: ModelDistances,
+    request: ClusteringRequest,
+    selector: PartitionSelector,
     progress: Progress,
 ) -> None:
-    """Have the judge consider all that the algorithm finds."""
-    options, seed, matrix = asked.options, asked.seed, compared.matrix
+    """Pass all partitions that the algorithm finds to the selector."""
+    options, seed, matrix = request.options, request.seed, pairwise.matrix
     if algorithm == "leiden":
-        near = compared.near
+        near = pairwise.near
         if near is None:
-            k = asked.neighbors_of(len(compared.distances))
-            near = nearest(compared.distances, k)
-        leiden.cluster(compared.distances, near, options, seed, judge, progress)
+            k = request.neighbors_of(len(pairwise.distances))
+            near = nearest(pairwise.distances, k)
+        leiden.cluster(pairwise.distances, near, options, seed, selector, progress)
         return
-    assert matrix is not None  # Asked.needs_matrix
+    assert matrix is not None  # ClusteringRequest.needs_matrix
     if algorithm == "affinity_propagation":
-        affinity_propagation.cluster(matrix, options, seed, judge, progress)
+        affinity_propagation.cluster(matrix, options, seed, selector, progress)
     elif algorithm == "agglomerative":
-        agglomerative.cluster(MatrixDistances(matrix).matrix(), options, judge, progress)
+        agglomerative.cluster(MatrixDistances(matrix).matrix(), options, selector, progress)
     else:
-        hdbscan.cluster(MatrixDistances(matrix).matrix(), options, judge, progress)
+        hdbscan.cluster(MatrixDistances(matrix).matrix(), options, selector, progress)
 
 
 def _rows(models: int, clusters: int, seed: int) -> npt.NDArray[np.int64]:
-    """The models that quality is measured on."""
-    count = min(models, _MEASURED, max(1, _CELLS // max(1, clusters)))
+    """The models whose quality is measured."""
+    count = min(models, _QUALITY_SAMPLE_SIZE, max(1, _MAX_QUALITY_PAIRS // max(1, clusters)))
     if count == models:
         return np.arange(models)
     return np.sort(np.random.default_rng(seed).choice(models, count, replace=False))

@@ -1,8 +1,9 @@
-"""Policies: after how many changes, or how long, a space is clustered anew.
+"""Clustering policies: after how many changes, or how long, a space is clustered again.
 
-The workers look at every policy now and then. What is due waits until the space has been calm for a
-while, but not for ever; then a job is enqueued, like one that somebody asked for. It is done once
-the clustering is recorded; what an outage kept from that is asked for again.
+A periodic task of the workers checks every policy. A due clustering waits until the space has been
+calm for a while, but not without limit; then the task enqueues a job, like that of a request. The
+policy is satisfied once the clustering is recorded. If an outage prevents that, the task tries
+again.
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 
-__all__ = ["EVERY", "NAME", "PolicyService", "noticed"]
+__all__ = ["CHECK_INTERVAL", "NAME", "PolicyService", "observe"]
 
 NAME: Final = "clustering_policies"
 """The name of the periodic task that renews clusterings."""
-EVERY: Final = timedelta(seconds=30)
-_LONGEST = 10
-"""Times the debouncing that a clustering waits at most while a space never comes to rest."""
+CHECK_INTERVAL: Final = timedelta(seconds=30)
+_MAX_DEBOUNCE_FACTOR = 10
+"""Debounce times that a clustering waits at most, while the space never comes to rest."""
 _OUTAGES: Final = frozenset({"unavailable", "storage_full", "backend_unavailable", "worker_lost"})
-"""The errors of jobs that may succeed when they are asked for again, though nothing has changed."""
-_PAUSE, _LONGEST_PAUSE = timedelta(minutes=5), timedelta(days=1)
-"""How long after such a failure that is; after each further one twice as long as before."""
+"""The errors of jobs that may succeed if tried again, though nothing has changed."""
+_RETRY_DELAY, _MAX_RETRY_DELAY = timedelta(minutes=5), timedelta(days=1)
+"""The delay after such a failure, doubled after each further one, and its maximum."""
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyIn:
-    """What a policy is to be.
+class PolicyTerms:
+    """The terms of a policy.
 
     Attributes:
         request: the clustering.
-        after_changes: changes of the space after which it is made; None for no such number.
-        every_seconds: seconds after which it is, if anything changed; None for never.
-        debounce_seconds: seconds without a change before it is.
+        after_changes: changes of the space after which it is made; None for no such limit.
+        every_seconds: seconds after which it is made, if anything changed; None for never.
+        debounce_seconds: seconds without a change that must pass first.
     """
 
     request: ClusteringRequest
@@ -82,16 +83,16 @@ class PolicyService:
             raise ClusteringNotFound(f"space {space.name!r} has no clustering policy")
         return policy
 
-    def put(self, session: Writer, space: SpaceRecord, wanted: PolicyIn) -> ClusteringPolicy:
-        """Set the policy. Another one than before begins anew: what is there counts as changes.
+    def put(self, session: Writer, space: SpaceRecord, wanted: PolicyTerms) -> ClusteringPolicy:
+        """Set the policy. If its terms differ, all models of the space count as changes again.
 
         Raises:
-            InvalidParameter: its clustering makes no sense, or nothing says when it is made.
+            InvalidParameter: its clustering is invalid, or it has no time.
         """
         wanted.request.check()
         if wanted.after_changes is None and wanted.every_seconds is None:
             raise InvalidParameter(
-                "a policy says when: give after_changes, every_seconds or both",
+                "a policy needs a time: give after_changes, every_seconds or both",
                 field="after_changes",
             )
         space = spaces.lock_space(session, space)
@@ -117,14 +118,14 @@ class PolicyService:
         return policy
 
     def delete(self, session: Writer, space: SpaceRecord) -> None:
-        """Let a space stay as it is clustered; :class:`ClusteringNotFound` if it has no policy."""
+        """Delete the policy; :class:`ClusteringNotFound` if the space has none."""
         if not policy_repository.delete_policy(session, space):
             raise ClusteringNotFound(f"space {space.name!r} has no clustering policy")
 
     def renew(self) -> list[JobRecord]:
-        """Look at the policies of spaces that have changed; the jobs that were enqueued."""
+        """Check the policies of spaces that have changed; return the enqueued jobs."""
         with self._database.reading() as session:
-            space_ids = policy_repository.restless_spaces(session)
+            space_ids = policy_repository.spaces_to_check(session)
         enqueued = []
         for space_id in space_ids:
             with self._database.writing() as session:
@@ -134,7 +135,7 @@ class PolicyService:
         return enqueued
 
     def _renew(self, session: Writer, space_id: int) -> JobRecord | None:
-        """Note what has changed, and enqueue a clustering where one is due."""
+        """Record the observed changes, and enqueue a clustering if one is due."""
         found = policy_repository.lock_policy(session, space_id)
         if found is None:
             return None
@@ -142,7 +143,7 @@ class PolicyService:
         now = self._now()
         changed_at = min(policy_repository.last_change(session, space) or now, now)
         tried = find_job(session, tenant, policy.tried_job) if policy.tried_job else None
-        seen, due = noticed(policy, space, changed_at, now, tried)
+        seen, due = observe(policy, space, changed_at, now, tried)
         job = self._enqueue(session, tenant, space, seen) if due else None
         if job is not None:
             seen = replace(
@@ -168,18 +169,18 @@ class PolicyService:
         )
 
 
-def noticed(
+def observe(
     policy: ClusteringPolicy,
     space: SpaceRecord,
     changed_at: datetime,
     now: datetime,
     tried: JobRecord | None = None,
 ) -> tuple[ClusteringPolicy, bool]:
-    """The policy with what is seen of its space at a moment, and whether to cluster it then.
+    """The policy with the observed state of its space, and whether to cluster it now.
 
     Args:
-        changed_at: when the space came to its version, as far as that is known; else ``now``.
-        tried: the last job that the policy asked for, while it is known.
+        changed_at: when the space came to its version, if that is known; else ``now``.
+        tried: the last job that the policy enqueued, while it is kept.
     """
     seen = policy
     if space.version != policy.seen_version:
@@ -190,7 +191,7 @@ def noticed(
     assert seen.due_since is not None
     calm = timedelta(seconds=policy.debounce_seconds)
     rested = now - seen.seen_at >= calm
-    return seen, rested or now - seen.due_since >= _LONGEST * calm
+    return seen, rested or now - seen.due_since >= _MAX_DEBOUNCE_FACTOR * calm
 
 
 def _is_due(
@@ -198,10 +199,10 @@ def _is_due(
 ) -> bool:
     version, at = policy.done_version, policy.done_at
     if tried is not None and _is_outage(tried):
-        if now - (tried.finished_at or now) < _pause(policy.failures):
+        if now - (tried.finished_at or now) < _retry_delay(policy.failures):
             return False
     elif tried is not None:
-        # Under way, done, or failed for a reason that stays until something changes.
+        # The job runs, succeeded, or failed for a reason that stays until the space changes.
         version = max(version, policy.tried_version)
         at = max(at or tried.created_at, tried.created_at)
     pending = space.version - version
@@ -219,10 +220,10 @@ def _is_outage(tried: JobRecord | None) -> bool:
     return (tried.error or {}).get("code") in _OUTAGES
 
 
-def _pause(failures: int) -> timedelta:
-    """How long after an outage the same is asked for again, which it was so often before."""
+def _retry_delay(failures: int) -> timedelta:
+    """The delay before the next try after an outage, with so many failures before."""
     doubled: int = 2 ** min(failures, 10)
-    return min(_PAUSE * doubled, _LONGEST_PAUSE)
+    return min(_RETRY_DELAY * doubled, _MAX_RETRY_DELAY)
 
 
 def _terms(policy: ClusteringPolicy) -> tuple[object, ...]:

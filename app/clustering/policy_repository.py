@@ -1,4 +1,4 @@
-"""Every query about the policies by which spaces are clustered anew."""
+"""Queries for the policies by which spaces are clustered again."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = [
     "find_policy",
     "last_change",
     "lock_policy",
-    "note_done",
+    "record_clustering",
     "put_policy",
-    "restless_spaces",
+    "spaces_to_check",
 ]
 
 _COLUMNS = tuple(ClusteringPolicy.__dataclass_fields__)
@@ -36,8 +36,8 @@ def find_policy(session: Reader, space: SpaceRecord) -> ClusteringPolicy | None:
     return None if row is None else _record(row)
 
 
-def restless_spaces(session: Reader) -> list[int]:
-    """The ids of the spaces that have a policy, and anything new to it."""
+def spaces_to_check(session: Reader) -> list[int]:
+    """The ids of the spaces whose policy has something new to observe."""
     row = ClusteringPolicyRow
     query = (
         select(row.space_id)
@@ -56,7 +56,7 @@ def restless_spaces(session: Reader) -> list[int]:
 def lock_policy(
     session: Writer, space_id: int
 ) -> tuple[ClusteringPolicy, SpaceRecord, Tenant] | None:
-    """A space's policy, locked until the change ends, the space, and whose it is; or None."""
+    """A space's policy, locked until the transaction ends, the space and its tenant; or None."""
     row = session.scalar(
         select(ClusteringPolicyRow)
         .where(ClusteringPolicyRow.space_id == space_id)
@@ -76,7 +76,7 @@ def lock_policy(
 
 
 def last_change(session: Reader, space: SpaceRecord) -> datetime | None:
-    """When the space came to its version; None where that was by a removal, which has no time."""
+    """The time of the space's last change; None if that was a removal, which has no time."""
     query = select(ModelRow.updated_at).where(
         ModelRow.space_id == space.id, ModelRow.version == space.version
     )
@@ -89,10 +89,10 @@ def put_policy(session: Writer, policy: ClusteringPolicy) -> None:
     session.flush()
 
 
-def note_done(
+def record_clustering(
     session: Writer, space: SpaceRecord, asked: Mapping[str, Any], version: int, asked_at: datetime
 ) -> None:
-    """Tell the space's policy, if it asks for this, that there is a clustering of this version."""
+    """Record a clustering of this version in the space's policy, if it has the policy's terms."""
     row = session.scalar(
         select(ClusteringPolicyRow)
         .where(ClusteringPolicyRow.space_id == space.id)
@@ -105,7 +105,7 @@ def note_done(
 
 
 def delete_policy(session: Writer, space: SpaceRecord) -> bool:
-    """Forget the policy of a space; whether there was one."""
+    """Delete the policy of a space; return whether there was one."""
     done = session.execute(
         delete(ClusteringPolicyRow).where(ClusteringPolicyRow.space_id == space.id)
     )

@@ -11,19 +11,19 @@ __all__ = ["ClusteringContent", "ClusteringPolicy", "ClusteringRecord"]
 
 @dataclass(frozen=True, slots=True)
 class ClusteringRecord:
-    """A finished clustering of a space, besides which model is in which cluster.
+    """A finished clustering of a space, without the clusters of models.
 
     Attributes:
         id: that of the job which made it.
         number: 1 for the first one of its space that finished, and so on.
-        scope: "" where it is of all models of the space, else the same for the same choice of them.
-        parameters: what was asked, flat, as the API takes it.
+        scope: "" if it is of all models of the space, else equal for equal selections of models.
+        parameters: of the request, flat, in the form of the API.
         chosen: the parameters that the algorithm chose by itself.
-        version: of the space that it saw.
-        similarity: ``exact``, ``mixed`` or ``signature``: how similarities came about.
-        models: how many; ``clusters`` they form; ``noise`` of them are in none.
+        version: of the space that was clustered.
+        similarity: ``exact``, ``mixed`` or ``signature``, the kind of the similarities.
+        models: how many; ``clusters`` they form; ``noise`` of them are in no cluster.
         quality: ``{"silhouette", "davies_bouldin", "calinski_harabasz", "models"}``.
-        previous: the id of the one of this scope before it; its ids of clusters went on.
+        previous: the id of the one of this scope before it, whose cluster ids it continues.
         agreement: the adjusted Rand index to that one, over the models of both.
         seconds: that it took.
     """
@@ -49,13 +49,13 @@ class ClusteringRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringContent:
-    """Which model is in which cluster of a clustering.
+    """The labels of a clustering.
 
     Attributes:
         models: names, in order.
-        labels: the id of each one's cluster, -1 for none.
+        labels: the id of each one's cluster, -1 for no cluster.
         clusters: the ids of the clusters, largest first.
-        exemplars: the model that stands for each of them.
+        exemplars: the model that represents each of them.
     """
 
     models: tuple[str, ...]
@@ -66,20 +66,21 @@ class ClusteringContent:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringPolicy:
-    """When a space is clustered anew, and how; and what the schedule has noticed so far.
+    """When and how a space is clustered again, and what the periodic task has observed.
 
     Attributes:
-        request: the clustering request, flat, as the API takes it.
-        after_changes: changes of the space after which it is; None for no such number.
-        every_seconds: how long after the last time it is, if anything changed; None for never.
-        debounce_seconds: how long nothing may have changed before it is.
-        done_version: the version that the last clustering as it asks is of; ``done_at`` when that
-            was asked for.
-        seen_version: the newest version that was noticed; ``seen_at`` when.
+        request: of the clustering, flat, in the form of the API.
+        after_changes: changes of the space after which it is due; None for no such limit.
+        every_seconds: seconds since the last one after which it is due, if anything changed; None
+            for never.
+        debounce_seconds: seconds without a change that must pass first.
+        done_version: the version of the last clustering with these terms; ``done_at`` when that was
+            requested.
+        seen_version: the newest version that was observed; ``seen_at`` when.
         due_since: since when a clustering is due that waits for the changes to end.
-        tried_job: the last job that it asked for; None before the first.
-        tried_version: the version that this was asked for at.
-        failures: how often the same was asked for before, and failed by an outage.
+        tried_job: the last job that the policy enqueued; None before the first.
+        tried_version: the version at which it was enqueued.
+        failures: how often the same was tried before and failed by an outage.
     """
 
     space_id: int

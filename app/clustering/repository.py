@@ -1,7 +1,7 @@
-"""Every query about clusterings: the models they are made of, and what became of these.
+"""Queries for clusterings: the models to cluster, and the stored results.
 
-Which model is in which cluster is kept as one compressed text, since it is read as a whole or not
-at all, and names its models, since these may be deleted.
+The labels of a clustering are one compressed text, because they are read as a whole or not at
+all. They hold the names of models, because these may be deleted.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ __all__ = [
     "list_clusterings",
     "members",
     "prune",
-    "take_numbers",
+    "reserve_ids",
 ]
 
-_NAMES_AT_ONCE = 500  # below every backend's limit of bound parameters
-_ROWS_AT_ONCE = 2000
-_LEVEL = 6
+_NAMES_PER_STATEMENT = 500  # below every backend's limit of bound parameters
+_ROWS_PER_FETCH = 2000
+_ZSTD_LEVEL = 6
 _COLUMNS = tuple(ClusteringRecord.__dataclass_fields__)
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What of a model is clustered; ``values`` are its signature's, little-endian."""
+    """The data of a model to cluster; ``values`` are those of its signature, little-endian."""
 
     name: str
     blob_key: str | None
@@ -59,7 +59,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What a new clustering of a space may use: its number, and the first free id of a cluster."""
+    """The next number of a clustering of a space, and its first free cluster id."""
 
     number: int
     next_cluster: int
@@ -71,7 +71,7 @@ class Series:
 def count_members(
     session: Reader, space: SpaceRecord, tags: Sequence[str], names: Sequence[str] | None
 ) -> int:
-    """How many models of the space are as asked."""
+    """The number of models of the space that match."""
     if names is not None:
         return sum(1 for _ in _names(session, space, tags, names))
     query = select(func.count()).select_from(ModelRow).where(*_chosen(space, tags))
@@ -84,32 +84,32 @@ def members(
     tags: Sequence[str],
     names: Sequence[str] | None,
     *,
-    most: int,
+    limit: int,
 ) -> Iterator[Member]:
-    """The models of the space that are as asked, by name, ``most`` of them at most.
+    """The models of the space that match, by name, ``limit`` at most.
 
     Args:
         tags: they carry all of these.
         names: they are among these; None for all.
 
     Raises:
-        ModelNotFound: one of the names is no model's.
+        ModelNotFound: there is no model of one of the names.
     """
     query = (
         select(ModelRow.name, ModelRow.blob_key, ModelRow.support_size, SignatureRow.values)
         .join(SignatureRow, SignatureRow.model_id == ModelRow.id)
         .where(*_chosen(space, tags))
         .order_by(ModelRow.name)
-        .limit(most)
-        .execution_options(yield_per=_ROWS_AT_ONCE)
+        .limit(limit)
+        .execution_options(yield_per=_ROWS_PER_FETCH)
     )
     if names is None:
         for row in session.execute(query):
             yield Member(*row)
         return
     found = sorted(_names(session, space, tags, names))
-    for at in range(0, len(found), _NAMES_AT_ONCE):
-        some = query.where(ModelRow.name.in_(found[at : at + _NAMES_AT_ONCE]))
+    for at in range(0, len(found), _NAMES_PER_STATEMENT):
+        some = query.where(ModelRow.name.in_(found[at : at + _NAMES_PER_STATEMENT]))
         for row in session.execute(some):
             yield Member(*row)
 
@@ -117,9 +117,9 @@ def members(
 def _names(
     session: Reader, space: SpaceRecord, tags: Sequence[str], names: Sequence[str]
 ) -> Iterator[str]:
-    """Those of the names whose models carry all tags; :class:`ModelNotFound` for one without."""
-    for at in range(0, len(names), _NAMES_AT_ONCE):
-        some = list(names[at : at + _NAMES_AT_ONCE])
+    """The names whose models carry all tags; :class:`ModelNotFound` for an unknown name."""
+    for at in range(0, len(names), _NAMES_PER_STATEMENT):
+        some = list(names[at : at + _NAMES_PER_STATEMENT])
         here = ModelRow.space_id == space.id, ModelRow.name.in_(some)
         known = set(session.scalars(select(ModelRow.name).where(*here)))
         missing = [name for name in some if name not in known]
@@ -177,7 +177,7 @@ def list_clusterings(
 
 
 def content(session: Reader, clustering: ClusteringRecord) -> ClusteringContent:
-    """Which model is in which of its clusters; :class:`ClusteringNotFound` if it was deleted."""
+    """The labels of a clustering; :class:`ClusteringNotFound` if it was deleted."""
     query = select(ClusteringRow).where(ClusteringRow.id == clustering.id)
     row = session.scalar(query.options(undefer(ClusteringRow.content)))
     if row is None:
@@ -186,8 +186,8 @@ def content(session: Reader, clustering: ClusteringRecord) -> ClusteringContent:
     return ClusteringContent(**{name: tuple(values) for name, values in fields.items()})
 
 
-def take_numbers(session: Writer, space: SpaceRecord, clusters: int) -> Series:
-    """The next number, and the first of so many ids of clusters that nobody has used or will.
+def reserve_ids(session: Writer, space: SpaceRecord, clusters: int) -> Series:
+    """Reserve the next number, and ids for so many clusters, which are never used again.
 
     The caller holds the space's lock.
     """
@@ -202,11 +202,11 @@ def take_numbers(session: Writer, space: SpaceRecord, clusters: int) -> Series:
 
 
 def insert_clustering(
-    session: Writer, clustering: ClusteringRecord, held: ClusteringContent
+    session: Writer, clustering: ClusteringRecord, content: ClusteringContent
 ) -> None:
-    """A new clustering. The caller holds the space's lock."""
-    text = json.dumps(asdict(held), ensure_ascii=False, separators=(",", ":"))
-    packed = zstandard.ZstdCompressor(level=_LEVEL).compress(text.encode())
+    """Insert a clustering. The caller holds the space's lock."""
+    text = json.dumps(asdict(content), ensure_ascii=False, separators=(",", ":"))
+    packed = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(text.encode())
     columns: dict[str, Any] = {name: getattr(clustering, name) for name in _COLUMNS}
     session.add(ClusteringRow(**columns, content=packed))
     session.flush()
@@ -227,7 +227,7 @@ def prune(session: Writer, space: SpaceRecord, kept: int) -> None:
 
 
 def delete_clustering(session: Writer, clustering: ClusteringRecord) -> None:
-    """Forget one clustering; its ids of clusters stay used."""
+    """Delete one clustering; its cluster ids are not used again."""
     session.execute(delete(ClusteringRow).where(ClusteringRow.id == clustering.id))
 
 

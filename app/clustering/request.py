@@ -1,6 +1,6 @@
-"""What a clustering is asked for: the algorithm, its parameters, and the models.
+"""The request for a clustering: the algorithm, its parameters, and the models.
 
-Decides which parameters make sense together and for how many models; it clusters nothing.
+It decides which parameters go together and for how many models; it clusters nothing.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from typing import Any, Literal
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["ALGORITHMS", "MOST_MODELS", "WHOLE_MATRIX", "ClusteringRequest"]
+__all__ = ["ALGORITHMS", "MAX_MODELS", "MAX_MATRIX_MODELS", "ClusteringRequest"]
 
 Similarity = Literal["auto", "exact", "signature"]
 
 ALGORITHMS = ("affinity_propagation", "leiden", "agglomerative", "hdbscan")
-MOST_MODELS = 100_000
-"""Models of one clustering: all pairs of so many signatures take minutes."""
-WHOLE_MATRIX = 5_000
-"""Models that an algorithm over the matrix of all pairs takes: 200 MB, several times over."""
-_NEIGHBORS = 15
+MAX_MODELS = 100_000
+"""Models of one clustering: comparing all pairs of their signatures takes minutes."""
+MAX_MATRIX_MODELS = 5_000
+"""Models for an algorithm over the matrix of all pairs: 200 MB, several times over."""
+_DEFAULT_NEIGHBORS = 15
 """Nearest neighbours of each model in the graph of Leiden."""
-_MAPPED = 20_000
-"""Models whose supports are held at a time: each mapping counts towards a limit of the system."""
-_MAPPED_FROM = 1 << 16
-"""Bytes of a stored support from which it is mapped, and not read."""
-_READ = 1 << 30
-"""Bytes of supports that are read at most."""
-_MATRIX_WORK = 4e12
-"""Bytes of bitmaps that a matrix reads at most before signatures stand in: some four minutes."""
-_NEAREST_WORK = 64e9
-"""Bytes that comparing the nearest exactly reads at most: some seconds."""
-_LIST = 16
-"""How many times as long a byte of a list of indices takes as one of a bitmap."""
-_SMALL = 2_000
-"""Models up to which affinity propagation is the one that is taken where none is named."""
-_FREE = {
+_MAX_MAPPED_SUPPORTS = 20_000
+"""Supports that are mapped at a time: each mapping counts towards a limit of the system."""
+_MIN_MAPPED_BYTES = 1 << 16
+"""Size of a stored support from which on it is mapped, and not read."""
+_MAX_READ_BYTES = 1 << 30
+"""Bytes of supports that are read into memory."""
+_MAX_MATRIX_BYTES = 4e12
+"""Bytes of bitmaps that a matrix reads before signatures are used instead: some four minutes."""
+_MAX_NEAREST_BYTES = 64e9
+"""Bytes that comparing the nearest exactly reads: some seconds."""
+_LIST_COST_FACTOR = 16
+"""The cost of a byte of an index list, in bytes of a bitmap."""
+_MAX_AFFINITY_MODELS = 2_000
+"""Models up to which affinity propagation is the default algorithm."""
+_CLUSTER_COUNT_OPTIONS = {
     "affinity_propagation": ("preference",),
     "agglomerative": ("n_clusters", "distance_threshold"),
     "leiden": ("resolution",),
     "hdbscan": ("min_cluster_size",),
 }
-"""The parameters that decide how many clusters there are; without them each algorithm does."""
-_OWN = {
+"""The parameters that decide the number of clusters; without them the algorithm does."""
+_OPTIONS = {
     "affinity_propagation": ("preference", "damping"),
     "agglomerative": ("n_clusters", "distance_threshold", "linkage"),
     "leiden": ("resolution", "neighbors"),
@@ -55,13 +55,13 @@ _OWN = {
 
 @dataclass(frozen=True, slots=True)
 class ClusteringRequest:
-    """One request for a clustering, as it was made.
+    """A request for a clustering.
 
     Attributes:
         algorithm: one of :data:`ALGORITHMS`; None for the one that suits the number of models.
-        options: the algorithm's own parameters, those that were given.
-        seed: of whatever is drawn.
-        similarity: what is compared: supports, signatures, or whichever is affordable.
+        options: the algorithm's own parameters that were given.
+        seed: of all random draws.
+        similarity: what is compared: supports, signatures, or supports if that is affordable.
         tags: only models that carry all of them.
         models: only these, by name; None for all.
     """
@@ -74,61 +74,69 @@ class ClusteringRequest:
     models: tuple[str, ...] | None = None
 
     def algorithm_for(self, count: int) -> str:
-        """The algorithm for so many models."""
+        """The algorithm for ``count`` models."""
         if self.algorithm is not None:
             return self.algorithm
-        return "affinity_propagation" if count <= _SMALL else "leiden"
+        return "affinity_propagation" if count <= _MAX_AFFINITY_MODELS else "leiden"
 
-    def is_free(self, algorithm: str) -> bool:
+    def chooses_cluster_count(self, algorithm: str) -> bool:
         """Whether the algorithm chooses the number of clusters by itself."""
-        return not set(_FREE[algorithm]) & set(self.options)
+        return not set(_CLUSTER_COUNT_OPTIONS[algorithm]) & set(self.options)
 
     def needs_matrix(self, count: int) -> bool:
-        """Whether all pairs of so many models are compared, and kept."""
-        return count <= _SMALL or self.algorithm_for(count) != "leiden"
+        """Whether all pairs of ``count`` models are compared, and kept."""
+        return count <= _MAX_AFFINITY_MODELS or self.algorithm_for(count) != "leiden"
 
-    def affords_supports(
-        self, count: int, num_parameters: int, sizes: Sequence[int], most: int = _MAPPED
+    def can_compare_supports(
+        self,
+        count: int,
+        num_parameters: int,
+        sizes: Sequence[int],
+        max_mapped: int = _MAX_MAPPED_SUPPORTS,
     ) -> bool:
-        """Whether supports are compared, as far as there are any, and not signatures alone.
+        """Whether supports are compared, as far as there are any, and not only signatures.
 
         Args:
             count: how many models there are.
             num_parameters: M.
             sizes: K of each model that has a support.
-            most: supports that may be mapped at a time.
+            max_mapped: supports that may be mapped at a time.
 
         Raises:
-            InvalidParameter: they have to be, and are too many.
+            InvalidParameter: the request demands supports, and they are too many.
         """
         if self.similarity == "signature" or len(sizes) < 2:
             return False
         if self.similarity == "exact":
-            if len(sizes) > most and num_parameters / 8 >= _MAPPED_FROM:
+            if len(sizes) > max_mapped and num_parameters / 8 >= _MIN_MAPPED_BYTES:
                 raise InvalidParameter(
-                    f"{len(sizes)} supports are more than the {most} that can be open at a time "
-                    f"here: leave similarity at auto, or choose some by tags",
+                    f"{len(sizes)} supports are more than the {max_mapped} that can be open at a "
+                    f"time here: leave similarity at auto, or choose some by tags",
                     field="similarity",
                 )
             return True
         mean = sum(sizes) / len(sizes)
         stored = min(num_parameters / 8, 4 * mean)
-        if len(sizes) > most if stored >= _MAPPED_FROM else len(sizes) * stored > _READ:
+        if (
+            len(sizes) > max_mapped
+            if stored >= _MIN_MAPPED_BYTES
+            else len(sizes) * stored > _MAX_READ_BYTES
+        ):
             return False
-        each = min(num_parameters / 8, _LIST * 4 * mean)
+        each = min(num_parameters / 8, _LIST_COST_FACTOR * 4 * mean)
         if self.needs_matrix(count):
-            return len(sizes) ** 2 / 2 * each <= _MATRIX_WORK
+            return len(sizes) ** 2 / 2 * each <= _MAX_MATRIX_BYTES
         pairs = 2 * self.neighbors_of(count) * count
-        return count <= _MAPPED and pairs * each <= _NEAREST_WORK
+        return count <= _MAX_MAPPED_SUPPORTS and pairs * each <= _MAX_NEAREST_BYTES
 
     def neighbors_of(self, count: int) -> int:
-        """Nearest neighbours of each of so many models in the graph of Leiden."""
-        neighbors: int = self.options.get("neighbors", _NEIGHBORS)
+        """Nearest neighbours of each of ``count`` models in the graph of Leiden."""
+        neighbors: int = self.options.get("neighbors", _DEFAULT_NEIGHBORS)
         return min(neighbors, count - 1)
 
     @property
     def scope(self) -> str:
-        """Which models it is of: "" for all; clusterings of the same others have the same."""
+        """A key for the selected models: "" for all, else equal for equal selections."""
         if not self.tags and self.models is None:
             return ""
         models = None if self.models is None else sorted(self.models)
@@ -136,14 +144,14 @@ class ClusteringRequest:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def check(self) -> None:
-        """:class:`InvalidParameter` for what makes no sense, however many models there are."""
+        """Raise :class:`InvalidParameter` if the request is invalid for any number of models."""
         if self.algorithm is not None and self.algorithm not in ALGORITHMS:
             raise InvalidParameter(
                 f"algorithm must be one of {', '.join(ALGORITHMS)}, not {self.algorithm!r}",
                 field="algorithm",
             )
         for name in self.options:
-            owner = next(a for a, names in _OWN.items() if name in names)
+            owner = next(a for a, names in _OPTIONS.items() if name in names)
             if self.algorithm is None:
                 raise InvalidParameter(
                     f"{name} is a parameter of {owner}: name the algorithm", field=name
@@ -151,7 +159,7 @@ class ClusteringRequest:
             if owner != self.algorithm:
                 raise InvalidParameter(
                     f"{name} is a parameter of {owner}, and this asks for {self.algorithm}, "
-                    f"which has {', '.join(_OWN[self.algorithm])}",
+                    f"which has {', '.join(_OPTIONS[self.algorithm])}",
                     field=name,
                 )
         if {"n_clusters", "distance_threshold"} <= set(self.options):
@@ -161,27 +169,27 @@ class ClusteringRequest:
             )
 
     def check_for(self, count: int) -> None:
-        """:class:`InvalidParameter` for what cannot be of so many models."""
+        """Raise :class:`InvalidParameter` for a request that is invalid for ``count`` models."""
         if count == 0:
-            what = "no model is as tags and models ask" if self.scope else "the space has no model"
-            raise InvalidParameter(f"there is nothing to cluster: {what}", field=self._filter)
-        if count > MOST_MODELS:
+            why = "no model matches tags and models" if self.scope else "the space has no model"
+            raise InvalidParameter(f"there is nothing to cluster: {why}", field=self._filter)
+        if count > MAX_MODELS:
             raise InvalidParameter(
-                f"a clustering takes {MOST_MODELS} models at most, and these are {count}: "
+                f"a clustering takes {MAX_MODELS} models at most, and these are {count}: "
                 f"choose some by tags",
                 field=self._filter or "tags",
             )
         algorithm = self.algorithm_for(count)
-        if algorithm != "leiden" and count > WHOLE_MATRIX:
+        if algorithm != "leiden" and count > MAX_MATRIX_MODELS:
             raise InvalidParameter(
-                f"{algorithm} compares all pairs and takes {WHOLE_MATRIX} models at most, these "
-                f"are {count}: use leiden, or choose some by tags",
+                f"{algorithm} compares all pairs and takes {MAX_MATRIX_MODELS} models at most, "
+                f"these are {count}: use leiden, or choose some by tags",
                 field="algorithm",
             )
-        if self.similarity == "exact" and count > _MAPPED:
+        if self.similarity == "exact" and count > _MAX_MAPPED_SUPPORTS:
             raise InvalidParameter(
-                f"at most {_MAPPED} models are compared by their supports, and these are {count}: "
-                f"leave similarity at auto, or choose some by tags",
+                f"at most {_MAX_MAPPED_SUPPORTS} models are compared by their supports, and these "
+                f"are {count}: leave similarity at auto, or choose some by tags",
                 field="similarity",
             )
         for name in ("n_clusters", "min_cluster_size", "min_samples"):
@@ -192,7 +200,7 @@ class ClusteringRequest:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """What was given, flat, as the API takes it."""
+        """The given parameters, flat, in the form of the API."""
         given: dict[str, Any] = {}
         if self.algorithm is not None:
             given["algorithm"] = self.algorithm
@@ -205,8 +213,8 @@ class ClusteringRequest:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> ClusteringRequest:
-        """What :meth:`to_json` told."""
-        own = {name for names in _OWN.values() for name in names}
+        """The request that :meth:`to_json` wrote."""
+        own = {name for names in _OPTIONS.values() for name in names}
         models: Sequence[str] | None = given.get("models")
         return cls(
             algorithm=given.get("algorithm"),

@@ -1,15 +1,16 @@
-"""The JSON of clusterings: what is taken, strictly, and what is answered."""
+"""The JSON of clusterings: strict requests, and answers."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from app.clustering.policies import PolicyIn
+from app.clustering.policies import PolicyTerms
 from app.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
-from app.clustering.request import WHOLE_MATRIX, ClusteringRequest
+from app.clustering.request import MAX_MATRIX_MODELS, ClusteringRequest
+from app.infra.http.schemas import _In, _Out
 from app.spaces.records import SpaceRecord
 from modelkin._validation import check_model_name, check_tags
 
@@ -26,20 +27,12 @@ __all__ = [
 Algorithm = Literal["affinity_propagation", "leiden", "agglomerative", "hdbscan"]
 
 _CHOICES = {"algorithm", "seed", "similarity", "tags", "models"}
-"""The fields of a request that belong to no algorithm."""
+"""The fields of a request that every algorithm shares."""
 _YEAR = 366 * 24 * 3600
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class _Out(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
-
 class ClusteringParameters(_In):
-    """What may be said about how models are grouped; nothing of it has to be."""
+    """The parameters of a clustering, all of them optional."""
 
     preference: float | None = Field(
         None,
@@ -52,7 +45,7 @@ class ClusteringParameters(_In):
         None, ge=0.5, lt=1, description="of affinity_propagation; .9 by default"
     )
     n_clusters: int | None = Field(
-        None, ge=1, le=WHOLE_MATRIX, description="of agglomerative; chosen by the silhouette"
+        None, ge=1, le=MAX_MATRIX_MODELS, description="of agglomerative; chosen by the silhouette"
     )
     distance_threshold: float | None = Field(
         None,
@@ -74,12 +67,12 @@ class ClusteringParameters(_In):
         None, ge=1, le=100, description="of leiden: nearest neighbours in the graph; 15 by default"
     )
     min_cluster_size: int | None = Field(
-        None, ge=2, le=WHOLE_MATRIX, description="of hdbscan; chosen by the silhouette"
+        None, ge=2, le=MAX_MATRIX_MODELS, description="of hdbscan; chosen by the silhouette"
     )
     min_samples: int | None = Field(
         None,
         ge=1,
-        le=WHOLE_MATRIX,
+        le=MAX_MATRIX_MODELS,
         description="of hdbscan: more leaves more models in no cluster; chosen where left out",
     )
     seed: int = Field(0, ge=0, lt=2**31, description="the same seed gives the same clusters")
@@ -95,8 +88,8 @@ class ClusteringParameters(_In):
         None, min_length=1, max_length=1000, description="only these models; all by default"
     )
 
-    def asked(self, algorithm: str | None) -> ClusteringRequest:
-        """The request; names are checked."""
+    def to_request(self, algorithm: str | None) -> ClusteringRequest:
+        """The request, with checked names."""
         given = self.model_dump(exclude_none=True)
         models = None
         if self.models is not None:
@@ -135,7 +128,7 @@ class QualityOut(_Out):
 
 
 class ClusteringSummary(_Out):
-    """A clustering, besides which model is in which cluster."""
+    """A clustering, without the clusters of models."""
 
     id: str = Field(description="that of the job that made it")
     space: str
@@ -215,7 +208,7 @@ class VoteOut(_Out):
 
 class AssignmentOut(_Out):
     clustering: str
-    cluster: int = Field(description="-1 where the nearest are in none, or nobody is near")
+    cluster: int = Field(description="-1 if the nearest are in no cluster, or no model is near")
     exemplar: str | None
     share: float = Field(description="of the votes that went to it")
     similarity: float = Field(description="to the nearest model of the cluster")
@@ -223,7 +216,7 @@ class AssignmentOut(_Out):
 
 
 class ClusteringPolicyIn(_In):
-    """When a space is clustered anew, and how."""
+    """When a space is clustered again, and how."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -254,9 +247,9 @@ class ClusteringPolicyIn(_In):
         description="how long nothing may have changed before it is; ten times as long at most",
     )
 
-    def wanted(self) -> PolicyIn:
-        return PolicyIn(
-            request=self.parameters.asked(self.algorithm),
+    def to_terms(self) -> PolicyTerms:
+        return PolicyTerms(
+            request=self.parameters.to_request(self.algorithm),
             after_changes=self.after_changes,
             every_seconds=self.every_seconds,
             debounce_seconds=self.debounce_seconds,
@@ -270,14 +263,14 @@ class ClusteringPolicyOut(_Out):
     every_seconds: int | None
     debounce_seconds: int
     pending_changes: int = Field(description="that the last clustering of its kind has not seen")
-    last_at: datetime | None = Field(description="when that one, which is done, was asked for")
+    last_at: datetime | None = Field(description="when that finished clustering was requested")
 
     @classmethod
     def of(cls, space: SpaceRecord, policy: ClusteringPolicy) -> ClusteringPolicyOut:
-        asked = dict(policy.request)
+        parameters = dict(policy.request)
         return cls(
-            algorithm=asked.pop("algorithm", None),
-            parameters=asked,
+            algorithm=parameters.pop("algorithm", None),
+            parameters=parameters,
             after_changes=policy.after_changes,
             every_seconds=policy.every_seconds,
             debounce_seconds=policy.debounce_seconds,
@@ -287,6 +280,6 @@ class ClusteringPolicyOut(_Out):
 
 
 def _summary(space: SpaceRecord, clustering: ClusteringRecord) -> dict[str, Any]:
-    told = {name: getattr(clustering, name) for name in ClusteringRecord.__dataclass_fields__}
-    told |= {"space": space.name, "num_clusters": told.pop("clusters")}
-    return {name: told[name] for name in ClusteringSummary.model_fields}
+    fields = {name: getattr(clustering, name) for name in ClusteringRecord.__dataclass_fields__}
+    fields |= {"space": space.name, "num_clusters": fields.pop("clusters")}
+    return {name: fields[name] for name in ClusteringSummary.model_fields}

@@ -1,8 +1,8 @@
-"""Clusterings as they are used: asked for, carried out by a job, read, and asked about newcomers.
+"""The clustering service: enqueue clusterings, execute them as jobs, read them, assign new models.
 
-A clustering has the id of the job that made it. It is recorded, numbered and given its ids of
-clusters in the one transaction in which that job succeeds (:meth:`ClusteringService._record`): this
-is the place for whatever else has to happen once a clustering is there.
+A clustering has the id of the job that made it. It is recorded, numbered and given its cluster
+ids in the one transaction in which that job succeeds (:meth:`ClusteringService._record`). Further
+effects of a new clustering belong there as well.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from app.catalog.reader import Subject
 from app.clustering import policy_repository, repository
 from app.clustering.assignment import NewcomerAssignment
 from app.clustering.events import clustering_completed
-from app.clustering.pipeline import Groups, group
+from app.clustering.pipeline import Clusters, cluster_models
 from app.clustering.records import ClusteringContent, ClusteringRecord
 from app.clustering.request import ClusteringRequest
-from app.clustering.snapshot import Snapshot, take
+from app.clustering.snapshot import Snapshot, take_snapshot
 from app.errors import ClusteringNotFound, SpaceNotFound
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.storage.blobs import BlobStore
@@ -45,59 +45,59 @@ KIND: Final = "clustering"
 """The kind of the jobs that make clusterings."""
 LATEST: Final = "latest"
 """Stands for the id of the newest clustering of all models."""
-_KEPT = 100
-"""Clusterings of a space that are kept, and the newest one of all models beside them."""
+_MAX_KEPT = 100
+"""Clusterings of a space that are kept, beside the newest one of all models."""
 _READING: Final = "reading"
 
 Labels = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Before:
-    """The clustering that a new one goes on from, if there is one."""
+class _Previous:
+    """The clustering whose cluster ids a new one continues, if there is one."""
 
     id: str | None
     labels: Mapping[str, int]
 
     @classmethod
-    def of(cls, session: Reader, space: SpaceRecord, scope: str) -> _Before:
+    def of(cls, session: Reader, space: SpaceRecord, scope: str) -> _Previous:
         latest = repository.find_latest(session, space, scope)
         if latest is None:
             return cls(None, {})
-        held = repository.content(session, latest)
-        return cls(latest.id, dict(zip(held.models, held.labels, strict=True)))
+        content = repository.content(session, latest)
+        return cls(latest.id, dict(zip(content.models, content.labels, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Lasting:
-    """What a clustering has of the one before it.
+class _Continuation:
+    """The relation of a clustering to the previous one.
 
     Attributes:
-        ids: of the clusters, -1 where one is new; shape ``(k,)``.
-        agreement: the adjusted Rand index over the models of both; None where there are none.
+        ids: of the clusters, -1 for a new one; shape ``(k,)``.
+        agreement: the adjusted Rand index over the models of both; None if they share none.
     """
 
     ids: Labels
     agreement: float | None
 
     @classmethod
-    def of(cls, names: Sequence[str], labels: Labels, before: _Before) -> _Lasting:
-        both = [row for row, name in enumerate(names) if name in before.labels]
-        old = np.array([before.labels[names[row]] for row in both], np.int64)
+    def of(cls, names: Sequence[str], labels: Labels, previous: _Previous) -> _Continuation:
+        both = [row for row, name in enumerate(names) if name in previous.labels]
+        old = np.array([previous.labels[names[row]] for row in both], np.int64)
         agreed = agreement(labels[both], old) if both else None
-        return cls(lasting_ids(names, labels, before.labels), agreed)
+        return cls(lasting_ids(names, labels, previous.labels), agreed)
 
 
 class ClusteringService:
     """The use cases of clusterings.
 
     Args:
-        database: the truth.
+        database: read from.
         blobs: where supports are kept.
-        jobs: carry clusterings out; the kind is registered here.
-        newcomers: tells which cluster is nearest to what is not stored.
-        most_mapped: supports that a job may hold mapped at a time.
-        outbox: is told of what was recorded.
+        jobs: enqueues the clusterings.
+        newcomers: assigns new models to clusters.
+        max_mapped: supports that a job may hold mapped at a time.
+        outbox: gets an event for each recorded clustering.
     """
 
     def __init__(
@@ -107,30 +107,30 @@ class ClusteringService:
         jobs: JobService,
         newcomers: NewcomerAssignment,
         *,
-        most_mapped: int,
+        max_mapped: int,
         outbox: Outbox | None = None,
     ) -> None:
         self._database = database
         self._blobs = blobs
         self._jobs = jobs
         self._newcomers = newcomers
-        self._most_mapped = most_mapped
+        self._max_mapped = max_mapped
         self._outbox = outbox
 
     # --- asking -------------------------------------------------------------------------------
 
     def create(
-        self, session: Writer, tenant: Tenant, space: SpaceRecord, asked: ClusteringRequest
+        self, session: Writer, tenant: Tenant, space: SpaceRecord, request: ClusteringRequest
     ) -> JobRecord:
-        """The job that will make a clustering; one that waits for the very same is answered.
+        """The job that will make a clustering; a pending job of the same request is returned.
 
         Raises:
-            InvalidParameter: what is asked makes no sense, or not for so many models.
-            ModelNotFound: one of the models that are named does not exist.
+            InvalidParameter: the request is invalid, or is for so many models.
+            ModelNotFound: one of the named models does not exist.
         """
-        asked.check()
-        asked.check_for(repository.count_members(session, space, asked.tags, asked.models))
-        given = asked.to_json()
+        request.check()
+        request.check_for(repository.count_members(session, space, request.tags, request.models))
+        given = request.to_json()
         same = json.dumps([space.id, space.version, given], sort_keys=True)
         key = hashlib.sha256(same.encode()).hexdigest()
         return self._jobs.enqueue(session, tenant, KIND, given, space=space, dedup_key=key)
@@ -161,24 +161,24 @@ class ClusteringService:
         if found is None:
             whose = f"the models tagged {', '.join(tags)}" if tags else "all its models"
             raise ClusteringNotFound(
-                f"space {space.name!r} has no clustering of {whose}: ask for one with POST"
+                f"space {space.name!r} has no clustering of {whose}: request one with POST"
             )
         return found
 
     def content(self, session: Reader, clustering: ClusteringRecord) -> ClusteringContent:
-        """Which model is in which cluster."""
+        """The labels of a clustering."""
         return repository.content(session, clustering)
 
     def assign(
         self, session: Reader, space: SpaceRecord, clustering: ClusteringRecord, subject: Subject
     ) -> Assignment:
-        """The cluster that something which is not stored would be in; it stays as it is."""
-        held = repository.content(session, clustering)
+        """The cluster that a subject would be in; the clustering stays as it is."""
+        content = repository.content(session, clustering)
         tags = ClusteringRequest.from_json(clustering.parameters).tags
-        return self._newcomers.assign(session, space, clustering.id, held, subject, tags)
+        return self._newcomers.assign(session, space, clustering.id, content, subject, tags)
 
     def delete(self, session: Writer, space: SpaceRecord, clustering_id: str) -> None:
-        """Forget one clustering; its ids of clusters are never used again."""
+        """Delete one clustering; its cluster ids are never used again."""
         clustering = repository.get_clustering(session, space, clustering_id)
         repository.delete_clustering(session, clustering)
 
@@ -187,45 +187,53 @@ class ClusteringService:
     def execute(self, job: JobRecord, progress: Progress) -> CommitHook:
         """Make the clustering of a job; what it is called and where it goes on is for the end."""
         began = time.monotonic()
-        asked = ClusteringRequest.from_json(job.parameters)
+        request = ClusteringRequest.from_json(job.parameters)
         progress(0, 0, _READING)
         with self._database.reading() as session:
             space = spaces.find_space_by_id(session, job.space_id or 0)
             if space is None:
                 raise SpaceNotFound(f"there is no space {job.space!r} any more")
-            snapshot = take(session, self._blobs, space, asked, self._most_mapped)
-            before = _Before.of(session, space, asked.scope)
-        found = group(snapshot, asked, progress)
-        lasting = _Lasting.of(snapshot.names, found.labels, before)
+            snapshot = take_snapshot(session, self._blobs, space, request, self._max_mapped)
+            previous = _Previous.of(session, space, request.scope)
+        found = cluster_models(snapshot, request, progress)
+        continuation = _Continuation.of(snapshot.names, found.labels, previous)
 
         def finish(session: Writer) -> Mapping[str, Any]:
-            made = _Made(job, asked, snapshot, found, time.monotonic() - began)
-            return self._record(session, made, before, lasting)
+            finished = _FinishedClustering(job, request, snapshot, found, time.monotonic() - began)
+            return self._record(session, finished, previous, continuation)
 
         return finish
 
     def _record(
-        self, session: Writer, made: _Made, before: _Before, lasting: _Lasting
+        self,
+        session: Writer,
+        finished: _FinishedClustering,
+        previous: _Previous,
+        continuation: _Continuation,
     ) -> Mapping[str, Any]:
         """Store a finished clustering, in the transaction in which its job succeeds.
 
         Raises:
             SpaceNotFound: the space was deleted meanwhile.
         """
-        space = spaces.lock_space(session, made.snapshot.space)
-        latest = repository.find_latest(session, space, made.asked.scope)
-        if (None if latest is None else latest.id) != before.id:  # another one was faster
-            before = _Before.of(session, space, made.asked.scope)
-            lasting = _Lasting.of(made.snapshot.names, made.groups.labels, before)
-        new = lasting.ids == NOISE
-        series = repository.take_numbers(session, space, int(new.sum()))
-        ids = lasting.ids.copy()
+        space = spaces.lock_space(session, finished.snapshot.space)
+        latest = repository.find_latest(session, space, finished.request.scope)
+        if (None if latest is None else latest.id) != previous.id:  # another job was faster
+            previous = _Previous.of(session, space, finished.request.scope)
+            continuation = _Continuation.of(
+                finished.snapshot.names, finished.groups.labels, previous
+            )
+        new = continuation.ids == NOISE
+        series = repository.reserve_ids(session, space, int(new.sum()))
+        ids = continuation.ids.copy()
         ids[new] = series.next_cluster + np.arange(int(new.sum()))
-        record = made.record(series.number, before.id, lasting.agreement)
-        repository.insert_clustering(session, record, made.content(ids))
-        repository.prune(session, space, _KEPT)
-        asked, version = record.parameters, record.version
-        policy_repository.note_done(session, space, asked, version, made.job.created_at)
+        record = finished.record(series.number, previous.id, continuation.agreement)
+        repository.insert_clustering(session, record, finished.content(ids))
+        repository.prune(session, space, _MAX_KEPT)
+        request, version = record.parameters, record.version
+        policy_repository.record_clustering(
+            session, space, request, version, finished.job.created_at
+        )
         if self._outbox is not None:
             clustering_completed(self._outbox, session, space, record)
         return {
@@ -238,13 +246,13 @@ class ClusteringService:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """A clustering that is done, but for what it has of the one before it."""
+class _FinishedClustering:
+    """A computed clustering, before it is related to the previous one."""
 
     job: JobRecord
-    asked: ClusteringRequest
+    request: ClusteringRequest
     snapshot: Snapshot
-    groups: Groups
+    groups: Clusters
     seconds: float
 
     def record(self, number: int, previous: str | None, agreed: float | None) -> ClusteringRecord:
@@ -253,9 +261,9 @@ class _Made:
             id=self.job.id,
             space_id=self.snapshot.space.id,
             number=number,
-            scope=self.asked.scope,
+            scope=self.request.scope,
             algorithm=self.groups.algorithm,
-            parameters=self.asked.to_json(),
+            parameters=self.request.to_json(),
             chosen=self.groups.chosen,
             version=self.snapshot.space.version,
             similarity=self.groups.kind,
@@ -271,7 +279,7 @@ class _Made:
 
     def content(self, ids: Labels) -> ClusteringContent:
         names = self.snapshot.names
-        # One more id behind the last: that of no cluster, which label -1 finds there.
+        # One more id at the end: that of no cluster, which label -1 refers to.
         known = np.append(ids, NOISE)
         return ClusteringContent(
             models=names,

@@ -1,8 +1,8 @@
-"""The models of a clustering as they stand at one version of their space, whatever changes later.
+"""A snapshot: the models of a clustering at one version of their space.
 
-Everything is read in one transaction, supports are mapped before it ends: a support that is
-replaced meanwhile stays as it was, and one that was gone even so is estimated by its signature,
-which is of the same moment. It compares nothing.
+One transaction reads everything, and maps supports before it ends. So a support that is replaced
+meanwhile stays as it was. If its file is gone all the same, its signature of the same version is
+used. A snapshot compares nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from app.clustering import repository
 from app.clustering.repository import Member
-from app.clustering.request import MOST_MODELS, ClusteringRequest
+from app.clustering.request import MAX_MODELS, ClusteringRequest
 from app.errors import Unavailable
 from app.infra.db.database import Reader
 from app.infra.storage.blobs import BlobStore
@@ -25,7 +25,7 @@ from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.schemes import ValueArray, value_dtype
 from modelkin.errors import InvalidSupport
 
-__all__ = ["Snapshot", "take"]
+__all__ = ["Snapshot", "take_snapshot"]
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +35,11 @@ class Snapshot:
     """n models, by name.
 
     Attributes:
-        space: as it was.
+        space: at that version.
         names: shape ``(n,)``.
         values: of their signatures, shape ``(n, num_perm)``.
-        supports: mapped; None where a model has only a signature, where its support is damaged, or
-            where supports are not asked for.
+        supports: mapped; None for a model with only a signature or a damaged support, and if
+            supports are not compared.
     """
 
     space: SpaceRecord
@@ -51,28 +51,28 @@ class Snapshot:
         return len(self.names)
 
 
-def take(
+def take_snapshot(
     session: Reader,
     blobs: BlobStore,
     space: SpaceRecord,
-    asked: ClusteringRequest,
-    most_mapped: int,
+    request: ClusteringRequest,
+    max_mapped: int,
 ) -> Snapshot:
-    """The models that are asked for.
+    """The models that the request selects.
 
     Args:
-        session: sees the space as it is to be clustered.
-        most_mapped: supports that may be mapped at a time, each of which holds a descriptor.
+        session: sees the space at the version to cluster.
+        max_mapped: supports that may be mapped at a time, each of which holds a descriptor.
 
     Raises:
-        ModelNotFound: one of the models that are named does not exist.
-        InvalidParameter: there are too few or too many models for what is asked.
+        ModelNotFound: one of the named models does not exist.
+        InvalidParameter: there are too few or too many models for the request.
     """
-    asked.check_for(repository.count_members(session, space, asked.tags, asked.models))
+    request.check_for(repository.count_members(session, space, request.tags, request.models))
     members = list(
-        repository.members(session, space, asked.tags, asked.models, most=MOST_MODELS + 1)
+        repository.members(session, space, request.tags, request.models, limit=MAX_MODELS + 1)
     )
-    asked.check_for(len(members))
+    request.check_for(len(members))
     dtype = value_dtype(space.signature.scheme)
     stored = np.frombuffer(b"".join(member.values for member in members), dtype.newbyteorder("<"))
     values: Any = stored.reshape(len(members), -1).astype(dtype, copy=False)
@@ -80,7 +80,7 @@ def take(
         space=space,
         names=tuple(member.name for member in members),
         values=values,
-        supports=_open(blobs, space, members, asked, most_mapped),
+        supports=_open(blobs, space, members, request, max_mapped),
     )
 
 
@@ -88,11 +88,11 @@ def _open(
     blobs: BlobStore,
     space: SpaceRecord,
     members: Sequence[Member],
-    asked: ClusteringRequest,
-    most_mapped: int,
+    request: ClusteringRequest,
+    max_mapped: int,
 ) -> tuple[PackedSupport | None, ...]:
     sizes = [member.support_size for member in members if member.blob_key is not None]
-    if not asked.affords_supports(len(members), space.num_parameters, sizes, most_mapped):
+    if not request.can_compare_supports(len(members), space.num_parameters, sizes, max_mapped):
         return (None,) * len(members)
     return tuple(_support(blobs, space, member) for member in members)
 
@@ -105,6 +105,6 @@ def _support(blobs: BlobStore, space: SpaceRecord, member: Member) -> PackedSupp
         return PackedSupport.from_buffer(data, space.num_parameters, member.support_size)
     except KeyError:  # replaced or deleted since this transaction began
         return None
-    except (InvalidSupport, Unavailable) as error:  # a damaged file spoils no clustering of others
+    except (InvalidSupport, Unavailable) as error:  # one damaged file must not fail the clustering
         log.error("the support of %r in space %r: %s", member.name, space.name, error)
         return None

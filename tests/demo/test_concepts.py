@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from app.clustering.pipeline import group
+from app.clustering.pipeline import cluster_models
 from app.clustering.request import ALGORITHMS, ClusteringRequest
 from app.clustering.snapshot import Snapshot
 from demo import data, training
@@ -58,5 +58,7 @@ def test_concepts_are_found_where_histograms_tell_nothing(
         values=value_rows([support.signature() for support in supports]),
         supports=tuple(PackedSupport.pack(support) for support in supports),
     )
-    found = group(snapshot, ClusteringRequest(algorithm), lambda _done, _total, _stage="": None)
+    found = cluster_models(
+        snapshot, ClusteringRequest(algorithm), lambda _done, _total, _stage="": None
+    )
     assert 1.0 == agreement(concepts, found.labels)

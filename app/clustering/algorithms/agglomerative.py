@@ -1,6 +1,6 @@
-"""Agglomerative clustering, by scipy: the two nearest clusters become one, again and again.
+"""Agglomerative clustering, by scipy: merge the two nearest clusters, again and again.
 
-The tree is made once. Where it is cut is given, or it is cut where the silhouette is best.
+The tree is made once. A parameter says where to cut it, or the best silhouette does.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Labels = npt.NDArray[np.int64]
 Consider = Callable[..., float]
 
 STAGE: Final = "agglomerating"
-_CUTS = 32
-"""Numbers of clusters that are tried at a time, before those around the best one are."""
+_CUTS_PER_PASS = 32
+"""Numbers of clusters that are tried in one pass; the next pass narrows in on the best."""
 
 
 def cluster(
-    distances: Floats, options: Mapping[str, Any], judge: PartitionSelector, progress: Progress
+    distances: Floats, options: Mapping[str, Any], selector: PartitionSelector, progress: Progress
 ) -> None:
-    """Let the judge consider what it finds.
+    """Pass the partitions of one or more cuts to the selector.
 
     Args:
         distances: of all pairs, ``(n, n)``, n from 3 on.
@@ -39,29 +39,31 @@ def cluster(
     n = len(distances)
     merges = tree(distances, options.get("linkage", "average"))
     if "n_clusters" in options:
-        judge.consider(_cut(merges, n, options["n_clusters"]))
+        selector.consider(_cut(merges, n, options["n_clusters"]))
     elif "distance_threshold" in options:
         merged = int(np.count_nonzero(merges[:, 2] < options["distance_threshold"]))
-        judge.consider(_cut(merges, n, n - merged), n_clusters=n - merged)
+        selector.consider(_cut(merges, n, n - merged), n_clusters=n - merged)
     else:
-        best_cut(merges, n, judge.consider, lambda done, total: progress(done, total, STAGE))
+        best_cut(merges, n, selector.consider, lambda done, total: progress(done, total, STAGE))
 
 
 def best_cut(
     merges: Floats, n: int, consider: Consider, report: Callable[[int, int], None]
 ) -> None:
-    """Have cuts of a tree considered all over, then ever closer around the best one.
+    """Consider cuts over the whole tree, then ever closer around the best one.
 
     Args:
         merges: as :func:`tree` makes them.
-        n: of how many, from 3 on.
-        consider: told the labels of a cut and ``n_clusters``, answers how good that is.
-        report: told how many of the next cuts are done, and how many there are.
+        n: the number of models, from 3 on.
+        consider: gets the labels of a cut and ``n_clusters``, and returns its score.
+        report: gets the number of finished cuts of a pass, and of all its cuts.
     """
     low, high = 2, n - 1
     scores: dict[int, float] = {}
     while True:
-        counts = np.unique(np.geomspace(low, high, _CUTS).round().astype(np.int64)).tolist()
+        counts = np.unique(
+            np.geomspace(low, high, _CUTS_PER_PASS).round().astype(np.int64)
+        ).tolist()
         fresh = [count for count in counts if count not in scores]
         for done, count in enumerate(fresh):
             report(done, len(fresh))
@@ -74,17 +76,17 @@ def best_cut(
 
 
 def _cut(merges: Floats, n: int, count: int) -> Labels:
-    """The labels of so many clusters: all merges but the last ones are done."""
+    """The labels of ``count`` clusters, by all merges but the last ones."""
     parent = np.arange(2 * n - 1)
     for step, (left, right) in enumerate(merges[: n - count, :2].astype(np.int64).tolist()):
         parent[left] = parent[right] = n + step
-    for node in range(2 * n - 2, -1, -1):  # parents stand behind their children
+    for node in range(2 * n - 2, -1, -1):  # parents have higher numbers than their children
         parent[node] = parent[parent[node]]
     return np.unique(parent[:n], return_inverse=True)[1].astype(np.int64)
 
 
 def tree(distances: Floats, linkage: str) -> Floats:
-    """The merges in order: two clusters, how far they were apart, and how many models they hold."""
+    """The merges in order: two clusters, their distance, and how many models they hold."""
     try:
         from scipy.cluster import hierarchy
         from scipy.spatial.distance import squareform

@@ -1,7 +1,7 @@
-"""HDBSCAN (Campello, Moulavi and Sander 2013), by scikit-learn: clusters where models lie densely.
+"""HDBSCAN (Campello, Moulavi and Sander 2013), by scikit-learn: clusters are dense regions.
 
-What lies nowhere densely is in no cluster. How many models make a cluster is given, or several
-sizes are tried and the best kept, where models in no cluster count against it.
+Models outside all dense regions are in no cluster. The minimum cluster size is a parameter, or
+several sizes are tried and the selector keeps the best; models in no cluster count against it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Floats = npt.NDArray[np.float64]
 
 STAGE: Final = "hdbscan"
 _SIZES = (2, 3, 5, 8, 13, 21, 34, 55, 89)
-_SHARE = 4
-"""The largest size that is tried is this part of all models."""
+_MAX_SIZE_DIVISOR = 4
+"""The largest size that is tried is this fraction of all models."""
 
 
 def cluster(
-    distances: Floats, options: Mapping[str, Any], judge: PartitionSelector, progress: Progress
+    distances: Floats, options: Mapping[str, Any], selector: PartitionSelector, progress: Progress
 ) -> None:
-    """Let the judge consider what it finds.
+    """Pass the partitions of one or more minimum sizes to the selector.
 
     Args:
         distances: of all pairs, ``(n, n)``, n from 3 on.
@@ -39,16 +39,16 @@ def cluster(
     if "min_cluster_size" in options:
         size = options["min_cluster_size"]
         progress(0, 1, STAGE)
-        judge.consider(_labels(distances, size, options.get("min_samples", size)))
+        selector.consider(_labels(distances, size, options.get("min_samples", size)))
         return
-    sizes = [size for size in _SIZES if size <= max(_SIZES[1], n // _SHARE)]
+    sizes = [size for size in _SIZES if size <= max(_SIZES[1], n // _MAX_SIZE_DIVISOR)]
     for done, size in enumerate(sizes):
         progress(done, len(sizes), STAGE)
-        # Many neighbours to be dense by keep noise out, one finds the most that is there.
+        # A high min_samples keeps noise out, a value of 1 finds the most clusters.
         for samples in {options.get("min_samples", size), options.get("min_samples", 1)}:
             labels = _labels(distances, size, samples)
             chosen = {} if "min_samples" in options else {"min_samples": samples}
-            judge.consider(labels, min_cluster_size=size, **chosen)
+            selector.consider(labels, min_cluster_size=size, **chosen)
 
 
 def _labels(distances: Floats, size: int, samples: int) -> npt.NDArray[np.int64]:

@@ -1,10 +1,10 @@
 """Leiden communities (Traag, Waltman and van Eck 2019), by igraph, of a graph of neighbours.
 
-An edge weighs by how much more similar two models are than unrelated ones are. Two graphs are
-tried, one of all edges beyond the usual similarity and one of those that chance hardly makes, and
-several resolutions. No resolution suits groups of very different sizes, so what a fine one finds is
-also merged again, the nearest communities first. The best result is kept, and what it puts together
-without being kin is taken apart.
+The weight of an edge is how far its similarity exceeds the usual one. Two graphs are tried at
+several resolutions: all edges above the usual similarity, and those that chance hardly makes. No
+resolution suits groups of very different sizes, so the communities of a fine one are also merged,
+the nearest first. The selector keeps the best result. Clusters in it whose members are unrelated
+are split up.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ Floats = npt.NDArray[np.float64]
 STAGE: Final = "leiden"
 MERGING: Final = "merging communities"
 _RESOLUTIONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-_FINE = (64.0, 32.0, 16.0)
-"""Resolutions that break groups up: the first one that leaves few enough communities is taken."""
-_COMMUNITIES = 2_000
-"""Communities that are merged at most: how far each is from each is kept."""
-_EACH = 5
-"""Models of each community that tell how far it is from the others."""
-_TOLD_BY = 50
-"""Members of a cluster that tell how similar they are to each other."""
-_UNTIL_SETTLED = -1
+_FINE_RESOLUTIONS = (64.0, 32.0, 16.0)
+"""Resolutions that break groups up; the first that leaves few enough communities is used."""
+_MAX_COMMUNITIES = 2_000
+"""Communities that can be merged: the distances of all pairs are kept."""
+_MODELS_PER_COMMUNITY = 5
+"""Models of each community whose distances to the others are measured."""
+_MEMBERS_PER_CLUSTER = 50
+"""Members of a cluster whose similarity to each other is measured."""
+_UNTIL_CONVERGED = -1
 """Iterations of Leiden: until one changes nothing."""
-_SAMPLE = 1 << 22
-"""Distances that tell what is usual, those of some models to all."""
-_BEYOND = 3.0
+_SAMPLED_DISTANCES = 1 << 22
+"""Distances that estimate the usual similarity, those of some models to all."""
+_UNLIKELY_DEVIATIONS = 3.0
 """Standard deviations above the usual similarity that chance hardly makes."""
 _TO_DEVIATION = 1.4826
 """The standard deviation of normal values, in units of their median absolute deviation."""
-_LONG = 200_000
+_MIN_SUBPROCESS_EDGES = 200_000
 """Edges from which on igraph holds the interpreter's lock for seconds."""
-_DRAWING = threading.Lock()
-"""Held by whoever has set igraph's generator of random numbers, of which a process has one."""
+_RANDOM_LOCK = threading.Lock()
+"""Held while igraph's random number generator is set, of which a process has one."""
 
 
 def cluster(
@@ -62,16 +62,16 @@ def cluster(
     near: Nearest,
     options: Mapping[str, Any],
     seed: int,
-    judge: PartitionSelector,
+    selector: PartitionSelector,
     progress: Progress,
 ) -> None:
-    """Let the judge consider what it finds.
+    """Pass the communities at several resolutions to the selector.
 
     Args:
         distances: of n models, n from 3 on.
         near: the nearest neighbours of each.
         options: ``resolution``.
-        seed: of Leiden, and of the models that tell what is usual.
+        seed: of Leiden, and of the sample that estimates the usual similarity.
     """
     given = options.get("resolution")
     resolutions = _RESOLUTIONS if given is None else (given,)
@@ -82,46 +82,46 @@ def cluster(
         for position, resolution in enumerate(resolutions):
             done = number * len(resolutions) + position
             progress(done, total, STAGE)
-            still = partial(progress, done, total, STAGE)
-            labels = _communities(len(distances), ends, weights, resolution, seed, still)
-            judge.consider(labels, **({"resolution": resolution} if given is None else {}))
+            heartbeat = partial(progress, done, total, STAGE)
+            labels = _communities(len(distances), ends, weights, resolution, seed, heartbeat)
+            selector.consider(labels, **({"resolution": resolution} if given is None else {}))
     if given is None:
         progress(total - 1, total, STAGE)
         _merge(
             distances,
             graphs[0],
             seed,
-            judge,
+            selector,
             report=lambda done, of: progress(done, of, MERGING),
-            still=partial(progress, total - 1, total, STAGE),
+            heartbeat=partial(progress, total - 1, total, STAGE),
         )
-        _part_strangers(distances, unlikely, judge)
+        _part_strangers(distances, unlikely, selector)
 
 
 def _merge(
     distances: Distances,
     graph: tuple[npt.NDArray[np.int64], Floats],
     seed: int,
-    judge: PartitionSelector,
+    selector: PartitionSelector,
     report: Callable[[int, int], None],
-    still: Callable[[], None],
+    heartbeat: Callable[[], None],
 ) -> None:
-    """Have the judge consider what small communities grow to, the nearest merged first."""
-    for resolution in _FINE:
-        labels = compact(_communities(len(distances), *graph, resolution, seed, still))
+    """Pass mergers of small communities to the selector, the nearest merged first."""
+    for resolution in _FINE_RESOLUTIONS:
+        labels = compact(_communities(len(distances), *graph, resolution, seed, heartbeat))
         count = int(labels.max()) + 1
-        if count <= _COMMUNITIES:
+        if count <= _MAX_COMMUNITIES:
             break
-    if not 3 <= count <= _COMMUNITIES:
+    if not 3 <= count <= _MAX_COMMUNITIES:
         return
     order = np.random.default_rng(seed).permutation(labels.size)
     order = order[np.argsort(labels[order], kind="stable")]
     sizes = np.bincount(labels)
     place = np.arange(labels.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    apart = Measured.on(distances, labels, np.sort(order[place < _EACH])).between()
+    apart = Measured.on(distances, labels, np.sort(order[place < _MODELS_PER_COMMUNITY])).between()
     apart = (apart + apart.T) / 2
     np.fill_diagonal(apart, 0.0)
-    mergers = judge.mergers(labels)
+    mergers = selector.mergers(labels)
 
     def consider(groups: npt.NDArray[np.int64], **chosen: Any) -> float:
         return mergers.consider(groups, resolution=resolution, **chosen)
@@ -129,39 +129,39 @@ def _merge(
     best_cut(tree(apart, "average"), count, consider, report)
 
 
-def _part_strangers(distances: Distances, unlikely: float, judge: PartitionSelector) -> None:
-    """Have the judge prefer models alone that are put together and are as similar as any two.
+def _part_strangers(distances: Distances, unlikely: float, selector: PartitionSelector) -> None:
+    """Prefer single models to clusters whose members are as similar as any two models.
 
-    Every model has nearest neighbours, and so a community, and to the silhouette it is the same.
+    Every model has nearest neighbours, and so a community, and the silhouette does not penalise it.
     """
-    best = judge.leader
+    best = selector.best
     labels = best.labels.copy()
     ends = np.cumsum(np.bincount(labels))
     parted = 0
     for members in np.split(np.argsort(labels, kind="stable"), ends[:-1]):
-        some = members[:: -(-members.size // _TOLD_BY)]
+        some = members[:: -(-members.size // _MEMBERS_PER_CLUSTER)]
         if members.size > 1:
             apart = distances.block(some, some).sum() / (some.size * (some.size - 1))
             if 1.0 - apart < unlikely:
                 labels[members] = labels.size + members
                 parted += 1
     if parted:
-        judge.prefer(labels, **best.chosen)
+        selector.prefer(labels, **best.chosen)
 
 
 def _background(distances: Distances, seed: int) -> tuple[float, float]:
     """The usual similarity of two models, and one that chance hardly makes."""
     n = len(distances)
-    rows = np.sort(np.random.default_rng(seed).permutation(n)[: max(1, _SAMPLE // n)])
+    rows = np.sort(np.random.default_rng(seed).permutation(n)[: max(1, _SAMPLED_DISTANCES // n)])
     block = 1.0 - distances.block(rows)
     others = block[np.arange(n) != rows[:, None]]
     usual = float(np.median(others))
     spread = _TO_DEVIATION * float(np.median(np.abs(others - usual)))
-    return usual, usual + _BEYOND * spread
+    return usual, usual + _UNLIKELY_DEVIATIONS * spread
 
 
 def _edges(near: Nearest, usual: float, least: float) -> tuple[npt.NDArray[np.int64], Floats]:
-    """The pairs beyond ``least``, each once, ``(e, 2)``, and by how much they are beyond usual."""
+    """The pairs above ``least``, each once, ``(e, 2)``, and their excess over ``usual``."""
     n, k = near.rows.shape
     ends = np.stack([np.repeat(np.arange(n), k), near.rows.ravel()], axis=1)
     similarity = 1.0 - near.distances.ravel()
@@ -176,12 +176,12 @@ def _communities(
     weights: Floats,
     resolution: float,
     seed: int,
-    still: Callable[[], None],
+    heartbeat: Callable[[], None],
 ) -> npt.NDArray[np.int64]:
-    """The same wherever it is computed; ``still`` is called meanwhile, where that takes long."""
-    if len(ends) < _LONG:
+    """The communities; a large graph runs in a child process, with calls of ``heartbeat``."""
+    if len(ends) < _MIN_SUBPROCESS_EDGES:
         return _leiden(n, ends, weights, resolution, seed)
-    return run_in_subprocess(_leiden, n, ends, weights, resolution, seed, meanwhile=still)
+    return run_in_subprocess(_leiden, n, ends, weights, resolution, seed, meanwhile=heartbeat)
 
 
 def _leiden(
@@ -192,14 +192,14 @@ def _leiden(
     except ImportError:
         raise MissingExtra("igraph", "clustering", of=".") from None
     graph = igraph.Graph(n=n, edges=ends)
-    with _DRAWING:
+    with _RANDOM_LOCK:
         igraph.set_random_number_generator(random.Random(seed))  # noqa: S311 (draws no secret)
         try:
             found = graph.community_leiden(
                 objective_function="modularity",
                 weights=weights,
                 resolution=resolution,
-                n_iterations=_UNTIL_SETTLED,
+                n_iterations=_UNTIL_CONVERGED,
             )
         finally:
             igraph.set_random_number_generator(random)

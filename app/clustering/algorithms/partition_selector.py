@@ -1,9 +1,8 @@
-"""Which of several clusterings of the same models is the best: the one with the best silhouette.
+"""The selection of the best of several partitions: the one with the best silhouette.
 
-Models alone in a cluster count 0, and are nobody's next cluster: else those who belong to nobody
-would have to be put somewhere, lest one of many is near to some group by chance. Where even the
-best silhouette is no better than what chance would give, there are no groups: everything is one
-cluster.
+Single-model clusters score 0, and do not count as the next cluster of other models. Otherwise
+unrelated models would have to join a group, lest one of many is near a group by chance. If even
+the best silhouette is no better than chance, there are no groups: all models are one cluster.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ __all__ = ["PartitionSelector", "Mergers", "Partition"]
 
 Labels = npt.NDArray[np.int64]
 
-_LOOKED_AT = 1_000
-"""Models that a candidate is measured on, against all: the mean silhouette is known within .01."""
-_REMEMBERED = 10_000_000
+_SAMPLE_SIZE = 1_000
+"""Models whose silhouette is measured, against all: its mean is known within .01."""
+_MAX_CACHED_DISTANCES = 10_000_000
 """Distances that are kept from one candidate to the next: 80 MB."""
-_HARDLY = 0.005
-"""What hardly makes a difference between two silhouettes."""
-_FEW = 100
-"""Models whose distances tell the mean distance."""
+_NEGLIGIBLE_DIFFERENCE = 0.005
+"""A negligible difference between two silhouettes."""
+_MEAN_SAMPLE_SIZE = 100
+"""Models whose distances estimate the mean distance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,8 @@ class Partition:
 
     Attributes:
         labels: 0 to k - 1 by size, -1 for no cluster; shape ``(n,)``.
-        chosen: the parameters that decided about it, and were not given.
-        silhouette: as it was judged by; None for fewer than two clusters.
+        chosen: the parameters that the algorithm chose by itself.
+        silhouette: its score; None for fewer than two clusters.
     """
 
     labels: Labels
@@ -48,12 +47,12 @@ class Partition:
     silhouette: float | None
 
 
-class _Remembered:
-    """The distances of some models to all, looked at again and again.
+class _CachedDistances:
+    """The distances of some models to all, in memory.
 
     Args:
         distances: of n models.
-        rows: the models, ascending, that are asked for.
+        rows: the models, ascending.
     """
 
     def __init__(self, distances: Distances, rows: npt.NDArray[np.int64]) -> None:
@@ -80,8 +79,8 @@ class PartitionSelector:
 
     Args:
         distances: of n models.
-        seed: draws the models that candidates are measured on, where n is large.
-        error: the standard error of a distance; None where distances are exact.
+        seed: draws the sample on which candidates are measured, if n is large.
+        error: the standard error of a distance; None if distances are exact.
     """
 
     def __init__(
@@ -89,35 +88,35 @@ class PartitionSelector:
     ) -> None:
         n = len(distances)
         self._rows = np.arange(n)
-        if n > 2 * _LOOKED_AT:
-            drawn = np.random.default_rng(seed).choice(n, _LOOKED_AT, replace=False)
+        if n > 2 * _SAMPLE_SIZE:
+            drawn = np.random.default_rng(seed).choice(n, _SAMPLE_SIZE, replace=False)
             self._rows = np.sort(drawn)
-        fits = self._rows.size * n <= _REMEMBERED
-        self._distances = _Remembered(distances, self._rows) if fits else distances
+        fits = self._rows.size * n <= _MAX_CACHED_DISTANCES
+        self._distances = _CachedDistances(distances, self._rows) if fits else distances
         self._error = error
         self._best: Partition | None = None
 
     def consider(self, labels: npt.NDArray[np.integer], **chosen: Any) -> float:
-        """Measure a candidate, and keep it if it is the best so far; its silhouette.
+        """Measure a candidate, keep it if it is the best so far, and return its silhouette.
 
         Args:
             labels: any integers, negative ones for no cluster; shape ``(n,)``.
-            chosen: the parameters it was made with, as far as they were not given.
+            chosen: the parameters that the algorithm chose for it.
         """
         found = compact(labels)
-        return self.weigh(found, Measured.on(self._distances, found, self._rows), chosen)
+        return self.score(found, Measured.on(self._distances, found, self._rows), chosen)
 
     def mergers(self, labels: npt.NDArray[np.integer]) -> Mergers:
-        """What may be considered that merges these clusters, at next to no cost each.
+        """The mergers of these clusters, which cost next to nothing to measure.
 
         Args:
-            labels: any integers, none of them negative; shape ``(n,)``.
+            labels: any integers, not negative; shape ``(n,)``.
         """
         found = compact(labels)
         return Mergers(self, found, Measured.on(self._distances, found, self._rows))
 
-    def weigh(self, found: Labels, measured: Measured, chosen: dict[str, Any]) -> float:
-        """Keep a candidate that is measured already if it is the best so far; its silhouette."""
+    def score(self, found: Labels, measured: Measured, chosen: dict[str, Any]) -> float:
+        """Keep a measured candidate if it is the best so far; return its silhouette."""
         silhouette = measured.silhouette(beside_single=False)
         score = -1.0 if silhouette is None else silhouette
         best = self._best
@@ -126,37 +125,40 @@ class PartitionSelector:
         return score
 
     @property
-    def leader(self) -> Partition:
+    def best(self) -> Partition:
         """The best candidate so far; at least one was considered."""
         assert self._best is not None
         return self._best
 
     def prefer(self, labels: npt.NDArray[np.integer], **chosen: Any) -> None:
-        """Keep a candidate that is no worse than the best one, or hardly.
+        """Keep a candidate unless it is worse than the best one by more than a negligible amount.
 
         Args:
             labels: as of :meth:`consider`.
             chosen: likewise.
         """
-        best, found = self.leader, compact(labels)
+        best, found = self.best, compact(labels)
         measured = Measured.on(self._distances, found, self._rows)
         silhouette = measured.silhouette(beside_single=False)
-        if silhouette is not None and silhouette >= (best.silhouette or 0.0) - _HARDLY:
+        if (
+            silhouette is not None
+            and silhouette >= (best.silhouette or 0.0) - _NEGLIGIBLE_DIFFERENCE
+        ):
             self._best = Partition(found, chosen, silhouette)
 
-    def verdict(self, *, free: bool) -> Partition:
-        """The best candidate; with ``free`` one cluster of all where that is no better than chance.
+    def result(self, *, free: bool) -> Partition:
+        """The best candidate; with ``free`` one cluster of all if that is no better than chance.
 
         At least one was considered.
         """
-        if free and (self.leader.silhouette or 0.0) < self._floor():
+        if free and (self.best.silhouette or 0.0) < self._floor():
             everything = np.zeros(len(self._distances), np.int64)
             return Partition(everything, {}, None)
-        return self.leader
+        return self.best
 
     def _floor(self) -> float:
-        """What the best silhouette may be where there are no groups."""
-        mean = float(self._distances.block(self._rows[:_FEW]).mean())
+        """The best silhouette to expect if there are no groups."""
+        mean = float(self._distances.block(self._rows[:_MEAN_SAMPLE_SIZE]).mean())
         error = None if self._error is None else self._error(mean)
         return chance_floor(len(self._distances), mean, error)
 
@@ -165,13 +167,13 @@ class Mergers:
     """Candidates that merge the clusters of one partition.
 
     Args:
-        judge: keeps the best.
+        selector: keeps the best.
         labels: of the partition, 0 to k - 1; shape ``(n,)``.
-        measured: the partition, as the judge measures.
+        measured: the partition, measured like all candidates.
     """
 
-    def __init__(self, judge: PartitionSelector, labels: Labels, measured: Measured) -> None:
-        self._judge = judge
+    def __init__(self, selector: PartitionSelector, labels: Labels, measured: Measured) -> None:
+        self._selector = selector
         self._measured = measured
         self.labels = labels
 
@@ -179,8 +181,8 @@ class Mergers:
         """As :meth:`PartitionSelector.consider`.
 
         Args:
-            groups: which cluster each of the partition's is a part of, 0 to g - 1; shape ``(k,)``.
-            chosen: the parameters it was made with, as far as they were not given.
+            groups: the merged cluster of each cluster of the partition, 0 to g - 1; shape ``(k,)``.
+            chosen: the parameters that the algorithm chose for it.
         """
         merged = self._measured.merged(groups)
-        return self._judge.weigh(groups[self.labels], merged, chosen)
+        return self._selector.score(groups[self.labels], merged, chosen)

@@ -1,4 +1,4 @@
-"""The votes that place a newcomer, counted by hand."""
+"""The votes that assign a new model, counted by hand."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.clustering.assignment import _elected
+from app.clustering.assignment import _count_votes
 from app.clustering.records import ClusteringContent
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
 
 
 def placed(similarities: Sequence[float], labels: Sequence[int]) -> Assignment:
-    """Where something goes that is so similar to models of these clusters, nearest first."""
+    """The assignment of a model, from its similarities to models of these clusters."""
     names = tuple(f"m{i:02d}" for i in range(len(labels)))
     told = zip(names, similarities, strict=True)
     near = [Neighbor(name, s, s / (2 - s), "exact", 0.0, 10) for name, s in told]
@@ -22,7 +22,7 @@ def placed(similarities: Sequence[float], labels: Sequence[int]) -> Assignment:
     held = ClusteringContent(
         models=names, labels=tuple(labels), clusters=clusters, exemplars=exemplars
     )
-    return _elected("c", held, dict(zip(names, labels, strict=True)), near)
+    return _count_votes("c", held, dict(zip(names, labels, strict=True)), near)
 
 
 @pytest.mark.parametrize(
@@ -35,22 +35,22 @@ def placed(similarities: Sequence[float], labels: Sequence[int]) -> Assignment:
         ([-1] * 7 + [3] * 5, -1, 0.7),
     ],
 )
-def test_those_who_are_equally_near_have_a_vote_each(
+def test_equally_near_models_have_a_vote_each(
     labels: list[int], cluster: int, share: float
 ) -> None:
-    """Where the first without a vote is as near as those that have one, votes are counted."""
+    """If the first model without a vote is as near as the voters, votes are counted."""
     found = placed([0.5] * 12, labels)
     assert (cluster, share, 10) == (found.cluster, found.share, len(found.votes))
 
 
-def test_a_vote_weighs_what_it_is_nearer_than_the_first_without() -> None:
-    """Two that are much nearer win over eight that hardly are."""
+def test_a_vote_weighs_the_excess_similarity() -> None:
+    """Two voters that are much nearer win over eight that are hardly nearer."""
     found = placed([0.9, 0.9] + [0.51] * 8 + [0.5] * 2, [1, 1] + [0] * 10)
     assert 1 == found.cluster
     assert pytest.approx(0.8 / 0.88) == found.share
 
 
-def test_where_nobody_shares_anything_nobody_votes() -> None:
-    """Similarities of zero are no votes, and their share is none."""
+def test_models_that_share_nothing_have_no_vote() -> None:
+    """Similarities of zero give no vote, and a share of 0."""
     found = placed([0.0] * 12, [0] * 12)
     assert (-1, 0.0, 0.0, ()) == (found.cluster, found.share, found.similarity, found.votes)

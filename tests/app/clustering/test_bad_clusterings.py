@@ -1,4 +1,4 @@
-"""Clusterings and policies that cannot be: refused at once, with what is wrong and where."""
+"""Invalid clusterings and policies: refused at once, with the reason and the field."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def space(http: httpx.Client) -> Space:
 
 @pytest.fixture(scope="module")
 def kin(http: httpx.Client) -> Space:
-    """A space with four groups of models, of which nobody asks what can be; there are no jobs."""
+    """A space with four groups of models for invalid requests; no job is enqueued."""
     made = Space(http, M)
     made.put_all(named(planted(GROUPS)[0]))
     return made
 
 
-def asked(space: Space, **body: Any) -> httpx.Response:
+def requested(space: Space, **body: Any) -> httpx.Response:
     """The answer to a request for a clustering."""
     return space.http.post(space.path("clusterings"), json=body)
 
 
 def test_no_models_are_refused(space: Space) -> None:
     """A space without models has nothing to cluster, and says so at once."""
-    assert "the space has no model" in assert_problem(asked(space), 422, "invalid_parameter")
+    assert "the space has no model" in assert_problem(requested(space), 422, "invalid_parameter")
     nothing = space.http.get(space.path("clusterings/latest"))
-    assert "ask for one with POST" in assert_problem(nothing, 404, "clustering_not_found")
+    assert "request one with POST" in assert_problem(nothing, 404, "clustering_not_found")
 
 
 @pytest.mark.parametrize(
@@ -63,25 +63,27 @@ def test_no_models_are_refused(space: Space) -> None:
         ({"seed": -1}, "seed"),
         ({"seed": "1"}, "seed"),
         ({"similarity": "cosine"}, "similarity"),
-        ({"tags": ["nobody"]}, "tags"),
+        ({"tags": ["nowhere"]}, "tags"),
         ({"models": []}, "models"),
         ({"models": "org/m000"}, "models"),
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_what_makes_no_sense_is_refused(kin: Space, body: Any, field: str) -> None:
-    """Parameters that are out of range, of another algorithm or too large are a 422 by name."""
-    assert_problem(asked(kin, **body), 422, "invalid_parameter", field)
+def test_invalid_parameters_are_refused(kin: Space, body: Any, field: str) -> None:
+    """Parameters out of range, of another algorithm or too large are a 422 by name."""
+    assert_problem(requested(kin, **body), 422, "invalid_parameter", field)
     assert [] == ok(kin.http.get("/v1/jobs", params={"space": kin.name}))["items"]
 
 
 def test_unknown_models_are_named(kin: Space) -> None:
-    """A model that does not exist is a 404 with its name, as it is of a matrix."""
-    detail = assert_problem(asked(kin, models=["org/m000", "nobody", "x"]), 404, "model_not_found")
-    assert "'nobody'" in detail
+    """A model that does not exist is a 404 with its name, as in a matrix."""
+    detail = assert_problem(
+        requested(kin, models=["org/m000", "nowhere", "x"]), 404, "model_not_found"
+    )
+    assert "'nowhere'" in detail
     assert "1 more" in detail
-    assert_problem(asked(kin, models=["a//b"]), 422, "invalid_name", "models[0]")
-    assert_problem(asked(kin, tags=["x", "a\0"]), 422, "invalid_name", "tags[1]")
+    assert_problem(requested(kin, models=["a//b"]), 422, "invalid_name", "models[0]")
+    assert_problem(requested(kin, tags=["x", "a\0"]), 422, "invalid_name", "tags[1]")
 
 
 def test_a_body_of_another_type_is_refused(kin: Space) -> None:
@@ -96,10 +98,10 @@ def test_a_body_of_another_type_is_refused(kin: Space) -> None:
 
 
 @pytest.mark.parametrize(
-    "which", ["nobody", "0198c7a2-5b7e-7cc3-98c4-dc0c0c07398f", "a%00b", "%20"]
+    "which", ["nowhere", "0198c7a2-5b7e-7cc3-98c4-dc0c0c07398f", "a%00b", "%20"]
 )
 def test_an_unknown_clustering_is_not_found(kin: Space, which: str) -> None:
-    """Whatever stands for an id, there is no such clustering."""
+    """For any string as id, an unknown clustering is not found."""
     for path in (f"clusterings/{which}", f"clusterings/{which}/assign"):
         url = f"/v1/spaces/{kin.name}/{path}"
         if path.endswith("assign"):
@@ -114,7 +116,7 @@ def test_an_unknown_clustering_is_not_found(kin: Space, which: str) -> None:
 
 
 def test_a_policy_is_set_and_read(client: modelkin.Client, space: Space) -> None:
-    """A policy is there once it is set, the same again changes nothing, and it can be deleted."""
+    """A policy can be set, read and deleted; setting it again changes nothing."""
     url = space.path("clustering-policy")
     missing = space.http.get(url)
     assert_problem(missing, 404, "clustering_not_found")
@@ -165,7 +167,7 @@ def test_a_policy_is_set_and_read(client: modelkin.Client, space: Space) -> None
         ({"after_changes": 1, "parameters": []}, "parameters"),
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused(space: Space, body: Any, field: str) -> None:
-    """Nothing that says when, or a clustering that cannot be, is a 422 by name."""
+def test_an_invalid_policy_is_refused(space: Space, body: Any, field: str) -> None:
+    """A policy without a time, or with an invalid clustering, is a 422 by name."""
     answer = space.http.put(space.path("clustering-policy"), json=body)
     assert_problem(answer, 422, "invalid_parameter", field)

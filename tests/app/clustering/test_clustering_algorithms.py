@@ -1,4 +1,4 @@
-"""The algorithms on groups that are known: found by themselves, or as parameters say."""
+"""The algorithms on planted groups: found by default, or as parameters demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.clustering import request
 from app.clustering.algorithms import affinity_propagation as affinity
 from app.clustering.algorithms import hdbscan, leiden
 from app.clustering.algorithms.partition_selector import PartitionSelector
-from app.clustering.pipeline import Groups, group
+from app.clustering.pipeline import Clusters, cluster_models
 from app.clustering.request import ClusteringRequest
 from app.clustering.snapshot import Snapshot
 from modelkin import Support
@@ -33,27 +33,27 @@ ALGORITHMS = request.ALGORITHMS
 
 
 def snapshot(supports: list[Support], without: int = 0) -> Snapshot:
-    """The supports as a service would find them; the first ``without`` sent only signatures."""
+    """The supports in a snapshot; the first ``without`` models sent only signatures."""
     packed = [None if i < without else PackedSupport.pack(s) for i, s in enumerate(supports)]
     names = tuple(f"m{i:03d}" for i in range(len(supports)))
     values = value_rows([support.signature(256, 1) for support in supports])
     return Snapshot(None, names, values, tuple(packed))  # type: ignore[arg-type]  # asks it nothing
 
 
-def clustered(supports: list[Support], algorithm: str, **options: Any) -> Groups:
+def clustered(supports: list[Support], algorithm: str, **options: Any) -> Clusters:
     """The groups that an algorithm finds."""
-    return group(snapshot(supports), ClusteringRequest(algorithm, options), silent)
+    return cluster_models(snapshot(supports), ClusteringRequest(algorithm, options), silent)
 
 
-def found_all(labels: Labels, groups: Groups) -> bool:
-    """Whether the groups are just those that were planted."""
+def found_all(labels: Labels, groups: Clusters) -> bool:
+    """Whether the groups are exactly the planted ones."""
     return bool(adjusted_rand_score(labels, groups.labels) == 1.0)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("sizes", [GROUPS, (10, 10), (3, 3, 3, 3, 3), (5, 30)])
 def test_planted_groups_are_found(algorithm: str, sizes: tuple[int, ...]) -> None:
-    """Without a parameter each algorithm finds the groups, however many they are."""
+    """By default each algorithm finds the groups, whatever their number."""
     supports, labels = planted(sizes)
     groups = clustered(supports, algorithm)
     assert found_all(labels, groups)
@@ -68,14 +68,14 @@ def test_planted_groups_are_found(algorithm: str, sizes: tuple[int, ...]) -> Non
     ("algorithm", "least"), [*zip(ALGORITHMS, [0.8, 0.9, 0.97, 0.95], strict=True)]
 )
 def test_strangers_do_not_hide_the_groups(algorithm: str, least: float) -> None:
-    """With a model in five that belongs to nobody, the groups are still found."""
+    """With one unrelated model in five, the groups are still found."""
     supports, labels = planted((20, 15, 10, 10, 5), alone=15)
     groups = clustered(supports, algorithm)
     assert agreement(labels, groups.labels) >= least
 
 
 def test_hdbscan_leaves_strangers_in_no_cluster() -> None:
-    """What is near nobody is noise, and no cluster's exemplar."""
+    """Models far from all others are noise, and never an exemplar."""
     supports, labels = planted((20, 15, 10), alone=4)
     groups = clustered(supports, "hdbscan", min_cluster_size=5)
     assert set(np.flatnonzero(groups.labels == NOISE)) == set(np.flatnonzero(labels >= 3))
@@ -85,7 +85,7 @@ def test_hdbscan_leaves_strangers_in_no_cluster() -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_unrelated_models_are_one_cluster(algorithm: str) -> None:
-    """Where nothing stands out no groups are made up, and nothing is said of their quality."""
+    """Without any structure no groups are made up, and there is no quality."""
     supports, _ = planted((), alone=30)
     groups = clustered(supports, algorithm)
     assert {0} == set(groups.labels.tolist())
@@ -102,7 +102,7 @@ def test_equal_models_are_one_cluster(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_and_two_models_are_one_cluster(algorithm: str, count: int) -> None:
-    """With nobody to compare with, nothing says that two models are no kin."""
+    """Without other models to compare with, two models are one cluster."""
     groups = clustered(planted((), alone=count)[0], algorithm)
     assert [0] * count == groups.labels.tolist()
     assert [0] == groups.exemplars.tolist()
@@ -124,14 +124,14 @@ def test_three_models_are_clustered(algorithm: str) -> None:
     ],
 )
 def test_parameters_part_two_models(algorithm: str, options: dict[str, Any]) -> None:
-    """Two unrelated models are two clusters where a parameter says how near kin has to be."""
+    """Two unrelated models are two clusters if a parameter says how near kin must be."""
     groups = clustered(planted((), alone=2)[0], algorithm, **options)
     assert [0, 1] == groups.labels.tolist()
 
 
 @pytest.mark.parametrize("count", [1, 3, 9, 36])
-def test_as_many_clusters_as_asked(count: int) -> None:
-    """``n_clusters`` is obeyed, from one to all alone."""
+def test_n_clusters_is_obeyed(count: int) -> None:
+    """From one cluster to one for each model."""
     groups = clustered(planted()[0], "agglomerative", n_clusters=count)
     assert count == groups.exemplars.size
     assert {} == groups.chosen
@@ -179,7 +179,7 @@ def test_a_higher_resolution_makes_more_clusters() -> None:
 
 
 def test_groups_of_very_different_sizes_are_found_by_leiden() -> None:
-    """Large groups are not split and small ones not swallowed, with strangers among them."""
+    """Large groups are not split and small ones not absorbed, with unrelated models around."""
     supports, labels = planted((60, 30, 12, 6, 3), keep=0.65, alone=20)
     groups = clustered(supports, "leiden")
     assert agreement(labels, groups.labels) > 0.97
@@ -187,28 +187,28 @@ def test_groups_of_very_different_sizes_are_found_by_leiden() -> None:
 
 
 def test_strangers_make_no_cluster_of_their_own() -> None:
-    """Models that are as similar as any two are alone, and not together because all are nearer."""
+    """Models as similar as any two stay single, though they are each other's nearest."""
     supports, labels = planted((25, 25, 25), keep=0.9, alone=30)
     assert agreement(labels, clustered(supports, "leiden").labels) > 0.99
 
 
 def test_too_many_communities_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where even the coarsest of the fine resolutions leaves too many, Leiden stands by itself."""
-    monkeypatch.setattr(leiden, "_COMMUNITIES", 5)
+    """If even the coarsest of the fine resolutions leaves too many, nothing is merged."""
+    monkeypatch.setattr(leiden, "_MAX_COMMUNITIES", 5)
     supports, labels = planted()
     groups = clustered(supports, "leiden")
     assert (True, {"resolution"}) == (found_all(labels, groups), set(groups.chosen))
 
 
 def test_a_minimum_size_is_obeyed() -> None:
-    """HDBSCAN makes no cluster smaller than asked."""
+    """HDBSCAN makes no cluster smaller than the minimum."""
     groups = clustered(planted()[0], "hdbscan", min_cluster_size=9, min_samples=2)
     assert np.bincount(groups.labels[groups.labels >= 0]).min() >= 9
     assert {} == groups.chosen
 
 
 def test_hdbscan_may_find_no_cluster_at_all() -> None:
-    """Where a parameter asks for more than there is, all is noise, and that is an answer."""
+    """If a parameter demands too much, all models are noise, which is a valid answer."""
     groups = clustered(planted((), alone=12)[0], "hdbscan", min_cluster_size=12)
     assert {NOISE} == set(groups.labels.tolist())
     assert (0, None) == (groups.exemplars.size, groups.quality.davies_bouldin)
@@ -230,7 +230,7 @@ def test_the_cut_is_the_best_of_all(seed: int) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_same_seed_gives_the_same_clusters(algorithm: str) -> None:
-    """Twice the same request is twice the same answer, to the last figure."""
+    """The same request gives the same answer, to the last figure."""
     supports, _ = planted((9, 8, 7), keep=0.45, alone=9)
     one, other = (clustered(supports, algorithm) for _ in range(2))
     np.testing.assert_array_equal(one.labels, other.labels)
@@ -239,17 +239,17 @@ def test_the_same_seed_gives_the_same_clusters(algorithm: str) -> None:
 
 @pytest.mark.parametrize(("without", "kind"), [(36, "signature"), (5, "mixed"), (0, "exact")])
 def test_models_without_supports_are_estimated(without: int, kind: str) -> None:
-    """Signatures alone, or beside supports, find the groups too, and the clustering says so."""
+    """The groups are found from signatures, alone or beside supports, and the kind says so."""
     supports, labels = planted()
-    groups = group(snapshot(supports, without), ClusteringRequest("agglomerative"), silent)
+    groups = cluster_models(snapshot(supports, without), ClusteringRequest("agglomerative"), silent)
     assert (True, kind) == (found_all(labels, groups), groups.kind)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_unrelated_signatures_are_one_cluster(algorithm: str) -> None:
-    """The noise of estimates makes up no groups either."""
+    """The noise of estimates does not make up groups either."""
     supports, _ = planted((), alone=40)
-    groups = group(snapshot(supports, without=40), ClusteringRequest(algorithm), silent)
+    groups = cluster_models(snapshot(supports, without=40), ClusteringRequest(algorithm), silent)
     assert {0} == set(groups.labels.tolist())
 
 
@@ -257,42 +257,44 @@ def test_many_models_are_compared_with_their_nearest_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without the matrix of all pairs Leiden finds the groups, exactly compared or estimated."""
-    monkeypatch.setattr(request, "_SMALL", 10)
+    monkeypatch.setattr(request, "_MAX_AFFINITY_MODELS", 10)
     supports, labels = planted((40, 30, 20, 10))
     for without, kind in ((0, "mixed"), (50, "mixed"), (100, "signature")):
-        groups = group(snapshot(supports, without), ClusteringRequest(options={}), silent)
+        groups = cluster_models(snapshot(supports, without), ClusteringRequest(options={}), silent)
         assert ("leiden", kind) == (groups.algorithm, groups.kind)
         assert found_all(labels, groups)
 
 
-def test_a_judge_that_samples_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selector_that_samples_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measured on a sample of the models, the same clustering is the best."""
-    monkeypatch.setattr("app.clustering.algorithms.partition_selector._LOOKED_AT", 12)
+    monkeypatch.setattr("app.clustering.algorithms.partition_selector._SAMPLE_SIZE", 12)
     supports, labels = planted()
     assert found_all(labels, clustered(supports, "agglomerative"))
 
 
-def test_a_judge_that_remembers_nothing_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Distances computed anew for each candidate give the same scores."""
+def test_a_selector_without_a_cache_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Distances computed again for each candidate give the same scores."""
     supports, labels = planted()
     distances = MatrixDistances(matrix([PackedSupport.pack(s) for s in supports]))
     scores = []
     for kept in (10**7, 0):
-        monkeypatch.setattr("app.clustering.algorithms.partition_selector._REMEMBERED", kept)
+        monkeypatch.setattr(
+            "app.clustering.algorithms.partition_selector._MAX_CACHED_DISTANCES", kept
+        )
         scores.append(PartitionSelector(distances, seed=0).consider(labels))
     assert scores[0] == scores[1]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_progress_is_told_and_heard(algorithm: str) -> None:
-    """Every stage is told within its bounds, and what a word of progress raises ends it."""
+def test_progress_is_reported_and_can_stop(algorithm: str) -> None:
+    """Every stage reports within its bounds, and an exception of the callback ends it."""
     told: list[tuple[int, int, str]] = []
     supports = snapshot(planted()[0])
 
     def record(done: int, total: int, stage: str = "") -> None:
         told.append((done, total, stage))
 
-    group(supports, ClusteringRequest(algorithm), record)
+    cluster_models(supports, ClusteringRequest(algorithm), record)
     assert len({stage for _, _, stage in told}) >= 3
     assert all(0 <= done <= total or total == 0 for done, total, _ in told)
     assert (36, 36, "measuring") == told[-1]
@@ -302,16 +304,16 @@ def test_progress_is_told_and_heard(algorithm: str) -> None:
             raise JobCancelled("enough")
 
     with pytest.raises(JobCancelled):
-        group(supports, ClusteringRequest(algorithm), stop)
+        cluster_models(supports, ClusteringRequest(algorithm), stop)
 
 
-def test_what_does_not_settle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Affinity propagation that runs out of rounds says what to do, given a preference or not."""
-    monkeypatch.setattr(affinity, "_ROUNDS", 20)
+def test_no_convergence_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Affinity propagation that runs out of rounds says what to do, with and without preference."""
+    monkeypatch.setattr(affinity, "_MAX_ROUNDS", 20)
     supports, _ = planted()
     with pytest.raises(InvalidParameter, match="raise damping, or leave preference out"):
         clustered(supports, "affinity_propagation", preference=0.2)
-    with pytest.raises(InvalidParameter, match="raise damping, or ask for agglomerative"):
+    with pytest.raises(InvalidParameter, match="raise damping, or use agglomerative"):
         clustered(supports, "affinity_propagation")
 
 
@@ -337,8 +339,8 @@ def test_a_missing_library_is_named(
     ("request_", "count", "field", "message"),
     [
         (ClusteringRequest(), 0, None, "the space has no model"),
-        (ClusteringRequest(tags=("x",)), 0, "tags", "no model is as tags and models ask"),
-        (ClusteringRequest(models=("a",)), 0, "models", "no model is as tags and models ask"),
+        (ClusteringRequest(tags=("x",)), 0, "tags", "no model matches tags and models"),
+        (ClusteringRequest(models=("a",)), 0, "models", "no model matches tags and models"),
         (ClusteringRequest(), 100_001, "tags", "takes 100000 models at most, and these are 100001"),
         (
             ClusteringRequest("hdbscan"),
@@ -373,10 +375,10 @@ def test_a_missing_library_is_named(
         (ClusteringRequest("hdbscan", {"min_samples": 5}), 4, "min_samples", "there are 4 models"),
     ],
 )
-def test_what_cannot_be_of_so_many_models(
+def test_requests_that_do_not_fit_the_models_are_refused(
     request_: ClusteringRequest, count: int, field: str | None, message: str
 ) -> None:
-    """Parameters and numbers of models that do not fit are refused, by field, with a way out."""
+    """The error names the field and a way out."""
     with pytest.raises(InvalidParameter, match=message) as caught:
         request_.check_for(count)
     assert field == caught.value.field
@@ -405,51 +407,57 @@ def test_what_cannot_be_of_so_many_models(
 def test_parameters_that_make_no_sense_together(
     given: dict[str, Any], field: str, message: str
 ) -> None:
-    """A parameter of another algorithm, or two that say the same, are refused by name."""
+    """A parameter of another algorithm, or two with one meaning, are refused by name."""
     with pytest.raises(InvalidParameter, match=message) as caught:
         ClusteringRequest.from_json(given).check()
     assert field == caught.value.field
 
 
 def test_a_request_survives_its_json() -> None:
-    """What is stored with a job is the request again."""
+    """The parameters of a job give the request again."""
     whole = ClusteringRequest("hdbscan", {"min_samples": 2}, 7, "signature", ("a", "b"), ("x", "y"))
     assert whole == ClusteringRequest.from_json(whole.to_json())
     assert ClusteringRequest() == ClusteringRequest.from_json(ClusteringRequest().to_json())
 
 
-def test_scopes_tell_which_models() -> None:
-    """All models have one scope, the same choice the same, in whatever order it is given."""
+def test_a_scope_identifies_a_selection() -> None:
+    """All models have one scope; equal selections have equal scopes, in any order."""
     assert "" == ClusteringRequest("leiden", seed=5).scope
     one, other = ClusteringRequest(tags=("a", "b")), ClusteringRequest("hdbscan", tags=("b", "a"))
     assert one.scope == other.scope != ClusteringRequest(models=("a", "b")).scope
     assert ClusteringRequest(models=("x", "y")).scope == ClusteringRequest(models=("y", "x")).scope
 
 
-def test_supports_are_compared_where_that_takes_minutes_at_most() -> None:
-    """What is compared exactly depends on how much there is to read, unless it is said."""
+def test_supports_are_compared_if_that_takes_minutes_at_most() -> None:
+    """The bytes to read decide what is compared exactly, unless the request does."""
     k = 80_000
-    assert ClusteringRequest().affords_supports(1000, 1_000_000, [k] * 1000)
-    assert not ClusteringRequest().affords_supports(5000, 10**9, [10**8] * 5000)
-    assert ClusteringRequest(similarity="exact").affords_supports(5000, 10**9, [10**8] * 5000)
-    assert not ClusteringRequest(similarity="signature").affords_supports(10, M, [30] * 10)
-    assert ClusteringRequest("leiden").affords_supports(10_000, 1_000_000, [k] * 10_000)
-    assert not ClusteringRequest("leiden").affords_supports(10_000, 11_000_000, [11 * k] * 10_000)
-    assert not ClusteringRequest().affords_supports(50, M, [30])
-    assert ClusteringRequest().affords_supports(50, M, [30] * 50, most=49)
-    assert ClusteringRequest("leiden").affords_supports(20_000, 50_000, [4000] * 20_000, most=10)
-    assert not ClusteringRequest("leiden").affords_supports(
-        20_000, 500_000, [40_000] * 20_000, most=10
+    assert ClusteringRequest().can_compare_supports(1000, 1_000_000, [k] * 1000)
+    assert not ClusteringRequest().can_compare_supports(5000, 10**9, [10**8] * 5000)
+    assert ClusteringRequest(similarity="exact").can_compare_supports(5000, 10**9, [10**8] * 5000)
+    assert not ClusteringRequest(similarity="signature").can_compare_supports(10, M, [30] * 10)
+    assert ClusteringRequest("leiden").can_compare_supports(10_000, 1_000_000, [k] * 10_000)
+    assert not ClusteringRequest("leiden").can_compare_supports(
+        10_000, 11_000_000, [11 * k] * 10_000
     )
-    assert not ClusteringRequest().affords_supports(50, 10**6, [k] * 50, most=49)
+    assert not ClusteringRequest().can_compare_supports(50, M, [30])
+    assert ClusteringRequest().can_compare_supports(50, M, [30] * 50, max_mapped=49)
+    assert ClusteringRequest("leiden").can_compare_supports(
+        20_000, 50_000, [4000] * 20_000, max_mapped=10
+    )
+    assert not ClusteringRequest("leiden").can_compare_supports(
+        20_000, 500_000, [40_000] * 20_000, max_mapped=10
+    )
+    assert not ClusteringRequest().can_compare_supports(50, 10**6, [k] * 50, max_mapped=49)
     with pytest.raises(InvalidParameter, match="more than the 49 that can be open at a time here"):
-        ClusteringRequest(similarity="exact").affords_supports(50, 10**6, [k] * 50, most=49)
+        ClusteringRequest(similarity="exact").can_compare_supports(
+            50, 10**6, [k] * 50, max_mapped=49
+        )
 
 
-def test_sizes_that_are_tried_stay_below_the_models() -> None:
+def test_hdbscan_sizes_stay_below_the_models() -> None:
     """HDBSCAN on few models tries no size that they could not fill."""
     for count in (3, 4, 7, 12):
         distances = MatrixDistances(matrix([PackedSupport.pack(s) for s in planted((count,))[0]]))
-        judge = PartitionSelector(distances, seed=0)
-        hdbscan.cluster(distances.matrix(), {}, judge, silent)
-        assert count == judge.verdict(free=True).labels.size
+        selector = PartitionSelector(distances, seed=0)
+        hdbscan.cluster(distances.matrix(), {}, selector, silent)
+        assert count == selector.result(free=True).labels.size

@@ -1,4 +1,4 @@
-"""What becomes of a clustering while other things happen: its job in the test's own hands."""
+"""Clustering jobs while their space changes; the test executes the job itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.planted_clusters import named, planted
 
 
 def test_changes_meanwhile_change_nothing(kin: AppSpace) -> None:
-    """What is replaced, deleted or new while a clustering is made is in it as it was before."""
+    """Models replaced, deleted or added during a clustering are in it as they were before."""
     supports, groups = planted((8, 6, 4))
     others, _ = planted((18,), seed=77)
     version, meddled = kin.space.version, list[str]()
@@ -43,7 +43,7 @@ def test_changes_meanwhile_change_nothing(kin: AppSpace) -> None:
 
 
 def test_a_support_that_is_damaged_is_estimated(kin: AppSpace) -> None:
-    """A file that is not what was stored spoils no clustering: its signature stands in."""
+    """A damaged file does not fail a clustering: the signature is used instead."""
     files = [p for p in kin.services[Settings].blob_dir.rglob(f"{kin.id}/*/*") if p.is_file()]
     assert len(files) == 18
     for path in sorted(files)[:3]:
@@ -53,8 +53,8 @@ def test_a_support_that_is_damaged_is_estimated(kin: AppSpace) -> None:
     assert "mixed" == kin.clusterings()[0].similarity
 
 
-def test_what_is_carried_out_twice_is_recorded_once(kin: AppSpace) -> None:
-    """A job that was begun again after a crash leaves one clustering, under its own id."""
+def test_a_job_executed_twice_is_recorded_once(kin: AppSpace) -> None:
+    """A job that was started again after a crash leaves one clustering, under its own id."""
     job = kin.enqueue()
     kin.begin(job)
     kin.finish(kin.begin(job))
@@ -63,7 +63,7 @@ def test_what_is_carried_out_twice_is_recorded_once(kin: AppSpace) -> None:
 
 
 def test_a_cancelled_clustering_leaves_nothing(kin: AppSpace) -> None:
-    """What a word of progress raises goes through, and nothing was stored."""
+    """The exception of the progress callback propagates, and nothing is stored."""
 
     def cancel(_done: int, _total: int, stage: str = "") -> None:
         if stage == "measuring":
@@ -74,8 +74,8 @@ def test_a_cancelled_clustering_leaves_nothing(kin: AppSpace) -> None:
     assert [] == kin.clusterings()
 
 
-def test_of_two_at_a_time_the_second_goes_on_from_the_first(kin: AppSpace) -> None:
-    """Whichever ends first is the previous one of the other, and no id is given out twice."""
+def test_the_second_of_two_jobs_continues_the_first(kin: AppSpace) -> None:
+    """The job that ends first is the previous one of the other, and no id is used twice."""
     slow, quick = kin.enqueue(), kin.enqueue(ClusteringRequest("agglomerative", {"n_clusters": 5}))
     end = kin.begin(slow)
     kin.finish(kin.begin(quick))
@@ -102,7 +102,7 @@ def test_a_space_that_is_deleted_ends_its_clustering(kin: AppSpace) -> None:
 
 
 def test_models_that_go_before_the_job_begins_are_its_error(kin: AppSpace) -> None:
-    """What could not be known when it was asked for is an error that says what is wrong."""
+    """A model deleted since the request is an error that names it."""
     named_, many, tagged = (
         kin.enqueue(ClusteringRequest("leiden", models=("org/m000", "org/m001"))),
         kin.enqueue(ClusteringRequest("agglomerative", {"n_clusters": 18})),
@@ -119,7 +119,7 @@ def test_models_that_go_before_the_job_begins_are_its_error(kin: AppSpace) -> No
 
 
 def test_the_same_request_twice_is_one_job(kin: AppSpace) -> None:
-    """While the first waits it answers the second; after a change, or for others, it does not."""
+    """A pending job is returned again, but not after a change or for another request."""
     first = kin.enqueue()
     assert first.id == kin.enqueue().id
     assert first.id != kin.enqueue(ClusteringRequest("agglomerative", seed=1)).id
@@ -129,7 +129,7 @@ def test_the_same_request_twice_is_one_job(kin: AppSpace) -> None:
 
 def test_old_clusterings_are_dropped(kin: AppSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the newest are kept, and the newest of all models however old it is."""
-    monkeypatch.setattr(service, "_KEPT", 3)
+    monkeypatch.setattr(service, "_MAX_KEPT", 3)
     whole = kin.enqueue()
     kin.finish(kin.begin(whole))
     for seed in range(4):
@@ -147,7 +147,7 @@ def test_old_clusterings_are_dropped(kin: AppSpace, monkeypatch: pytest.MonkeyPa
 
 
 def test_labels_outlive_their_models(kin: AppSpace) -> None:
-    """A clustering is of its moment: models that are deleted stay in it."""
+    """A clustering keeps the models that are deleted later."""
     found = kin.cluster()
     kin.remove("org/m000")
     assert found == kin.labels()

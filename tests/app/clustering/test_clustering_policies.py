@@ -1,4 +1,4 @@
-"""Policies: when a space is clustered anew, by a clock that the test sets."""
+"""Policies: when a space is clustered again, by a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from app.clustering import policy_repository as policies_store
 from app.clustering import service
-from app.clustering.policies import NAME, PolicyIn, PolicyService, noticed
+from app.clustering.policies import NAME, PolicyService, PolicyTerms, observe
 from app.clustering.records import ClusteringPolicy
 from app.clustering.request import ClusteringRequest
 from app.jobs import queue
@@ -22,7 +22,7 @@ START = datetime(2026, 5, 1, tzinfo=UTC)
 
 
 class Clock:
-    """A time that passes only when told."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = START
@@ -41,7 +41,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def policies(kin: AppSpace, clock: Clock) -> PolicyService:
-    """The policies of a app_space, by the clock of the test."""
+    """The policy service, with the clock of the test."""
     own = JobService(clock)
     own.register(service.KIND, lambda job, progress: {})
     return PolicyService(kin.database, own, clock)
@@ -50,13 +50,13 @@ def policies(kin: AppSpace, clock: Clock) -> PolicyService:
 def put(kin: AppSpace, policies: PolicyService, **terms: Any) -> ClusteringPolicy:
     """Set the policy of the space."""
     whole = {"after_changes": None, "every_seconds": None, "debounce_seconds": 0} | terms
-    wanted = PolicyIn(request=whole.pop("request", ClusteringRequest("agglomerative")), **whole)
+    wanted = PolicyTerms(request=whole.pop("request", ClusteringRequest("agglomerative")), **whole)
     with kin.database.writing() as session:
         return policies.put(session, kin.space, wanted)
 
 
 def end_all(kin: AppSpace) -> None:
-    """Carry out what is queued, as a worker would."""
+    """Execute the queued jobs, as a worker would."""
     with kin.database.reading() as session:
         page = kin.services[JobService].list(
             session, kin.tenant, limit=100, state="queued", space=kin.name
@@ -70,7 +70,7 @@ def end_all(kin: AppSpace) -> None:
 def test_a_space_is_clustered_after_so_many_changes(
     kin: AppSpace, policies: PolicyService, clock: Clock
 ) -> None:
-    """What is there counts; then nothing happens until enough has changed; then it does again."""
+    """Existing models count; then it is clustered again whenever enough has changed."""
     put(kin, policies, after_changes=3)
     (job,) = policies.renew()
     assert (service.KIND, kin.name, "agglomerative") == (
@@ -91,7 +91,7 @@ def test_a_space_is_clustered_after_so_many_changes(
 def test_a_space_is_clustered_after_a_time(
     kin: AppSpace, policies: PolicyService, clock: Clock
 ) -> None:
-    """After the time is over it is, but only if anything has changed."""
+    """After that time it is clustered, but only if anything has changed."""
     put(kin, policies, every_seconds=60)
     assert 1 == len(policies.renew())
     end_all(kin)
@@ -110,7 +110,7 @@ def test_a_space_is_clustered_after_a_time(
 def test_a_busy_space_is_left_until_it_rests(
     kin: AppSpace, policies: PolicyService, clock: Clock
 ) -> None:
-    """Nothing begins while changes go on, but after ten times the pause it does all the same."""
+    """Nothing begins while changes go on, until ten times the debounce has passed."""
     put(kin, policies, after_changes=1, debounce_seconds=10)
     assert [] == policies.renew()
     clock.after(10)
@@ -129,8 +129,9 @@ def test_a_busy_space_is_left_until_it_rests(
 def test_no_second_clustering_waits_behind_the_first(
     kin: AppSpace, policies: PolicyService, clock: Clock
 ) -> None:
-    """While the last one of a policy is unfinished no other is made; once it ends, it is, unless
-    what has changed since was there to be seen by the last one.
+    """While the last job of a policy is unfinished no other is enqueued.
+
+    Once it ends, the next one is, unless that job has seen all changes.
     """
     put(kin, policies, after_changes=1)
     (job,) = policies.renew()
@@ -148,21 +149,21 @@ def test_no_second_clustering_waits_behind_the_first(
 
 
 def test_an_empty_space_is_left_alone(kin: AppSpace, policies: PolicyService) -> None:
-    """Where there is nothing to cluster no job is made that would only fail."""
+    """A space without models gets no job, which would only fail."""
     put(kin, policies, after_changes=1)
     kin.remove(*(f"org/m{i:03d}" for i in range(18)))
     assert [] == policies.renew()
 
 
 def test_a_policy_goes_with_its_space(kin: AppSpace, policies: PolicyService) -> None:
-    """The policy of a deleted space asks for nothing."""
+    """The policy of a deleted space enqueues nothing."""
     put(kin, policies, after_changes=1)
     kin.drop()
     assert [] == policies.renew()
 
 
-def test_another_policy_begins_anew(kin: AppSpace, policies: PolicyService, clock: Clock) -> None:
-    """The same terms change nothing; other ones count all that is there as changes again."""
+def test_another_policy_starts_again(kin: AppSpace, policies: PolicyService, clock: Clock) -> None:
+    """The same terms change nothing; with other terms all models count as changes again."""
     put(kin, policies, after_changes=5)
     policies.renew()
     end_all(kin)
@@ -175,8 +176,8 @@ def test_another_policy_begins_anew(kin: AppSpace, policies: PolicyService, cloc
     assert ["leiden"] == [job.parameters["algorithm"] for job in policies.renew()]
 
 
-def test_the_workers_look_at_policies(kin: AppSpace) -> None:
-    """They look again and again, which makes a job where a clustering is due and none where not."""
+def test_the_workers_check_policies(kin: AppSpace) -> None:
+    """A periodic check enqueues a job if a clustering is due."""
     jobs = kin.services[JobService]
     (look,) = [each for each in jobs.looks if each.name == NAME]
     assert look.every <= timedelta(minutes=1)
@@ -189,10 +190,10 @@ def test_the_workers_look_at_policies(kin: AppSpace) -> None:
     kin.finish(kin.begin(job))
 
 
-def test_what_nothing_happens_to_is_not_locked(
+def test_a_space_at_rest_is_not_locked(
     kin: AppSpace, policies: PolicyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once a space is clustered as its policy asks, a look reads and writes nothing."""
+    """Once a space is clustered as its policy demands, a check reads and writes nothing."""
     put(kin, policies, after_changes=1)
     policies.renew()
     end_all(kin)
@@ -213,7 +214,7 @@ def test_what_nothing_happens_to_is_not_locked(
 
 
 def fail(kin: AppSpace, job: JobRecord, at: datetime, code: str) -> None:
-    """End a job as a worker does that cannot do it."""
+    """End a job as a worker does after a failure."""
     state: Any = "cancelled" if code == "job_cancelled" else "failed"
     with kin.database.writing() as session:
         worker = f"w{job.id}"
@@ -224,11 +225,12 @@ def fail(kin: AppSpace, job: JobRecord, at: datetime, code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["unavailable", "storage_full", "worker_lost"])
-def test_what_an_outage_kept_undone_is_asked_for_again(
+def test_a_clustering_is_tried_again_after_an_outage(
     kin: AppSpace, policies: PolicyService, clock: Clock, code: str
 ) -> None:
-    """A space at rest is clustered once the store is back: after five minutes, then after twice as
-    long each time; a success ends that.
+    """A space at rest is clustered once the store is back.
+
+    The first retry comes after five minutes, each further one after twice as long.
     """
     put(kin, policies, after_changes=5, every_seconds=60)
     (job,) = policies.renew()
@@ -256,10 +258,10 @@ def test_what_an_outage_kept_undone_is_asked_for_again(
 
 
 @pytest.mark.parametrize("code", ["job_cancelled", "invalid_parameter"])
-def test_what_would_fail_again_waits_for_changes(
+def test_a_permanent_failure_waits_for_changes(
     kin: AppSpace, policies: PolicyService, clock: Clock, code: str
 ) -> None:
-    """A mistake, or somebody who does not want it, is not asked again until enough has changed."""
+    """After an invalid or cancelled job the policy waits until enough has changed."""
     put(kin, policies, after_changes=2)
     (job,) = policies.renew()
     fail(kin, job, clock(), code)
@@ -271,7 +273,7 @@ def test_what_would_fail_again_waits_for_changes(
 
 
 def test_the_same_clustering_by_hand_counts(kin: AppSpace, policies: PolicyService) -> None:
-    """What somebody has asked for in the policy's own words is done; another one is not it."""
+    """A requested clustering with the policy's terms satisfies it; one with others does not."""
     put(kin, policies, after_changes=1)
     kin.cluster(ClusteringRequest("agglomerative", {"linkage": "average"}))
     with kin.database.reading() as session:
@@ -283,8 +285,8 @@ def test_the_same_clustering_by_hand_counts(kin: AppSpace, policies: PolicyServi
 
 
 @pytest.mark.parametrize(("ago", "due"), [(0, False), (9, False), (10, True), (500, True)])
-def test_what_was_changed_long_ago_is_calm(kin: AppSpace, ago: int, due: bool) -> None:
-    """A space that came to rest before anybody looked is clustered at the first look."""
+def test_a_space_changed_long_ago_is_calm(kin: AppSpace, ago: int, due: bool) -> None:
+    """A space that came to rest before the first check is clustered at that check."""
     policy = ClusteringPolicy(
         space_id=kin.id,
         request={},
@@ -301,7 +303,7 @@ def test_what_was_changed_long_ago_is_calm(kin: AppSpace, ago: int, due: bool) -
     )
     now = START + timedelta(seconds=600)
     changed_at = now - timedelta(seconds=ago)
-    seen, found = noticed(policy, kin.space, changed_at, now)
+    seen, found = observe(policy, kin.space, changed_at, now)
     assert (kin.space.version, changed_at, now, due) == (
         seen.seen_version,
         seen.seen_at,
@@ -309,11 +311,11 @@ def test_what_was_changed_long_ago_is_calm(kin: AppSpace, ago: int, due: bool) -
         found,
     )
     later = now + timedelta(seconds=10)
-    assert (seen, True) == noticed(seen, kin.space, later, later)
+    assert (seen, True) == observe(seen, kin.space, later, later)
 
 
-def test_when_a_space_was_changed_is_known(kin: AppSpace) -> None:
-    """A model that is put tells when; a removal does not."""
+def test_the_time_of_the_last_change_is_known(kin: AppSpace) -> None:
+    """A stored model has a time of change; a removal does not."""
     begin = datetime.now(UTC)
     kin.put(named(planted((1,), seed=5)[0]))
     with kin.database.reading() as session:

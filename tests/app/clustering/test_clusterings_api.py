@@ -1,4 +1,4 @@
-"""Clusterings over HTTP: asked for, made by a job, read, and asked about newcomers."""
+"""Clusterings over HTTP: requested, made by a job, read, and used to assign new models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES = (12, 10, 8, 6)
 
 @pytest.fixture(scope="module")
 def working(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A service that carries jobs out by itself."""
+    """A service with a worker of its own."""
     folder = tmp_path_factory.mktemp("clusterings")
     running = Server(folder, "--embedded-worker=on", backend=backend).start()
     yield running
@@ -33,14 +33,14 @@ def working(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def http(working: Server) -> Iterator[httpx.Client]:
-    """HTTP to it, in place of the service that carries none out."""
+    """HTTP to that service."""
     with httpx.Client(base_url=working.url, timeout=60, trust_env=False) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def sdk(working: Server) -> Iterator[modelkin.Client]:
-    """The SDK's client of it."""
+    """The SDK's client for it."""
     with modelkin.Client(working.url) as client:
         yield client
 
@@ -53,7 +53,7 @@ def space(http: httpx.Client) -> Space:
 
 @pytest.fixture(scope="module")
 def kin(http: httpx.Client) -> Space:
-    """A space with four groups of models and a clustering; tests leave it as it is."""
+    """A space with four groups of models and a clustering; tests do not change it."""
     made = Space(http, M)
     supports, labels = planted(GROUPS)
     for (name, support), label in zip(named(supports).items(), labels, strict=True):
@@ -62,7 +62,7 @@ def kin(http: httpx.Client) -> Space:
     return made
 
 
-def asked(space: Space, **body: Any) -> httpx.Response:
+def requested(space: Space, **body: Any) -> httpx.Response:
     """The answer to a request for a clustering."""
     return space.http.post(space.path("clusterings"), json=body)
 
@@ -81,7 +81,7 @@ def ended(space: Space, answer: httpx.Response) -> dict[str, Any]:
 
 def cluster(space: Space, **body: Any) -> dict[str, Any]:
     """A new clustering."""
-    job = ended(space, asked(space, **body))
+    job = ended(space, requested(space, **body))
     assert job["state"] == "succeeded", job
     return ok(space.http.get(job["result"]["url"]))
 
@@ -92,7 +92,7 @@ def latest(space: Space, **params: Any) -> dict[str, Any]:
 
 
 def assign(space: Space, content: bytes, kind: str = SUPPORT, which: str = "latest") -> Any:
-    """Where a newcomer belongs."""
+    """The assignment of a new model."""
     return space.http.post(
         space.path(f"clusterings/{which}/assign"), content=content, headers={"Content-Type": kind}
     )
@@ -111,7 +111,7 @@ def agreed(expected: Mapping[str, int], labels: Mapping[str, int]) -> float:
 
 def test_a_clustering_is_made_by_a_job(kin: Space) -> None:
     """A request is a 202 with the job, whose result leads to the clustering of the same id."""
-    job = ended(kin, asked(kin, algorithm="agglomerative"))
+    job = ended(kin, requested(kin, algorithm="agglomerative"))
     assert ("clustering", "succeeded", kin.name) == (job["kind"], job["state"], job["space"])
     assert "measuring" == job["progress"]["stage"]
     assert job["progress"]["done"] == job["progress"]["total"] == sum(GROUPS)
@@ -123,7 +123,7 @@ def test_a_clustering_is_made_by_a_job(kin: Space) -> None:
 
 
 def test_the_groups_are_found(kin: Space) -> None:
-    """Labels, sizes, members and exemplars tell the planted groups, and fit each other."""
+    """Labels, sizes, members and exemplars are those of the planted groups, and agree."""
     supports, labels = planted(GROUPS)
     found = latest(kin)
     assert 1.0 == agreed(truth(labels), found["labels"])
@@ -156,7 +156,7 @@ def test_the_quality_is_that_of_the_exact_distances(kin: Space) -> None:
 
 @pytest.mark.parametrize("algorithm", ["affinity_propagation", "leiden", "hdbscan"])
 def test_every_algorithm_finds_them(kin: Space, algorithm: str) -> None:
-    """Without a parameter each one finds the groups, and ids are those of the others."""
+    """By default each algorithm finds the groups, with the ids of the others."""
     before = latest(kin)
     found = cluster(kin, algorithm=algorithm)
     assert before["labels"] == found["labels"]
@@ -168,7 +168,7 @@ def test_every_algorithm_finds_them(kin: Space, algorithm: str) -> None:
 
 
 def test_clusterings_are_listed_newest_first(kin: Space) -> None:
-    """Pages follow each other down to the first; an item tells all but the models."""
+    """Pages follow each other down to the first; an item has everything but the models."""
     seen: list[dict[str, Any]] = []
     cursor: dict[str, str] = {}
     while True:
@@ -186,7 +186,7 @@ def test_clusterings_are_listed_newest_first(kin: Space) -> None:
 
 
 def test_ids_of_clusters_last(space: Space) -> None:
-    """Groups that stay keep their ids, one that goes takes its id along, a new one has a new id."""
+    """Groups that persist keep their ids, and a new group has an id of its own."""
     supports, labels = planted((6, 5, 4))
     by_name = named(supports)
     space.put_all(by_name)
@@ -213,7 +213,7 @@ def test_ids_of_clusters_last(space: Space) -> None:
 
 
 def test_a_choice_of_models_has_clusterings_of_its_own(kin: Space) -> None:
-    """By tags or names only these are clustered; the latest of all models stays what it was."""
+    """By tags or names only these are clustered; the latest of all models stays the same."""
     whole = latest(kin)
     tagged = cluster(kin, tags=["group-0"])
     assert (12, {"group-0"}) == (tagged["models"], set(tagged["parameters"]["tags"]))
@@ -232,7 +232,7 @@ def test_a_choice_of_models_has_clusterings_of_its_own(kin: Space) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_few_models_are_clustered(space: Space, count: int) -> None:
-    """One and two unrelated models are one cluster, in which one stands for all."""
+    """One and two unrelated models are one cluster, with one exemplar."""
     space.put_all(named(planted((), alone=count)[0]))
     for algorithm in ("affinity_propagation", "hdbscan"):
         found = cluster(space, algorithm=algorithm)
@@ -243,7 +243,7 @@ def test_few_models_are_clustered(space: Space, count: int) -> None:
 
 
 def test_signatures_alone_are_clustered(space: Space) -> None:
-    """Models that never sent a support are grouped by their estimates, and that is told."""
+    """Models without a support are grouped by their estimates, and the answer says so."""
     supports, labels = planted((8, 8))
     for name, support in named(supports).items():
         space.put_signature(name, support.signature())
@@ -255,7 +255,7 @@ def test_signatures_alone_are_clustered(space: Space) -> None:
 
 
 def test_newcomers_are_assigned(kin: Space) -> None:
-    """A support or a signature of each group is placed with its kin, and not stored."""
+    """A support or a signature of each group is assigned to its kin, and not stored."""
     rng = np.random.default_rng(5)
     supports, labels = planted(GROUPS)
     found, before = latest(kin), kin.show()
@@ -281,7 +281,7 @@ def test_newcomers_are_assigned(kin: Space) -> None:
 
 
 def test_a_stranger_is_assigned_nowhere(space: Space) -> None:
-    """What shares nothing with anybody is in no cluster."""
+    """A model that shares nothing with any other is in no cluster."""
     space.put("a", Support.from_indices([0, 1, 2], M))
     space.put("b", Support.from_indices([0, 1, 3], M))
     cluster(space)
@@ -304,7 +304,7 @@ def test_models_that_came_since_have_no_vote(space: Space) -> None:
     assert all(vote["model"].startswith("org/") for vote in placed["votes"])
 
 
-def test_what_is_assigned_is_checked(kin: Space) -> None:
+def test_an_invalid_body_is_not_assigned(kin: Space) -> None:
     """Another M is a 409, another media type a 415, nonsense a 422."""
     assert_problem(assign(kin, Support.from_indices([1], M + 1).to_bytes()), 409, "space_mismatch")
     assert_problem(assign(kin, b"{}", "text/plain"), 415, "unsupported_media_type")
@@ -325,11 +325,11 @@ def test_a_clustering_is_deleted(space: Space) -> None:
     assert 1 == len({c["cluster"] for c in third["clusters"]} - used)
 
 
-def test_a_job_tells_what_came_between(http: httpx.Client) -> None:
-    """Models that are gone when the job begins are the job's error, with code and reason."""
+def test_a_job_reports_models_deleted_meanwhile(http: httpx.Client) -> None:
+    """A model deleted before the job begins is the job's error, with code and reason."""
     space = Space(http, M)
     space.put_all(named(planted((4, 4))[0]))
-    slow = asked(space, algorithm="agglomerative", n_clusters=8)
+    slow = requested(space, algorithm="agglomerative", n_clusters=8)
     removed = space.http.delete(space.path("models", "org/m000"))
     assert 204 == removed.status_code
     job = ended(space, slow)
@@ -341,7 +341,7 @@ def test_a_job_tells_what_came_between(http: httpx.Client) -> None:
 
 
 def test_the_SDK_clusters(sdk: modelkin.Client, kin: Space) -> None:
-    """By the SDK a clustering is one call, and its answers are those of plain HTTP."""
+    """With the SDK a clustering is one call, and its answers are those of plain HTTP."""
     stages: list[str] = []
     found = sdk.cluster(
         kin.name,
@@ -364,7 +364,7 @@ def test_the_SDK_clusters(sdk: modelkin.Client, kin: Space) -> None:
 
 
 def test_the_SDK_need_not_wait(sdk: modelkin.Client, kin: Space) -> None:
-    """With ``wait=False`` the job is answered; its failure is raised by whoever waits for it."""
+    """With ``wait=False`` the job is returned; waiting for it raises its failure."""
     job = sdk.cluster(kin.name, wait=False, tags=["group-1", "group-1"])
     assert job.id == sdk.wait_for_job(job, timeout=30).id
     assert 10 == sdk.clustering(kin.name, job.id).models
