@@ -18,7 +18,6 @@ import datasketch
 import numpy as np
 import numpy.typing as npt
 
-from app.index.buckets.memory import MemoryBuckets
 from app.index.buckets.protocol import Buckets
 from app.index.buckets.redis import RedisBuckets
 from app.index.buckets.sql import SqlBuckets
@@ -29,6 +28,7 @@ from benchmarks.harness import Race, kept_memory, use_kernels
 from benchmarks.kin import BACKGROUNDS, H, Kin, simulated
 from benchmarks.report import Findings, Row, Table, duration, range_of
 from modelkin.core.sketching.banding import DEFAULT_BANDING, band_keys
+from tests.support.memory_buckets import MemoryBuckets
 from tests.support.postgres import postgres_server
 from tests.support.redis_server import RedisProcess, redis_server
 

@@ -9,13 +9,13 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from app.catalog.records import ModelRecord
 from app.infra.http.preconditions import entity_tag
-from app.infra.http.schemas import Text, _finite, _In, _Out
+from app.infra.http.schemas import RequestModel, ResponseModel, Text, finite_numbers
 from app.spaces.records import SpaceRecord
 
 __all__ = ["BatchLineIn", "ModelOut", "ModelPage", "ModelUpdate"]
 
 
-class ModelOut(_Out):
+class ModelOut(ResponseModel):
     space: str
     model: str
     kind: Literal["support", "signature"]
@@ -51,15 +51,15 @@ class ModelOut(_Out):
         )
 
 
-class ModelPage(_Out):
+class ModelPage(ResponseModel):
     items: list[ModelOut]
     next_cursor: str | None
 
 
-Attributes = Annotated[dict[str, Any], Field(max_length=200), AfterValidator(_finite)]
+Attributes = Annotated[dict[str, Any], Field(max_length=200), AfterValidator(finite_numbers)]
 
 
-class ModelUpdate(_In):
+class ModelUpdate(RequestModel):
     """What is said of a model; a field that is absent stays as it is."""
 
     model_config = ConfigDict(
@@ -74,7 +74,7 @@ class ModelUpdate(_In):
     base_model: str | None = None
 
 
-class BatchLineIn(_In):
+class BatchLineIn(RequestModel):
     """A line of a batch. What is in ``signature`` and ``support`` is the wire's to read."""
 
     model: str

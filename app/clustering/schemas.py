@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from app.clustering.policies import PolicyTerms
 from app.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
 from app.clustering.request import MAX_MATRIX_MODELS, ClusteringRequest
-from app.infra.http.schemas import _In, _Out
+from app.infra.http.schemas import RequestModel, ResponseModel
 from app.spaces.records import SpaceRecord
 from modelkin._validation import check_model_name, check_tags
 
@@ -31,7 +31,7 @@ _CHOICES = {"algorithm", "seed", "similarity", "tags", "models"}
 _YEAR = 366 * 24 * 3600
 
 
-class ClusteringParameters(_In):
+class ClusteringParameters(RequestModel):
     """The parameters of a clustering, all of them optional."""
 
     preference: float | None = Field(
@@ -118,7 +118,7 @@ class ClusteringIn(ClusteringParameters):
     )
 
 
-class QualityOut(_Out):
+class QualityOut(ResponseModel):
     silhouette: float | None = Field(
         description="-1 to 1, of the distance 1 - S; null for fewer than two clusters"
     )
@@ -127,7 +127,7 @@ class QualityOut(_Out):
     models: int = Field(description="how many it was measured on, against all")
 
 
-class ClusteringSummary(_Out):
+class ClusteringSummary(ResponseModel):
     """A clustering, without the clusters of models."""
 
     id: str = Field(description="that of the job that made it")
@@ -157,12 +157,12 @@ class ClusteringSummary(_Out):
         return cls.model_validate(_summary(space, clustering))
 
 
-class ClusteringPage(_Out):
+class ClusteringPage(ResponseModel):
     items: list[ClusteringSummary]
     next_cursor: str | None
 
 
-class ClusterOut(_Out):
+class ClusterOut(ResponseModel):
     cluster: int = Field(description="its id, which lasts from one clustering to the next")
     size: int
     exemplar: str = Field(description="the member that is most similar to all of them")
@@ -198,7 +198,7 @@ class ClusteringOut(ClusteringSummary):
         )
 
 
-class VoteOut(_Out):
+class VoteOut(ResponseModel):
     model: str
     similarity: float
     estimate: Literal["exact", "sketch", "signature"]
@@ -206,7 +206,7 @@ class VoteOut(_Out):
     cluster: int
 
 
-class AssignmentOut(_Out):
+class AssignmentOut(ResponseModel):
     clustering: str
     cluster: int = Field(description="-1 if the nearest are in no cluster, or no model is near")
     exemplar: str | None
@@ -215,7 +215,7 @@ class AssignmentOut(_Out):
     votes: list[VoteOut] = Field(description="of the nearest clustered models, the nearest first")
 
 
-class ClusteringPolicyIn(_In):
+class ClusteringPolicyIn(RequestModel):
     """When a space is clustered again, and how."""
 
     model_config = ConfigDict(
@@ -256,7 +256,7 @@ class ClusteringPolicyIn(_In):
         )
 
 
-class ClusteringPolicyOut(_Out):
+class ClusteringPolicyOut(ResponseModel):
     algorithm: Algorithm | None
     parameters: dict[str, Any]
     after_changes: int | None

@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.infra.http.schemas import Estimate, _Out
+from app.infra.http.schemas import Estimate, ResponseModel
 from modelkin.types.kinship import Donors, Lineage
 
 __all__ = ["DonorsOut", "LineageOut"]
 
 
-class UsualOut(_Out):
+class UsualOut(ResponseModel):
     similarity: float = Field(
         description="the mean of S over the other models of the space; in a lineage the median, "
         "over those that are not declared relatives"
@@ -21,7 +21,7 @@ class UsualOut(_Out):
     models: int
 
 
-class DonorReasonOut(_Out):
+class DonorReasonOut(ResponseModel):
     sentence: str
     shared_indices: int | None
     z_score: float | None = Field(
@@ -46,7 +46,7 @@ class DonorReasonOut(_Out):
     label: str | None = Field(description="knn_shapley: its label")
 
 
-class DonorOut(_Out):
+class DonorOut(ResponseModel):
     model: str
     similarity: float
     weight: float = Field(description="its share of the mixture; all sum to 1")
@@ -55,7 +55,7 @@ class DonorOut(_Out):
     why: DonorReasonOut
 
 
-class DonorsOut(_Out):
+class DonorsOut(ResponseModel):
     target: str | None
     method: str
     weights: str
@@ -75,7 +75,7 @@ class DonorsOut(_Out):
         return cls.model_validate(found)
 
 
-class KinOut(_Out):
+class KinOut(ResponseModel):
     model: str
     similarity: float
     estimate: Estimate
@@ -91,7 +91,7 @@ class KinOut(_Out):
     to_base: float | None = Field(description="its S to the declared base, if that was compared")
 
 
-class LinkOut(_Out):
+class LinkOut(ResponseModel):
     model: str
     base_model: str
     similarity: float | None = Field(description="null where the base is not in this space")
@@ -99,7 +99,7 @@ class LinkOut(_Out):
     standard_error: float | None
 
 
-class LineageOut(_Out):
+class LineageOut(ResponseModel):
     model: str
     verdict: Literal[
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"

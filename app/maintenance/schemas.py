@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from app.infra.http.schemas import RequestModel
 from app.maintenance.stop_lists import DEFAULT_SHARE
 
 __all__ = ["JobIn"]
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class ParametersIn(_In):
+class ParametersIn(RequestModel):
     share: float | None = Field(
         None,
         gt=0,
@@ -25,7 +22,7 @@ class ParametersIn(_In):
     )
 
 
-class JobIn(_In):
+class JobIn(RequestModel):
     """A job of a space: `rebuild_buckets` builds its LSH buckets again, `stop_list` finds the
     indices that most models hold and leaves them out of the buckets.
     """

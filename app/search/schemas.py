@@ -7,13 +7,13 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import Estimate, _In, _Out
+from app.infra.http.schemas import Estimate, RequestModel, ResponseModel
 from modelkin.types.search import Neighbors, Overlap
 
 __all__ = ["NeighborsOut", "OverlapOut", "SimilarityIn", "SimilarityOut"]
 
 
-class NeighborOut(_Out):
+class NeighborOut(ResponseModel):
     model: str
     similarity: float
     jaccard: float
@@ -22,7 +22,7 @@ class NeighborOut(_Out):
     shared_indices: int | None
 
 
-class NeighborsOut(_Out):
+class NeighborsOut(ResponseModel):
     model: str | None
     method: str
     items: list[NeighborOut]
@@ -47,7 +47,7 @@ class NeighborsOut(_Out):
         return cls.model_validate(found)
 
 
-class TensorOverlapOut(_Out):
+class TensorOverlapOut(ResponseModel):
     name: str
     size: int
     a: int
@@ -56,7 +56,7 @@ class TensorOverlapOut(_Out):
     similarity: float | None
 
 
-class OverlapOut(_Out):
+class OverlapOut(ResponseModel):
     a: str
     b: str
     shared_indices: int
@@ -69,13 +69,13 @@ class OverlapOut(_Out):
         return cls.model_validate(found)
 
 
-class SimilarityIn(_In):
+class SimilarityIn(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"models": ["org/a", "org/b"]}]})
 
     models: Annotated[list[str], Field(min_length=1, max_length=1000)]
 
 
-class SimilarityOut(_Out):
+class SimilarityOut(ResponseModel):
     models: list[str]
     similarity: list[list[float]]
     estimated: Sequence[str] = Field(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import _In, _Out
+from app.infra.http.schemas import RequestModel, ResponseModel
 from app.spaces.records import SpaceRecord
 from app.spaces.service import MAX_DIMENSIONS, MAX_TENSOR_NAME
 from modelkin.core.indices import MAX_PARAMETERS
@@ -15,20 +15,20 @@ from modelkin.core.indices import MAX_PARAMETERS
 __all__ = ["SpaceIn", "SpaceOut", "SpacePage"]
 
 
-class TensorSpecIn(_In):
+class TensorSpecIn(RequestModel):
     name: Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME)]
     shape: Annotated[
         list[Annotated[int, Field(ge=0, le=MAX_PARAMETERS)]], Field(max_length=MAX_DIMENSIONS)
     ]
 
 
-class SignatureSpecIn(_In):
+class SignatureSpecIn(RequestModel):
     scheme: str | None = Field(None, description="affine32 or fss32; affine64 where M > 2^32")
     num_perm: int = Field(256, ge=1, le=4096, description="h, how many minhashes")
     seed: int = Field(1, ge=0, le=2**32 - 1)
 
 
-class BandingIn(_In):
+class BandingIn(RequestModel):
     bands: int | None = Field(None, ge=1, le=4096, description="b, how many bands")
     rows: int | None = Field(None, ge=1, le=4096, description="r, minhashes each; b r <= h")
     similarity: float | None = Field(
@@ -36,7 +36,7 @@ class BandingIn(_In):
     )
 
 
-class SupportSizeIn(_In):
+class SupportSizeIn(RequestModel):
     policy: Literal["free", "fixed", "agreed"] = Field(
         description="fixed refuses larger supports; agreed tells the median of the K* reported"
     )
@@ -44,7 +44,7 @@ class SupportSizeIn(_In):
     fraction: float | None = Field(None, gt=0, le=1, description="or K as a share of M")
 
 
-class SpaceIn(_In):
+class SpaceIn(RequestModel):
     """An index space to make."""
 
     model_config = ConfigDict(
@@ -82,23 +82,23 @@ class SpaceIn(_In):
     )
 
 
-class SupportSizeOut(_Out):
+class SupportSizeOut(ResponseModel):
     policy: Literal["free", "fixed", "agreed"]
     k: int | None = Field(description="K, where it is fixed")
 
 
-class TensorSpecOut(_Out):
+class TensorSpecOut(ResponseModel):
     name: str
     shape: list[int]
 
 
-class SignatureSpecOut(_Out):
+class SignatureSpecOut(ResponseModel):
     scheme: str
     num_perm: int
     seed: int
 
 
-class BandingOut(_Out):
+class BandingOut(ResponseModel):
     bands: int
     rows: int
     recall: dict[str, float | None] = Field(
@@ -112,7 +112,7 @@ class BandingOut(_Out):
         return cls(bands=space.banding.bands, rows=space.banding.rows, recall=recall)
 
 
-class StopListOut(_Out):
+class StopListOut(ResponseModel):
     version: int = Field(description="1 for the first; grows with every one that is begun")
     size: int = Field(description="how many indices it holds")
     share: float = Field(description="of the counted supports, how many hold each of them at least")
@@ -123,7 +123,7 @@ class StopListOut(_Out):
     computed_at: datetime
 
 
-class SpaceOut(_Out):
+class SpaceOut(ResponseModel):
     name: str
     num_parameters: int
     layout: list[TensorSpecOut] | None
@@ -160,6 +160,6 @@ class SpaceOut(_Out):
         )
 
 
-class SpacePage(_Out):
+class SpacePage(ResponseModel):
     items: list[SpaceOut]
     next_cursor: str | None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
 from app.infra.egress.addresses import MAX_URL
+from app.infra.http.schemas import RequestModel, ResponseModel
 from app.webhooks.delivery_repository import Delivery
 from app.webhooks.repository import Subscription
 from app.webhooks.service import SubscriptionIn
@@ -39,15 +40,7 @@ Url = Annotated[str, Field(min_length=1, max_length=MAX_URL), AfterValidator(_no
 Events = Annotated[list[EventType], Field(min_length=1, max_length=4)]
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class _Out(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
-
-class _Fields(_In):
+class _Fields(RequestModel):
     space: str | None = Field(
         None, description="only of this space, which may come later; all by default"
     )
@@ -121,13 +114,13 @@ class SubscriptionChange(_Fields):
         return value
 
 
-class FailureOut(_Out):
+class FailureOut(ResponseModel):
     at: datetime
     status: int | None = Field(description="of the answer; null where there was none")
     detail: str
 
 
-class SubscriptionOut(_Out):
+class SubscriptionOut(ResponseModel):
     """A subscription, without its secret."""
 
     id: str
@@ -177,19 +170,19 @@ class SubscriptionCreated(SubscriptionOut):
         return cls.model_validate({**told, "secret": secret})
 
 
-class SubscriptionPage(_Out):
+class SubscriptionPage(ResponseModel):
     items: list[SubscriptionOut]
     next_cursor: str | None
 
 
-class AttemptOut(_Out):
+class AttemptOut(ResponseModel):
     at: datetime
     seconds: float
     status: int | None = Field(description="of the answer; null where there was none")
     detail: str = Field(description="what the receiver said, or why nothing came")
 
 
-class DeliveryOut(_Out):
+class DeliveryOut(ResponseModel):
     """One event for one subscription, and what came of it."""
 
     id: str = Field(description="the `webhook-id`, the same for every attempt and replay")
@@ -214,6 +207,6 @@ class DeliveryOut(_Out):
         return cls.model_validate({**fields, "payload": delivery.body.decode()})
 
 
-class DeliveryPage(_Out):
+class DeliveryPage(ResponseModel):
     items: list[DeliveryOut]
     next_cursor: str | None

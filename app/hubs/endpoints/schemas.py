@@ -18,6 +18,7 @@ from app.hubs.records import (
     SourceRecord,
 )
 from app.hubs.service import DEFAULT_POLL_S, SourceIn
+from app.infra.http.schemas import RequestModel
 from modelkin._validation import check_model_name, check_space_name
 from modelkin.errors import InvalidParameter
 
@@ -43,16 +44,12 @@ def _said(value: SecretStr) -> SecretStr:
     return value
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-
 Secret = Annotated[SecretStr, AfterValidator(_said)]
 Url = Annotated[str, Field(min_length=1, max_length=2000)]
 PollSeconds = Annotated[int, Field(ge=MIN_POLL, le=MAX_POLL)]
 
 
-class FiltersIO(_In):
+class FiltersIO(RequestModel):
     repos: Annotated[list[str], Field(max_length=MAX_ENTRIES)] | None = Field(
         None, description="names on the hub, `*` for any text: one of them fits"
     )
@@ -64,7 +61,7 @@ class FiltersIO(_In):
     )
 
 
-class SourceNew(_In):
+class SourceNew(RequestModel):
     """A hub to be followed."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
@@ -111,7 +108,7 @@ class SourceNew(_In):
         )
 
 
-class SourceChanges(_In):
+class SourceChanges(RequestModel):
     """What changes of a source; a field that is absent stays as it is, `null` clears it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"secret": "another one"}]})

@@ -33,7 +33,6 @@ __all__ = [
     "note_poll",
     "note_refusal",
     "put_off_poll",
-    "secrets_of",
     "update_source",
 ]
 
@@ -100,15 +99,6 @@ def update_source(session: Writer, source_id: str, values: Mapping[str, Any]) ->
 def delete_source(session: Writer, source_id: str) -> None:
     """Forget a source, its deliveries and what was seen there."""
     session.execute(delete(SourceRow).where(SourceRow.id == source_id))
-
-
-def secrets_of(session: Reader) -> list[tuple[str, bytes, bytes | None]]:
-    """Every source's id, secret and token, encrypted."""
-    query = select(SourceRow.id, SourceRow.secret, SourceRow.token).order_by(SourceRow.id)
-    return [(row.id, row.secret, row.token) for row in session.execute(query)]
-
-
-# --- what has happened ----------------------------------------------------------------------------
 
 
 def note_event(session: Writer, source_id: str, at: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""The JSON of the API: what is taken, strictly, and what is answered."""
+"""Base classes of the API's JSON: strict requests, responses made of records, and problems."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = ["Problem"]
+__all__ = ["Estimate", "Problem", "RequestModel", "ResponseModel", "Text", "finite_numbers"]
 
 Estimate = Literal["exact", "sketch", "signature"]
 
 
-class _In(BaseModel):
-    """What is taken: integers are integers, not ``true`` or ``5.0``; no field is ignored."""
+class RequestModel(BaseModel):
+    """A request body: an integer is not ``true`` or ``5.0``, and unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class _Out(BaseModel):
+class ResponseModel(BaseModel):
+    """A response body, made of the attributes of a record."""
+
     model_config = ConfigDict(from_attributes=True)
 
 
@@ -53,7 +55,7 @@ class Problem(BaseModel):
     errors: list[FieldProblem] | None = Field(None, description="of invalid input, by field")
 
 
-def _finite(value: dict[str, Any]) -> dict[str, Any]:
+def finite_numbers(value: dict[str, Any]) -> dict[str, Any]:
     """JSON has no infinity, yet ``1e400`` parses to one, which could never be answered."""
     stack: list[Any] = [value]
     while stack:

@@ -26,7 +26,6 @@ from app.catalog.repositories.models import (
     update_contents,
 )
 from app.index.banding import BandValueService
-from app.index.buckets.memory import MemoryBuckets
 from app.index.buckets.service import BucketService
 from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
@@ -40,6 +39,7 @@ from app.spaces.repository import advance, delete_space, find_space_by_id, inser
 from modelkin.core.sketching.banding import band_keys
 from modelkin.types.spaces import SignatureSpec
 from tests.support.http_space import Space, family
+from tests.support.memory_buckets import MemoryBuckets
 from tests.support.server_process import Server
 
 H = 16

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from app.index.buckets.memory import MemoryBuckets
 from app.index.buckets.protocol import Buckets
 from tests.app.index.buckets.contract import CAP, BucketsContract
 from tests.app.index.buckets.machine import BucketsMachine
 from tests.app.index.buckets.oracle import EPOCH, keys
+from tests.support.memory_buckets import MemoryBuckets
 
 
 class TestMemory(BucketsContract):

@@ -1,4 +1,4 @@
-"""LSH buckets in the memory of this process: for tests, and for a service of one process."""
+"""LSH buckets in the memory of one process: the reference that other stores are compared with."""
 
 from __future__ import annotations
 
