@@ -154,7 +154,7 @@ def _add_webhooks(services: Container) -> None:
 
 
 def _add_catalog(services: Container, stores: Stores, bands: BandValueService) -> None:
-    database, blobs, reader = stores.database, stores.blobs, services.add(stores.library)
+    database, blobs, reader = stores.database, stores.blobs, services.add(stores.reader)
     recorder = RevisionRecorder(blobs, services[Settings].keep_revisions)
     writer = services.add(ModelWriter(blobs, bands, recorder, stores.sketches, services[Outbox]))
     services.add(BatchService(database, writer))
@@ -164,9 +164,9 @@ def _add_catalog(services: Container, stores: Stores, bands: BandValueService) -
 
 
 def _add_search(services: Container, stores: Stores, buckets: BucketService) -> None:
-    comparer = services.add(Comparer(stores.library, stores.sketches))
+    comparer = services.add(Comparer(stores.reader, stores.sketches))
     services.add(SearchService(comparer, stores.indexes, buckets))
-    services.add(SimilarityService(stores.library))
+    services.add(SimilarityService(stores.reader))
 
 
 def _add_hubs(services: Container, stores: Stores) -> None:

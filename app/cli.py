@@ -24,7 +24,7 @@ from app.maintenance.stop_lists import DEFAULT_SHARE, Progress, StopListService
 from app.settings import Settings, validation_messages
 from app.spaces.records import SpaceRecord, StopList
 from app.spaces.repository import all_spaces
-from app.stores import open_buckets, open_library, open_redis
+from app.stores import open_buckets, open_reader, open_redis
 from modelkin._progress_bar import Line, is_terminal
 from modelkin.errors import InvalidParameter, ModelkinError
 
@@ -180,7 +180,7 @@ def _make_stop_lists(options: argparse.Namespace) -> int:
     settings = Settings()
     refused = 0
     with _open(settings) as database:
-        service = StopListService(database, open_library(settings, database))
+        service = StopListService(database, open_reader(settings, database))
         for space in _chosen(database, options.space):
             try:
                 with _drawn(space.name) as progress:
@@ -200,7 +200,7 @@ def _make_stop_lists(options: argparse.Namespace) -> int:
 def _drop_stop_lists(options: argparse.Namespace) -> int:
     settings = Settings()
     with _open(settings) as database:
-        service = StopListService(database, open_library(settings, database))
+        service = StopListService(database, open_reader(settings, database))
         for space in _chosen(database, options.space):
             dropped = service.drop(space)
             told = "no stop-list" if dropped is None else f"stop-list {dropped.version} dropped"

@@ -34,7 +34,7 @@ __all__ = [
     "DEFAULT_TENANT",
     "Stores",
     "open_buckets",
-    "open_library",
+    "open_reader",
     "open_redis",
     "open_stores",
     "passing",
@@ -64,7 +64,7 @@ class Stores:
     tenant: Tenant
     token: str
     blobs: FileBlobs
-    library: ModelReader
+    reader: ModelReader
     indexes: IndexRegistry
     sketches: SketchFiles
     downloads: Downloads
@@ -94,7 +94,7 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
             _require_keys(session, settings)
             token = store_token(session)
         blobs = FileBlobs(settings.blob_dir, token)
-        opened = SupportCache(_open_supports(settings), settings.support_cache_bytes)
+        support_cache = SupportCache(_open_supports(settings), settings.support_cache_bytes)
         downloads = Downloads(settings.checkpoint_dir / token)
         with closing(SketchFiles(settings.sketch_dir / token)) as sketches:
             if not prepared:
@@ -106,14 +106,14 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
                 tenant,
                 token,
                 blobs,
-                ModelReader(database, blobs, opened),
+                ModelReader(database, blobs, support_cache),
                 IndexRegistry(settings.index_memory_bytes),
                 sketches,
                 downloads,
             )
 
 
-def open_library(settings: Settings, database: Database) -> ModelReader:
+def open_reader(settings: Settings, database: Database) -> ModelReader:
     """The supports of a migrated database, to be read.
 
     Raises:
@@ -125,7 +125,7 @@ def open_library(settings: Settings, database: Database) -> ModelReader:
 
 
 def passing(database: Database, blobs: FileBlobs) -> ModelReader:
-    """For whoever reads each support once: none stays open, and none that is open has to go."""
+    """A reader for one pass over the supports: none stays open, and none that is open has to go."""
     return ModelReader(database, blobs, SupportCache(0, 0))
 
 

@@ -24,7 +24,7 @@ from app.maintenance.stop_lists import StopListService
 from app.settings import Settings
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
-from app.stores import open_library
+from app.stores import open_reader
 from modelkin import Banding, BulkItem, Support
 from modelkin.core.sketching.banding import band_keys
 from tests.support.http_space import Space, ranking
@@ -167,7 +167,7 @@ def stores(server: Server) -> Iterator[Stores]:
     settings = Settings(database_url=server.database_url, blob_url=f"file://{server.blobs}")
     database = Database(server.database_url, timeout=10)
     try:
-        yield Stores(database, StopListService(database, open_library(settings, database)))
+        yield Stores(database, StopListService(database, open_reader(settings, database)))
     finally:
         database.close()
 

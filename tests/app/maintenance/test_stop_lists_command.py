@@ -169,7 +169,7 @@ def test_dropping_by_a_share_makes_no_sense(capsys: pytest.CaptureFixture[str]) 
 
 MAKER = """
 import sys, time
-from app.stores import open_library
+from app.stores import open_reader
 from app.maintenance.stop_lists import StopListService
 from app.settings import Settings
 from app.infra.db.database import Database
@@ -184,7 +184,7 @@ settings = Settings()
 database = Database(settings.database_url, timeout=5)
 with database.reading() as session:
     [space] = all_spaces(session, sys.argv[1])
-lists = StopListService(database, open_library(settings, database))
+lists = StopListService(database, open_reader(settings, database))
 lists.make(space, share=0.7, progress=stop)
 """
 
