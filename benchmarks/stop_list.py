@@ -28,7 +28,7 @@ from benchmarks.report import Findings, Row, Table, duration, range_of
 from modelkin import Banding, Support, select_support
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.common_indices import common_indices
-from modelkin.core.sketching.banding import band_keys, without
+from modelkin.core.sketching.banding import band_keys, remove_stop_list
 
 LIBRARIES = ("numpy", "numba", "sqlalchemy", "torch", "scikit-learn")
 
@@ -146,7 +146,7 @@ def _left(federation: Federation) -> list[Support]:
     """The supports without the stop-list."""
     common = _stop_list(federation.supports)
     return [
-        Support(without(support.indices, common), support.num_parameters)
+        Support(remove_stop_list(support.indices, common), support.num_parameters)
         for support in federation.supports
     ]
 

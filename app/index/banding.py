@@ -18,7 +18,7 @@ from cachetools import LRUCache
 from app.index import stop_list_repository
 from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
-from modelkin.core.sketching.banding import without
+from modelkin.core.sketching.banding import remove_stop_list
 from modelkin.core.sketching.signature import Signature, value_dtype
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
@@ -126,7 +126,7 @@ class BandValueService:
 
 def filtered_support(support: Support, stop_list: Support) -> Support | None:
     """The support without the indices of a stop-list; None if no index remains."""
-    remaining = without(support.indices, stop_list.indices)
+    remaining = remove_stop_list(support.indices, stop_list.indices)
     return Support(remaining, support.num_parameters) if remaining.size else None
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from app.index.rows import BYTES_PER_ROW, OrderedRows, RowsById
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.similarity.top_k import best
+from modelkin.core.similarity.top_k import top_k
 from modelkin.core.sketching.signature import value_dtype
 from modelkin.types.spaces import SignatureSpec
 
@@ -262,7 +262,7 @@ def _best_rows(
 
     Ties go to the lowest ids: unlike rows, ids have an order that all processes share.
     """
-    chosen = best(matches, num_perm, count)
+    chosen = top_k(matches, num_perm, count)
     if chosen.size == count:
         last = matches[chosen].min()
         tied, above = np.flatnonzero(matches == last), chosen[matches[chosen] > last]

@@ -20,9 +20,9 @@ from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
 from modelkin.core.kinship.lineage import (
-    FEWEST,
+    MIN_BACKGROUND_MODELS,
+    Estimate,
     Judgement,
-    Measured,
     Rival,
     judge,
     limit_of,
@@ -131,7 +131,7 @@ class LineageService:
         relatives = [each for each in family.bases if family.relation(each) is not None]
         known = candidates_by_name(session, space, relatives)
         background = neighborhood.background(robust=True, without=[c.id for c in known])
-        if background.models >= FEWEST:
+        if background.models >= MIN_BACKGROUND_MODELS:
             return background, True
         base = [candidate.id for candidate in known if candidate.name == family.declared]
         return neighborhood.background(robust=True, without=base), False
@@ -249,14 +249,14 @@ class _Evidence:
         )
 
 
-def _runner_up(near: Sequence[Neighbor], family: _Family) -> Measured | None:
+def _runner_up(near: Sequence[Neighbor], family: _Family) -> Estimate | None:
     """The nearest model that is neither the base nor declared to be made from the model."""
     others = (item for item in near if family.relation(item.model) not in {"base", "derivative"})
     return next(map(_measured, others), None)
 
 
-def _measured(item: Neighbor) -> Measured:
-    return Measured(item.similarity, item.standard_error)
+def _measured(item: Neighbor) -> Estimate:
+    return Estimate(item.similarity, item.standard_error)
 
 
 def _verdict(name: str, declared: str | None, family: _Family, judgement: Judgement | None) -> str:
@@ -283,5 +283,5 @@ def _likely(
 
 
 def _stands_out(item: Neighbor, background: Background) -> bool | None:
-    enough = background.models >= FEWEST
+    enough = background.models >= MIN_BACKGROUND_MODELS
     return stands_out(_measured(item), background) if enough else None

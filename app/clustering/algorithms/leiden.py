@@ -23,7 +23,7 @@ from app.clustering.algorithms.partition_selector import PartitionSelector
 from app.infra.subprocesses import run_in_subprocess
 from app.jobs.service import Progress
 from modelkin.core.clustering.clustering import compact
-from modelkin.core.clustering.quality import Measured
+from modelkin.core.clustering.quality import ClusterDistances
 from modelkin.core.similarity.distances import Distances
 from modelkin.core.similarity.nearest import Nearest
 from modelkin.errors import MissingExtra
@@ -118,7 +118,9 @@ def _merge(
     order = order[np.argsort(labels[order], kind="stable")]
     sizes = np.bincount(labels)
     place = np.arange(labels.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    apart = Measured.on(distances, labels, np.sort(order[place < _MODELS_PER_COMMUNITY])).between()
+    apart = ClusterDistances.on(
+        distances, labels, np.sort(order[place < _MODELS_PER_COMMUNITY])
+    ).between()
     apart = (apart + apart.T) / 2
     np.fill_diagonal(apart, 0.0)
     mergers = selector.mergers(labels)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.clustering.clustering import compact
-from modelkin.core.clustering.quality import Measured, chance_floor
+from modelkin.core.clustering.quality import ClusterDistances, chance_floor
 from modelkin.core.similarity.distances import Distances, blocks
 
 __all__ = ["PartitionSelector", "Mergers", "Partition"]
@@ -104,7 +104,7 @@ class PartitionSelector:
             chosen: the parameters that the algorithm chose for it.
         """
         found = compact(labels)
-        return self.score(found, Measured.on(self._distances, found, self._rows), chosen)
+        return self.score(found, ClusterDistances.on(self._distances, found, self._rows), chosen)
 
     def mergers(self, labels: npt.NDArray[np.integer]) -> Mergers:
         """The mergers of these clusters, which cost next to nothing to measure.
@@ -113,9 +113,9 @@ class PartitionSelector:
             labels: any integers, not negative; shape ``(n,)``.
         """
         found = compact(labels)
-        return Mergers(self, found, Measured.on(self._distances, found, self._rows))
+        return Mergers(self, found, ClusterDistances.on(self._distances, found, self._rows))
 
-    def score(self, found: Labels, measured: Measured, chosen: dict[str, Any]) -> float:
+    def score(self, found: Labels, measured: ClusterDistances, chosen: dict[str, Any]) -> float:
         """Keep a measured candidate if it is the best so far; return its silhouette."""
         silhouette = measured.silhouette(beside_single=False)
         score = -1.0 if silhouette is None else silhouette
@@ -138,7 +138,7 @@ class PartitionSelector:
             chosen: likewise.
         """
         best, found = self.best, compact(labels)
-        measured = Measured.on(self._distances, found, self._rows)
+        measured = ClusterDistances.on(self._distances, found, self._rows)
         silhouette = measured.silhouette(beside_single=False)
         if (
             silhouette is not None
@@ -172,7 +172,9 @@ class Mergers:
         measured: the partition, measured like all candidates.
     """
 
-    def __init__(self, selector: PartitionSelector, labels: Labels, measured: Measured) -> None:
+    def __init__(
+        self, selector: PartitionSelector, labels: Labels, measured: ClusterDistances
+    ) -> None:
         self._selector = selector
         self._measured = measured
         self.labels = labels

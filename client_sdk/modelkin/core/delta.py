@@ -1,7 +1,7 @@
-"""``Delta``: the indices to add to a support, and to remove from it, that make another of it.
+"""``Delta``: the indices to add to a support and to remove from it, to get another support.
 
-Set arithmetic on sorted arrays and nothing else: what crosses the network is ``modelkin.wire``'s,
-who may apply a delta to what is the service's.
+This is set arithmetic on sorted arrays. ``modelkin.wire`` has the network format; the service
+decides which client may apply a delta.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["Delta"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delta:
-    """What changes from one support to the next.
+    """The change from one support to the next.
 
-    Made by :meth:`between` or :meth:`of`; the constructor trusts its caller.
+    Make one with :meth:`between` or :meth:`of`; the constructor trusts its caller.
 
     Attributes:
         added: the new indices, ascending, distinct and in range, of the support's dtype; possibly
             none.
-        removed: those that go, likewise.
-        digest: of the support that this makes; None where it is not known.
+        removed: the indices to remove, likewise.
+        digest: of the resulting support; None if unknown.
     """
 
     added: IndexArray
@@ -56,12 +56,12 @@ class Delta:
 
         Args:
             added: the new indices, in ``[0, num_parameters)``.
-            removed: those that go.
+            removed: the indices to remove.
             num_parameters: M, 1 to 2^63 - 1.
-            digest: of the support that this makes.
+            digest: of the resulting support.
 
         Raises:
-            InvalidSupport: unsorted, repeated, out of range or no integers.
+            InvalidSupport: unsorted, repeated, out of range or not integers.
         """
         return cls(
             _indices("added", added, num_parameters),
@@ -78,26 +78,26 @@ class Delta:
         """The support that ``before`` becomes.
 
         Raises:
-            InvalidSupport: an index to remove is not there, one to add is there already, nothing
-                would be left, or what is made has not the ``digest``.
+            InvalidSupport: an index to remove is missing, one to add is present already, no index
+                would remain, or the result does not have the ``digest``.
         """
         difference = kernels().difference
         absent = difference(self.removed, before.indices)
         if absent.size:
             raise InvalidSupport(
-                f"index {int(absent[0])} is to be removed, and the support has it not",
+                f"index {int(absent[0])} is to be removed, but is not in the support",
                 field="removed",
             )
         new = difference(self.added, before.indices)
         if new.size < self.added.size:
             present = int(difference(self.added, new)[0])
             raise InvalidSupport(
-                f"index {present} is to be added, and the support has it already", field="added"
+                f"index {present} is to be added, but is already in the support", field="added"
             )
         kept = difference(before.indices, self.removed)
         if kept.size + new.size == 0:
             raise InvalidSupport(
-                f"this removes all {before.k} indices, and a support needs at least one",
+                f"the delta removes all {before.k} indices, but a support needs at least one",
                 field="removed",
             )
         after = Support(np.insert(kept, np.searchsorted(kept, new), new), before.num_parameters)
@@ -110,7 +110,7 @@ class Delta:
 
 
 def _indices(name: str, values: Any, num_parameters: int) -> IndexArray:
-    """Checked as those of a support are, but that there may be none."""
+    """Check indices like those of a support, except that there may be none."""
     if np.ndim(values) == 1 and len(values) == 0:
         none: IndexArray = np.empty(0, index_dtype(num_parameters))
         return none

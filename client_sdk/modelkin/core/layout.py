@@ -1,7 +1,7 @@
 """``Layout``: the ordered tensor names and shapes that give every parameter index its meaning.
 
-Models are comparable only where index i means the same parameter in both, so a space may carry its
-layout, and an overlap can be told tensor by tensor. A layout never holds values.
+Models are comparable only if index i means the same parameter in both. So a space may have a
+layout, and an overlap can be reported tensor by tensor. A layout never holds values.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Layout:
         """A layout from ``(name, shape)`` pairs.
 
         Raises:
-            InvalidLayout: no tensor, a name used twice or empty, a negative dimension, or more than
+            InvalidLayout: no tensor, a repeated or empty name, a negative dimension, or more than
                 2^63 - 1 parameters in all.
         """
         specs = tuple(_spec(at, name, shape) for at, (name, shape) in enumerate(tensors))
@@ -55,11 +55,13 @@ class Layout:
         seen: set[str] = set()
         for spec in specs:
             if spec.name in seen:
-                raise InvalidLayout(f"tensor {spec.name!r} is in it twice", field="layout")
+                raise InvalidLayout(f"the layout names tensor {spec.name!r} twice", field="layout")
             seen.add(spec.name)
         total = sum(spec.size for spec in specs)
         if not 1 <= total <= MAX_PARAMETERS:
-            raise InvalidLayout(f"{total} parameters in all, not 1 to 2^63 - 1", field="layout")
+            raise InvalidLayout(
+                f"the layout has {total} parameters in all, not 1 to 2^63 - 1", field="layout"
+            )
         return cls(specs)
 
     @classmethod
@@ -78,7 +80,7 @@ class Layout:
 
     @cached_property
     def ends(self) -> npt.NDArray[np.uint64]:
-        """For each tensor the first index behind it, ascending; shape ``(len(tensors),)``."""
+        """For each tensor the first index after it, ascending; shape ``(len(tensors),)``."""
         return np.cumsum([spec.size for spec in self.tensors], dtype=np.uint64)
 
     def counts(self, indices: IndexArray) -> npt.NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""``PackedSupport``: a support as overlaps are counted from it, straight from mapped bytes.
+"""``PackedSupport``: a support in the form from which overlaps are counted, in mapped memory.
 
 A dense support is a bitmap of M bits, a sparse one its sorted list of indices, whichever is
 smaller. The form is for a service's own disk, and trusts its bytes; ``modelkin.wire`` has the forms
@@ -24,11 +24,11 @@ __all__ = ["PackedSupport", "matrix", "shared_packed"]
 
 Words = npt.NDArray[np.uint64]
 
-TILE = 64
-"""Supports a side of the tiles of a matrix: their stretches stay in cache."""
+TILE_SIZE = 64
+"""How many supports a side a tile of a matrix has: their bitmaps stay in cache."""
 
-MATRIX_MEMORY = 1 << 26
-"""Bytes of bitmaps that a matrix holds at a time."""
+MATRIX_BITMAP_BYTES = 1 << 26
+"""How many bytes of bitmaps a matrix reads at a time."""
 
 
 class PackedSupport:
@@ -59,17 +59,17 @@ class PackedSupport:
     def from_buffer(
         cls, buffer: bytes | bytearray | memoryview | mmap.mmap, num_parameters: int, k: int
     ) -> PackedSupport:
-        """The packed support that :meth:`to_bytes` wrote, not copied where the buffer is aligned.
+        """The packed support that :meth:`to_bytes` wrote, without a copy if the buffer is aligned.
 
         Args:
-            buffer: bytes, a memory map or a view of one; it must stay as it is.
+            buffer: bytes, a memory map or a view of one; it must not change.
             num_parameters: M.
             k: K.
 
         Raises:
-            InvalidSupport: the buffer has not the length that M and K demand, or is a list that is
-                not ascending and below M, or a bitmap of another number of bits than K: a flipped
-                bit is never counted.
+            InvalidSupport: the buffer has another length than M and K require, is a list that is
+                not ascending and below M, or a bitmap without K bits set: a flipped bit is never
+                counted.
         """
         kind, dtype, size = _form(num_parameters, k)
         length = memoryview(buffer).nbytes
@@ -88,7 +88,7 @@ class PackedSupport:
 
     @property
     def kind(self) -> Literal["bitmap", "list"]:
-        """``bitmap`` where M bits take fewer bytes than K indices, else ``list``."""
+        """``bitmap`` if M bits take fewer bytes than K indices, else ``list``."""
         return self._kind
 
     @property
@@ -107,14 +107,14 @@ class PackedSupport:
         return self._array
 
     def to_bytes(self) -> bytes:
-        """Little-endian words or indices, nothing else: M and K are for the caller to keep."""
+        """Little-endian words or indices, nothing else: the caller keeps M and K."""
         return self._array.astype(self._array.dtype.newbyteorder("<"), copy=False).tobytes()
 
     def unpack(self) -> Support:
-        """The support again.
+        """The support.
 
         Raises:
-            InvalidSupport: the bytes are not those of a support of K out of M.
+            InvalidSupport: the bytes are not a support of K out of M.
         """
         if self._kind == "list":
             return Support.from_indices(self._array, self._num_parameters)
@@ -137,7 +137,7 @@ class PackedSupport:
         return Sketch.of(self._array, self._num_parameters, size=size, seed=seed)
 
     def words(self, begin: int, end: int) -> Words:
-        """The words ``begin`` to ``end`` of the bitmap, whatever the form."""
+        """The words ``begin`` to ``end`` of the bitmap, computed if the form is a list."""
         if self._kind == "bitmap":
             return self._array[begin:end].astype(np.uint64, copy=False)
         ends = np.searchsorted(self._array, np.array([begin * 64, end * 64], np.uint64))
@@ -173,29 +173,29 @@ def matrix(
 
     Args:
         supports: n of them, of one M, at least one.
-        report: told how much of the work is done, and how much there is, in equal parts.
+        report: called with the done part and the whole of the work, in equal steps.
 
     Returns:
         Shape ``(n, n)``, symmetric, 1 on the diagonal, in the order given.
 
     Raises:
         SpaceMismatch: they are of different numbers of parameters.
-        InvalidParameter: there is none.
+        InvalidParameter: no support is given.
     """
     if not supports:
         raise InvalidParameter("a matrix needs at least one support", field="supports")
     for support in supports:
         check_same_space(supports[0].num_parameters, support.num_parameters)
     sizes = np.array([support.k for support in supports], np.int64)
-    # Two lists that are long for their space are counted sooner as bitmaps, 64 indices at a time.
+    # Lists that are long for their space are counted faster as bitmaps, 64 indices at a time.
     dense = supports[0].num_parameters <= 2048 * int(sizes.min())
     count = _count_tiles if dense else _count_pairs
-    shared = count(supports, report or _unheard)
+    shared = count(supports, report or _no_report)
     return 2.0 * shared / (sizes[:, None] + sizes)
 
 
-def _unheard(_done: int, _total: int) -> None:
-    """Nobody asked."""
+def _no_report(_done: int, _total: int) -> None:
+    """Report to no one: no callback was given."""
 
 
 def _count_pairs(
@@ -213,24 +213,24 @@ def _count_pairs(
 def _count_tiles(
     supports: Sequence[PackedSupport], report: Callable[[int, int], None]
 ) -> npt.NDArray[np.int64]:
-    """Every bitmap is read once, a slice of all of them at a time; within a slice, tile by tile."""
+    """Read every bitmap once, a slice of all of them at a time, and count it tile by tile."""
     n, size = len(supports), -(-supports[0].num_parameters // 64)
-    step = max(1, MATRIX_MEMORY // (8 * n))
+    step = max(1, MATRIX_BITMAP_BYTES // (8 * n))
     shared = np.zeros((n, n), np.int64)
     for begin in range(0, size, step):
         rows = np.stack([support.words(begin, min(size, begin + step)) for support in supports])
-        for i in range(0, n, TILE):
-            for j in range(0, i + 1, TILE):
-                shared[i : i + TILE, j : j + TILE] += kernels().and_count_table(
-                    rows[i : i + TILE], rows[j : j + TILE]
+        for i in range(0, n, TILE_SIZE):
+            for j in range(0, i + 1, TILE_SIZE):
+                shared[i : i + TILE_SIZE, j : j + TILE_SIZE] += kernels().and_count_table(
+                    rows[i : i + TILE_SIZE], rows[j : j + TILE_SIZE]
                 )
-            report(begin // step * n + min(n, i + TILE), -(-size // step) * n)
+            report(begin // step * n + min(n, i + TILE_SIZE), -(-size // step) * n)
     lower = np.tril(shared)
     return lower + np.tril(lower, -1).T
 
 
 def _form(num_parameters: int, k: int) -> tuple[Literal["bitmap", "list"], np.dtype[Any], int]:
-    """Which form M and K get, of which items, and how many."""
+    """The form for M and K, the dtype of its items, and their number."""
     words, dtype = -(-num_parameters // 64), index_dtype(num_parameters)
     if words * 8 < k * dtype.itemsize:
         return "bitmap", np.dtype("<u8"), words

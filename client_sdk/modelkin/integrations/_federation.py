@@ -17,7 +17,7 @@ import numpy.typing as npt
 from modelkin._validation import check_model_name, check_space_name
 from modelkin.client import Client
 from modelkin.core.clustering.clustering import lasting_ids
-from modelkin.core.clustering.linkage import SEPARATION, groups
+from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, groups
 from modelkin.errors import InvalidParameter
 from modelkin.integrations._background_uploader import BackgroundUploader
 from modelkin.integrations._messages import SupportMessage, comparable, similarities
@@ -71,7 +71,7 @@ class ClusterHistory:
         InvalidParameter: ``separation`` is not 0 to 1.
     """
 
-    def __init__(self, separation: float = SEPARATION) -> None:
+    def __init__(self, separation: float = DEFAULT_SEPARATION) -> None:
         if not 0 <= separation <= 1:
             raise InvalidParameter(
                 f"separation must be 0 to 1, not {separation!r}", field="separation"

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.client import Client
-from modelkin.core.clustering.linkage import SEPARATION
+from modelkin.core.clustering.linkage import DEFAULT_SEPARATION
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, MissingExtra, ModelkinError
 from modelkin.integrations._federation import ClusterHistory, RoundClusters, RoundUploader
@@ -223,7 +223,7 @@ class ClusteredStrategy(Strategy):
         *,
         on_clusters: Callable[[RoundClusters], object] | None = None,
         per_cluster: bool = False,
-        separation: float = SEPARATION,
+        separation: float = DEFAULT_SEPARATION,
         k_max: float | None = None,
         client: Client | None = None,
         space: str | None = None,

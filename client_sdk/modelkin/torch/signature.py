@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from modelkin.core.indices import check_num_parameters
-from modelkin.core.selection.decision import Request, decide
+from modelkin.core.selection.decision import SelectionRequest, decide
 from modelkin.core.sketching.schemes import check_permutations
 from modelkin.core.sketching.signature import Signature
 from modelkin.errors import InvalidSupport
@@ -52,11 +52,11 @@ def select_signature(
     if how.get("resamples") is not None:
         how["resamples"] = [DeviceEntries.of(resample) for resample in how["resamples"]]
     found = minima(scheme, h, seed, entries.device)
-    decision = decide(entries, Request(**how))
-    for take in decision.takes:
-        if take.threshold is not None:
-            stretch = entries.part(take.begin, take.end)
-            found.update(stretch.indices(take.threshold, take.begin))
+    decision = decide(entries, SelectionRequest(**how))
+    for segment in decision.segments:
+        if segment.threshold is not None:
+            stretch = entries.part(segment.begin, segment.end)
+            found.update(stretch.indices(segment.threshold, segment.begin))
     return Signature(
         found.values(),
         scheme=scheme,

@@ -1,7 +1,7 @@
 """The binary formats of supports, deltas, signatures and sketches, as value objects.
 
-``modelkin.core.codecs`` knows the bytes; these functions tie them to the objects. Nothing that a
-payload says is believed before it is checked.
+``modelkin.core.codecs`` knows the bytes; these functions tie them to the objects. A payload is not
+trusted before it is checked.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def decode_delta(data: Payload, before: Support, *, max_k: int | None = None) ->
 
     Args:
         data: the whole payload.
-        before: the support that it is to change.
+        before: the support that it changes.
         max_k: the most indices that the result may have; None for no limit.
 
     Raises:

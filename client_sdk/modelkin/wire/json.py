@@ -1,7 +1,7 @@
 """The JSON shapes of supports, deltas and signatures, and the strict reading of JSON.
 
-JSON's own types are taken at their word: ``true``, ``1.0`` and ``"1"`` are no integers. Errors
-quote what a stranger sent in ASCII and cut short, so that an answer about it can always be encoded.
+JSON's own types are strict: ``true``, ``1.0`` and ``"1"`` are not integers. Errors quote untrusted
+values in ASCII and shortened, so that an answer with them can always be encoded.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def support_from_json(obj: Any, num_parameters: int, *, max_k: int | None = None
     """A support from a parsed ``{"indices": [...]}``.
 
     Args:
-        obj: what a JSON parser returned; this one field and no other.
+        obj: the result of a JSON parser; this one field and no other.
         num_parameters: M, 1 to 2^63 - 1.
         max_k: the most indices to accept; None for no limit.
 
     Raises:
-        InvalidSupport: another shape, or indices that make no support.
+        InvalidSupport: another shape, or indices that are not a support.
         PayloadTooLarge: more than ``max_k`` indices.
     """
     fields = _fields(obj, ("indices",), InvalidSupport)
@@ -51,7 +51,7 @@ def support_from_json(obj: Any, num_parameters: int, *, max_k: int | None = None
 
 
 def delta_to_json(delta: Delta) -> dict[str, Any]:
-    """``{"added": [...], "removed": [...]}``, and the result's ``digest`` where it is known."""
+    """``{"added": [...], "removed": [...]}``, and the result's ``digest`` if it is known."""
     fields = {"added": delta.added.tolist(), "removed": delta.removed.tolist()}
     return fields if delta.digest is None else {**fields, "digest": delta.digest}
 
@@ -60,14 +60,14 @@ def delta_from_json(obj: Any, num_parameters: int) -> Delta:
     """A delta from the parsed object that :func:`delta_to_json` makes.
 
     Args:
-        obj: what a JSON parser returned; ``added`` and ``removed``, ``digest`` or not, no other.
+        obj: the result of a JSON parser; ``added``, ``removed`` and optionally ``digest``.
         num_parameters: M, 1 to 2^63 - 1.
 
     Raises:
         InvalidSupport: another shape, or indices unsorted, repeated or out of range.
     """
-    told = isinstance(obj, dict) and "digest" in obj
-    names = ("added", "removed", "digest") if told else ("added", "removed")
+    has_digest = isinstance(obj, dict) and "digest" in obj
+    names = ("added", "removed", "digest") if has_digest else ("added", "removed")
     fields = _fields(obj, names, InvalidSupport)
     digest = fields.get("digest")
     if digest is not None and not isinstance(digest, str):
@@ -95,12 +95,12 @@ def signature_from_json(obj: Any, num_parameters: int) -> Signature:
     """A signature from the parsed object that :func:`signature_to_json` makes.
 
     Args:
-        obj: what a JSON parser returned; all five fields and no other.
+        obj: the result of a JSON parser; all five fields and no other.
         num_parameters: M, 1 to 2^63 - 1, which the object does not carry.
 
     Raises:
-        InvalidSignature: another shape, ``num_perm`` not the number of values, or values that make
-            no signature.
+        InvalidSignature: another shape, ``num_perm`` not the number of values, or values that
+            are not a signature.
     """
     names = ("scheme", "num_perm", "seed", "support_size", "values")
     fields = _fields(obj, names, InvalidSignature)
@@ -130,9 +130,9 @@ def dump_json(obj: Any) -> bytes:
 
 
 def parse_json(data: Payload, error: type[InvalidInput]) -> Any:
-    """What a UTF-8 JSON text (RFC 8259) holds, or ``error``.
+    """Parse a UTF-8 JSON text (RFC 8259), or raise ``error``.
 
-    Stricter than ``json.loads``: no NaN, no infinities, no name twice in one object, no encoding
+    Stricter than ``json.loads``: no NaN, no infinities, no repeated name in an object, no encoding
     but UTF-8.
     """
     try:
@@ -196,12 +196,12 @@ def _integers(fields: dict[str, Any], name: str, error: type[InvalidInput]) -> l
 
 
 def _is_integer(value: Any) -> bool:
-    """One of 64 bits at most; a bool is an int to ``isinstance``, and is none here."""
+    """Whether it is an int of at most 64 bits; a bool, an int to ``isinstance``, is not."""
     return type(value) is int and -(2**63) <= value < 2**64
 
 
 def _shown(value: Any) -> str:
-    """A stranger's value as errors may quote it: containers by kind, the rest in short ASCII."""
+    """An untrusted value for an error message: containers by kind, the rest in short ASCII."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "an array"
     if type(value) is int and abs(value) >= 10**40:

@@ -1,6 +1,6 @@
-"""The media types, and which codec reads and writes each.
+"""Read and write bodies by their media type.
 
-Service and client share it; the HTTP of neither is here.
+Service and client share it; it knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def load_support(
         max_k: the most indices to decode; None only for trusted writers.
 
     Raises:
-        UnsupportedMediaType: none of ``SUPPORT_TYPES``.
+        UnsupportedMediaType: not in ``SUPPORT_TYPES``.
         InvalidSupport, SpaceMismatch, PayloadTooLarge, MissingExtra: as that type's decoder says.
     """
     kind = _essence(media_type)
@@ -86,9 +86,9 @@ def load_support(
 
 
 def count_indices(data: Payload, media_type: str, num_parameters: int) -> int:
-    """How many indices a body says it holds, before any is decoded: what to make room for.
+    """How many indices a body declares, before any is decoded: the memory to reserve.
 
-    Nothing is checked that a decoder checks: of a damaged body any number may be told.
+    Nothing is checked: for a damaged body the number can be anything.
 
     Args:
         data: the whole body, of any media type of a support or signature.
@@ -109,7 +109,7 @@ def dump_support(support: Support, media_type: str) -> bytes:
     """The body of a support in one of ``SUPPORT_TYPES``.
 
     Raises:
-        UnsupportedMediaType: none of ``SUPPORT_TYPES``.
+        UnsupportedMediaType: not in ``SUPPORT_TYPES``.
         MissingExtra: Roaring without pyroaring.
     """
     kind = _essence(media_type)
@@ -130,11 +130,11 @@ def load_delta(data: Payload, media_type: str, before: Support, max_k: int | Non
     Args:
         data: the whole body.
         media_type: as in Content-Type; parameters are ignored.
-        before: the support that it is to change.
+        before: the support that it changes.
         max_k: the most indices that the result may have; None only for trusted writers.
 
     Raises:
-        UnsupportedMediaType: none of ``DELTA_TYPES``.
+        UnsupportedMediaType: not in ``DELTA_TYPES``.
         InvalidSupport, SpaceMismatch, DeltaMismatch, PayloadTooLarge: as that type's decoder says.
     """
     kind = _essence(media_type)
@@ -148,7 +148,7 @@ def load_delta(data: Payload, media_type: str, before: Support, max_k: int | Non
 
 
 def count_added(data: Payload, media_type: str) -> int:
-    """How many indices a delta says it adds, before any is decoded; :func:`count_indices`."""
+    """How many added indices a delta declares, before any is decoded; see :func:`count_indices`."""
     return declared_added(data) if _essence(media_type) == DELTA else len(data) // 2
 
 
@@ -161,7 +161,7 @@ def load_signature(data: Payload, media_type: str, num_parameters: int) -> Signa
         num_parameters: M of the space.
 
     Raises:
-        UnsupportedMediaType: none of ``SIGNATURE_TYPES``.
+        UnsupportedMediaType: not in ``SIGNATURE_TYPES``.
         InvalidSignature, SpaceMismatch: as that type's decoder says.
     """
     kind = _essence(media_type)
@@ -176,7 +176,7 @@ def dump_signature(signature: Signature, media_type: str) -> bytes:
     """The body of a signature in one of ``SIGNATURE_TYPES``.
 
     Raises:
-        UnsupportedMediaType: none of ``SIGNATURE_TYPES``.
+        UnsupportedMediaType: not in ``SIGNATURE_TYPES``.
     """
     kind = _essence(media_type)
     if kind == SIGNATURE:
@@ -189,7 +189,7 @@ def dump_signature(signature: Signature, media_type: str) -> bytes:
 def load_either(
     data: Payload, media_type: str, num_parameters: int, max_k: int | None = None
 ) -> Support | Signature:
-    """A support or a signature, whichever the body is; in JSON the field ``values`` tells.
+    """A support or a signature, as the body is; JSON with a field ``values`` is a signature.
 
     Args and errors are those of :func:`load_support` and :func:`load_signature`.
     """
@@ -213,5 +213,5 @@ def _essence(media_type: str) -> str:
 
 def _unsupported(media_type: str, what: str, known: tuple[str, ...]) -> UnsupportedMediaType:
     return UnsupportedMediaType(
-        f"{media_type[:80]!a} is no media type of {what}: use {', '.join(known)}"
+        f"{media_type[:80]!a} is not a media type of {what}: use {', '.join(known)}"
     )

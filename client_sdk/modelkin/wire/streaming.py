@@ -1,8 +1,8 @@
 """The native format of a support whose indices are never in memory together.
 
-The header comes first and holds a digest of all that follows, so the gap stream is spooled, a byte
-an index, and compressed from there. Content and digest are ``encode_support``'s; the zstd frame
-may be cut into other blocks. This module opens no file: the caller brings the spool.
+The header comes first and contains a digest of the rest, so the gap stream is spooled, a byte an
+index, and compressed from there. Content and digest equal ``encode_support``'s; the zstd frame may
+have other blocks. This module opens no file: the caller provides the spool.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["StreamedSupport", "stream_support"]
 
 Bytes = npt.NDArray[np.uint8]
 
-_PIECE = 1 << 20
+_PIECE_BYTES = 1 << 20
 
 
 class StreamedSupport(NamedTuple):
-    """A payload on its way: its digest, ``"sha256:..."``, and its bytes, piece by piece."""
+    """An encoded payload: its digest, ``"sha256:..."``, and its bytes, piece by piece."""
 
     digest: str
     pieces: Iterator[bytes]
@@ -39,16 +39,16 @@ class StreamedSupport(NamedTuple):
 def stream_support(
     parts: Iterable[IndexArray], num_parameters: int, k: int, spool: BinaryIO
 ) -> StreamedSupport:
-    """Encodes a support in memory for one part, and for the low bytes of sparse supports.
+    """Encode a support in memory for one part, and for the low bytes of sparse supports.
 
-    ``parts`` is used up before this returns; the pieces are made as they are taken.
+    ``parts`` is consumed before this returns; the pieces are computed as they are read.
 
     Args:
         parts: the indices, ascending and distinct within and across parts, below M.
         num_parameters: M, 1 to 2^63 - 1.
-        k: K, how many indices the parts hold together.
+        k: K, the sum of the parts' indices.
         spool: empty, readable, writable and seekable; it grows to the size of the gap stream, and
-            is read as the pieces are taken.
+            is read with the pieces.
 
     Raises:
         InvalidSupport: the parts hold more or fewer than K indices.
@@ -63,7 +63,7 @@ def stream_support(
 
 
 def _blocks(parts: Iterable[IndexArray], num_parameters: int, k: int) -> Iterator[Bytes]:
-    """The gap stream: the symbols as they come, then the planes, which are under M / 256 bytes."""
+    """The gap stream: the symbols part by part, then the planes, which are under M / 256 bytes."""
     w = gaps.low_bytes(num_parameters, k)
     planes: list[list[Bytes]] = [[] for _ in range(w)]
     begin = seen = 0
@@ -93,6 +93,6 @@ def _framed(header: bytes, spool: BinaryIO, size: int) -> Iterator[bytes]:
     yield header
     frame = compressor().compressobj(size=size)  # declares the content size, as readers demand
     spool.seek(0)
-    while block := spool.read(_PIECE):
+    while block := spool.read(_PIECE_BYTES):
         yield frame.compress(block)
     yield frame.flush()

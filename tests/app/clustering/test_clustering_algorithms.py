@@ -21,7 +21,7 @@ from app.clustering.request import ClusteringRequest
 from app.clustering.snapshot import Snapshot
 from modelkin import Support
 from modelkin.core.clustering.clustering import NOISE, agreement
-from modelkin.core.clustering.quality import Measured
+from modelkin.core.clustering.quality import ClusterDistances
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import MatrixDistances
 from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra
@@ -223,7 +223,7 @@ def test_the_cut_is_the_best_of_all(seed: int) -> None:
 
     def judged(**options: Any) -> float:
         labels = clustered(supports, "agglomerative", **options).labels
-        return Measured.on(distances, labels).silhouette(beside_single=False) or -1.0
+        return ClusterDistances.on(distances, labels).silhouette(beside_single=False) or -1.0
 
     assert max(judged(n_clusters=k) for k in range(2, len(supports))) == judged()
 

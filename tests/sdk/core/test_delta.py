@@ -57,8 +57,8 @@ def test_a_large_delta_leads_there_too(each_kernels: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("added", "removed", "field", "message"),
     [
-        ([1, 5, 7], [], "added", "index 5 is to be added, and the support has it already"),
-        ([], [0, 2, 9], "removed", "index 0 is to be removed, and the support has it not"),
+        ([1, 5, 7], [], "added", "index 5 is to be added, but is already in the support"),
+        ([], [0, 2, 9], "removed", "index 0 is to be removed, but is not in the support"),
         ([5], [5], "added", "index 5 is to be added"),
         ([6], [6], "removed", "index 6 is to be removed"),
         ([], [2, 5, 7], "removed", "removes all 3 indices"),

@@ -125,7 +125,7 @@ def test_an_impossible_m_is_refused(m: int) -> None:
 
 def test_another_space_is_no_broken_payload() -> None:
     """A sound signature of another M is a SpaceMismatch that names both."""
-    with pytest.raises(SpaceMismatch, match="1000 parameters, 1001 are wanted"):
+    with pytest.raises(SpaceMismatch, match="1000 parameters, 1001 are expected"):
         wire.decode_signature(forge(), num_parameters=1001)
 
 

@@ -95,7 +95,7 @@ def test_the_forged_sketch_is_sound() -> None:
         ({"k": 1001}, "1001"),
         ({"m": 2**63}, "declare M"),
         ({"bits": b"\xff" * 8}, "64 bits are set, which no support of 10 "),
-        ({"m": 60, "k": 1, "bits": bytes(7) + b"\x80"}, "behind the last of 60"),
+        ({"m": 60, "k": 1, "bits": bytes(7) + b"\x80"}, "after the last of 60"),
     ],
 )
 def test_a_wrong_field_is_named(changes: dict[str, object], message: str) -> None:
@@ -106,5 +106,5 @@ def test_a_wrong_field_is_named(changes: dict[str, object], message: str) -> Non
 
 def test_another_space_is_no_broken_payload() -> None:
     """A sound sketch of another M is a SpaceMismatch that names both."""
-    with pytest.raises(SpaceMismatch, match="1000 parameters, 1001 are wanted"):
+    with pytest.raises(SpaceMismatch, match="1000 parameters, 1001 are expected"):
         wire.decode_sketch(forge(), num_parameters=1001)

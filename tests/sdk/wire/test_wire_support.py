@@ -126,7 +126,7 @@ def test_a_wrong_field_is_named(changes: dict[str, object], message: str) -> Non
 
 def test_another_space_is_no_broken_payload() -> None:
     """A sound support of another M is a SpaceMismatch that names both."""
-    with pytest.raises(SpaceMismatch, match="30000 parameters, 30001 are wanted"):
+    with pytest.raises(SpaceMismatch, match="30000 parameters, 30001 are expected"):
         wire.decode_support(every(3).to_bytes(), num_parameters=30_001)
 
 

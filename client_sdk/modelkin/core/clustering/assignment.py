@@ -1,7 +1,7 @@
-"""Pairing two sets one to one so that what the pairs share is most: the assignment problem.
+"""The assignment problem: pair two sets one to one with the largest sum of shared members.
 
-Source: Kuhn's Hungarian method, by shortest augmenting paths (Jonker and Volgenant 1987). What
-cannot matter to each other is solved apart, so many small groups cost little.
+Source: Kuhn's Hungarian method, by shortest augmenting paths (Jonker and Volgenant 1987).
+Independent groups are solved separately, so many small groups cost little.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ Integers = npt.NDArray[np.int64]
 
 
 def best_pairs(left: Integers, right: Integers, shared: Integers) -> list[tuple[int, int]]:
-    """The pairs, each side in at most one, whose sum of ``shared`` is the largest there is.
+    """The pairs with the largest sum of ``shared``, each side in at most one pair.
 
     Args:
-        left: of each pair that shares anything the one side, any non-negative numbers, ``(p,)``.
-        right: the other side, ``(p,)``; no pair stands twice.
-        shared: how much it shares, at least 1, ``(p,)``.
+        left: the first side of each possible pair, any non-negative numbers, ``(p,)``.
+        right: the second side, ``(p,)``; no pair is repeated.
+        shared: how much each pair shares, at least 1, ``(p,)``.
 
     Returns:
-        Pairs of ``left`` and ``right`` that share something, by their left sides. Of several best
-        sums it is always the same one for the same pairs in the same order.
+        Pairs of ``left`` and ``right``, by their left sides. Of several best sums the same pairs in
+        the same order always give the same one.
     """
     chosen: list[tuple[int, int]] = []
     for group in _groups(left, right):
@@ -39,7 +39,7 @@ def best_pairs(left: Integers, right: Integers, shared: Integers) -> list[tuple[
 
 
 def _groups(left: Integers, right: Integers) -> list[Integers]:
-    """The pairs that hang together, as positions: no two groups have a side in common."""
+    """The connected components of the pairs, as positions: no two groups share a side."""
     parent: dict[tuple[str, int], tuple[str, int]] = {}
 
     def root(node: tuple[str, int]) -> tuple[str, int]:
@@ -57,12 +57,12 @@ def _groups(left: Integers, right: Integers) -> list[Integers]:
 
 
 def _solve(table: Integers) -> list[tuple[int, int]]:
-    """A best assignment of a dense table, ``(a, b)``: min(a, b) pairs."""
+    """An optimal assignment of a dense table, ``(a, b)``: min(a, b) pairs."""
     if table.shape[0] > table.shape[1]:
         return [(row, column) for column, row in _solve(table.T)]
     cost = int(table.max()) - table
     a, b = cost.shape
-    # Potentials of rows and columns; column b stands for "none yet", row a for no row.
+    # Potentials of rows and columns; column b means "not assigned yet", row a means no row.
     of_row, of_column = np.zeros(a + 1, np.int64), np.zeros(b + 1, np.int64)
     row_of = np.full(b + 1, a)
     for row in range(a):

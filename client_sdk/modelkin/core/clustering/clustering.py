@@ -1,7 +1,7 @@
-"""Clusters: which model stands for one, how two clusterings agree, and ids that last.
+"""Clusters: their exemplars, the agreement of two clusterings, and lasting ids.
 
-Labels are 0 to k - 1, or -1 for a model in no cluster, one a model. This module never makes a
-clustering: the algorithms are the service's, which take them from libraries.
+Labels are 0 to k - 1, or -1 for a model in no cluster, one a model. The service has the algorithms
+that compute a clustering, from libraries.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["NOISE", "agreement", "compact", "exemplars", "lasting_ids"]
 
 Labels = npt.NDArray[np.int64]
 
-_COMPARED = 2000
-"""Members that the exemplar of a large cluster is compared with: a sample tells it well enough."""
+_MAX_COMPARED_MEMBERS = 2000
+"""The most members that an exemplar is compared with: for a large cluster a sample is enough."""
 
 
 def compact(labels: npt.NDArray[np.integer]) -> Labels:
@@ -50,14 +50,14 @@ def exemplars(distances: Distances, labels: Labels) -> Labels:
         labels: 0 to k - 1, each taken, or -1; shape ``(n,)``.
 
     Returns:
-        Rows, shape ``(k,)``. Those of clusters beyond 2,000 members are nearest to every so manyth.
+        Rows, shape ``(k,)``. For clusters of more than 2,000 members: nearest to a regular sample.
     """
     order = np.argsort(labels, kind="stable")
     ends = np.searchsorted(labels[order], np.arange(int(labels.max(initial=NOISE)) + 2))
     found = []
     for begin, end in pairwise(ends.tolist()):
         members = order[begin:end]
-        others = members[:: -(-members.size // _COMPARED)]
+        others = members[:: -(-members.size // _MAX_COMPARED_MEMBERS)]
         step = max(1, (1 << 21) // others.size)
         sums = [
             distances.block(members[at : at + step], others).sum(axis=1)
@@ -70,7 +70,7 @@ def exemplars(distances: Distances, labels: Labels) -> Labels:
 def agreement(one: Labels, other: Labels) -> float:
     """The adjusted Rand index of two clusterings of the same models: 1 if they are the same.
 
-    0 is what chance gives; it can be a little below. A model in no cluster counts as one alone.
+    Random clusterings have about 0. A model in no cluster counts as a cluster of its own.
 
     Args:
         one: labels, shape ``(n,)``.
@@ -92,8 +92,8 @@ def agreement(one: Labels, other: Labels) -> float:
 def lasting_ids(names: Sequence[str], labels: Labels, previous: Mapping[str, int]) -> Labels:
     """The ids that clusters keep from the previous clustering.
 
-    Clusters old and new are paired one to one so that the models which stay in their pair are as
-    many as can be. A cluster that is in no pair is new, and needs an id that was never used.
+    Old and new clusters are paired one to one so that as many models as possible stay in their
+    pair. A cluster without a pair is new, and needs an unused id.
 
     Args:
         names: of the models, n of them.
@@ -115,7 +115,7 @@ def lasting_ids(names: Sequence[str], labels: Labels, previous: Mapping[str, int
 
 
 def _apart(labels: Labels) -> Labels:
-    """The labels, 0 and up, with a cluster of its own for every model in none."""
+    """The labels, 0 and up, with a separate cluster for every model that is in none."""
     alone = np.flatnonzero(labels == NOISE)
     found = labels.copy()
     found[alone] = int(labels.max(initial=NOISE)) + 1 + np.arange(alone.size)

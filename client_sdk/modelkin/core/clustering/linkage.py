@@ -1,8 +1,7 @@
 """Groups of a few hundred models, by average linkage cut where the silhouette is best.
 
-For whoever has no service and no library of clusterings at hand, the server of a federation for
-one: numpy alone, n² memory and time. The service's algorithms, for more models and of more kinds,
-are its own.
+For programs without a service and without a clustering library, such as the server of a federation:
+it needs numpy alone, and n² memory and time. The service has other algorithms for more models.
 
 Sources: Sokal and Michener 1958 (average linkage); Murtagh 1983 (nearest-neighbour chains); Lance
 and Williams 1967 (the update of distances); Rousseeuw 1987 (silhouette).
@@ -16,39 +15,39 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.clustering.clustering import compact
-from modelkin.core.clustering.quality import Measured, chance_floor
+from modelkin.core.clustering.quality import ClusterDistances, chance_floor
 from modelkin.core.estimators import standard_error
 from modelkin.core.similarity.distances import MatrixDistances
 
-__all__ = ["SEPARATION", "average_linkage", "cut", "groups"]
+__all__ = ["DEFAULT_SEPARATION", "average_linkage", "cut", "groups"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 
-_CUTS = 48
-"""Numbers of clusters that are tried: all where there are few models, else ever fewer of many."""
+_MAX_CUTS = 48
+"""How many numbers of clusters are tried at most, in geometric steps."""
 
 
-SEPARATION: Final = 0.1
-"""By how much S within groups is above S between them, at least, that they are told apart."""
+DEFAULT_SEPARATION: Final = 0.1
+"""The least difference of mean S within groups and mean S between them."""
 
 
 def groups(
-    similarity: Floats, *, num_perm: int | None = None, separation: float = SEPARATION
+    similarity: Floats, *, num_perm: int | None = None, separation: float = DEFAULT_SEPARATION
 ) -> tuple[Labels, float | None]:
-    """The groups that similarities tell; one of all where they tell none.
+    """Group models by their similarities; one group of all if there is no clear structure.
 
-    A silhouette is relative: models that are nearly the same have a good one for the little that is
-    between them. So groups count only where they are apart in S itself, too.
+    A silhouette is relative: nearly identical models have a good one for tiny differences. So
+    groups count only if they are separated in S itself, too.
 
     Args:
         similarity: S of all pairs, shape ``(n, n)``, symmetric, n from 1 on.
         num_perm: h of the signatures that S was estimated from; None where it is exact.
-        separation: what the mean S of pairs within groups is above that of all others, at least.
+        separation: the least difference of the mean S of pairs within groups and of other pairs.
 
     Returns:
         Labels 0 to k - 1, the largest group first, shape ``(n,)``; and the silhouette of the
-        groups, in which models alone in theirs count 0, or None for one group of all.
+        groups, in which models alone in their group count 0, or None for one group of all.
     """
     n = len(similarity)
     everything = np.zeros(n, np.int64)
@@ -56,9 +55,9 @@ def groups(
         return everything, None
     distances = MatrixDistances(np.asarray(similarity, np.float64))
     merges = average_linkage(distances.matrix())
-    counts = np.unique(np.geomspace(2, n - 1, _CUTS).round().astype(np.int64)).tolist()
+    counts = np.unique(np.geomspace(2, n - 1, _MAX_CUTS).round().astype(np.int64)).tolist()
     finest = compact(cut(merges, counts[-1]))
-    measured = Measured.on(distances, finest)
+    measured = ClusterDistances.on(distances, finest)
     best, best_score = everything, chance_floor(n, *_mean_and_error(distances, num_perm))
     silhouette = None
     for count in counts:
@@ -93,7 +92,7 @@ def average_linkage(distances: Floats) -> npt.NDArray[np.int64]:
         while True:
             at = chain[-1]
             nearest = int(between[at].argmin())
-            # Of equals the one it came from, lest the chain goes round in a circle.
+            # Of equally near ones take the previous one, or the chain could run in a circle.
             if len(chain) > 1 and between[at, chain[-2]] <= between[at, nearest]:
                 break
             chain.append(nearest)
@@ -106,12 +105,12 @@ def average_linkage(distances: Floats) -> npt.NDArray[np.int64]:
         between[other], between[:, other] = np.inf, np.inf
         between[one, one] = np.inf
         sizes[one], sizes[other] = sizes[one] + sizes[other], 0
-    # A chain finds the merges of the tree in another order than that of their heights.
+    # A chain finds the merges of the tree in another order than their heights have.
     return merges[np.argsort(heights, kind="stable")]
 
 
 def cut(merges: npt.NDArray[np.int64], count: int) -> Labels:
-    """The labels of so many clusters, in any order: all merges but the last ones are done.
+    """The labels of ``count`` clusters, in any order: the last ``count - 1`` merges are left out.
 
     Args:
         merges: as of :func:`average_linkage`.
@@ -132,8 +131,8 @@ def cut(merges: npt.NDArray[np.int64], count: int) -> Labels:
     return np.unique(roots, return_inverse=True)[1].astype(np.int64)
 
 
-def _apart(measured: Measured) -> float:
-    """Mean S within clusters less mean S between them; of all models, none in no cluster."""
+def _apart(measured: ClusterDistances) -> float:
+    """Mean S within clusters minus mean S between them; every model has to be in a cluster."""
     own = measured.sizes[measured.own]
     within, between = int((own - 1).sum()), int((measured.total - own).sum())
     if not within or not between:

@@ -1,13 +1,13 @@
-"""How good a clustering is, told from the distances 1 − S of its models alone.
+"""The quality of a clustering, computed from the distances 1 − S of its models alone.
 
 S is an inner product: there are points on a unit sphere, one a model, whose products are the S of
 all pairs (for supports of one size, their indicator vectors over √K), and 1 − S is half the squared
-Euclidean distance of two of them. So clusters have centroids, the means of their points, and how
-far models and centroids are from each other follows from the distances of the models, without
-points: that is what Davies-Bouldin and Calinski-Harabasz are made of here. The silhouette takes
-1 − S as it is. Where S is estimated, so are these.
+Euclidean distance of two of them. So clusters have centroids, the means of their points. The
+distances of models and centroids follow from the distances of the models, without the points:
+Davies-Bouldin and Calinski-Harabasz use that. The silhouette takes 1 − S as it is. If S is
+estimated, so are the figures.
 
-Models in no cluster are labelled -1. Nothing here chooses a clustering.
+Models in no cluster have the label -1.
 
 Sources: Rousseeuw 1987 (silhouette); Davies and Bouldin 1979; Calinski and Harabasz 1974; that the
 Sorensen-Dice similarity is positive definite: Gower and Legendre 1986.
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from modelkin.core.similarity.distances import Distances, blocks
 
-__all__ = ["NOISE", "ClusterQuality", "Measured", "chance_floor", "quality"]
+__all__ = ["NOISE", "ClusterQuality", "ClusterDistances", "chance_floor", "quality"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -33,26 +33,27 @@ Report = Callable[[int, int], None]
 NOISE = -1
 """The label of a model that is in no cluster."""
 
-_FLOOR = 0.05
-"""Unrelated supports, however small, have clusters of no larger silhouette than this; measured."""
-_OF_NOISE = 1.2
-"""And unrelated signatures of no larger one than this many standard errors over mean distance."""
-_SMALL, _TWICE = 20, 2.0
-"""Among fewer models than this, chance does up to twice as much."""
-_SAME = 1e-12
-"""Distances below are rounding: two centroids in one place, or clusters without a spread."""
+_CHANCE_SILHOUETTE = 0.05
+"""The largest silhouette that clusters of unrelated supports have, however small; measured."""
+_SILHOUETTE_PER_ERROR = 1.2
+"""The same for unrelated signatures, in standard errors over the mean distance; measured."""
+_FEW_MODELS, _FEW_MODELS_FACTOR = 20, 2.0
+"""With fewer models than this, chance gives up to twice as much."""
+_ROUNDING_DISTANCE = 1e-12
+"""Distances below this are rounding: equal centroids, or clusters without a spread."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterQuality:
-    """Three figures of a clustering; None where it has too few or too many clusters for one.
+    """Three figures of a clustering; each None for too few or too many clusters.
 
     Attributes:
         silhouette: -1 to 1, the mean over all models of how much nearer their own cluster is than
-            the next one; those alone in their cluster, or in none, count 0.
-        davies_bouldin: 0 is best; it favours degenerate single models and decides nothing.
+            the next one; models alone in their cluster, or in none, count 0.
+        davies_bouldin: 0 is best; it favours degenerate clusters of one model, so no decision uses
+            it.
         calinski_harabasz: the variance between clusters over the variance within; more is better.
-        models: on how many models they were measured: all, or a sample of them.
+        models: how many models were measured: all, or a sample of them.
     """
 
     silhouette: float | None
@@ -69,10 +70,10 @@ def quality(
     Args:
         distances: of n models.
         labels: 0 to k - 1, each taken, or -1 for no cluster; shape ``(n,)``.
-        rows: the models to measure it on, against all; all of them by default.
-        report: told the rows that are done, and all of them.
+        rows: the models to measure, with their distances to all; all models by default.
+        report: called with the number of rows that are done, and of all rows.
     """
-    measured = Measured.on(distances, labels, rows, report)
+    measured = ClusterDistances.on(distances, labels, rows, report)
     return ClusterQuality(
         silhouette=measured.silhouette(),
         davies_bouldin=measured.davies_bouldin(),
@@ -82,26 +83,26 @@ def quality(
 
 
 def chance_floor(models: int, mean: float, error: float | None) -> float:
-    """What the best silhouette of many tried may be where there are no groups.
+    """The best silhouette that chance gives among many clusterings of ungrouped models.
 
     Args:
-        models: how many.
-        mean: of their distances.
+        models: how many models.
+        mean: the mean of their distances.
         error: the standard error of a distance of that size; None where distances are exact.
     """
-    factor = _TWICE if models < _SMALL else 1.0
+    factor = _FEW_MODELS_FACTOR if models < _FEW_MODELS else 1.0
     if error is None or mean == 0.0:
-        return factor * _FLOOR
-    return factor * max(_FLOOR, _OF_NOISE * error / mean)
+        return factor * _CHANCE_SILHOUETTE
+    return factor * max(_CHANCE_SILHOUETTE, _SILHOUETTE_PER_ERROR * error / mean)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Some models of a clustering, and how far they are from each of its clusters.
+class ClusterDistances:
+    """The distances of some models of a clustering to each of its clusters.
 
     Attributes:
-        sums: of the distances of each measured model to all of each cluster, ``(r, k)``.
-        own: the clusters of the measured models, ``(r,)``; those in none are left out.
+        sums: of the distances of each measured model to all models of each cluster, ``(r, k)``.
+        own: the clusters of the measured models, ``(r,)``; without the models in no cluster.
         sizes: of all clusters, ``(k,)``.
         total: how many models were measured, those in no cluster included.
     """
@@ -118,44 +119,44 @@ class Measured:
         labels: Labels,
         rows: Rows | None = None,
         report: Report | None = None,
-    ) -> Measured:
-        """Measure some models, or all; arguments as of :func:`quality`."""
+    ) -> ClusterDistances:
+        """Measure some models, or all; arguments as in :func:`quality`."""
         rows = np.arange(labels.size) if rows is None else rows
         sizes = np.bincount(labels[labels != NOISE])
         inside = rows[labels[rows] != NOISE]
         sums = _sums(distances, labels, inside, sizes, report)
         return cls(sums, labels[inside], sizes, rows.size)
 
-    def merged(self, groups: Labels) -> Measured:
-        """The same models with their clusters merged, measured without a look at any distance.
+    def merged(self, groups: Labels) -> ClusterDistances:
+        """The same models with their clusters merged, computed from the sums alone.
 
         Args:
-            groups: which cluster each of these is a part of, 0 to g - 1, each taken; ``(k,)``.
+            groups: the new cluster of each cluster, 0 to g - 1, each taken; ``(k,)``.
         """
         order = np.argsort(groups, kind="stable")
         counts = np.bincount(groups)
         starts = np.cumsum(counts) - counts
-        return Measured(
+        return ClusterDistances(
             sums=np.add.reduceat(self.sums[:, order], starts, axis=1),
             own=groups[self.own],
             sizes=np.add.reduceat(self.sizes[order], starts),
             total=self.total,
         )
 
-    def _seen(self) -> Measured:
-        """Without the clusters of which no model was measured."""
-        seen, own = np.unique(self.own, return_inverse=True)
-        return Measured(self.sums[:, seen], own, self.sizes[seen], self.total)
+    def _measured(self) -> ClusterDistances:
+        """Only the clusters of which at least one model was measured."""
+        kept, own = np.unique(self.own, return_inverse=True)
+        return ClusterDistances(self.sums[:, kept], own, self.sizes[kept], self.total)
 
     @property
     def to_own(self) -> Floats:
-        """The sum of the distances to the models of its own cluster, ``(r,)``."""
+        """The sum of each model's distances to the models of its own cluster, ``(r,)``."""
         return self.sums[np.arange(self.own.size), self.own]
 
     def between(self) -> Floats:
-        """The mean distance from the measured models of each cluster to all of each, ``(k, k)``.
+        """The mean distances from the measured models of each cluster to each cluster, ``(k, k)``.
 
-        Every cluster has a model that was measured.
+        Every cluster needs a measured model.
         """
         means = self.sums / self.sizes
         order = np.argsort(self.own, kind="stable")
@@ -168,8 +169,8 @@ class Measured:
         """See :class:`ClusterQuality`.
 
         Args:
-            beside_single: models alone in their cluster are a cluster to be beside. Where there are
-                many, the nearest of them is near by chance; without them that costs nothing.
+            beside_single: whether the next cluster may be a single model. If there are many of
+                these, the nearest one is near by chance.
         """
         if self.sizes.size < 2:
             return None
@@ -187,7 +188,7 @@ class Measured:
 
     def davies_bouldin(self) -> float | None:
         """See :class:`ClusterQuality`."""
-        seen = self._seen()
+        seen = self._measured()
         if seen.sizes.size < 2:
             return None
         own, between = seen.own, seen.between()
@@ -198,7 +199,10 @@ class Measured:
         apart = np.sqrt(np.maximum(squared, 0.0))
         np.fill_diagonal(apart, 0.0)
         ratios = np.divide(
-            scatter[:, None] + scatter, apart, out=np.zeros_like(apart), where=apart > _SAME
+            scatter[:, None] + scatter,
+            apart,
+            out=np.zeros_like(apart),
+            where=apart > _ROUNDING_DISTANCE,
         )
         return float(ratios.max(axis=1).mean())
 
@@ -209,7 +213,7 @@ class Measured:
             return None
         within = n * float(np.mean(self.to_own / self.sizes[self.own])) / 2
         total = float(self.sums.sum()) / self.own.size / 2
-        if within <= _SAME * n:
+        if within <= _ROUNDING_DISTANCE * n:
             return None
         return max(0.0, (total - within) / (k - 1)) / (within / (n - k))
 

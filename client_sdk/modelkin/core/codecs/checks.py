@@ -1,7 +1,4 @@
-"""What every decoder asks of a payload, whatever its format.
-
-It never reads the formats themselves.
-"""
+"""Checks and types that all codecs share."""
 
 from __future__ import annotations
 
@@ -27,18 +24,18 @@ __all__ = [
 ]
 
 CRC_SIZE = 4
-"""Bytes of the CRC-32 at the end of both native formats."""
+"""Bytes of the CRC-32 at the end of every native format."""
 
 _CRC = struct.Struct("<I")
 
 Payload = bytes | bytearray | memoryview
 
 VERSION = 1
-"""The version of both native formats that this package writes and reads."""
+"""The version of the native formats that this package writes and reads."""
 
 
 def check_prefix(magic: bytes, expected: bytes, version: int, error: type[InvalidInput]) -> None:
-    """The first five bytes of a native payload: its magic and its version."""
+    """Check the first five bytes of a native payload: its magic and its version."""
     if magic != expected:
         raise error(
             f"the payload starts with {magic!r}, not {expected!r}: it is of another format, "
@@ -52,15 +49,15 @@ def check_prefix(magic: bytes, expected: bytes, version: int, error: type[Invali
 
 
 def with_crc(body: bytes) -> bytes:
-    """The body and, behind it, its CRC-32 (the one of zlib and gzip, RFC 1952), little-endian."""
+    """The body followed by its CRC-32 (the one of zlib and gzip, RFC 1952), little-endian."""
     return body + _CRC.pack(zlib.crc32(body))
 
 
 def check_crc(data: Payload, error: type[InvalidInput]) -> None:
-    """The CRC-32 that ends a native payload: a flipped bit shows here, wherever it is.
+    """Check the CRC-32 at the end of a native payload, which detects every flipped bit.
 
-    zstd's checksum and the digest cover the content, and some bits of a zstd block can flip without
-    changing that.
+    zstd's checksum and the digest cover only the content, and some bits of a zstd block can flip
+    without changing it.
     """
     end = len(data) - CRC_SIZE
     if _CRC.unpack_from(data, end)[0] != zlib.crc32(memoryview(data)[:end]):
@@ -71,20 +68,20 @@ def check_crc(data: Payload, error: type[InvalidInput]) -> None:
 
 
 def check_space(declared: int, expected: int | None, what: str) -> None:
-    """A payload's own M against the M of where it goes; None lets any pass."""
+    """Compare a payload's own M with the M of its destination; None accepts any."""
     if expected is not None and declared != expected:
         raise SpaceMismatch(
-            f"the {what} is of {declared} parameters, {expected} are wanted: it belongs to "
+            f"the {what} is of {declared} parameters, {expected} are expected: it belongs to "
             f"another space"
         )
 
 
 def check_k(k: int, max_k: int | None) -> None:
-    """A declared or counted K against the limit, before any index is materialised."""
+    """Compare a declared or counted K with the limit, before any index is materialised."""
     if max_k is not None and k > max_k:
         raise PayloadTooLarge(f"the support has {k} indices, at most {max_k} are accepted here")
 
 
 def little_endian(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """The dtype as it travels; on little-endian machines the same, so that no copy is made."""
+    """The dtype in payloads; on little-endian machines the same, so that no copy is made."""
     return np.dtype(dtype).newbyteorder("<")

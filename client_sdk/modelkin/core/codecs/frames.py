@@ -1,6 +1,6 @@
-"""The zstd frame within the native formats: made, and believed only as far as it must be.
+"""The zstd frame within the native formats, and the checks of an untrusted one.
 
-What the streams within are, and how long they can be, is for the formats to say.
+The formats define the streams within a frame, and how long they can be.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def compressor() -> zstandard.ZstdCompressor:
-    """What makes the frame of a gap stream.
+    """The compressor for the frame of a gap stream.
 
     zstd's level 1 is the measured choice: on gaps the higher levels are slower and no smaller, and
     the negative ones skip the entropy coding that does the work.
@@ -26,23 +26,23 @@ def compressor() -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(level=1, write_checksum=True)
 
 
-def read_frame(frame: memoryview, at: int, least: int, most: int) -> bytes:
-    """What is in the one zstd frame (RFC 8878) that these bytes are.
+def read_frame(frame: memoryview, at: int, min_size: int, max_size: int) -> bytes:
+    """Decompress exactly one zstd frame (RFC 8878).
 
-    zstandard heeds no output limit where the frame declares a size, so that size is first held
-    against the bounds. It then allocates exactly that much, and refuses a frame that yields more or
+    zstandard ignores an output limit if the frame declares a size, so that size is first compared
+    with the bounds. It then allocates exactly that much, and refuses a frame that yields more or
     less, or that ends before its input does.
 
     Args:
-        frame: the whole frame and nothing behind it.
-        at: where in the payload it begins, for messages.
-        least: the fewest bytes that it may hold.
-        most: the most.
+        frame: the whole frame and no other bytes.
+        at: its position in the payload, for messages.
+        min_size: the fewest bytes that it may hold.
+        max_size: the most bytes that it may hold.
 
     Raises:
-        InvalidSupport: no such frame, or damaged.
+        InvalidSupport: not such a frame, or damaged.
     """
-    _check_header(frame, at, least, most)
+    _check_header(frame, at, min_size, max_size)
     try:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
         return decompressor.decompress(frame, allow_extra_data=False)
@@ -53,7 +53,7 @@ def read_frame(frame: memoryview, at: int, least: int, most: int) -> bytes:
         ) from None
 
 
-def _check_header(frame: memoryview, at: int, least: int, most: int) -> None:
+def _check_header(frame: memoryview, at: int, min_size: int, max_size: int) -> None:
     if frame[:4] != _ZSTD_MAGIC:  # a skippable frame has another magic
         raise InvalidSupport(f"no zstd frame starts at byte {at}")
     try:
@@ -62,14 +62,14 @@ def _check_header(frame: memoryview, at: int, least: int, most: int) -> None:
         raise InvalidSupport(f"the zstd frame's header is truncated or damaged: {error}") from None
     if declared.content_size == zstandard.CONTENTSIZE_UNKNOWN:
         raise InvalidSupport("the zstd frame must declare its content size, this one does not")
-    if not least <= declared.content_size <= most:
+    if not min_size <= declared.content_size <= max_size:
         raise InvalidSupport(
             f"the zstd frame declares {declared.content_size} bytes, the header before it allows "
-            f"{least} to {most}"
+            f"{min_size} to {max_size}"
         )
     if declared.window_size > MAX_WINDOW:
         raise InvalidSupport(
-            f"the zstd frame wants a window of {declared.window_size} bytes, at most {MAX_WINDOW} "
+            f"the zstd frame needs a window of {declared.window_size} bytes, at most {MAX_WINDOW} "
             f"are allowed"
         )
     if declared.dict_id or not declared.has_checksum:

@@ -24,11 +24,11 @@ from modelkin.errors import InvalidSupport
 __all__ = ["decode", "digest", "encode", "encode_part", "low_bytes", "max_stream_size"]
 
 ESCAPE = 255
-"""A symbol byte that says "255 more, and read on"."""
+"""A symbol byte that means "add 255, and read on"."""
 
 
 def low_bytes(num_parameters: int, k: int) -> int:
-    """``w``: how many low bytes of every gap are stored apart, uncoded.
+    """``w``: how many low bytes of every gap are stored separately, uncoded.
 
     The smallest ``w >= 0`` with ``M < 256 * K * 256**w``, in exact integers, so that the mean
     symbol is below 256.
@@ -71,7 +71,7 @@ def encode(indices: IndexArray, num_parameters: int) -> npt.NDArray[np.uint8]:
 def encode_part(
     indices: IndexArray, begin: int, low_bytes: int
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """What a stretch of a support adds to the stream: its symbols, and its bytes of each plane.
+    """Encode a stretch of a support: its symbols, and its bytes of each plane.
 
     The symbols of all stretches, then the first plane of all stretches, and so on, are the stream.
 

@@ -1,4 +1,4 @@
-"""``python -m modelkin.core.kernels`` compiles the kernels once, before many want them."""
+"""``python -m modelkin.core.kernels`` compiles the kernels, before many processes need them."""
 
 from __future__ import annotations
 

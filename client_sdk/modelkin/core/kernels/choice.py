@@ -1,6 +1,6 @@
-"""Which kernels run: numba's where it is installed, else numpy's. The answers are the same.
+"""The choice of kernels: numba's if it is installed, else numpy's. The results are the same.
 
-``MODELKIN_KERNELS=reference`` forces numpy's, ``MODELKIN_KERNELS=fast`` makes a missing numba an
+``MODELKIN_KERNELS=reference`` selects numpy's; with ``MODELKIN_KERNELS=fast`` a missing numba is an
 error.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["kernels"]
 
 @cache
 def kernels() -> ModuleType:
-    """The module whose functions do the work; numba, slow to import, waits for first use."""
+    """The module of kernels to use; numba, slow to import, is imported at the first call."""
     wanted = os.environ.get("MODELKIN_KERNELS", "auto")
     if wanted not in {"auto", "fast", "reference"}:
         raise InvalidParameter(f"MODELKIN_KERNELS must be auto, fast or reference, not {wanted!r}")

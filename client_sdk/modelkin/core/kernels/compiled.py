@@ -1,4 +1,4 @@
-"""How a loop of ``fast`` is compiled, and what its arguments look like."""
+"""Compilation of the loops of ``fast``, and the types of their arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A = TypeVar("A", bound=npt.NDArray[Any])
 
 
 def compiled(function: F) -> F:
-    """numba's loop of a function, kept on disk where any folder for it can be written."""
+    """Compile a function with numba; cached on disk if a folder for it is writable."""
     compiler: Any = numba.njit
     try:
         loop: F = compiler(function, nogil=True, error_model="numpy", cache=True)
@@ -48,7 +48,7 @@ popcount: Any = intrinsic(_typed_popcount)
 
 
 def _typed_prefetch(_context: Any, _address: Any) -> Any:
-    """Asks for the cache line at an address that will be read soon; any address will do."""
+    """Prefetch the cache line of an address that will be read soon; any address is safe."""
 
     def emit_call(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -67,10 +67,10 @@ prefetch: Any = intrinsic(_typed_prefetch)
 
 
 @compiled
-def line_aligned(room: Any) -> Any:
+def line_aligned(buffer: Any) -> Any:
     """The array from its first cache line on: vector loads across two lines take twice as long.
 
     Args:
-        room: contiguous, with at least 64 bytes more than are needed.
+        buffer: contiguous, at least 64 bytes longer than needed.
     """
-    return room[(-room.ctypes.data % 64) // room.itemsize :]
+    return buffer[(-buffer.ctypes.data % 64) // buffer.itemsize :]

@@ -1,4 +1,4 @@
-"""The kernels compiled by numba: the same answers as ``reference``, sooner.
+"""The kernels compiled by numba: the same results as ``reference``, faster.
 
 They hold no lock on the interpreter and start no threads of their own: callers run them side by
 side. Each public function makes its arguments one fixed type (contiguous, read-only where only
@@ -111,7 +111,7 @@ def gap_decode(
 
 @compiled
 def _gap_decode_dense(symbols: Any, indices: Any) -> Any:
-    """Without a branch and without low bytes; answers one more than the last index, unwrapped."""
+    """Decode without branches and low bytes; returns one more than the last index, unwrapped."""
     stop, at, one = np.uint64(0), np.uint64(0), np.uint64(1)
     for symbol in symbols:
         ends = np.uint64(symbol != np.uint8(255))
@@ -221,7 +221,7 @@ def emit(bits: npt.NDArray[np.uint32], threshold: int, ties: int, k: int) -> Ind
 
 @compiled
 def _behind_ties(signed: Any, threshold: Any, ties: Any) -> Any:
-    """The position behind the last tie that is taken; 0 where none is."""
+    """The position after the last selected tie; 0 if no tie is selected."""
     threshold = np.int32(threshold)
     if ties == 0:
         return 0
@@ -364,7 +364,7 @@ def _intersect_gallop(small: Any, large: Any) -> Any:
 
 
 def warm() -> None:
-    """Compiles, or loads from disk, every loop for every type it will meet: seconds at first."""
+    """Compile every loop for all its types, or load it from disk; the first time takes seconds."""
     octets, words = np.zeros(8, np.uint8), np.ones(1, np.uint64)
     small: list[Indices] = [np.zeros(1, np.uint32), np.zeros(1, np.uint64)]
     for indices in small:

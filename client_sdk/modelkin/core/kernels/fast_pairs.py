@@ -33,6 +33,6 @@ def _match_table(rows: Any, columns: Any, matches: Any) -> None:
 
 
 def warm() -> None:
-    """The loop, for every type it will meet."""
+    """Compile the loop for all its types."""
     for dtype in (np.uint8, np.uint32, np.uint64):
         match_table(np.zeros((1, 1), dtype), np.zeros((1, 1), dtype))

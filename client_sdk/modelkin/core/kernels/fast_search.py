@@ -81,8 +81,8 @@ def _best(counts: Any, tallies: Any, count: int, rows: Any) -> Any:
 
 @compiled
 def _last_taken(counts: Any, tallies: Any, count: int) -> Any:
-    """The least count that is taken, and how many of those that have it."""
-    # Four tallies in turn: equal counts in a row need not wait for each other's addition.
+    """The least selected count, and how many rows with this count are selected."""
+    # Four tallies in turn, so that equal counts in a row do not wait for each other's addition.
     for begin in range(0, counts.size, 4):
         some = counts[begin : begin + 4]
         for j in range(some.size):
@@ -201,7 +201,7 @@ def _members(indices: Any, coordinates: Any, words: Any) -> None:
 
 
 def warm() -> None:
-    """Every loop here, for every type it will meet."""
+    """Compile every loop for all its types."""
     one, row = np.ones((1, 1), np.uint64), np.zeros(1, np.int64)
     values: list[npt.NDArray[Any]] = [np.zeros((1, 1), np.uint32), one]
     for each in values:

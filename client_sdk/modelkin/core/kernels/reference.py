@@ -1,4 +1,4 @@
-"""The kernels in numpy: short, obviously right, and the measure of the fast ones, bit for bit.
+"""The kernels in numpy: short, obviously correct, and the standard for the fast ones, bit for bit.
 
 They also run where numba is not installed, so they work in blocks: no temporary grows with the
 input.
@@ -57,11 +57,11 @@ Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 
 BLOCK = 1 << 16
-"""Elements a step: what numpy makes on the way stays in the second-level cache."""
+"""Elements a step: numpy's temporaries stay in the second-level cache."""
 
 
 def warm() -> None:
-    """Nothing to compile here."""
+    """Do nothing: there is nothing to compile."""
 
 
 def gap_encode(indices: Indices, low_bytes: int) -> Bytes:
@@ -98,7 +98,7 @@ def _symbols(quotients: npt.NDArray[np.uint64]) -> Bytes:
 def gap_decode(
     symbols: Bytes, planes: Bytes, low_bytes: int, num_parameters: int, indices: Indices
 ) -> int:
-    """Fills ``indices`` from a stream whose symbols are known to be exactly as many.
+    """Fill ``indices`` from a stream that has exactly as many symbols.
 
     Args:
         symbols: ends with a byte below 255, holds k such bytes.
@@ -249,7 +249,7 @@ def and_count_table(
 
 
 def probe_count(words: npt.NDArray[np.uint64], indices: Indices) -> int:
-    """How many of the indices are set in a bitmap that reaches beyond all of them."""
+    """How many of the indices are set in a bitmap that is longer than the largest of them."""
     shared = 0
     for at in range(0, indices.size, BLOCK):
         block = indices[at : at + BLOCK].astype(np.uint64)

@@ -1,4 +1,4 @@
-"""Rows of bits, counted and weighed column by column, in numpy."""
+"""Rows of bits, counted and weighted column by column, in numpy."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def column_counts(rows: Words, columns: int) -> npt.NDArray[np.int32]:
 
 
 def weighted_sums(rows: Words, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """What the set bits of each row weigh together; shape ``(n,)``.
+    """The sum of the weights of the set bits of each row; shape ``(n,)``.
 
     Args:
-        rows: shape ``(n, ceil(c / 64))``; the bits behind the c-th are zero.
+        rows: shape ``(n, ceil(c / 64))``; the bits after the c-th are zero.
         weights: one for each bit, shape ``(c,)``.
     """
     size = weights.size

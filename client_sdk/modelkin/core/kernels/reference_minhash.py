@@ -26,13 +26,13 @@ Narrow = npt.NDArray[np.uint32]
 Wide = npt.NDArray[np.uint64]
 
 BLOCK = 1 << 16
-"""Indices a step: what numpy makes on the way stays in the second-level cache."""
+"""Indices a step: numpy's temporaries stay in the second-level cache."""
 
 GOLDEN = 0x9E3779B9
-"""2^32 over the golden ratio, which spreads small numbers."""
+"""2^32 over the golden ratio: its multiples spread small numbers."""
 
 EMPTY = 2**32 - 1
-"""The value of a bin that nothing has reached."""
+"""The value of an empty bin."""
 
 
 def minhash32(indices: Narrow, a: Narrow, b: Narrow) -> Narrow:
@@ -92,7 +92,7 @@ def fss_rounds(num_perm: int) -> int:
 
 
 def fss_key(seed: int) -> np.uint32:
-    """What tells one seed's hashes from another's."""
+    """The key that makes the hashes of one seed differ from another's."""
     return np.uint32(_mix(np.array([(seed + GOLDEN) % 2**32], np.uint32))[0])
 
 

@@ -13,7 +13,7 @@ AnyCounts = Counts | npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
 
 BLOCK = 1 << 20
-"""Bytes a step, about: what numpy makes on the way stays in the second-level cache."""
+"""About how many bytes a step: numpy's temporaries stay in the second-level cache."""
 
 
 def band_keys(values: npt.NDArray[Any], bands: int, rows: int) -> Words:
@@ -101,7 +101,7 @@ def sealed_counts(
     """
     counts = np.full((at.size, 2), -1, np.int64)
     for i in range(at.size):
-        slot = slots[at[i]].copy()  # what is counted is what was checked, whoever writes meanwhile
+        slot = slots[at[i]].copy()  # counted and checked are the same copy, even during a write
         words, (tag, whole, first, *seals) = slot[8 : 8 + query.size], slot[:5].tolist()
         if tag == tags[i] and seal(words, tag, whole, first) == seals[part]:
             shared = np.bitwise_count(words & query).sum(dtype=np.int64)

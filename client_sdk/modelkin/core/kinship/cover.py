@@ -1,9 +1,8 @@
-"""The greedy cover of a target: donors that together hold as much of its support as few can.
+"""The greedy cover of a target: few donors that together hold as much of its support as possible.
 
-Each next donor is the one that holds most of what those before it do not. No algorithm of
-polynomial time does better than this one's ``1 - 1/e`` of the best possible share in general
-(Feige, "A threshold of ln n for approximating set cover", JACM 1998). It never chooses whom to
-consider.
+Each next donor is the one that adds most to those before it. In general no polynomial algorithm
+guarantees more than this one's ``1 - 1/e`` of the best possible share (Feige, "A threshold of ln n
+for approximating set cover", JACM 1998). The caller chooses the candidates.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ class Step:
     """One donor of a cover.
 
     Attributes:
-        row: which of those considered.
-        explained: the share of the target that it holds and none before it.
-        cumulative: the share that it and all before it hold.
+        row: the row of the candidate.
+        explained: the share of the target that it adds to the donors before it.
+        cumulative: the share of the target that all donors so far hold.
     """
 
     row: int
@@ -35,25 +34,25 @@ class Step:
     cumulative: float
 
 
-def greedy_cover(rows: Words, columns: int, most: int) -> list[Step]:
-    """Donors in the order in which they are taken, until nothing is left that one could add.
+def greedy_cover(rows: Words, columns: int, max_donors: int) -> list[Step]:
+    """Donors in the order in which they are taken, until no candidate adds an index.
 
     Args:
-        rows: what each of those considered holds of the target, shape ``(n, ceil(columns / 64))``;
-            the bits behind the last column are zero.
+        rows: the bits of each candidate, shape ``(n, ceil(columns / 64))``; the bits after the last
+            column are zero.
         columns: how many indices the target has.
-        most: donors at most.
+        max_donors: the most donors to take.
 
     Returns:
-        At most ``most`` steps, each of which adds something; of equally good ones the first row's.
+        At most ``max_donors`` steps, each with a gain; of equally good candidates the first row.
     """
     missing = np.full(rows.shape[1], 2**64 - 1, np.uint64)
     missing[-1:] >>= np.uint64(-columns % 64)
-    everyone = np.arange(rows.shape[0])
+    candidates = np.arange(rows.shape[0])
     steps: list[Step] = []
     covered = 0
-    while len(steps) < min(most, everyone.size):
-        adds = kernels().and_count_rows(rows, missing, everyone)
+    while len(steps) < min(max_donors, candidates.size):
+        adds = kernels().and_count_rows(rows, missing, candidates)
         best = int(np.argmax(adds))
         if not adds[best]:
             break

@@ -1,6 +1,6 @@
-"""Donor weights: how much each of several models counts in what a target takes (section 5).
+"""Donor weights: the share of each donor in what a target takes from all of them (section 5).
 
-It weighs donors that somebody else found and ranked.
+The caller finds and ranks the donors.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["proportional", "weights", "zscore_weights"]
 
 Floats = npt.NDArray[np.float64]
 
-LEAST_DEVIATION = 0.05
-"""Similarities that differ by less are nearly the same."""
+MIN_DEVIATION = 0.05
+"""A smaller spread of similarities counts as this: they are nearly the same."""
 
 
 def weights(similarities: Sequence[float] | Floats) -> Floats:
@@ -27,23 +27,23 @@ def weights(similarities: Sequence[float] | Floats) -> Floats:
         similarities: S of each donor to the target, shape ``(n,)``, each 0 to 1.
 
     Returns:
-        Shape ``(n,)``, summing to 1. Donors that all share nothing with the target weigh the same;
-        no donors have no weights.
+        Shape ``(n,)``, summing to 1. If no donor shares an index with the target, all weigh the
+        same. Without donors the result is empty.
 
     Raises:
-        InvalidParameter: a similarity is not between 0 and 1, or they form no vector.
+        InvalidParameter: a similarity is not between 0 and 1, or they are not a vector.
     """
     return proportional(_checked(similarities))
 
 
 def proportional(scores: Sequence[float] | Floats) -> Floats:
-    """Weights proportional to scores of any kind that are not negative.
+    """Weights proportional to non-negative scores of any kind.
 
     Returns:
         Shape ``(n,)``, summing to 1; all the same where all scores are 0.
 
     Raises:
-        InvalidParameter: a score is negative or not finite, or they form no vector.
+        InvalidParameter: a score is negative or not finite, or they are not a vector.
     """
     values = np.asarray(scores, np.float64)
     if values.ndim != 1 or not ((values >= 0) & (values < np.inf)).all():
@@ -58,9 +58,9 @@ def proportional(scores: Sequence[float] | Floats) -> Floats:
 def zscore_weights(similarities: Sequence[float] | Floats, deviation: float) -> Floats:
     """Weights proportional to ``exp(z_j)``, the z-score of S over the space.
 
-    S of a whole space lies close together, so weights proportional to it are nearly uniform. The
-    mean of the space cancels: only its spread matters. A spread below 0.05 counts as that, or else
-    a hair's breadth between two donors would decide in a space of few or of very similar models.
+    The S of a whole space differ little, so weights proportional to S are nearly uniform. The mean
+    of the space cancels: only its spread matters. A spread below 0.05 counts as 0.05, or tiny
+    differences would decide in a space of few or of very similar models.
 
     Args:
         similarities: as for :func:`weights`.
@@ -77,7 +77,7 @@ def zscore_weights(similarities: Sequence[float] | Floats, deviation: float) -> 
         raise InvalidParameter(f"deviation must be at least 0, not {deviation}", field="deviation")
     if values.size == 0:
         return values
-    powers = np.exp((values - values.max()) / max(deviation, LEAST_DEVIATION))
+    powers = np.exp((values - values.max()) / max(deviation, MIN_DEVIATION))
     return np.asarray(powers / powers.sum(), np.float64)
 
 

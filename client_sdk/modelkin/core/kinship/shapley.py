@@ -2,7 +2,7 @@
 
 Source: Jia, Dao, Wang, Hubis, Gurel, Li, Zhang, Spanos and Song, "Efficient task-specific data
 valuation for nearest neighbor algorithms", VLDB 2019, Theorem 1, which needs of a donor's worth
-only that it is one number. Who is near whom is decided elsewhere.
+only that it is one number. The caller sorts the donors by distance.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ __all__ = ["knn_shapley"]
 def knn_shapley(worth: npt.ArrayLike, neighbors: int) -> npt.NDArray[np.float64]:
     """The Shapley value of each donor.
 
-    What a coalition is worth to the target is what its ``neighbors`` nearest members are worth
-    together, divided by ``neighbors``; an empty one is worth nothing.
+    The worth of a coalition is the sum of the worth of its ``neighbors`` nearest members, divided
+    by ``neighbors``; an empty coalition is worth 0.
 
     Args:
-        worth: of each donor to the target, the nearest donor first, shape ``(n,)``: 1 where its
-            label is the target's and 0 where not, or a metric of it.
-        neighbors: how many of a coalition count, at least 1.
+        worth: of each donor to the target, the nearest donor first, shape ``(n,)``: 1 if its label
+            is the target's and 0 if not, or a metric of it.
+        neighbors: how many members of a coalition count, at least 1.
 
     Returns:
-        Shape ``(n,)``, in the order of ``worth``; the sum is what all donors are worth together.
+        Shape ``(n,)``, in the order of ``worth``; the sum is the worth of all donors together.
 
     Raises:
-        InvalidParameter: ``worth`` is no vector of finite numbers, or ``neighbors`` is below 1.
+        InvalidParameter: ``worth`` is not a vector of finite numbers, or ``neighbors`` is below 1.
     """
     values = np.asarray(worth, np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
@@ -43,5 +43,5 @@ def knn_shapley(worth: npt.ArrayLike, neighbors: int) -> npt.NDArray[np.float64]
     places = np.arange(1, n)
     steps = np.diff(values) / neighbors * np.minimum(neighbors, places) / places
     farthest = values[-1] / neighbors * min(neighbors, n) / n
-    # From the farthest on, each value is the next one's plus what the two differ in.
+    # From the farthest donor on, each value is the next one's plus their difference.
     return np.concatenate([farthest - np.cumsum(steps[::-1])[::-1], [farthest]])

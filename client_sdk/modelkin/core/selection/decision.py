@@ -1,8 +1,8 @@
-"""``decide``: which entries of an importance a request takes, as thresholds and not yet as indices.
+"""``decide``: the entries of an importance that a request selects, as thresholds without indices.
 
-It owns Algorithm 1: K by count, by coverage or by the budgets of tensors, and the check of its
-stability. Indices are made where the entries lie, by whoever wants them: ``selection`` on the way
-to a support, ``modelkin.torch.signature`` without their ever leaving the device.
+It implements Algorithm 1: K by count, by coverage or by the budgets of tensors, and the check of
+its stability. The caller turns thresholds into indices on the device of the entries: ``selection``
+for a support, ``modelkin.torch.signature`` for a signature without copying them from the device.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from modelkin.core.selection.warnings import SmallSupportWarning, UnstableSuppor
 from modelkin.core.support import Support
 from modelkin.errors import InvalidImportance, InvalidParameter, SpaceMismatch
 
-__all__ = ["Decision", "Request", "Take", "decide", "nothing_positive", "support_of"]
+__all__ = ["Decision", "SelectionRequest", "Segment", "decide", "nothing_positive", "support_of"]
 
-NEIGHBORHOOD = 2
-"""How far above K* a stable K is looked for: Algorithm 1, step 10."""
+MAX_EXTRA_K = 2
+"""How far above K* Algorithm 1 searches for a stable K: step 10."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """The arguments of ``select_support``, which describes them, unchecked."""
+class SelectionRequest:
+    """The unchecked arguments of ``select_support``, which describes them."""
 
     k: Any = None
     fraction: Any = None
@@ -46,13 +46,13 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
-    """What is taken of one stretch: of the whole importance, or of one tensor.
+class Segment:
+    """A stretch of the importance, all of it or one tensor, and the threshold of its selection.
 
     Attributes:
-        begin: where the stretch begins in the whole.
+        begin: the first index of the stretch in the whole importance.
         ranking: of the stretch alone.
-        threshold: in the ranking; None where nothing is taken.
+        threshold: in the ranking; None if no entry is selected.
     """
 
     begin: int
@@ -61,54 +61,56 @@ class Take:
 
     @property
     def k(self) -> int:
-        """How many entries it takes."""
+        """How many entries are selected."""
         return self.threshold.k if self.threshold else 0
 
     @property
     def end(self) -> int:
-        """Where the stretch ends in the whole."""
+        """One more than the last index of the stretch in the whole importance."""
         return self.begin + self.ranking.entries.size
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is taken, and how stable it is.
+    """The selected segments and their stability.
 
     Attributes:
-        takes: in ascending order; at least one entry in all.
+        segments: in ascending order, with at least one selected entry.
         stability: the rho(K) of Eq. 1; None without resamples.
-        met: whether it reaches the target; None without a target.
+        met: whether the stability reaches the target; None without a target.
     """
 
-    takes: tuple[Take, ...]
+    segments: tuple[Segment, ...]
     stability: float | None = None
     met: bool | None = None
 
     @property
     def k(self) -> int:
-        """K, over all takes."""
-        return sum(take.k for take in self.takes)
+        """K, summed over all segments."""
+        return sum(segment.k for segment in self.segments)
 
 
-def decide(entries: Entries, request: Request) -> Decision:
-    """What a request takes of these entries; warns and raises as ``select_support`` says."""
+def decide(entries: Entries, request: SelectionRequest) -> Decision:
+    """Select entries as requested; warns and raises as ``select_support`` says."""
     target = None if request.stability is None else ratio(request.stability, "stability")
     resamples = _resamples(request, entries.size)
     by_tensor = request.layout is not None or request.budgets is not None
-    takes, sizes = (_by_budgets if by_tensor else _by_rule)(entries, request)
-    if not any(take.k for take in takes):
+    segments, sizes = (_by_budgets if by_tensor else _by_rule)(entries, request)
+    if not any(segment.k for segment in segments):
         raise nothing_positive(entries.size, " where budgets take some" if by_tensor else "")
     if resamples is None:
-        return Decision(takes)
-    return _stable(takes, sizes if target else sizes[:1], target, resamples)
+        return Decision(segments)
+    return _stable(segments, sizes if target else sizes[:1], target, resamples)
 
 
 Sizes = tuple[int, ...]
-"""How many entries each take of a decision has."""
+"""How many entries each segment of a decision selects."""
 
 
-def _by_rule(entries: Entries, request: Request) -> tuple[tuple[Take, ...], list[Sizes]]:
-    """The take by count or coverage, and the sizes that Algorithm 1 may choose among."""
+def _by_rule(
+    entries: Entries, request: SelectionRequest
+) -> tuple[tuple[Segment, ...], list[Sizes]]:
+    """Select by count or coverage: the segment, and the sizes that Algorithm 1 may choose among."""
     rule = SelectionRule.of(
         entries.size,
         k=request.k,
@@ -118,23 +120,27 @@ def _by_rule(entries: Entries, request: Request) -> tuple[tuple[Take, ...], list
     )
     ranking = Ranking(entries)
     if rule.coverage is not None:
-        take = Take(0, ranking, ranking.covering(rule.coverage, rule.k))
-        last = min(take.k + NEIGHBORHOOD, rule.k)
-        return (take,), [(k,) for k in range(take.k, last + 1)]
-    take = Take(0, ranking, ranking.top(rule.k))
-    if 0 < take.k < rule.k:
+        segment = Segment(0, ranking, ranking.covering(rule.coverage, rule.k))
+        last = min(segment.k + MAX_EXTRA_K, rule.k)
+        return (segment,), [(k,) for k in range(segment.k, last + 1)]
+    segment = Segment(0, ranking, ranking.top(rule.k))
+    if 0 < segment.k < rule.k:
         warn(
-            f"only {take.k} of {entries.size} entries are positive: the support has these, "
+            f"only {segment.k} of {entries.size} entries are positive: the support has these, "
             f"not the {rule.k} asked for",
             SmallSupportWarning,
         )
-    return (take,), [(take.k,)]
+    return (segment,), [(segment.k,)]
 
 
-def _by_budgets(entries: Entries, request: Request) -> tuple[tuple[Take, ...], list[Sizes]]:
-    """The takes of all tensors that have a budget, and their sizes, the only ones to choose."""
+def _by_budgets(
+    entries: Entries, request: SelectionRequest
+) -> tuple[tuple[Segment, ...], list[Sizes]]:
+    """Select by the budgets of tensors: their segments, and their sizes as the only choice."""
     if request.budgets is None:
-        raise InvalidParameter("a layout is for budgets: give them, or no layout", field="layout")
+        raise InvalidParameter(
+            "a layout is only used with budgets: give both, or neither", field="layout"
+        )
     given = [n for n in ("k", "fraction", "coverage", "k_max") if getattr(request, n) is not None]
     if given:
         raise InvalidParameter(
@@ -142,38 +148,38 @@ def _by_budgets(entries: Entries, request: Request) -> tuple[tuple[Take, ...], l
         )
     budgets = budgets_of(request.layout, request.budgets, entries.size)
     try:
-        takes = tuple(_top(b.begin, Ranking(entries.part(b.begin, b.end)), b.k) for b in budgets)
+        segments = tuple(_top(b.begin, Ranking(entries.part(b.begin, b.end)), b.k) for b in budgets)
     except InvalidImportance:
-        raise entries.refusal() from None  # which knows the index in the whole
-    small = [b for b, take in zip(budgets, takes, strict=True) if take.k < b.k]
-    if small and any(take.k for take in takes):
+        raise entries.refusal() from None  # names the index in the whole importance
+    small = [b for b, segment in zip(budgets, segments, strict=True) if segment.k < b.k]
+    if small and any(segment.k for segment in segments):
         named = ", ".join(repr(b.name) for b in small[:5]) + (", ..." if len(small) > 5 else "")
         warn(
             f"{len(small)} of {len(budgets)} tensors have fewer positive entries than their budget "
-            f"({named}): the support has these, {sum(take.k for take in takes)} in all, not the "
+            f"({named}): the support has these, {sum(s.k for s in segments)} in all, not the "
             f"{sum(b.k for b in budgets)} asked for",
             SmallSupportWarning,
         )
-    return takes, [tuple(take.k for take in takes)]
+    return segments, [tuple(segment.k for segment in segments)]
 
 
-def _top(begin: int, ranking: Ranking, k: int) -> Take:
-    return Take(begin, ranking, ranking.top(k))
+def _top(begin: int, ranking: Ranking, k: int) -> Segment:
+    return Segment(begin, ranking, ranking.top(k))
 
 
 def _stable(
-    takes: tuple[Take, ...],
+    segments: tuple[Segment, ...],
     candidates: Sequence[Sizes],
     target: Fraction | None,
     resamples: Sequence[Entries],
 ) -> Decision:
-    """Steps 9 to 14 of Algorithm 1: the first candidate that is stable, or else the first one."""
-    again = [_Resample(j, entries, takes) for j, entries in enumerate(resamples)]
+    """Steps 9 to 14 of Algorithm 1: the first stable candidate, or else the first one."""
+    again = [_Resample(j, entries, segments) for j, entries in enumerate(resamples)]
     found: list[float] = []
     for sizes in candidates:
-        larger = tuple(_top(t.begin, t.ranking, k) for t, k in zip(takes, sizes, strict=True))
-        if tuple(take.k for take in larger) != sizes:
-            break  # no positive entry is left to add
+        larger = tuple(_top(t.begin, t.ranking, k) for t, k in zip(segments, sizes, strict=True))
+        if tuple(segment.k for segment in larger) != sizes:
+            break  # there are no more positive entries
         found.append(stability([resample.support(sizes) for resample in again]))
         if target is None or found[-1] >= target:
             return Decision(larger, found[-1], None if target is None else True)
@@ -185,32 +191,32 @@ def _stable(
         f"K stays {sum(candidates[0])}",
         UnstableSupportWarning,
     )
-    return Decision(takes, found[0], met=False)
+    return Decision(segments, found[0], met=False)
 
 
 class _Resample:
-    """The same stretches as a decision's, of another estimate of the importance."""
+    """The stretches of a decision in another estimate of the importance."""
 
-    def __init__(self, position: int, entries: Entries, takes: Sequence[Take]) -> None:
+    def __init__(self, position: int, entries: Entries, segments: Sequence[Segment]) -> None:
         self._name = f"resamples[{position}]"
         self._entries = entries
-        self._stretches = [(t.begin, Ranking(entries.part(t.begin, t.end))) for t in takes]
+        self._stretches = [(t.begin, Ranking(entries.part(t.begin, t.end))) for t in segments]
 
     def support(self, sizes: Sizes) -> Support:
-        """Its largest entries, as many of each stretch as ``sizes`` says or as are positive."""
+        """The support of its largest positive entries, at most ``sizes`` of each stretch."""
         try:
-            takes = [
+            segments = [
                 _top(begin, ranking, k)
                 for (begin, ranking), k in zip(self._stretches, sizes, strict=True)
             ]
-            if not any(take.k for take in takes):
+            if not any(segment.k for segment in segments):
                 raise nothing_positive(self._entries.size)
         except InvalidImportance as error:
             raise InvalidImportance(f"{self._name}: {error}", field="resamples") from error
-        return support_of(takes, self._entries.size)
+        return support_of(segments, self._entries.size)
 
 
-def _resamples(request: Request, size: int) -> list[Entries] | None:
+def _resamples(request: SelectionRequest, size: int) -> list[Entries] | None:
     if request.resamples is None:
         if request.stability is not None:
             raise InvalidParameter(
@@ -233,12 +239,12 @@ def _resamples(request: Request, size: int) -> list[Entries] | None:
     return resamples
 
 
-def support_of(takes: Iterable[Take], num_parameters: int) -> Support:
-    """The support of what is taken, at least one entry in all."""
+def support_of(segments: Iterable[Segment], num_parameters: int) -> Support:
+    """The support of the selected entries, at least one in all."""
     parts = [
-        _shifted(take.ranking.entries.emit(take.threshold), take.begin, num_parameters)
-        for take in takes
-        if take.threshold is not None
+        _shifted(segment.ranking.entries.emit(segment.threshold), segment.begin, num_parameters)
+        for segment in segments
+        if segment.threshold is not None
     ]
     indices: Any = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return Support(indices, num_parameters)
@@ -250,7 +256,7 @@ def _shifted(indices: Any, begin: int, num_parameters: int) -> Any:
 
 
 def nothing_positive(size: int, where: str = "") -> InvalidImportance:
-    """The error for an importance without a positive entry where some would be taken."""
+    """The error for an importance without a positive entry to select."""
     return InvalidImportance(
         f"all {size} entries of the importance are zero{where}, and a support takes only positive "
         f"ones",

@@ -1,9 +1,9 @@
-"""``Entries``: an importance as a selection reads it, wherever it lies.
+"""``Entries``: an importance as a selection reads it, on any device.
 
-A selection needs histograms of float bits, and at the end the indices above a threshold; so it can
-run where the importance is, and be the same everywhere. ``HostEntries`` is the importance in this
-machine's memory. Other devices bring their own (``modelkin.torch.selection``): this module never
-imports torch, and knows a tensor by what it can do.
+A selection needs histograms of float bits, and at the end the indices above a threshold. So it can
+run on the device of the importance, with the same result everywhere. ``HostEntries`` is an
+importance in this machine's memory; ``modelkin.torch.selection`` has those of other devices. This
+module never imports torch, and recognises a tensor by its methods.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Bits = npt.NDArray[np.uint32]
 
 @runtime_checkable
 class Entries(Protocol):
-    """An importance of ``size`` entries, float32 or rounded to it; histograms are by its bits."""
+    """An importance of ``size`` entries, float32 or rounded to it, with histograms of its bits."""
 
     @property
     def size(self) -> int:
@@ -49,7 +49,7 @@ class Entries(Protocol):
         ...
 
     def emit(self, threshold: radix.Threshold) -> IndexArray:
-        """The ascending indices of what the threshold takes, in this machine's memory."""
+        """The ascending indices of the selected entries, in this machine's memory."""
         ...
 
     def refusal(self) -> InvalidImportance:
@@ -68,10 +68,10 @@ class HostEntries:
 
     @classmethod
     def of(cls, importance: Any) -> HostEntries:
-        """A vector of floats: a float32 one where it lies, others as float32.
+        """Entries of a vector of floats: of float32 without a copy, of others as float32.
 
         Raises:
-            InvalidImportance: it is no vector of floats, or a float64 is negative.
+            InvalidImportance: not a vector of floats, or a float64 is negative.
         """
         array = _array(importance)
         if array.ndim != 1 or array.size == 0:
@@ -85,8 +85,8 @@ class HostEntries:
                 f"an importance holds floats, this holds {array.dtype}", field="importance"
             )
         if array.dtype.itemsize > 4 and (array < 0).any():
-            raise _refusal_of(array)  # before rounding can make a zero of it
-        with np.errstate(over="ignore"):  # what overflows is refused as infinite
+            raise _refusal_of(array)  # before rounding can turn it into zero
+        with np.errstate(over="ignore"):  # an overflow is refused as infinite
             return cls(np.ascontiguousarray(array, dtype=np.float32).view(np.uint32))
 
     @property
@@ -95,10 +95,6 @@ class HostEntries:
 
     def part(self, begin: int, end: int) -> HostEntries:
         return HostEntries(self._bits[begin:end])
-
-    def at(self, indices: IndexArray) -> HostEntries:
-        """The entries at some indices, copied."""
-        return HostEntries(self._bits[indices])
 
     def histogram(self) -> radix.Counts:
         counts: radix.Counts = kernels().histogram(self._bits)
@@ -113,7 +109,7 @@ class HostEntries:
         return counts
 
     def emit(self, threshold: radix.Threshold) -> IndexArray:
-        # Told that all ties are taken, the kernel need not look for the last one.
+        # If all ties are selected, the kernel need not search for the last one.
         ties = threshold.ties if threshold.partial else self.size
         indices: IndexArray = kernels().emit(self._bits, threshold.bits, ties, threshold.k)
         return indices
@@ -123,7 +119,7 @@ class HostEntries:
 
 
 def entries_of(importance: Any) -> Entries:
-    """What is ``Entries`` already as it is, anything else as :meth:`HostEntries.of`."""
+    """``Entries`` unchanged, any other importance through :meth:`HostEntries.of`."""
     return importance if isinstance(importance, Entries) else HostEntries.of(importance)
 
 
@@ -146,7 +142,7 @@ def _array(importance: Any) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = tensor.numpy()
     except (TypeError, RuntimeError) as error:
         raise InvalidImportance(
-            f"the importance is no plain tensor: {error}", field="importance"
+            f"the importance is not a plain tensor: {error}", field="importance"
         ) from error
     return array
 

@@ -5,8 +5,7 @@ finds the *bin* in which the K-th largest entry lies, a second one over the lowe
 bin finds the entry itself: two passes, no sorting, no memory that grows with M. Masses are exact
 integers in units of 2^-149, the smallest positive float32, so no order of summation can move K.
 
-This module never sees an array of importance: whoever holds it, on whichever device, makes the two
-histograms.
+This module never reads an array of importance: the caller makes the two histograms, on any device.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ class Threshold:
 
     Attributes:
         bits: of a positive float32.
-        ties: how many that equal it are taken, at least 1.
-        k: how many entries that makes in all.
-        partial: whether some that equal it are left out.
+        ties: how many entries that equal it are selected, at least 1.
+        k: how many entries are selected in all.
+        partial: whether some entries that equal it are left out.
     """
 
     bits: int
@@ -67,7 +66,7 @@ class _Crossing:
     above: int
     """How many entries have a greater upper half."""
     rest: int
-    """What the bin itself must give: entries, or mass in units of its exponent."""
+    """What to select within the bin: entries, or mass in units of its exponent."""
 
 
 def locate_count(counts: Counts, k: int, within: Callable[[int], Counts]) -> Threshold | None:

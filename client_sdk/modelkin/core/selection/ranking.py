@@ -1,7 +1,7 @@
-"""``Ranking``: the histograms of one importance, each made once, and the thresholds they give.
+"""``Ranking``: the histograms of one importance, each computed once, and the thresholds they give.
 
-Several selections from one importance (a K and the next ones, a coverage and what it takes) share
-one pass over it. This module never holds an index.
+Several selections from one importance (a K and the next ones, a coverage and its mass) share one
+pass over it. This module never holds an index.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _SIGN = 0x8000
 
 
 class Ranking:
-    """The entries of an importance in the order of their size, by histograms alone."""
+    """The entries of an importance in the order of their size, from histograms alone."""
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
         self._within: dict[int, radix.Counts] = {}
 
     def top(self, k: int) -> radix.Threshold | None:
-        """The threshold of the k largest positive entries, or of all; None where there are none.
+        """The threshold of the k largest positive entries, or of all; None if no entry is positive.
 
         Raises:
             InvalidImportance: an entry is NaN, infinite or negative.
@@ -44,7 +44,7 @@ class Ranking:
         return radix.total_mass(*self._masses)
 
     def mass_of(self, threshold: radix.Threshold) -> int:
-        """The exact sum of what a threshold of this ranking takes, in units of 2^-149."""
+        """The exact sum of the entries that a threshold selects, in units of 2^-149."""
         upper = self._lower_halves(threshold.bits >> 16)
         return radix.taken_mass(threshold, *self._masses, upper)
 
@@ -68,7 +68,7 @@ class Ranking:
         return self._within[upper]
 
     def _check(self, counts: radix.Counts) -> None:
-        """Refuses what the histogram shows to be NaN, infinite or negative; -0.0 is zero."""
+        """Refuse entries that the histogram shows as NaN, infinite or negative; -0.0 is zero."""
         suspect = counts[radix.INVALID :].copy()
         if suspect[_SIGN - radix.INVALID]:
             suspect[_SIGN - radix.INVALID] -= self._lower_halves(_SIGN)[0]

@@ -1,7 +1,7 @@
-"""How many entries a selection takes: the numbers of a caller, checked and resolved against M.
+"""``SelectionRule``: how many entries a selection takes, checked and resolved for M parameters.
 
-It owns what k, fraction, coverage, k_max and budgets mean as numbers, in exact rationals. It never
-sees an importance.
+It defines what k, fraction, coverage, k_max and budgets mean as numbers, in exact rationals. It
+never reads an importance.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ DEFAULT_K_MAX = 0.2
 
 @dataclass(frozen=True, slots=True)
 class SelectionRule:
-    """How K was asked for, checked and resolved against M.
+    """The requested K or coverage, checked and resolved for M parameters.
 
     Attributes:
-        k: the number of entries wanted, or the cap of a coverage.
-        coverage: the share of the mass wanted, exact; None where K itself was asked for.
+        k: the requested number of entries, or the cap of a coverage.
+        coverage: the requested share of the mass, exact; None if K itself was requested.
     """
 
     k: int
@@ -46,7 +46,7 @@ class SelectionRule:
         coverage: Any = None,
         k_max: Any = None,
     ) -> SelectionRule:
-        """The rule of ``select_support``'s arguments, which are described there.
+        """The rule for the arguments of ``select_support``, which describes them.
 
         Raises:
             InvalidParameter: more than one way to choose K, a cap without a coverage, a number out
@@ -85,7 +85,7 @@ def budgets_of(layout: Any, budgets: Any, num_parameters: int) -> tuple[Budget, 
 
     Raises:
         InvalidParameter: no layout, a name that is not in it, a count or share out of range, or
-            nothing to take at all.
+            budgets of 0 only.
         SpaceMismatch: the layout is of another number of parameters.
     """
     if not isinstance(layout, Layout):
@@ -123,7 +123,7 @@ def _by_name(layout: Layout, budgets: Any) -> Mapping[str, Any]:
     unknown = [str(name) for name in budgets if name not in names]
     if unknown:
         raise InvalidParameter(
-            f"budgets name {len(unknown)} tensors that the layout has not: "
+            f"budgets name {len(unknown)} tensors that are not in the layout: "
             f"{', '.join(unknown[:5])}{', ...' if len(unknown) > 5 else ''}",
             field="budgets",
         )
@@ -139,14 +139,14 @@ def _budget(value: Any, tensor: TensorSpec) -> int:
     )
 
 
-def _count(value: Any, name: str, least: int, most: int | None) -> int:
+def _count(value: Any, name: str, minimum: int, maximum: int | None) -> int:
     try:
         count = operator.index(value)
     except TypeError:
         raise InvalidParameter(f"{name} must be an integer, not {value!r}", field=name) from None
-    if isinstance(value, bool) or count < least or (most is not None and count > most):
+    if isinstance(value, bool) or count < minimum or (maximum is not None and count > maximum):
         raise InvalidParameter(
-            f"{name} must be {least} to {most or 'M'}, not {value!r}", field=name
+            f"{name} must be {minimum} to {maximum or 'M'}, not {value!r}", field=name
         )
     return count
 
@@ -159,7 +159,7 @@ def _share(value: Any, name: str, size: int) -> int:
 
 
 def ratio(value: Any, name: str) -> Fraction:
-    """A number in (0, 1] as the exact rational that it is, or :class:`InvalidParameter`."""
+    """A number in (0, 1] as an exact rational, or :class:`InvalidParameter`."""
     try:
         if isinstance(value, bool | str):
             raise TypeError

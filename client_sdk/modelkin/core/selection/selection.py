@@ -1,8 +1,7 @@
 """``select_support``: from an importance to the indices of its K largest positive entries.
 
-These are the functions that callers see. What is taken is settled by ``decision``, where the
-importance lies by ``entries``; how an importance is made of a model is ``modelkin.torch``'s
-business.
+These are the public functions. ``decision`` chooses the entries, ``entries`` reads the importance
+on its device; ``modelkin.torch`` computes an importance from a model.
 """
 
 from __future__ import annotations
@@ -12,20 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelkin.core.layout import Layout
-from modelkin.core.selection.decision import Request, decide, nothing_positive, support_of
-from modelkin.core.selection.entries import HostEntries, entries_of
-from modelkin.core.selection.ranking import Ranking
+from modelkin.core.selection.decision import SelectionRequest, decide, support_of
+from modelkin.core.selection.entries import entries_of
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.selection.warnings import SmallSupportWarning, UnstableSupportWarning
 from modelkin.core.support import Support
-from modelkin.errors import SpaceMismatch
 
 __all__ = [
     "Selection",
     "SelectionRule",
     "SmallSupportWarning",
     "UnstableSupportWarning",
-    "coverage_of",
     "select",
     "select_support",
 ]
@@ -33,13 +29,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A support, and what is known of how it was chosen.
+    """A support with its coverage and stability.
 
     Attributes:
         support: the indices.
-        coverage: the share of the importance's mass that lies on them, the C(K) of Algorithm 1.
-        stability: the rho(K) of Eq. 1 over the resamples; None where none were given.
-        met: whether ``stability`` reaches the target; None where there was no target.
+        coverage: the share of the importance's mass on them, the C(K) of Algorithm 1.
+        stability: the rho(K) of Eq. 1 over the resamples; None without resamples.
+        met: whether ``stability`` reaches the target; None without a target.
     """
 
     support: Support
@@ -68,7 +64,7 @@ def select_support(
 
     Args:
         importance: one-dimensional floats, shape ``(M,)``, finite and not negative: a numpy array
-            or a torch tensor. float32 is read where it lies; half precisions are widened, float64
+            or a torch tensor. float32 is read without a copy; half precisions are widened, float64
             is rounded to float32.
         k: K itself, 1 to M.
         fraction: K as a share of M, in (0, 1]: ``floor(fraction * M)``, at least 1, where a float
@@ -86,20 +82,19 @@ def select_support(
             by rho_0 on average is taken (Algorithm 1, steps 9 to 14); where none does, K* stays,
             with an :class:`UnstableSupportWarning`. With any other choice of K, K stays in any
             case.
-        resamples: two or more importances like the first, each estimated anew, shape ``(M,)``
-            each.
+        resamples: two or more independent estimates of the importance, shape ``(M,)`` each.
 
     Returns:
         K indices out of M. Fewer, with a :class:`SmallSupportWarning`, where fewer entries are
         positive.
 
     Raises:
-        InvalidImportance: an entry is NaN, infinite or negative, none is positive, or it is no
-            vector of floats; the same of a resample.
+        InvalidImportance: an entry is NaN, infinite or negative, no entry is positive, or it is not
+            a vector of floats; the same for a resample.
         InvalidParameter: more than one way to choose K, or an argument out of range.
         SpaceMismatch: layout or a resample are of another number of parameters.
     """
-    request = Request(
+    request = SelectionRequest(
         k=k,
         fraction=fraction,
         coverage=coverage,
@@ -110,7 +105,7 @@ def select_support(
         resamples=resamples,
     )
     entries = entries_of(importance)
-    return support_of(decide(entries, request).takes, entries.size)
+    return support_of(decide(entries, request).segments, entries.size)
 
 
 def select(
@@ -125,16 +120,16 @@ def select(
     stability: float | None = None,
     resamples: Iterable[Any] | None = None,
 ) -> Selection:
-    """:func:`select_support` that also tells coverage and stability.
+    """:func:`select_support` with coverage and stability in its result.
 
     Arguments, warnings and errors are those of :func:`select_support`. The coverage costs up to one
-    more read of the importance, where K was not chosen by it.
+    more read of the importance if K was not chosen by it.
 
     Returns:
-        The support with its exact coverage, its stability where resamples are given, and whether
-        that meets the target.
+        The support with its exact coverage, its stability if resamples are given, and whether that
+        reaches the target.
     """
-    request = Request(
+    request = SelectionRequest(
         k=k,
         fraction=fraction,
         coverage=coverage,
@@ -146,34 +141,10 @@ def select(
     )
     entries = entries_of(importance)
     decision = decide(entries, request)
-    covered = sum(t.ranking.mass_of(t.threshold) for t in decision.takes if t.threshold)
+    covered = sum(s.ranking.mass_of(s.threshold) for s in decision.segments if s.threshold)
     return Selection(
-        support=support_of(decision.takes, entries.size),
-        coverage=covered / sum(take.ranking.mass() for take in decision.takes),
+        support=support_of(decision.segments, entries.size),
+        coverage=covered / sum(s.ranking.mass() for s in decision.segments),
         stability=decision.stability,
         met=decision.met,
     )
-
-
-def coverage_of(importance: Any, support: Support) -> float:
-    """The share of an importance's mass that lies on a support, the C(K) of Algorithm 1.
-
-    Args:
-        importance: a numpy array or a tensor on the CPU, shape ``(M,)``, as for
-            :func:`select_support`.
-        support: of the same M.
-
-    Raises:
-        SpaceMismatch: the support is of another number of parameters.
-        InvalidImportance: as for :func:`select_support`.
-    """
-    entries = HostEntries.of(importance)
-    if support.num_parameters != entries.size:
-        raise SpaceMismatch(
-            f"the support is of {support.num_parameters} parameters, the importance of "
-            f"{entries.size}"
-        )
-    total = Ranking(entries).mass()
-    if total == 0:
-        raise nothing_positive(entries.size)
-    return Ranking(entries.at(support.indices)).mass() / total

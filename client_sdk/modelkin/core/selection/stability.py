@@ -1,7 +1,6 @@
-"""Stability: how much of a support stays when the importance is estimated anew.
+"""Stability: how much of a support remains when the importance is estimated again.
 
-``stability`` is Eq. 1 of the paper, of any supports. Which K it is asked about, and what follows,
-is ``selection``'s business.
+``stability`` is Eq. 1 of the paper, for any supports; ``decision`` uses it to choose K.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ def stability(supports: Iterable[Support]) -> float:
     """The mean pairwise overlap of supports from r resamples of one importance (Eq. 1).
 
     Args:
-        supports: r of them, at least 2, of the same number of parameters, and of one size where
-            enough entries are positive; for unequal sizes overlap is Sorensen and Dice's, as
+        supports: r of them, at least 2, of the same number of parameters, and of one size if
+            enough entries are positive; for unequal sizes the overlap is Sorensen and Dice's, as
             everywhere.
 
     Returns:
-        0 to 1; 1 where all are the same.
+        0 to 1; 1 if all are the same.
 
     Raises:
         InvalidParameter: fewer than two supports.

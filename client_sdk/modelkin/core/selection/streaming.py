@@ -1,11 +1,10 @@
 """Selection from an importance that comes in chunks and is never in memory as a whole.
 
-``radix`` needs histograms alone, so an importance is read through two or three times instead of
-being kept: once for the histogram, once more within the bin in which the selection ends (unless
-every float of it has the same bits), once to say which entries are taken. The answer is
-``select_support``'s, bit for bit.
+``radix`` needs histograms alone, so an importance is read two or three times instead of being kept:
+once for the histogram, once for the bin in which the selection ends (unless every float of it has
+the same bits), and once for the indices. The result equals ``select_support``'s, bit for bit.
 
-This module never knows where chunks come from, and keeps none of them.
+The caller provides the chunks; this module keeps none of them.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ __all__ = [
 Floats = npt.NDArray[np.float32]
 
 Chunks = Callable[[], Iterable[Floats]]
-"""Begins a new pass: the same float32 chunks each time, in order, M entries together. A chunk is
-read before the next one is asked for, so that all may share one buffer."""
+"""Starts a new pass: the same float32 chunks each time, in order, M entries together. A chunk is
+read before the next one is requested, so all may share one buffer."""
 
 _SIGN = 0x8000
 """The upper half of -0.0 and of the least negative floats."""
@@ -46,12 +45,12 @@ _SIGN = 0x8000
 
 @dataclass(frozen=True, slots=True)
 class LocatedSelection:
-    """Which entries are taken, before anyone says where they are.
+    """A selection as a threshold, before its indices are known.
 
     Attributes:
         num_parameters: M.
-        threshold: above which entries are taken.
-        coverage: the share of the mass that they hold, 0 to 1.
+        threshold: above which entries are selected.
+        coverage: their share of the mass, 0 to 1.
     """
 
     num_parameters: int
@@ -60,7 +59,7 @@ class LocatedSelection:
 
     @property
     def k(self) -> int:
-        """K, how many are taken."""
+        """K, how many entries are selected."""
         return self.threshold.k
 
 
@@ -70,9 +69,9 @@ def select_from_chunks(
     """``select_support`` of the concatenated chunks, in memory for K indices and one chunk.
 
     Args:
-        make_chunks: begins a pass, see :data:`Chunks`; called two or three times.
+        make_chunks: starts a pass, see :data:`Chunks`; called two or three times.
         num_parameters: M, the entries of all chunks together.
-        rule: how K is chosen, as ``SelectionRule.of`` makes it; the default one where left out.
+        rule: how K is chosen, as ``SelectionRule.of`` makes it; by default ``SelectionRule.of(M)``.
 
     Raises:
         InvalidImportance: an entry is NaN, infinite or negative, none is positive, or the chunks
@@ -90,9 +89,9 @@ def select_from_chunks(
 def locate(
     make_chunks: Chunks, num_parameters: int, rule: SelectionRule | None = None
 ) -> LocatedSelection:
-    """Where the selection ends: one pass over the chunks, or two.
+    """Locate the threshold of a selection: one pass over the chunks, or two.
 
-    Warns with :class:`SmallSupportWarning` where fewer entries are positive than were asked for.
+    Warns with :class:`SmallSupportWarning` if fewer entries are positive than requested.
     Args and errors are those of :func:`select_from_chunks`.
     """
     rule = SelectionRule.of(num_parameters) if rule is None else rule
@@ -125,7 +124,7 @@ def selected_indices(make_chunks: Chunks, selection: LocatedSelection) -> Iterat
     """The K indices in ascending order: one pass over the chunks, one array a chunk that has any.
 
     Raises:
-        InvalidImportance: the chunks are not those that the selection was located in.
+        InvalidImportance: the chunks differ from those in which the selection was located.
     """
     threshold, dtype = selection.threshold, index_dtype(selection.num_parameters)
     ties = threshold.ties if threshold.partial else selection.num_parameters
@@ -135,7 +134,7 @@ def selected_indices(make_chunks: Chunks, selection: LocatedSelection) -> Iterat
         equal = int(np.count_nonzero(signed == threshold.bits))
         k = int(np.count_nonzero(signed > threshold.bits)) + min(equal, ties)
         if k and taken + k <= selection.k:
-            # Told that all are taken, the kernel need not look for the last one.
+            # If all ties are selected, the kernel need not search for the last one.
             limit = chunk.size if equal <= ties else ties
             found = kernels().emit(chunk.view(np.uint32), threshold.bits, limit, k)
             yield found.astype(dtype, copy=False) + dtype.type(begin)
@@ -146,7 +145,7 @@ def selected_indices(make_chunks: Chunks, selection: LocatedSelection) -> Iterat
 
 
 def _histogram(make_chunks: Chunks, num_parameters: int) -> tuple[radix.Counts, radix.Counts]:
-    """Counts and masses by upper half; refuses what shows in them to be no importance."""
+    """Counts and masses by upper half; refuses an importance that they show to be invalid."""
     counts, low = np.zeros(radix.BINS, np.int64), np.zeros(radix.BINS, np.int64)
     entries = 0
     for chunk in make_chunks():
@@ -159,7 +158,7 @@ def _histogram(make_chunks: Chunks, num_parameters: int) -> tuple[radix.Counts, 
             f"the chunks hold {entries} entries together, not {num_parameters}", field="importance"
         )
     suspect = counts[radix.INVALID :].copy()
-    if low[_SIGN] == 0:  # every one of that bin is -0.0, which is zero
+    if low[_SIGN] == 0:  # every entry of that bin is -0.0, which is zero
         suspect[_SIGN - radix.INVALID] = 0
     if suspect.any():
         raise _refusal(make_chunks)
@@ -171,7 +170,7 @@ def _within(
 ) -> radix.Counts:
     """How many entries of one upper half have each lower half.
 
-    Where the lower halves sum to zero all of them are: bfloat16 and 8-bit floats need no pass.
+    If the lower halves sum to zero, all of them are zero: bfloat16 and 8-bit floats need no pass.
     """
     within = np.zeros(radix.BINS, np.int64)
     if low[upper] == 0:
@@ -190,7 +189,7 @@ def _coverage(
     low: radix.Counts,
     within: Callable[[int], radix.Counts],
 ) -> float:
-    """The mass of what is taken as a share of all, from exact integers."""
+    """The share of the mass that is selected, from exact integers."""
     upper, lower = divmod(threshold.bits, radix.BINS)
     inside = within(upper).copy()
     inside[:lower] = 0
@@ -214,7 +213,7 @@ def _checked(chunk: Floats) -> Floats:
 
 
 def _refusal(make_chunks: Chunks) -> InvalidImportance:
-    """Names the first entry that is no importance: one more pass, and only then."""
+    """The error that names the first invalid entry, found in one more pass."""
     begin = 0
     for chunk in make_chunks():
         bad = np.flatnonzero(~((chunk >= 0) & (chunk < np.inf)))

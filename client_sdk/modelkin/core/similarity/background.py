@@ -1,7 +1,7 @@
-"""How similar the models of a space are to one model, taken together.
+"""``Background``: the distribution of one model's similarities to the models of a space.
 
-Against it a single similarity stands out, or does not. It is read off the bytes of signatures that
-a scan counts anyway, and the noise of signatures is taken out of its spread. It ranks nobody.
+A single similarity is significant compared with it, or not. It comes from the equal bytes of
+signatures that a scan counts anyway, and its spread is corrected for the noise of signatures.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["Background", "similarities_of_matches"]
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
-_CHANCE = 1 / 256
-"""How often the lowest bytes of two different minhashes are the same."""
-_LEAST = 0.25
-"""Of the variance that is seen, at least so much is taken for the models': noise is only known on
-average, and a spread near 0 would make anything stand out.
+_BYTE_COLLISION_RATE = 1 / 256
+"""The probability that the lowest bytes of two different minhashes are equal."""
+_MIN_VARIANCE_SHARE = 0.25
+"""The least share of the observed variance that counts as the models' own: noise is only known on
+average, and with a spread near 0 every model would stand out.
 """
-_ROUNDING = 1e-12
-"""A variance that comes of rounding alone: all similarities are the same."""
-_TO_DEVIATION = 1.4826
+_ROUNDING_VARIANCE = 1e-12
+"""A variance below this is rounding: all similarities are the same."""
+_DEVIATION_PER_MAD = 1.4826
 """The standard deviation of normal values, in units of their median absolute deviation."""
 
 
@@ -34,9 +34,9 @@ class Background:
     """The centre and the spread of the similarities of one model to others.
 
     Attributes:
-        mean: S in the middle: the mean, or the median of a robust one.
-        deviation: the standard deviation of S over models; 0 where it cannot be told.
-        models: how many these are.
+        mean: the centre of S: its mean, or its median for a robust background.
+        deviation: the standard deviation of S over models; 0 where it is unknown.
+        models: how many models it describes.
     """
 
     mean: float
@@ -61,16 +61,16 @@ class Background:
 
     @classmethod
     def robust(cls, similarities: Floats, errors: Floats, models: Counts) -> Background:
-        """Median, and the deviation that the median distance from it tells.
+        """Median, and the deviation estimated from the median distance to it.
 
-        Kin, as long as they are fewer than half of all, do not move it. Arguments are those of
-        :meth:`of`.
+        Kin do not shift it, as long as they are fewer than half of all models. Arguments are those
+        of :meth:`of`.
         """
         total = int(models.sum())
         if total == 0:
             return cls(0.0, 0.0, 0)
         middle = _median(similarities, models)
-        spread = _TO_DEVIATION * _median(np.abs(similarities - middle), models)
+        spread = _DEVIATION_PER_MAD * _median(np.abs(similarities - middle), models)
         return cls(middle, _without_noise(spread**2, errors, models), total)
 
     def z_score(self, similarity: float) -> float | None:
@@ -83,7 +83,7 @@ class Background:
 def similarities_of_matches(
     matches: npt.NDArray[np.integer], num_perm: int
 ) -> tuple[Floats, Floats]:
-    """S as so many equal lowest bytes of signatures tell it, and the standard error of each.
+    """Estimate S from the number of equal lowest bytes of signatures, with its standard error.
 
     Args:
         matches: how many of the ``num_perm`` bytes are equal, shape ``(n,)``.
@@ -92,16 +92,16 @@ def similarities_of_matches(
     Returns:
         Two vectors of shape ``(n,)``.
     """
-    equal = np.clip(matches / num_perm, _CHANCE, 1.0)
-    jaccard = (equal - _CHANCE) / (1 - _CHANCE)
-    # One match in h stands for the least variance there is: none seen is not none to be seen.
+    equal = np.clip(matches / num_perm, _BYTE_COLLISION_RATE, 1.0)
+    jaccard = (equal - _BYTE_COLLISION_RATE) / (1 - _BYTE_COLLISION_RATE)
+    # The variance is at least that of one match in h: no match observed does not mean none exists.
     variance = np.maximum(equal * (1 - equal), (1 - 1 / num_perm) / num_perm) / num_perm
-    errors = 2 / (1 + jaccard) ** 2 * np.sqrt(variance) / (1 - _CHANCE)
+    errors = 2 / (1 + jaccard) ** 2 * np.sqrt(variance) / (1 - _BYTE_COLLISION_RATE)
     return 2 * jaccard / (1 + jaccard), errors
 
 
 def _median(values: Floats, models: Counts) -> float:
-    """The middle value, of two in the middle their mean."""
+    """The middle value, or the mean of the two middle values."""
     order = np.argsort(values, kind="stable")
     upto = np.cumsum(models[order])
     middle = [(int(upto[-1]) - 1) // 2 + 1, int(upto[-1]) // 2 + 1]  # counted from 1
@@ -109,7 +109,7 @@ def _median(values: Floats, models: Counts) -> float:
 
 
 def _without_noise(variance: float, errors: Floats, models: Counts) -> float:
-    if variance < _ROUNDING:
+    if variance < _ROUNDING_VARIANCE:
         return 0.0
     noise = float(errors**2 @ models) / int(models.sum())
-    return math.sqrt(max(variance - noise, _LEAST * variance))
+    return math.sqrt(max(variance - noise, _MIN_VARIANCE_SHARE * variance))

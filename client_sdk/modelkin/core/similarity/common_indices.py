@@ -1,7 +1,7 @@
-"""Which indices are everybody's: held by so many supports that sharing them says nothing of kin.
+"""Common indices: those in so many supports that sharing them does not indicate kinship.
 
-Counts over the index space in pieces, so that memory grows neither with M nor with the number of
-supports. It never decides how many are too many.
+The index space is counted in pieces, so that memory grows neither with M nor with the number of
+supports. The caller decides how many supports are too many.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["common_indices"]
 
-STRETCH = 1 << 22
-"""Indices that are counted at a time: 16 MB of counts, 512 kB of each bitmap."""
-SPARSE = 8
-"""Where a stretch of so many indices is held by less than one support, lists are merged instead."""
+STRETCH_SIZE = 1 << 22
+"""How many indices are counted at a time: 16 MB of counts, 512 kB of each bitmap."""
+SPARSE_FACTOR = 8
+"""Lists are merged instead of counted if fewer than one of so many positions holds an index."""
 
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.uint32]
@@ -32,14 +32,14 @@ def common_indices(
     at_least: int,
     progress: Progress | None = None,
     *,
-    stretch: int = STRETCH,
+    stretch: int = STRETCH_SIZE,
 ) -> IndexArray:
-    """The indices that at least so many of the supports hold.
+    """The indices that are in at least so many of the supports.
 
     Args:
         supports: n of them, of one M, at least one.
         at_least: from 1 on.
-        progress: told again and again how much of the index space is done, and M.
+        progress: called repeatedly with the part of the index space that is done, and with M.
         stretch: how many indices are counted at a time, a multiple of 64.
 
     Returns:
@@ -47,7 +47,7 @@ def common_indices(
 
     Raises:
         SpaceMismatch: they are of different numbers of parameters.
-        InvalidParameter: there is none, or ``at_least`` is below 1.
+        InvalidParameter: no support is given, or ``at_least`` is below 1.
     """
     if not supports:
         raise InvalidParameter("common indices need at least one support", field="supports")
@@ -58,7 +58,7 @@ def common_indices(
         check_same_space(m, support.num_parameters)
     bitmaps = [s.array.astype(np.uint64, copy=False) for s in supports if s.kind == "bitmap"]
     lists: list[IndexArray] = [support.array for support in supports if support.kind == "list"]
-    sparse = not bitmaps and SPARSE * sum(indices.size for indices in lists) < m
+    sparse = not bitmaps and SPARSE_FACTOR * sum(indices.size for indices in lists) < m
     pieces = (
         _merged(lists, at_least, stretch)
         if sparse
@@ -76,13 +76,13 @@ def common_indices(
 def _counted(
     bitmaps: Sequence[Words], lists: Sequence[IndexArray], m: int, at_least: int, stretch: int
 ) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
-    """The common indices stretch by stretch, each with where it ends."""
+    """Yield the common indices stretch by stretch, each with the end of its stretch."""
     for begin in range(0, m, stretch):
         end = min(m, begin + stretch)
         counts = _sum([words[begin // 64 : -(-end // 64)] for words in bitmaps], end - begin)
         parts = [_split(indices, end) for indices in lists]
         for inside, _ in parts:
-            # Distinct within one list, so that none is counted once where it should be twice.
+            # Indices within one list are distinct, so this fancy increment counts each of them.
             counts[(inside - inside.dtype.type(begin)).astype(np.int64)] += np.uint32(1)
         lists = [rest for _, rest in parts]
         yield end, np.flatnonzero(counts >= at_least).astype(np.uint64) + np.uint64(begin)
@@ -91,8 +91,8 @@ def _counted(
 def _sum(bitmaps: Sequence[Words], size: int) -> Counts:
     """How many of the bitmaps have each bit set; shape ``(size,)``.
 
-    Counts are kept as bit planes, plane p holding bit p of each, and a bitmap is added 64 counts a
-    word at a time: what is carried goes on to the next plane.
+    Counts are kept as bit planes, plane p with bit p of each count. A bitmap is added to 64 counts
+    at a time, and the carry is added to the next plane.
     """
     planes: list[Words] = []
     for bitmap in bitmaps:
@@ -113,14 +113,14 @@ def _sum(bitmaps: Sequence[Words], size: int) -> Counts:
 
 
 def _merged(
-    lists: Sequence[IndexArray], at_least: int, most: int
+    lists: Sequence[IndexArray], at_least: int, max_sorted: int
 ) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
-    """The same of lists far between, by sorting some of all at a time: empty space costs nothing.
+    """The same for sparse lists, by sorting a part of each at a time: empty space costs nothing.
 
     Args:
-        most: indices that are sorted at a time.
+        max_sorted: how many indices are sorted at a time.
     """
-    each = max(1, most // len(lists))
+    each = max(1, max_sorted // len(lists))
     while lists := [indices for indices in lists if indices.size]:
         last = min(int(indices[min(each, indices.size) - 1]) for indices in lists)
         parts = [_split(indices, last + 1) for indices in lists]
@@ -130,7 +130,7 @@ def _merged(
 
 
 def _split(indices: IndexArray, end: int) -> tuple[IndexArray, IndexArray]:
-    """What of an ascending list is below ``end``, and the rest."""
+    """Split an ascending list into the indices below ``end`` and the rest."""
     inside = indices.size
     if inside and int(indices[-1]) >= end:  # so that ``end`` is an index, and fits the dtype
         inside = int(np.searchsorted(indices, indices.dtype.type(end)))

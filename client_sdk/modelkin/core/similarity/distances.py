@@ -1,7 +1,7 @@
-"""The distance 1 − S of all pairs of many models, a block at a time: looked up or estimated.
+"""The distances 1 − S of all pairs of many models, a block at a time: from a matrix or estimated.
 
-What is computed from distances (quality, exemplars, nearest neighbours) takes them from here, so
-that it works alike on a matrix that is at hand and on more signatures than a matrix could hold.
+Quality, exemplars and nearest neighbours are computed from these blocks, so they work on a matrix
+in memory and on more signatures than a matrix could hold.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["Distances", "MatrixDistances", "SignatureDistances", "blocks"]
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
-_AT_ONCE = 1 << 21
-"""Distances in one block: 16 MB, small beside the processor's time for them."""
+_BLOCK_SIZE = 1 << 21
+"""How many distances are in one block: 16 MB."""
 
 
 class Distances(Protocol):
@@ -62,14 +62,14 @@ class MatrixDistances:
         return np.clip(1.0 - found, 0.0, 1.0)
 
     def matrix(self) -> Floats:
-        """All of them at once, shape ``(n, n)``."""
+        """All distances, shape ``(n, n)``."""
         distances: Floats = np.clip(1.0 - self._similarity, 0.0, 1.0)
         np.fill_diagonal(distances, 0.0)
         return distances
 
 
 class SignatureDistances:
-    """Distances estimated from all values of signatures, computed anew whenever they are asked for.
+    """Distances estimated from all values of signatures, computed at each call.
 
     Args:
         values: of one scheme, h and seed, shape ``(n, h)``.
@@ -95,8 +95,8 @@ class SignatureDistances:
 
 
 def blocks(distances: Distances, rows: Rows) -> Iterator[tuple[Rows, Floats]]:
-    """Some rows with their distances to all, block by block, so that memory stays bounded."""
-    step = max(1, _AT_ONCE // max(1, len(distances)))
+    """Yield rows with their distances to all models, block by block, to bound the memory."""
+    step = max(1, _BLOCK_SIZE // max(1, len(distances)))
     for at in range(0, rows.size, step):
         some = rows[at : at + step]
         yield some, distances.block(some)

@@ -1,7 +1,7 @@
-"""Pairs of models that are near each other: the edges of a graph of kin.
+"""Pairs of similar models: the edges of a kinship graph.
 
-A pair is two rows, the lower first. What is near is read off distances of any origin; whoever holds
-supports may compare the pairs again, and choose among them by what comes of that.
+A pair is two rows, the lower first. Pairs are found by distances of any kind; a caller that has the
+supports can then compute their exact similarity and choose among them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["Pairs", "exact_similarity", "nearest_pairs", "pairs_from"]
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
-_STACKED = 512 << 20
-"""Bytes of bitmaps that are laid side by side, to be counted many at a time."""
+_MAX_STACKED_BYTES = 512 << 20
+"""Bitmaps of this many bytes in all are stacked, and counted many at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Pairs:
         return self.similarity.size
 
     def of(self, kept: npt.NDArray[np.bool_] | Rows) -> Pairs:
-        """Some of them."""
+        """The selected pairs."""
         return Pairs(self.ends[kept], self.similarity[kept])
 
     def nearest(self, k: int) -> Pairs:
-        """Those that are among the k most similar of one of their ends, ties to the lower row."""
+        """The pairs among the k most similar of either end, ties to the lower row."""
         ends = np.concatenate([self.ends, self.ends[:, ::-1]])
         order = np.lexsort((ends[:, 1], -np.tile(self.similarity, 2), ends[:, 0]))
         begins = np.searchsorted(ends[order, 0], ends[order, 0])
@@ -71,23 +71,23 @@ def nearest_pairs(distances: Distances, k: int) -> Pairs:
     return Pairs(ends[first], 1.0 - near.distances.ravel()[first])
 
 
-def pairs_from(distances: Distances, least: float, most: int) -> Pairs | None:
-    """All pairs whose similarity is at least ``least``.
+def pairs_from(distances: Distances, min_similarity: float, max_pairs: int) -> Pairs | None:
+    """All pairs whose similarity is at least ``min_similarity``.
 
     Args:
         distances: of n models.
-        least: 0 to 1.
-        most: how many pairs there may be.
+        min_similarity: 0 to 1.
+        max_pairs: how many pairs are allowed.
 
     Returns:
-        None where there are more.
+        None if there are more than ``max_pairs``.
     """
     n, found, similarities, total = len(distances), [], [], 0
     for some, block in blocks(distances, np.arange(n)):
         similarity = 1.0 - block
-        near = (similarity >= least) & (np.arange(n) > some[:, None])
+        near = (similarity >= min_similarity) & (np.arange(n) > some[:, None])
         total += int(np.count_nonzero(near))
-        if total > most:
+        if total > max_pairs:
             return None
         at, column = np.nonzero(near)
         found.append(np.stack([some[at], column], axis=1))
@@ -101,7 +101,7 @@ def exact_similarity(supports: Mapping[int, PackedSupport], ends: Rows) -> Float
     """S of pairs of supports of one space, exactly.
 
     Args:
-        supports: by the rows that the ends name, all of one M.
+        supports: by row, one for each row in ``ends``, all of one M.
         ends: shape ``(e, 2)``, ascending.
 
     Returns:
@@ -112,7 +112,7 @@ def exact_similarity(supports: Mapping[int, PackedSupport], ends: Rows) -> Float
     sizes = np.array([support.k for support in involved], np.int64)
     a, b = np.searchsorted(rows, ends).T
     size = sum(support.array.nbytes for support in involved)
-    if size <= _STACKED and all(support.kind == "bitmap" for support in involved):
+    if size <= _MAX_STACKED_BYTES and all(support.kind == "bitmap" for support in involved):
         shared = _count_stacked(involved, a, b)
     else:
         pairs = zip(a.tolist(), b.tolist(), strict=True)
@@ -122,7 +122,7 @@ def exact_similarity(supports: Mapping[int, PackedSupport], ends: Rows) -> Float
 
 
 def _count_stacked(supports: list[PackedSupport], a: Rows, b: Rows) -> Rows:
-    """Shared indices of each pair, all those of one first end at a time."""
+    """Count the shared indices of each pair, all pairs with the same first end at a time."""
     shared = np.empty(a.size, np.int64)
     if not supports:
         return shared

@@ -1,4 +1,4 @@
-"""The nearest neighbours of all of many models among each other: what a graph of kin is made of."""
+"""The k nearest neighbours of every model, from which a kinship graph is built."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Nearest:
     """The k nearest others of each of n models, in no promised order.
 
     Attributes:
-        rows: which they are, int64, shape ``(n, k)``.
-        distances: how far, float64, shape ``(n, k)``.
+        rows: of the neighbours, int64, shape ``(n, k)``.
+        distances: to the neighbours, float64, shape ``(n, k)``.
     """
 
     rows: Rows
@@ -44,7 +44,7 @@ def nearest(distances: Distances, k: int, report: Report | None = None) -> Neare
     Args:
         distances: of n models.
         k: 1 to n - 1.
-        report: told the models that are done, and all of them.
+        report: called with the number of models that are done, and with n.
     """
     n = len(distances)
     found, far = np.empty((n, k), np.int64), np.empty((n, k))

@@ -1,8 +1,8 @@
-"""How much two supports share: exact counts, and what they mean as similarity.
+"""The overlap of two supports: exact counts and similarities.
 
 The similarity of two supports is ``S = 2 |I n J| / (|I| + |J|)``, Sorensen and Dice's, which for
 equal sizes is the paper's ``|I n J| / K``; the Jaccard similarity is ``J = |I n J| / |I u J|``, and
-``S = 2J / (1 + J)`` holds for every pair. Nothing here estimates: that is ``signature``'s.
+``S = 2J / (1 + J)`` holds for every pair. ``modelkin.core.sketching`` has the estimates.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelkin.core.estimators import (
-    similarity_of,
-)
+from modelkin.core.estimators import similarity_of
 from modelkin.core.indices import IndexArray, check_same_space
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.layout import Layout
@@ -36,14 +34,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TensorOverlap:
-    """What two supports share within one tensor of their layout.
+    """The overlap of two supports within one tensor of their layout.
 
     Attributes:
         name: of the tensor.
         size: how many parameters it has.
-        a: how many of them the first support holds.
-        b: how many the second one.
-        shared_indices: how many both.
+        a: how many of them are in the first support.
+        b: how many are in the second support.
+        shared_indices: how many are in both.
         similarity: ``2 * shared_indices / (a + b)``; None where neither has an index in the tensor.
     """
 

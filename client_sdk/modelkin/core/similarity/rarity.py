@@ -1,8 +1,8 @@
-"""How rare an index is in a space, and what a donor's share of a target is worth by that.
+"""The rarity of an index in a space, and a donor's share of a target weighted by it.
 
-The weight of an index that ``c`` of ``n`` supports hold is ``log((n + 1) / (c + 1))``, the inverse
-document frequency of text retrieval: 0 where everybody holds it. Weights are integers, multiples of
-2^-20, so that sums do not depend on their order. It never chooses whom to count.
+The weight of an index in ``c`` of ``n`` supports is ``log((n + 1) / (c + 1))``, the inverse
+document frequency of text retrieval: 0 for an index in all of them. Weights are integers, multiples
+of 2^-20, so that sums do not depend on their order. The caller chooses the supports to count.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["Rarity", "index_weights", "rarities"]
 Words = npt.NDArray[np.uint64]
 Weights = npt.NDArray[np.int64]
 
-SCALE = 1 << 20
+WEIGHT_SCALE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Rarity:
-    """What one donor holds of a target, by rarity.
+    """A donor's share of a target, weighted by rarity.
 
     Attributes:
-        share: of the weight of all indices of the target, 0 to 1; the paper's S for supports of
-            equal size where all weigh the same.
-        gain: how rare the shared indices are on average, against all of the target's: above 1 they
-            are rarer. 1 where nothing is shared.
+        share: of the weight of all indices of the target, 0 to 1; for equal weights and supports of
+            equal size the paper's S.
+        gain: the mean rarity of the shared indices over the mean rarity of all indices of the
+            target: above 1 the shared ones are rarer. 1 if no index is shared.
     """
 
     share: float
@@ -42,24 +42,25 @@ def index_weights(holders: Words, columns: int) -> Weights:
     """The weight of each index of a target, by how many of some supports hold it.
 
     Args:
-        holders: what each of these supports holds, shape ``(n, ceil(columns / 64))``; possibly
-            none.
+        holders: the bits of each of these supports, shape ``(n, ceil(columns / 64))``; n may be 0.
         columns: how many indices there are.
 
     Returns:
         Shape ``(columns,)``, not all 0: where every support holds every index, all weigh the same.
     """
     n = holders.shape[0]
-    table = np.array([round(SCALE * math.log((n + 1) / (c + 1))) for c in range(n + 1)], np.int64)
+    table = np.array(
+        [round(WEIGHT_SCALE * math.log((n + 1) / (c + 1))) for c in range(n + 1)], np.int64
+    )
     weights: Weights = table[kernels().column_counts(holders, columns)]
-    return weights if weights.any() else np.full(columns, SCALE, np.int64)
+    return weights if weights.any() else np.full(columns, WEIGHT_SCALE, np.int64)
 
 
 def rarities(rows: Words, weights: Weights) -> list[Rarity]:
-    """What each donor's share of the target weighs.
+    """The rarity of each donor's share of the target.
 
     Args:
-        rows: what each donor holds, shape ``(n, ceil(columns / 64))``.
+        rows: the bits of each donor, shape ``(n, ceil(columns / 64))``.
         weights: of the target's indices, shape ``(columns,)``, not all 0.
     """
     total = int(weights.sum())

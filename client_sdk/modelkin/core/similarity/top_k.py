@@ -1,6 +1,6 @@
-"""Which rows of an index a query goes on with: the best of their counts of matching values.
+"""The rows of an index with the most matching values: the candidates of a query.
 
-It never makes the counts: the byte scan of an index does.
+The byte scan of an index makes the counts.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
 
-__all__ = ["best"]
+__all__ = ["top_k"]
 
 
-def best(
-    counts: npt.NDArray[np.int16] | npt.NDArray[np.int32], most: int, count: int
+def top_k(
+    counts: npt.NDArray[np.int16] | npt.NDArray[np.int32], maximum: int, k: int
 ) -> npt.NDArray[np.int64]:
-    """The rows of the ``count`` largest counts, in one pass for a histogram and one to collect.
+    """The rows of the ``k`` largest counts, in one pass for a histogram and one to collect.
 
-    Where the last place is tied the first rows take it: a budget of candidates is kept whatever
-    the counts are, and the same counts always give the same rows.
+    Of rows tied for the last place the first ones win: there are never more than ``k``, and the
+    same counts always give the same rows.
 
     Args:
-        counts: shape ``(n,)``; a negative count says that its row is not eligible.
-        most: the largest count that there can be, h.
-        count: how many rows, at least 0.
+        counts: shape ``(n,)``; a negative count excludes its row.
+        maximum: the largest possible count, h.
+        k: how many rows, at least 0.
 
     Returns:
-        Ascending rows, ``count`` of them or all that are eligible.
+        Ascending rows, ``k`` of them or all that are not excluded.
     """
-    rows: npt.NDArray[np.int64] = kernels().best(counts, most, count)
+    rows: npt.NDArray[np.int64] = kernels().best(counts, maximum, k)
     return rows

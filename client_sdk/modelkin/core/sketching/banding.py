@@ -1,8 +1,8 @@
-"""Banding (Algorithm 2): which supports share a bucket, and how surely kin ones do.
+"""Banding (Algorithm 2): which supports share a bucket, and how likely similar ones do.
 
-A signature is cut into b bands of r values; two supports are candidates where all r values of a
-band agree, which happens with probability ``1 - (1 - J^r)^b``. This module makes the keys of the
-bands and knows that curve; it never stores a bucket.
+A signature is cut into b bands of r values; two supports are candidates if all r values of a band
+agree, which happens with probability ``1 - (1 - J^r)^b``. This module computes the keys of the
+bands and that curve; the service stores the buckets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
     "collision_probability",
     "default_banding",
     "recall_at",
-    "without",
+    "remove_stop_list",
 ]
 
 
@@ -40,7 +40,7 @@ class Banding:
         rows: r, at least 1.
 
     Raises:
-        InvalidParameter: they are no positive integers, or their product is above 4,096.
+        InvalidParameter: not positive integers, or their product is above 4,096.
     """
 
     bands: int
@@ -64,10 +64,10 @@ class Banding:
         return self.bands * self.rows
 
     def check(self, num_perm: int) -> None:
-        """Nothing, where signatures of h values are long enough.
+        """Check that signatures of h values are long enough.
 
         Raises:
-            InvalidParameter: they are not.
+            InvalidParameter: they are too short.
         """
         if self.num_values > num_perm:
             raise InvalidParameter(
@@ -84,29 +84,28 @@ DEFAULT_BANDING = Banding(64, 4)
 """Finds 99% of the pairs at S = 0.68, 55% at S = 0.5, 6% at S = 0.3; 0.6% of those at J = 0.1."""
 
 
-_SERVED, _FOUND = 0.7, 0.99
+_TARGET_SIMILARITY, _TARGET_RECALL = 0.7, 0.99
 
 
 def default_banding(num_perm: int) -> Banding:
-    """:data:`DEFAULT_BANDING`; of shorter signatures fewer rows, so that 99% at S = 0.7 are found.
+    """:data:`DEFAULT_BANDING`, with fewer rows for short signatures, to find 99% at S = 0.7.
 
-    Of fewer than 6 values no banding finds so many: then each value is a band.
+    With fewer than 6 values no banding finds so many: then each value is a band.
 
     Args:
         num_perm: h, at least 1.
     """
     for rows in range(DEFAULT_BANDING.rows, 1, -1):
         bands = min(DEFAULT_BANDING.bands, num_perm // rows)
-        if bands and recall_at(_SERVED, Banding(bands, rows)) >= _FOUND:
+        if bands and recall_at(_TARGET_SIMILARITY, Banding(bands, rows)) >= _TARGET_RECALL:
             return Banding(bands, rows)
     return Banding(min(DEFAULT_BANDING.bands, num_perm), 1)
 
 
 def band_keys(values: ValueArray, banding: Banding) -> npt.NDArray[np.uint64]:
-    """The keys of the buckets that a signature belongs to: 64 bits a band, the band's number in
-    them.
+    """The keys of a signature's buckets: 64 bits a band, computed from its number and its values.
 
-    The same on every platform and for ever, since buckets on disk are found by them. Band i has
+    They never change, on any platform, since buckets on disk are found by them. Band i has
     ``key = mix(i)``, then ``key = mix(key ^ value)`` for each of its values in turn, where ``mix``
     is one step of SplitMix64. Keys of different values or bands agree with probability 2^-64.
 
@@ -155,9 +154,9 @@ def banding_for(similarity: float, num_perm: int, recall: float = 0.99) -> Bandi
     fewest bands.
 
     Args:
-        similarity: S, the least that has to be found.
+        similarity: the least S to find.
         num_perm: h, 1 to 4,096.
-        recall: the share of models at S that has to be found, below 1.
+        recall: the share of models at S to find, below 1.
 
     Returns:
         The banding, or None where no banding of h values reaches the recall.
@@ -179,15 +178,15 @@ def banding_for(similarity: float, num_perm: int, recall: float = 0.99) -> Bandi
     return None
 
 
-def without(indices: IndexArray, stop_list: IndexArray) -> IndexArray:
-    """The indices that are not everybody's: what a space with a stop-list makes its bands of.
+def remove_stop_list(indices: IndexArray, stop_list: IndexArray) -> IndexArray:
+    """The indices that are not on a stop-list: a space with one computes its bands from them.
 
     Args:
         indices: of a support: ascending, distinct.
         stop_list: the common indices of its space: ascending, distinct, of the same dtype.
 
     Returns:
-        What is left, ascending; possibly nothing.
+        The remaining indices, ascending; possibly none.
 
     Raises:
         SpaceMismatch: the two are of different dtypes, hence of different spaces.

@@ -1,8 +1,8 @@
-"""The schemes of signatures: which there are, how wide their values are, what fits them.
+"""The schemes of signatures: their names, the width of their values, and their limits.
 
 ``affine32`` and ``affine64`` are classic MinHash with the permutations of datasketch 2.x; ``fss32``
 is fast similarity sketching (Dahlgaard, Knudsen, Thorup 2017), specified in
-``modelkin.core.kernels.reference_minhash``. This module never makes a signature.
+``modelkin.core.kernels.reference_minhash``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
     "ValueArray",
     "check_permutations",
     "check_scheme",
-    "checked_integer",
+    "check_integer",
     "default_scheme",
     "permutations",
     "value_dtype",
@@ -32,7 +32,7 @@ __all__ = [
 ValueArray = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 
 SCHEMES: dict[str, int] = {"affine32": 32, "affine64": 64, "fss32": 32}
-"""The schemes and how many bits a value of each has."""
+"""The bits of a value, by scheme."""
 
 MAX_NUM_PERM = 4096
 """The largest h: a standard error of 0.008 at worst, and 32 KiB a model."""
@@ -50,7 +50,7 @@ def value_dtype(scheme: str) -> np.dtype[np.uint32] | np.dtype[np.uint64]:
     """uint32 for ``affine32`` and ``fss32``, uint64 for ``affine64``.
 
     Raises:
-        InvalidSignature: no such scheme here.
+        InvalidSignature: not a known scheme.
     """
     return np.dtype(np.uint32) if SCHEMES[check_scheme(scheme)] == 32 else np.dtype(np.uint64)
 
@@ -67,7 +67,7 @@ def permutations(scheme: str, num_perm: int, seed: int) -> tuple[ValueArray, Val
     """
     if scheme == "fss32":
         raise InvalidSignature(
-            "fss32 has no permutations a * x + b: this works with affine32 alone", field="scheme"
+            "fss32 has no permutations a * x + b: use affine32 here", field="scheme"
         )
     kind, width = value_dtype(scheme).type, SCHEMES[scheme]
     generator = np.random.RandomState(seed)
@@ -78,16 +78,16 @@ def permutations(scheme: str, num_perm: int, seed: int) -> tuple[ValueArray, Val
 
 
 def check_scheme(scheme: Any, num_parameters: int = 1, num_perm: int | None = None) -> str:
-    """The scheme, where it is one of ours and fits M and h; else an :class:`InvalidSignature`.
+    """The scheme, if it is known and fits M and h; else an :class:`InvalidSignature`.
 
     Args:
-        scheme: what was asked for.
+        scheme: as requested.
         num_parameters: M; up to 2^32 for all but ``affine64``.
         num_perm: h, a power of two from 2 on for ``fss32``; None leaves it unchecked.
     """
     if scheme == "legacy":
         raise InvalidSignature(
-            "datasketch 1.x's scheme 'legacy' is biased on large sets and not read here; make the "
+            "datasketch 1.x's scheme 'legacy' is biased on large sets and not supported; make the "
             "signature again with datasketch 2.x: "
             "MinHash(num_perm=h, seed=s, scheme='affine32', hashfunc=lambda i: i)",
             field="scheme",
@@ -117,24 +117,22 @@ def check_permutations(
     """
     scheme = default_scheme(num_parameters) if scheme is None else scheme
     check_scheme(scheme, num_parameters)
-    h = checked_integer(num_perm, "num_perm", 1, MAX_NUM_PERM)
+    h = check_integer(num_perm, "num_perm", 1, MAX_NUM_PERM)
     return (
         check_scheme(scheme, num_parameters, h),
         h,
-        checked_integer(seed, "seed", 0, MAX_SEED),
+        check_integer(seed, "seed", 0, MAX_SEED),
     )
 
 
-def checked_integer(value: Any, name: str, least: int, most: int) -> int:
-    """The value as an int from ``least`` to ``most``, or an :class:`InvalidSignature` that names
-    it.
-    """
+def check_integer(value: Any, name: str, minimum: int, maximum: int) -> int:
+    """The value as an int in its range, or an :class:`InvalidSignature` that names it."""
     try:
         if isinstance(value, bool):
             raise TypeError
         number = operator.index(value)
     except TypeError:
         raise InvalidSignature(f"{name} must be an integer, not {value!r}", field=name) from None
-    if not least <= number <= most:
-        raise InvalidSignature(f"{name} must be {least} to {most}, not {number}", field=name)
+    if not minimum <= number <= maximum:
+        raise InvalidSignature(f"{name} must be {minimum} to {maximum}, not {number}", field=name)
     return number

@@ -28,9 +28,9 @@ from modelkin.core.sketching.schemes import (
     MAX_SEED,
     SCHEMES,
     ValueArray,
+    check_integer,
     check_permutations,
     check_scheme,
-    checked_integer,
     default_scheme,
     permutations,
     value_dtype,
@@ -57,7 +57,7 @@ __all__ = [
 
 
 def jaccard_estimates(values: ValueArray, query: ValueArray) -> npt.NDArray[np.float64]:
-    """The share of equal values of many signatures and one, which estimates each Jaccard.
+    """The share of equal values of many signatures and one: estimates of Jaccard similarity.
 
     Args:
         values: shape ``(n, h)``, one signature a row.
@@ -73,7 +73,7 @@ def jaccard_estimates(values: ValueArray, query: ValueArray) -> npt.NDArray[np.f
 def jaccard_error(jaccard: float, num_perm: int) -> float:
     """The standard error ``sqrt(J (1 - J) / h)`` of a Jaccard estimate from h minima.
 
-    That of affine schemes; of ``fss32`` it is an upper bound, near which it is from K = 10 h on.
+    Exact for affine schemes; for ``fss32`` an upper bound, which is close from K = 10 h on.
     """
     return math.sqrt(jaccard * (1.0 - jaccard) / num_perm)
 
@@ -90,7 +90,7 @@ class Signature:
     def __init__(
         self, values: ValueArray, *, scheme: str, seed: int, num_parameters: int, support_size: int
     ) -> None:
-        """Trusts its caller that all is valid; outside the package use :meth:`from_values`."""
+        """Trusts its caller: all arguments are valid. Elsewhere use :meth:`from_values`."""
         view = values.view()
         view.flags.writeable = False
         self._values = view
@@ -141,7 +141,7 @@ class Signature:
         scheme: str = "affine32",
         seed: int = 1,
     ) -> Signature:
-        """A signature from values of any origin, none of them trusted.
+        """A signature from untrusted values.
 
         Args:
             values: 1 to 4,096 integers, a list or a one-dimensional array: below 2^32, or 2^64 for
@@ -152,8 +152,8 @@ class Signature:
             seed: as in :meth:`of`.
 
         Raises:
-            InvalidSignature: any of it does not hold; values cannot be told from random ones, so
-                that they come from a support of this size at all remains the sender's word.
+            InvalidSignature: an argument is out of its range. Values cannot be distinguished from
+                random ones: that they come from a support of this size remains the sender's claim.
         """
         m = check_num_parameters(num_parameters)
         checked = _as_values(values, value_dtype(check_scheme(scheme, m)))
@@ -161,9 +161,9 @@ class Signature:
         return cls(
             checked,
             scheme=scheme,
-            seed=checked_integer(seed, "seed", 0, MAX_SEED),
+            seed=check_integer(seed, "seed", 0, MAX_SEED),
             num_parameters=m,
-            support_size=checked_integer(support_size, "support_size", 1, m),
+            support_size=check_integer(support_size, "support_size", 1, m),
         )
 
     @property
@@ -183,7 +183,7 @@ class Signature:
 
     @property
     def seed(self) -> int:
-        """Of the permutations."""
+        """The seed of the permutations."""
         return self._seed
 
     @property
@@ -247,7 +247,7 @@ class Signature:
         """The same signature as a ``datasketch.MinHash`` whose hash function is the identity.
 
         Raises:
-            InvalidSignature: ``fss32`` is not datasketch's.
+            InvalidSignature: ``fss32``, which datasketch does not have.
             MissingExtra: datasketch is not installed.
         """
         if self._scheme == "fss32":
@@ -270,7 +270,7 @@ class Signature:
             support_size: K, which a MinHash does not carry.
 
         Raises:
-            InvalidSignature: its scheme is datasketch 1.x's, or something of it is out of range.
+            InvalidSignature: its scheme is datasketch 1.x's, or a value is out of its range.
         """
         scheme = getattr(minhash, "scheme", "legacy")
         return cls.from_values(
@@ -366,7 +366,7 @@ def _as_values(values: Any, dtype: np.dtype[Any]) -> ValueArray:
     most = int(np.iinfo(dtype).max)
     if not isinstance(values, np.ndarray):
         return np.array(
-            [checked_integer(v, f"values[{j}]", 0, most) for j, v in enumerate(values)], dtype
+            [check_integer(v, f"values[{j}]", 0, most) for j, v in enumerate(values)], dtype
         )
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise InvalidSignature(

@@ -1,15 +1,15 @@
-"""``Sketch``: a support as far as a fixed sample of coordinates shows it, one bit a coordinate.
+"""``Sketch``: the part of a support within a fixed sample of coordinates, one bit a coordinate.
 
-All models of a space are seen through the same sample, so what two sketches share is what the
-supports share within it. A sketch holds 64 Ki coordinates by default: a support of 8% of all
-parameters keeps 5,000 members there, and similarities are known within 0.006 from 8 KiB.
+All models of a space use the same sample, so two sketches share what their supports share within
+it. A sketch holds 64 Ki coordinates by default: a support of 8% of all parameters keeps 5,000
+members there, and 8 KiB give similarities within 0.006.
 
-The sample is one coordinate of each of ``size`` equal stretches of the space, drawn anew for each:
-coordinate j is ``floor((j * 2^64 + u_j) * M / (size * 2^64))``, where ``u_j`` is output j (from 0)
-of SplitMix64 seeded with the sample's seed. Every coordinate is as likely as any other, tensors
-are represented by their sizes, and the sample ascends; where M is less than twice the size it may
-hold one coordinate twice, in neighbouring stretches. Where M is at most the size, the sample is
-all of M, in order, and everything said of it is exact.
+The sample is one coordinate of each of ``size`` equal stretches of the space, each drawn on its
+own: coordinate j is ``floor((j * 2^64 + u_j) * M / (size * 2^64))``, where ``u_j`` is output j
+(from 0) of SplitMix64 seeded with the sample's seed. Every coordinate is as likely as any other,
+tensors are represented by their sizes, and the sample ascends; where M is less than twice the size
+it may hold one coordinate twice, in neighbouring stretches. Where M is at most the size, the sample
+is all of M, in order, and every figure is exact.
 
 ``modelkin.core.codecs.sketch`` knows the bytes of a sketch.
 """
@@ -35,9 +35,7 @@ __all__ = [
     "MAX_SIZE",
     "Sketch",
     "coordinates",
-    "shared_in_sample",
     "similarity_in_sample",
-    "size_for",
     "standard_error_in_sample",
 ]
 
@@ -49,11 +47,8 @@ DEFAULT_SIZE = 1 << 16
 MAX_SIZE = 1 << 20
 """The largest sample, 128 KiB a model."""
 
-MEMBERS = 4096
-"""How many members of a support a sample should hold: the error of S is then 0.007 at most."""
-
 GAMMA = 0x9E3779B97F4A7C15
-"""By how much the state of SplitMix64 advances."""
+"""The increment of SplitMix64's state."""
 
 
 class Sketch:
@@ -68,7 +63,7 @@ class Sketch:
     def __init__(
         self, words: Words, *, size: int, seed: int, num_parameters: int, support_size: int
     ) -> None:
-        """Trusts its caller that all is valid; outside the package use :meth:`from_words`."""
+        """Trusts its caller: all arguments are valid. Elsewhere use :meth:`from_words`."""
         view = words.view()
         view.flags.writeable = False
         self._words = view
@@ -141,7 +136,7 @@ class Sketch:
     def from_words(
         cls, words: Words, *, num_parameters: int, support_size: int, seed: int = 1
     ) -> Sketch:
-        """A sketch from words of any origin, none of them trusted.
+        """A sketch from untrusted words.
 
         Args:
             words: uint64, shape ``(size / 64,)``; bit j % 64 of word j // 64 is coordinate j's.
@@ -150,8 +145,8 @@ class Sketch:
             seed: of the sample.
 
         Raises:
-            InvalidParameter: any of it does not hold, or more bits are set than a support of K can
-                have there.
+            InvalidParameter: an argument is out of its range, or more bits are set than a support
+                of K can have in the sample.
         """
         m = check_num_parameters(num_parameters)
         if words.ndim != 1 or words.dtype != np.uint64:
@@ -176,7 +171,7 @@ class Sketch:
 
     @property
     def words(self) -> Words:
-        """The bits, read-only, uint64 of shape ``(size / 64,)``; those behind M are zero."""
+        """The bits, read-only, uint64 of shape ``(size / 64,)``; those after M are zero."""
         return self._words
 
     @property
@@ -186,7 +181,7 @@ class Sketch:
 
     @property
     def seed(self) -> int:
-        """Of the sample."""
+        """The seed of the sample."""
         return self._seed
 
     @property
@@ -201,11 +196,11 @@ class Sketch:
 
     @property
     def members(self) -> int:
-        """How many coordinates of the sample the support holds."""
+        """How many coordinates of the sample are in the support."""
         return int(np.bitwise_count(self._words).sum(dtype=np.int64))
 
     def shared(self, other: Sketch) -> int:
-        """How many coordinates of the sample both supports hold.
+        """How many coordinates of the sample are in both supports.
 
         Raises:
             SpaceMismatch: M, size or seed differ.
@@ -266,7 +261,7 @@ class Sketch:
             )
         behind = self._words[m // 64 :]
         if behind.size and (behind[0] >> np.uint64(m % 64) or behind[1:].any()):
-            raise InvalidParameter(f"bits behind the last of {m} parameters are set", field="words")
+            raise InvalidParameter(f"bits after the last of {m} parameters are set", field="words")
 
     def _key(self) -> tuple[int, int, int]:
         return self._num_parameters, self._size, self._seed
@@ -295,27 +290,12 @@ class Sketch:
         )
 
 
-def shared_in_sample(rows: Words, query: Words, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How many coordinates some of many sketches share with one.
-
-    Args:
-        rows: the words of many sketches, shape ``(n, size / 64)``.
-        query: the words of one, shape ``(size / 64,)``.
-        at: which rows, shape ``(m,)``.
-
-    Returns:
-        Shape ``(m,)``, in the order of ``at``.
-    """
-    shared: npt.NDArray[np.int64] = kernels().and_count_rows(rows, query, at)
-    return shared
-
-
 def similarity_in_sample(shared: int, members_a: int, members_b: int) -> float:
-    """The similarity of what a sample shows of two supports, which estimates theirs.
+    """The similarity of two supports within a sample, which estimates their similarity.
 
     It is ``2 * shared / (members_a + members_b)``, and not scaled from the known sizes of the
     supports, because shared and own members vary together: at S = 0.9 a quarter of the error.
-    0 where the sample shows nothing of either.
+    0 if the sample holds no member of either.
     """
     return similarity_of(shared, members_a, members_b) if members_a + members_b else 0.0
 
@@ -323,28 +303,15 @@ def similarity_in_sample(shared: int, members_a: int, members_b: int) -> float:
 def standard_error_in_sample(shared: int, members_a: int, members_b: int) -> float:
     """The standard error of :func:`similarity_in_sample`.
 
-    Each of the u members of the union that fell into the sample is shared with probability J, so
-    the share of those is an estimate of J from u trials, and S, a function of it, has the error of
-    a signature of h = u values: ``2 / (1 + J)^2 * sqrt(J (1 - J) / u)``. For equal sizes and m
+    Each of the u members of the union within the sample is shared with probability J. So the share
+    of the shared ones estimates J from u trials, and S, a function of it, has the error of a
+    signature of h = u values: ``2 / (1 + J)^2 * sqrt(J (1 - J) / u)``. For equal sizes and m
     members a support that is ``sqrt(S (1 - S) (2 - S) / 2m)``, at most 0.0062 where m is 5,000.
-    J is taken as ``(shared + 1/2) / (u + 1)``: all or nothing seen in a sample is no certainty.
+    J is taken as ``(shared + 1/2) / (u + 1)``: a sample in which all or none are shared proves
+    nothing for certain.
     """
     union = members_a + members_b - shared
     return standard_error((shared + 0.5) / (union + 1), union + 1)
-
-
-def size_for(num_parameters: int, support_size: int) -> int:
-    """The sample that holds 4,096 members of a support or more, a power of two from 2^12 to 2^20.
-
-    Below a density of 1/256 even the largest holds fewer, and :func:`standard_error_in_sample` says
-    what that costs; supports as sparse are soon compared index by index.
-
-    Args:
-        num_parameters: M.
-        support_size: the K that models of the space have.
-    """
-    wanted = -(-MEMBERS * num_parameters // support_size)
-    return min(max(1 << (wanted - 1).bit_length(), MEMBERS), MAX_SIZE)
 
 
 @lru_cache(maxsize=16)

@@ -16,7 +16,7 @@ from sklearn.metrics import (
     silhouette_score,
 )
 
-from modelkin.core.clustering.quality import NOISE, Measured, quality
+from modelkin.core.clustering.quality import NOISE, ClusterDistances, quality
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances, blocks
 from modelkin.core.support import Support
@@ -102,7 +102,7 @@ def test_too_few_clusters_have_no_quality(label: int) -> None:
     _, _, distances = grouped(1, n=6)
     found = quality(distances, np.full(6, label))
     assert (None, None, None) == (found.silhouette, found.davies_bouldin, found.calinski_harabasz)
-    assert Measured.on(distances, np.full(6, label)).silhouette() is None
+    assert ClusterDistances.on(distances, np.full(6, label)).silhouette() is None
 
 
 def test_equal_models_have_a_quality() -> None:
@@ -134,11 +134,11 @@ def test_single_models_may_be_nobodys_next_cluster() -> None:
     rest = np.flatnonzero(labels < 2)
     inner = distances.matrix()[np.ix_(rest, rest)]
     samples = silhouette_samples(inner, labels[rest], metric="precomputed")
-    measured = Measured.on(distances, labels)
+    measured = ClusterDistances.on(distances, labels)
     assert samples.sum() / 30 == pytest.approx(measured.silhouette(beside_single=False))
     assert measured.silhouette() != measured.silhouette(beside_single=False)
     only = np.unique(np.where(labels == 0, 0, 1 + np.arange(30)), return_inverse=True)[1]
-    one = Measured.on(distances, only)
+    one = ClusterDistances.on(distances, only)
     assert one.silhouette() == one.silhouette(beside_single=False)
 
 
@@ -147,8 +147,8 @@ def test_merged_clusters_are_measured_as_if_anew() -> None:
     _, labels, distances = grouped(7, n=60, groups=9)
     groups = np.array([0, 1, 0, 2, 3, 3, 1, 0, 2])
     for rows in (np.arange(60), np.arange(0, 60, 4)):
-        merged = Measured.on(distances, labels, rows).merged(groups)
-        anew = Measured.on(distances, groups[labels], rows)
+        merged = ClusterDistances.on(distances, labels, rows).merged(groups)
+        anew = ClusterDistances.on(distances, groups[labels], rows)
         assert merged.silhouette() == pytest.approx(anew.silhouette())
         assert merged.davies_bouldin() == pytest.approx(anew.davies_bouldin())
         assert merged.calinski_harabasz() == pytest.approx(anew.calinski_harabasz())
@@ -159,7 +159,7 @@ def test_mean_distances_between_clusters() -> None:
     _, labels, distances = grouped(7, n=30, groups=3)
     full = distances.matrix()
     expected = [[full[np.ix_(labels == a, labels == b)].mean() for b in range(3)] for a in range(3)]
-    np.testing.assert_allclose(expected, Measured.on(distances, labels).between())
+    np.testing.assert_allclose(expected, ClusterDistances.on(distances, labels).between())
 
 
 def test_progress_is_told_to_the_end() -> None:

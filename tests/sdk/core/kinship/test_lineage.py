@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkin.core.kinship.lineage import Judgement, Measured, Rival, judge, stands_out
+from modelkin.core.kinship.lineage import Estimate, Judgement, Rival, judge, stands_out
 from modelkin.core.similarity.background import Background
 
 M, K = 8_000, 600
@@ -44,15 +44,15 @@ def planted(seed: int) -> dict[str, Members]:
 
 def measured(
     rng: np.random.Generator, a: Members, b: Members, num_perm: int | None = None
-) -> Measured:
+) -> Estimate:
     """S of two supports: exact, or as signatures of ``num_perm`` values would tell it."""
     shared = int((a & b).sum())
     if num_perm is None:
-        return Measured(shared / K, 0.0)
+        return Estimate(shared / K, 0.0)
     truth = shared / (2 * K - shared)
     jaccard = rng.binomial(num_perm, truth) / num_perm
     error = 2 / (1 + jaccard) ** 2 * np.sqrt(max(jaccard * (1 - jaccard), 1 / num_perm) / num_perm)
-    return Measured(2 * jaccard / (1 + jaccard), float(error))
+    return Estimate(2 * jaccard / (1 + jaccard), float(error))
 
 
 def judged(
@@ -132,13 +132,13 @@ def test_estimates_never_contradict_a_true_base(num_perm: int) -> None:
 def test_nothing_to_compare_with_is_inconclusive() -> None:
     """Two or fewer other models are no background."""
     few = Background(0.1, 0.0, 2)
-    assert Judgement("inconclusive", "few") == judge(Measured(0.9, 0.0), [], few)
+    assert Judgement("inconclusive", "few") == judge(Estimate(0.9, 0.0), [], few)
 
 
 def test_the_nearest_of_a_wide_background_is_consistent() -> None:
     """Where all models are kin the base cannot stand out, and being the nearest is enough."""
-    wide, base = Background(0.5, 0.15, 30), Measured(0.85, 0.0)
-    behind, beside = Measured(0.75, 0.0), Measured(0.82, 0.0)
+    wide, base = Background(0.5, 0.15, 30), Estimate(0.85, 0.0)
+    behind, beside = Estimate(0.75, 0.0), Estimate(0.82, 0.0)
     assert Judgement("consistent", "nearest") == judge(base, [], wide, runner_up=behind)
     assert Judgement("inconclusive", "unclear") == judge(base, [], wide, runner_up=beside)
     assert Judgement("inconclusive", "unclear") == judge(base, [], wide)
@@ -146,18 +146,18 @@ def test_the_nearest_of_a_wide_background_is_consistent() -> None:
 
 def test_relatives_alone_are_no_reason_for_a_mismatch() -> None:
     """A base as near as others are is contradicted by strangers, and by declared kin it is not."""
-    near, kin = Background(0.4, 0.05, 9), Measured(0.45, 0.0)
+    near, kin = Background(0.4, 0.05, 9), Estimate(0.45, 0.0)
     assert Judgement("mismatch", "background") == judge(kin, [], near)
     assert Judgement("inconclusive", "unclear") == judge(kin, [], near, unrelated=False)
-    ahead = judge(Measured(0.53, 0.0), [], near, runner_up=kin)
+    ahead = judge(Estimate(0.53, 0.0), [], near, runner_up=kin)
     assert Judgement("consistent", "nearest") == ahead
 
 
 def test_a_wide_error_is_unclear() -> None:
     """An estimate on both sides of the limit tells neither that a model stands out nor that not."""
-    assert stands_out(Measured(0.2, 0.001), FLAT) is True
-    assert stands_out(Measured(0.12, 0.001), FLAT) is False
-    assert stands_out(Measured(0.16, 0.05), FLAT) is None
+    assert stands_out(Estimate(0.2, 0.001), FLAT) is True
+    assert stands_out(Estimate(0.12, 0.001), FLAT) is False
+    assert stands_out(Estimate(0.16, 0.05), FLAT) is None
 
 
 @given(
@@ -169,7 +169,7 @@ def test_a_judgement_names_a_rival_that_is_nearer(
     base: float, error: float, others: list[tuple[float, float, float]]
 ) -> None:
     """Whoever is named is more similar to the model than the base is, by more than 0.05."""
-    rivals = [Rival(Measured(s, e), Measured(b, e)) for s, b, e in others]
-    judgement = judge(Measured(base, error), rivals, FLAT)
+    rivals = [Rival(Estimate(s, e), Estimate(b, e)) for s, b, e in others]
+    judgement = judge(Estimate(base, error), rivals, FLAT)
     if judgement.rival is not None:
         assert rivals[judgement.rival].to_model.similarity > base + 0.05

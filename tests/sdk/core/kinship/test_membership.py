@@ -76,7 +76,7 @@ def test_a_large_target_is_sampled_evenly(m: int, most: int) -> None:
 
 def test_a_sample_of_a_bitmap_of_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks are found in whatever block of the bitmap they are, also behind empty ones."""
-    monkeypatch.setattr(membership, "_BLOCK", 4)
+    monkeypatch.setattr(membership, "_BLOCK_WORDS", 4)
     indices = np.concatenate([np.arange(0, 300, 2), np.arange(2_000, 2_900), [4_095]])
     target = PackedSupport.pack(Support.from_indices(indices, 4_096))
     assert "bitmap" == target.kind

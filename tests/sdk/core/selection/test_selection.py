@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from modelkin.core.selection.selection import SmallSupportWarning, coverage_of, select_support
-from modelkin.core.support import Support
-from modelkin.errors import InvalidImportance, InvalidParameter, SpaceMismatch
+from modelkin.core.selection.selection import SmallSupportWarning, select, select_support
+from modelkin.errors import InvalidImportance, InvalidParameter
+from tests.sdk.core.selection.exact import coverage_of, mass
 
 Floats = npt.NDArray[np.float32]
 
@@ -36,10 +36,6 @@ def ranking(values: Floats) -> list[int]:
     """Positive entries, largest first, ties by index."""
     order = sorted(range(values.size), key=lambda i: (-float(values[i]), i))
     return [i for i in order if values[i] > 0]
-
-
-def mass(values: Floats) -> Fraction:
-    return sum((Fraction(float(v)) for v in values), Fraction(0))
 
 
 def k_star(values: Floats, coverage: Fraction) -> int:
@@ -67,9 +63,10 @@ def test_top_k_is_the_first_k_of_the_ranking(
 @given(values=importances, coverage=st.fractions(Fraction(1, 1000), 1, max_denominator=1000))
 def test_k_star_is_exact(each_kernels: ModuleType, values: Floats, coverage: Any) -> None:
     """By coverage, K is Algorithm 1's in exact rationals, and its coverage reaches the target."""
-    support = select_support(values, coverage=coverage, k_max=1.0)
-    assert sorted(ranking(values)[: k_star(values, coverage)]) == support.indices.tolist()
-    assert float(mass(values[support.indices]) / mass(values)) == coverage_of(values, support)
+    selection = select(values, coverage=coverage, k_max=1.0)
+    indices = selection.support.indices
+    assert sorted(ranking(values)[: k_star(values, coverage)]) == indices.tolist()
+    assert coverage_of(values, selection.support) == selection.coverage
 
 
 @given(values=importances, cap=st.integers(1, 80))
@@ -152,8 +149,8 @@ def test_impossible_entries_are_named(
         (np.array([1.0, -1e-60]), r"importance\[1\] = -1e-60"),
         (np.array([1.0, 1e300]), r"importance\[1\] = inf"),
         (torch.ones(2, dtype=torch.int32), "holds int32"),
-        (torch.ones(2).to_sparse(), "no plain tensor"),
-        (torch.ones(2, device="meta"), "no plain tensor"),
+        (torch.ones(2).to_sparse(), "not a plain tensor"),
+        (torch.ones(2, device="meta"), "not a plain tensor"),
     ],
 )
 def test_what_is_no_importance(importance: Any, message: str) -> None:
@@ -224,12 +221,3 @@ def test_memory_stays_below_a_byte_a_parameter(
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= values.size
-
-
-def test_coverage_of_needs_one_space() -> None:
-    """The coverage of a support of another M is an error, as is that of an importance of zeros."""
-    support = Support.from_indices([0], 3)
-    with pytest.raises(SpaceMismatch, match="of 3 parameters, the importance of 2"):
-        coverage_of(np.ones(2), support)
-    with pytest.raises(InvalidImportance, match="all 3 entries"):
-        coverage_of(np.zeros(3), support)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from modelkin.core.layout import Layout
 from modelkin.core.selection.selection import (
     SmallSupportWarning,
-    coverage_of,
     select,
     select_support,
 )
 from modelkin.errors import InvalidImportance, InvalidParameter, SpaceMismatch
+from tests.sdk.core.selection.exact import coverage_of
 
 LAYOUT = Layout.of([("first", (2, 3)), ("empty", (0, 4)), ("bias", (1,)), ("last", (5,))])
 VALUES = np.array([1, 5, 5, 2, 5, 0, 9, 100, 100, 300, 100, 200], np.float32)
@@ -101,7 +101,7 @@ def test_impossible_entries_are_named_by_their_place_in_the_whole(at: int) -> No
     ("how", "error", "message"),
     [
         ({"budgets": 0.1}, InvalidParameter, "budgets need the layout.*layout_of"),
-        ({"layout": LAYOUT}, InvalidParameter, "a layout is for budgets"),
+        ({"layout": LAYOUT}, InvalidParameter, "a layout is only used with budgets"),
         ({"layout": LAYOUT, "budgets": 0.1, "k": 3}, InvalidParameter, "leave out k"),
         (
             {"layout": LAYOUT, "budgets": 0.1, "coverage": 1, "k_max": 2},
@@ -123,7 +123,7 @@ def test_impossible_entries_are_named_by_their_place_in_the_whole(at: int) -> No
         (
             {"layout": LAYOUT, "budgets": {"x": 1, "y": 1}},
             InvalidParameter,
-            "2 tensors that the layout has not: x, y",
+            "2 tensors that are not in the layout: x, y",
         ),
         ({"layout": LAYOUT, "budgets": {"first": 0}}, InvalidParameter, "take no entry"),
         ({"layout": LAYOUT, "budgets": {}}, InvalidParameter, "take no entry"),

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import modelkin
 from modelkin.core.selection.selection import (
     UnstableSupportWarning,
-    coverage_of,
     select,
     select_support,
 )
 from modelkin.core.selection.stability import stability
 from modelkin.core.support import Support
 from modelkin.errors import InvalidImportance, InvalidParameter, SpaceMismatch
+from tests.sdk.core.selection.exact import coverage_of
 
 Floats = npt.NDArray[np.float32]
 

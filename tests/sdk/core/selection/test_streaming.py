@@ -17,11 +17,11 @@ from hypothesis.extra import numpy as hnp
 from modelkin.core.selection.selection import (
     SelectionRule,
     SmallSupportWarning,
-    coverage_of,
     select_support,
 )
 from modelkin.core.selection.streaming import Chunks, Floats, locate, select_from_chunks
 from modelkin.errors import InvalidImportance
+from tests.sdk.core.selection.exact import coverage_of
 
 TIED = st.sampled_from([0.0, -0.0, 1e-45, 3e-45, 1.1754944e-38, 0.5, 1.0, 1.0000001, 3.4e38])
 ANY = st.floats(0, width=32, allow_nan=False, allow_infinity=False)

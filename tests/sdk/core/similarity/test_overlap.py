@@ -129,8 +129,8 @@ def test_the_matrix_is_cut_to_its_memory(
     drawn = [np.flatnonzero(rng.random(3000) < d) for d in (0.5, 0.02, 0.3, 0.01, 0.6)]
     supports = [Support.from_indices(indices, 3000) for indices in drawn]
     expected = [[overlap.similarity(a, b) for b in supports] for a in supports]
-    monkeypatch.setattr(packed, "MATRIX_MEMORY", 7 * 8 * 5)
-    monkeypatch.setattr(packed, "TILE", 2)
+    monkeypatch.setattr(packed, "MATRIX_BITMAP_BYTES", 7 * 8 * 5)
+    monkeypatch.setattr(packed, "TILE_SIZE", 2)
     assert expected == overlap.matrix([PackedSupport.pack(s) for s in supports]).tolist()
 
 

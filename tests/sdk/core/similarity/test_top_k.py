@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from modelkin.core.kernels import fast, reference
-from modelkin.core.similarity.top_k import best
+from modelkin.core.similarity.top_k import top_k
 
 
 @given(
@@ -26,7 +26,7 @@ def test_best_is_a_stable_sort(
 ) -> None:
     """The best are the first of a stable sort by count, without rows that are not eligible."""
     order = [row for row in np.argsort(-counts, kind="stable").tolist() if counts[row] >= 0]
-    found = best(counts, 9, count)
+    found = top_k(counts, 9, count)
     assert (np.dtype(np.int64), sorted(order[:count])) == (found.dtype, found.tolist())
 
 

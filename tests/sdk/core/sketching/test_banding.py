@@ -20,7 +20,7 @@ from modelkin.core.sketching.banding import (
     collision_probability,
     default_banding,
     recall_at,
-    without,
+    remove_stop_list,
 )
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
@@ -190,11 +190,11 @@ def test_without_is_the_difference_of_sets(
     each_kernels: ModuleType, dtype: Any, a: list[int], b: list[int]
 ) -> None:
     """What is left is the support without the stop-list, in order, possibly nothing."""
-    left = without(np.array(a, dtype), np.array(b, dtype))
+    left = remove_stop_list(np.array(a, dtype), np.array(b, dtype))
     assert (dtype, sorted(set(a) - set(b))) == (left.dtype, left.tolist())
 
 
 def test_stop_lists_of_other_spaces_are_refused() -> None:
     """A stop-list of a 64-bit space is not taken from a 32-bit support."""
     with pytest.raises(SpaceMismatch, match="uint32 indices, the stop-list uint64"):
-        without(np.zeros(1, np.uint32), np.zeros(1, np.uint64))
+        remove_stop_list(np.zeros(1, np.uint32), np.zeros(1, np.uint64))

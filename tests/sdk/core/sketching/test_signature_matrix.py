@@ -45,7 +45,7 @@ def test_every_pair_is_what_two_signatures_say(
     each_kernels: ModuleType, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     """Across the seams of tiles, each entry is the similarity of its two signatures."""
-    monkeypatch.setattr(signature_matrix, "TILE", 4)
+    monkeypatch.setattr(signature_matrix, "TILE_SIZE", 4)
     rng = np.random.default_rng(3)
     signed: list[Signature] = []
     for _ in range(9):

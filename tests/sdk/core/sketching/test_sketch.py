@@ -19,9 +19,7 @@ from modelkin.core.sketching.sketch import (
     Sketch,
     _wide,
     coordinates,
-    shared_in_sample,
     similarity_in_sample,
-    size_for,
     standard_error_in_sample,
 )
 from modelkin.core.support import Support
@@ -149,23 +147,6 @@ def test_the_promised_error() -> None:
         assert s == pytest.approx(similarity_in_sample(shared, 5000, 5000), abs=1e-4)
     assert 0.0 == similarity_in_sample(0, 0, 0)
     assert standard_error_in_sample(0, 0, 0) > 0.2
-
-
-def test_one_against_rows(each_kernels: ModuleType) -> None:
-    """What some of many sketches share with one is what each of them alone shares."""
-    sketches = [drawn(100_000, 9000, seed).sketch(1024) for seed in range(5)]
-    rows, at = np.stack([sketch.words for sketch in sketches]), np.array([4, 0, 4])
-    expected = [sketches[0].shared(sketches[i]) for i in at]
-    assert expected == shared_in_sample(rows, sketches[0].words, at).tolist()
-
-
-@pytest.mark.parametrize(
-    ("m", "k", "size"), [(11_000_000, 880_000, 65_536), (10**7, 2 * 10**6, 32_768),
-                         (8 * 10**9, 10**6, 1 << 20), (100, 100, 4096)]
-)  # fmt: skip
-def test_the_size_for_a_density(m: int, k: int, size: int) -> None:
-    """The sample is the smallest power of two that keeps 4,096 members, within its bounds."""
-    assert size == size_for(m, k)
 
 
 @pytest.mark.parametrize(
