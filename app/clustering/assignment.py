@@ -87,7 +87,7 @@ class NewcomerAssignment:
     ) -> list[Neighbor]:
         """The nearest of few models, nearest first; deleted ones are left out."""
         query = self._comparer.query(session, space, subject)
-        candidates = list(candidates_by_name(session, space, names).values())
+        candidates = candidates_by_name(session, space, names)
         jaccards = self._comparer.jaccards(query, [candidate.id for candidate in candidates])
         candidates.sort(key=lambda c: (-jaccards.get(c.id, 0.0), c.name))
         found, _ = self._comparer.compare(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,15 +57,14 @@ def candidates_by_id(session: Reader, space: SpaceRecord, ids: Sequence[int]) ->
 
 
 def candidates_by_name(
-    session: Reader, space: SpaceRecord, names: Iterable[str]
-) -> dict[str, Candidate]:
-    """The existing models among these, by their names."""
-    wanted = list(dict.fromkeys(names))
-    found: dict[str, Candidate] = {}
-    for at in range(0, len(wanted), _AT_ONCE):
-        some = ModelRow.name.in_(wanted[at : at + _AT_ONCE])
+    session: Reader, space: SpaceRecord, names: Sequence[str]
+) -> list[Candidate]:
+    """Those of the models that there are, in no order."""
+    found: list[Candidate] = []
+    for at in range(0, len(names), _AT_ONCE):
+        some = ModelRow.name.in_(names[at : at + _AT_ONCE])
         rows = session.execute(select(*_COLUMNS).where(ModelRow.space_id == space.id, some))
-        found.update((row.name, Candidate(*row)) for row in rows)
+        found.extend(Candidate(*row) for row in rows)
     return found
 
 
