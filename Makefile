@@ -31,6 +31,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python client_sdk/unasync.py --check
 	$(BIN)/python -m docs.generate --check
 	$(BIN)/python -m docs.wording
 

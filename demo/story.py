@@ -231,7 +231,7 @@ def show_donors(client: Client, federation: Federation, trained: Tensor, report:
 
 def show_groups(client: Client, federation: Federation, report: Report) -> None:
     """All groups of kin, as the service finds them, and the members of one client's group."""
-    clustering = client.cluster(SPACE)
+    clustering = client.clusterings.create(SPACE)
     shown = SHOWN[0]
     name = federation.names[shown]
     own = clustering.labels[name]

@@ -31,6 +31,7 @@ from modelkin.core.kinship.lineage import (
 from modelkin.core.similarity.background import Background
 from modelkin.types.kinship import Kin, Lineage, LineageLink, SimilarityBaseline
 from modelkin.types.search import Neighbor
+from modelkin.types.vocabulary import LineageVerdict, Relation
 
 __all__ = ["LineageService"]
 
@@ -196,7 +197,7 @@ class _Family:
         chain, cycle = _chain(name, bases)
         return cls(name, declared, bases, tuple(chain), cycle)
 
-    def relation(self, other: str) -> str | None:
+    def relation(self, other: str) -> Relation | None:
         """The declared relation of another model to this one; None if there is none declared."""
         if other == self.declared:
             return "base"
@@ -259,7 +260,9 @@ def _measured(item: Neighbor) -> Estimate:
     return Estimate(item.similarity, item.standard_error)
 
 
-def _verdict(name: str, declared: str | None, family: _Family, judgement: Judgement | None) -> str:
+def _verdict(
+    name: str, declared: str | None, family: _Family, judgement: Judgement | None
+) -> LineageVerdict:
     if declared is None:
         return "undeclared"
     if family.cycle and family.chain[-1][1] == name:
@@ -268,7 +271,7 @@ def _verdict(name: str, declared: str | None, family: _Family, judgement: Judgem
 
 
 def _likely(
-    verdict: str,
+    verdict: LineageVerdict,
     judgement: Judgement | None,
     rivals: Sequence[Neighbor],
     rival: Kin | None,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from app.search.comparer import Comparer, Query
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor, Neighbors
+from modelkin.types.vocabulary import UsedSearchMethod
 
 __all__ = ["METHODS", "SearchService"]
 
@@ -244,7 +246,7 @@ def _result(
     return Neighbors(
         items=tuple(heapq.nsmallest(request.k, near, _rank)),
         model=None if model is None else model.name,
-        method=method,
+        method=cast(UsedSearchMethod, method),
         candidates=candidates,
         degraded=not whole,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import cast
 
 from sqlalchemy import Select, delete, select, update
 from sqlalchemy.exc import IntegrityError
@@ -20,6 +21,7 @@ from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding, default_banding
 from modelkin.types.paging import Page
 from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
+from modelkin.types.vocabulary import SignatureScheme, SupportSizePolicyName
 
 __all__ = [
     "advance",
@@ -190,7 +192,9 @@ def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
         name=row.name,
         num_parameters=row.num_parameters,
         layout=None if row.layout is None else Layout.from_json(row.layout),
-        signature=SignatureSpec(scheme=row.scheme, num_perm=row.num_perm, seed=row.seed),
+        signature=SignatureSpec(
+            cast(SignatureScheme, row.scheme), num_perm=row.num_perm, seed=row.seed
+        ),
         version=row.version,
         supports=row.supports,
         signatures=row.signatures,
@@ -199,7 +203,9 @@ def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
         banding=Banding(row.bands, row.band_rows),
         compacted_version=row.compacted_version,
         stop_list=None if stop_list is None else _stop_list(stop_list),
-        support_size=SupportSizePolicy(row.size_policy, row.fixed_size),
+        support_size=SupportSizePolicy(
+            cast(SupportSizePolicyName, row.size_policy), row.fixed_size
+        ),
     )
 
 

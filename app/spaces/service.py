@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from app.auth.records import Tenant
 from app.errors import SpaceExists
@@ -21,6 +21,7 @@ from modelkin.core.sketching.signature import MAX_NUM_PERM, check_scheme, defaul
 from modelkin.errors import InvalidLayout, InvalidParameter, InvalidSignature
 from modelkin.types.paging import Page
 from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
+from modelkin.types.vocabulary import SignatureScheme
 
 __all__ = ["MAX_DIMENSIONS", "MAX_TENSORS", "MAX_TENSOR_NAME", "AskedBanding", "SpaceService"]
 
@@ -111,7 +112,7 @@ class SpaceService:
             _require_modest(layout)
         m = _num_parameters(num_parameters, layout)
         h = _num_perm(num_perm)
-        spec = SignatureSpec(_scheme(scheme, m, h), h, _seed(seed))
+        spec = SignatureSpec(cast(SignatureScheme, _scheme(scheme, m, h)), h, _seed(seed))
         cut = _banding(banding, h)
         size = FREE if support_size is None else support_size.resolved(m)
         created = repository.insert_space(

@@ -8,6 +8,7 @@ or grown here, since only its client knows which index is more important than wh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from app.infra.db.database import Reader, Writer
 from app.spaces import repository, support_size_repository
@@ -15,6 +16,7 @@ from app.spaces.records import SpaceRecord
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter
 from modelkin.types.spaces import FREE, SupportSize, SupportSizePolicy
+from modelkin.types.vocabulary import SupportSizePolicyName
 
 __all__ = ["POLICIES", "AskedSize", "SupportSizeService"]
 
@@ -54,7 +56,11 @@ class AskedSize:
                     f"{given[0]} is for the policy fixed; leave it out where K is {self.policy}",
                     field=f"support_size.{given[0]}",
                 )
-            return SupportSizePolicy(self.policy) if self.policy != "free" else FREE
+            return (
+                SupportSizePolicy(cast(SupportSizePolicyName, self.policy))
+                if self.policy != "free"
+                else FREE
+            )
         if len(given) != 1:
             raise InvalidParameter(
                 "the policy fixed takes either k or fraction", field="support_size.k"

@@ -1,7 +1,7 @@
 """modelkin tells which models are kin, by the indices of their most salient parameters.
 
-The names here are the public ones, and only these. Importing them needs numpy, httpx and zstandard;
-what needs torch is in ``modelkin.torch``, and numba is loaded when the first kernel runs.
+The names here are the public ones, and only these. Importing them needs numpy, httpx, msgspec and
+zstandard. What needs torch is in ``modelkin.torch``; numba is loaded when the first kernel runs.
 """
 
 from __future__ import annotations

@@ -15,12 +15,18 @@ import pytest
 
 import modelkin
 import modelkin.webhooks
+from modelkin.types import EventType
 from tests.support.checkpoints import Tensors, random_tensors, safetensors
 from tests.support.fake_huggingface import Hub
 from tests.support.server_process import Server
 from tests.support.webhook_receiver import Receiver, receiving
 
-EVENTS = ["support.stored", "neighbors.changed", "clustering.completed", "lineage.mismatch"]
+EVENTS: list[EventType] = [
+    "support.stored",
+    "neighbors.changed",
+    "clustering.completed",
+    "lineage.mismatch",
+]
 Heard = dict[str, list[dict[str, Any]]]
 
 
@@ -40,10 +46,10 @@ def test_whoever_subscribed_hears_of_a_push(hub: Hub, client: modelkin.Client) -
     subscriber has heard of supports, neighbours, clusters and of a base that cannot be.
     """
     with receiving() as receiver:
-        subscription = client.create_subscription(
+        subscription = client.webhooks.create(
             f"{receiver.url}/ok", EVENTS, space="pushed", threshold=0.3
         )
-        source = client.create_source(
+        source = client.sources.create(
             "huggingface", "pushed", secret="s", url=hub.url, importance="weight", poll_seconds=None
         )
         first, second = random_tensors(1), random_tensors(2)
@@ -63,7 +69,9 @@ def test_whoever_subscribed_hears_of_a_push(hub: Hub, client: modelkin.Client) -
             sha = hub.push(name, {"model.safetensors": safetensors(tensors)}, card=card)
             _deliver(client, source.hook, name, sha)
         _wait(partial(_has_stored, receiver, subscription, 11))
-        client.set_clustering_policy("pushed", "agglomerative", after_changes=1, debounce_seconds=0)
+        client.clusterings.policy.set(
+            "pushed", "agglomerative", after_changes=1, debounce_seconds=0
+        )
 
         families = [name for name in pushed if "stranger" not in name]
         nearest = {name: client.neighbors("pushed", name, k=1)[0].model for name in families}
@@ -73,7 +81,7 @@ def test_whoever_subscribed_hears_of_a_push(hub: Hub, client: modelkin.Client) -
         heard = _heard(receiver, subscription)
         assert set(pushed) == {event["data"]["model"] for event in heard["support.stored"]}
         made = heard["clustering.completed"][0]["data"]["clustering"]
-        labels = client.clustering("pushed", made).labels
+        labels = client.clusterings.get("pushed", made).labels
         together = {(a, b) for a in families for b in families if labels[a] == labels[b]}
         assert {(a, b) for a in families for b in families if _family(a) == _family(b)} == together
         assert {"org/first-lies"} == {e["data"]["model"] for e in heard["lineage.mismatch"]}

@@ -22,7 +22,7 @@ signature = support.signature()
 assert modelkin.Signature.from_bytes(signature.to_bytes()) == signature
 assert modelkin.similarity(support, support) == 1.0
 try:
-    modelkin.Client("http://127.0.0.1:9", retries=0).space("nobody-is-there")
+    modelkin.Client("http://127.0.0.1:9", retries=0).spaces.get("nobody-is-there")
 except modelkin.ConnectionFailed as error:
     print(error)
 heavy = {"torch", "numba", "pyroaring", "datasketch", "pandas", "fastapi"} & set(sys.modules)
@@ -38,7 +38,10 @@ MISSING = {
     "datasketch": (
         "import modelkin; modelkin.Support.from_indices([1], 9).signature().to_datasketch()"
     ),
-    "pandas": "import modelkin; modelkin.Neighbors((), None, 'exact', 0, False).to_pandas()",
+    "pandas": (
+        "import modelkin; modelkin.Neighbors(items=(), method='exact', candidates=0, "
+        "degraded=False).to_pandas()"
+    ),
 }
 
 

@@ -20,7 +20,7 @@ from modelkin.types.spaces import TensorOverlap
 
 B = Neighbor("b", 0.5, 1 / 3, "exact", 0.0, 2)
 C = Neighbor("c", 0.25, 1 / 7, "signature", 0.04, None)
-FOUND = Neighbors((B, C), model="a", method="exact", candidates=2, degraded=False)
+FOUND = Neighbors(items=(B, C), model="a", method="exact", candidates=2, degraded=False)
 
 
 def test_neighbors_are_a_sequence() -> None:
@@ -30,7 +30,7 @@ def test_neighbors_are_a_sequence() -> None:
     assert not dataclasses.replace(FOUND, items=())
 
 
-@pytest.mark.parametrize("value", [FOUND, B, Donors((), target=None, method="similarity")])
+@pytest.mark.parametrize("value", [FOUND, B, Donors(items=(), target=None, method="similarity")])
 def test_results_are_frozen_values(value: Any) -> None:
     """Results hash, compare, pickle and refuse to be changed."""
     assert value == pickle.loads(pickle.dumps(value))
@@ -43,7 +43,18 @@ def test_a_model_hashes_whatever_its_attributes() -> None:
     """Attributes hold lists and objects, and a model is hashable nonetheless."""
     now = datetime.now(UTC)
     model = ModelInfo(
-        "s", "m", "support", 3, None, 1, 1, (), {"a": [1]}, None, None, True, now, now, "e"
+        space="s",
+        model="m",
+        kind="support",
+        support_size=3,
+        revision=1,
+        version=1,
+        tags=(),
+        attributes={"a": [1]},
+        verified=True,
+        created_at=now,
+        updated_at=now,
+        etag="e",
     )
     assert model in {dataclasses.replace(model, etag=None)}
 
@@ -59,7 +70,7 @@ def test_neighbors_become_a_table() -> None:
 
 def test_empty_tables_keep_their_columns() -> None:
     """No donor and no layout still make tables of the right columns."""
-    donors = Donors((), target="a", method="similarity").to_pandas()
+    donors = Donors(items=(), target="a", method="similarity").to_pandas()
     tensors = Overlap("a", "b", 0, 0.0, 0.0, None).to_pandas()
     reasons = [f.name for f in dataclasses.fields(DonorExplanation)]
     assert [f.name for f in dataclasses.fields(Donor)][:-1] + reasons == list(donors.columns)

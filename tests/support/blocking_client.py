@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Self
 
 from modelkin.client import AsyncClient, AsyncListing
+from modelkin.client._async.resource import AsyncResource
+from tests.support.client_clock import set_async_clock, set_clock
 
 Connect = Callable[..., Any]
 
 
 class Blocking:
-    """Awaits whatever the client gives before it answers.
+    """Awaits what the client gives before it answers.
 
     Args:
-        target: a client, or a listing of one.
+        target: a client, a namespace of one, or a listing.
         runner: the event loop, one for all that the client does.
     """
 
@@ -26,13 +28,18 @@ class Blocking:
 
     @classmethod
     def connect(cls, runner: asyncio.Runner, *arguments: Any, **options: Any) -> Self:
-        """An AsyncClient; its ``sleep`` is a plain function, as Client's."""
-        if "sleep" in options:
-            options["sleep"] = _awaitable(options["sleep"])
+        """An AsyncClient."""
         return cls(AsyncClient(*arguments, **options), runner)
+
+    def set_clock(self, sleep: Callable[[float], object], jitter: Callable[[], float]) -> Self:
+        """Replaces the clock of the client, with a plain function for pauses."""
+        set_async_clock(self._target, sleep=_awaitable(sleep), jitter=jitter)
+        return self
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
+        if isinstance(found, AsyncResource):
+            return Blocking(found, self._runner)
         if not callable(found):
             return found
         return lambda *arguments, **options: self._answer(found(*arguments, **options))
@@ -61,6 +68,13 @@ class Blocking:
             assert isinstance(given, AsyncListing)
             return Blocking(given, self._runner)
         return self._runner.run(_await(given)) if inspect.isawaitable(given) else given
+
+
+def with_pauses(client: Any, pauses: list[float]) -> Any:
+    """Either client, whose pauses are as long as they can be, and go to a list."""
+    if isinstance(client, Blocking):
+        return client.set_clock(pauses.append, lambda: 1.0)
+    return set_clock(client, sleep=pauses.append)
 
 
 async def _await(given: Any) -> Any:

@@ -277,24 +277,28 @@ def test_the_sdk_waits_for_a_job(
 ) -> None:
     """It starts, lists, follows and cancels jobs, and raises what became of those that failed."""
     with modelkin.Client(url, keys["default"]) as client:
-        job = client.start_job(space.name, "rebuild_buckets")
-        done = client.wait_for_job(job, timeout=30)
+        job = client.jobs.create(space.name, "rebuild_buckets")
+        done = client.jobs.wait(job, timeout=30)
         assert done.result is not None
-        assert ("succeeded", 3, done) == (done.state, done.result["models"], client.job(job.id))
-        assert [done] == list(client.jobs(space=space.name, state="succeeded"))
+        assert ("succeeded", 3, done) == (
+            done.state,
+            done.result["models"],
+            client.jobs.get(job.id),
+        )
+        assert [done] == list(client.jobs.list(space=space.name, state="succeeded"))
         told: list[modelkin.JobInfo] = []
         counted = busy.enqueue("count", steps=20, pause=0.1)
-        client.wait_for_job(counted.id, on_progress=told.append)
+        client.jobs.wait(counted.id, on_progress=told.append)
         assert len({now.progress for now in told}) > 3
         with pytest.raises(JobFailed, match="there are no such leaves") as failed:
-            client.wait_for_job(busy.enqueue("wrong").id)
+            client.jobs.wait(busy.enqueue("wrong").id)
         assert "invalid_parameter" == failed.value.job.error["code"]
         endless = busy.enqueue("count", steps=600, pause=0.1)
         with pytest.raises(TimeoutError, match="it goes on"):
-            client.wait_for_job(endless.id, timeout=0.3)
-        client.cancel_job(endless.id)
+            client.jobs.wait(endless.id, timeout=0.3)
+        client.jobs.cancel(endless.id)
         with pytest.raises(JobCancelled):
-            client.wait_for_job(endless.id, timeout=30)
+            client.jobs.wait(endless.id, timeout=30)
 
 
 def ok_202(answer: httpx.Response) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ from modelkin.core.kinship import donors as mixing
 from modelkin.core.similarity.background import Background
 from modelkin.types.kinship import Donor, DonorExplanation, Donors, SimilarityBaseline
 from modelkin.types.search import Neighbor
+from modelkin.types.vocabulary import DonorMethod, DonorWeights
 
 __all__ = ["DonorService"]
 
@@ -80,8 +82,8 @@ class DonorService:
                 for choice, weight in zip(found.choices, weights, strict=True)
             ),
             target=None if target.model is None else target.model.name,
-            method=request.method,
-            weights=request.weighting,
+            method=cast(DonorMethod, request.method),
+            weights=cast(DonorWeights, request.weighting),
             usual=SimilarityBaseline(background.mean, background.deviation, background.models),
             candidates=found.considered,
             left_out=found.left_out,

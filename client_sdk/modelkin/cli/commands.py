@@ -70,7 +70,7 @@ def push(arguments: argparse.Namespace) -> Answer:
             value, size_notes = _agreed(client, arguments, source, value)
             notes = (*notes, *size_notes)
         if arguments.signature_only and isinstance(value, Support):
-            value = _signed(value, client.space(arguments.space))
+            value = _signed(value, client.spaces.get(arguments.space))
         info = _put(client, arguments, value)
     tags = f", tags {', '.join(info.tags)}" if info.tags else ""
     what = "support" if info.kind == "support" else "signature of a support"
@@ -159,7 +159,7 @@ def _agreed(
     """
     if arguments.k is not None or arguments.fraction is not None:
         return chosen, ()
-    size = client.agree_support_size(arguments.space, chosen.k, client=arguments.model)
+    size = client.spaces.report_support_size(arguments.space, chosen.k, client=arguments.model)
     if size.k is None or size.k == chosen.k:
         return chosen, ()
     whose = "is fixed" if size.policy == "fixed" else f"is the median of {size.reports} reports"

@@ -1,12 +1,13 @@
-"""The HTTP client of the service.
+"""The HTTP client of the service. It computes no supports, signatures or overlaps.
 
-``_protocol`` knows the API and does no I/O, ``_exchange`` decides what comes of a try; ``sync`` and
-``async_`` send. It never computes supports, signatures or overlaps: that is ``modelkin.core``'s.
+``_protocol`` has the requests and answers of the API, without I/O; ``_transport`` what both clients
+need to send them. ``_async`` is written by hand, and ``_sync`` is generated from it.
 """
 
 from modelkin.client._async.client import AsyncClient
+from modelkin.client._async.listing import AsyncListing
 from modelkin.client._sync.client import Client
-from modelkin.client._sync.listing import AsyncListing, Listing
+from modelkin.client._sync.listing import Listing
 from modelkin.client._transport.version_check import ModelkinVersionWarning
 
 __all__ = ["AsyncClient", "AsyncListing", "Client", "Listing", "ModelkinVersionWarning"]

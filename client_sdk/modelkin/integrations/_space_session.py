@@ -76,11 +76,11 @@ class SpaceSession:
         """
         self.open()
         if self._agreed:
-            self.k = self._client.agree_support_size(self._space, k_star, client=reporter).k
+            self.k = self._client.spaces.report_support_size(self._space, k_star, client=reporter).k
         info = self._client.put_support(self._space, model, support, tags=tags)
         if attributes:
             merged = {**info.attributes, **attributes}
-            self._client.update_model(self._space, model, attributes=merged)
+            self._client.models.update(self._space, model, attributes=merged)
 
     def _open_space(self) -> None:
         found = self._find_or_create()
@@ -89,13 +89,13 @@ class SpaceSession:
                 f"space {self._space!r} is of models with {found.num_parameters} parameters, this "
                 f"one has {self._num_parameters}: name another space"
             )
-        size = self._client.support_size(self._space)
+        size = self._client.spaces.support_size(self._space)
         self._agreed, self.k = size.policy == "agreed", size.k
         self._open = True
 
     def _find_or_create(self) -> Any:
         try:
-            return self._client.space(self._space)
+            return self._client.spaces.get(self._space)
         except ApiError as error:
             if error.problem_code != "space_not_found":
                 raise

@@ -1,17 +1,18 @@
-"""What the client returns about clusterings: the clusters, how good they are, and newcomers.
-
-Frozen values like those of ``modelkin.types.spaces``, named and shaped as the service's JSON.
-"""
+"""Clusterings of a space: clusters, quality, assignments of newcomers, and policies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelkin.core.clustering.quality import ClusterQuality
 from modelkin.types.paging import table
+from modelkin.types.vocabulary import ClusteringAlgorithm, Estimate, SimilaritySource
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = [
     "Assignment",
@@ -41,47 +42,47 @@ class Cluster:
     members: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringInfo:
-    """A clustering, besides which model is in which cluster.
+    """A clustering without its clusters.
 
     Attributes:
         id: that of the job that made it.
         space: whose models were clustered.
         number: 1 for the first one of its space, and so on.
-        algorithm: ``"affinity_propagation"``, ``"leiden"``, ``"agglomerative"`` or ``"hdbscan"``.
-        parameters: as they were given, with the filters of the models.
+        algorithm: the one that was used.
+        parameters: of the request, with the filters of the models.
         chosen: the parameters that the algorithm chose by itself.
         version: of the space that was clustered.
-        similarity: ``"exact"``; ``"signature"``, where similarities were estimated; or ``"mixed"``.
+        similarity: whether similarities were exact, estimated from signatures, or mixed.
         models: how many were clustered.
         num_clusters: how many clusters there are.
         noise: how many models are in none of them.
         quality: silhouette and more.
-        previous: the id of the clustering whose ids of clusters go on in this one.
-        agreement: the adjusted Rand index to that one, over the models of both.
-        seconds: that it took.
+        previous: the id of the clustering from which the clusters keep their ids.
+        agreement: the adjusted Rand index to that clustering, over the models of both.
+        seconds: its duration.
     """
 
     id: str
     space: str
     number: int
-    algorithm: str
+    algorithm: ClusteringAlgorithm
     parameters: Mapping[str, Any] = field(hash=False)
     chosen: Mapping[str, Any] = field(hash=False)
     version: int
-    similarity: str
+    similarity: SimilaritySource
     models: int
     num_clusters: int
     noise: int
     quality: ClusterQuality
-    previous: str | None
-    agreement: float | None
+    previous: str | None = None
+    agreement: float | None = None
     seconds: float
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Clustering(ClusteringInfo):
     """A clustering: all of :class:`ClusteringInfo`, and its clusters.
 
@@ -93,7 +94,7 @@ class Clustering(ClusteringInfo):
     labels: Mapping[str, int] = field(hash=False)
     clusters: tuple[Cluster, ...]
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A ``pandas.DataFrame`` with a row a model: ``model``, ``cluster``, ``exemplar``.
 
         Raises:
@@ -119,53 +120,54 @@ class Vote:
 
     model: str
     similarity: float
-    estimate: str
+    estimate: Estimate
     standard_error: float
     cluster: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """The cluster that a newcomer would be in.
 
     Attributes:
         clustering: the id of the clustering.
-        cluster: the id of the cluster; -1 where the nearest are in none, or nobody is near.
+        cluster: the id of the cluster; -1 where the nearest models are in none, or none is near.
         exemplar: the model that stands for the cluster; None for no cluster.
-        share: of the votes that went to it, 0 to 1.
-        similarity: S to the nearest model of the cluster; 0 where nobody is near.
+        share: of the votes, 0 to 1.
+        similarity: S to the nearest model of the cluster; 0 where none is near.
         votes: of the nearest clustered models, the nearest first.
     """
 
     clustering: str
     cluster: int
-    exemplar: str | None
+    exemplar: str | None = None
     share: float
     similarity: float
     votes: tuple[Vote, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringPolicy:
-    """When a space is clustered anew by itself, and how.
+    """When and how the service clusters a space without a request.
 
     Attributes:
-        algorithm: as for ``client.cluster``; None for the one that suits the number of models.
+        algorithm: as for ``client.clusterings.create``; None for the one that suits the number of
+            models.
         parameters: likewise.
-        after_changes: after so many changes of the space; None for no such number.
-        every_seconds: after so many seconds, if anything changed; None for never.
-        debounce_seconds: once nothing has changed for so long, or ten times as long has passed.
-        pending_changes: changes that the last clustering of its kind has not seen.
-        last_at: when that one, which is done, was asked for; None before the first.
+        after_changes: changes of the space that start a clustering; None for no limit.
+        every_seconds: seconds after which a change starts a clustering; None for no limit.
+        debounce_seconds: quiet seconds before the start; it waits ten times as long at most.
+        pending_changes: changes since the last clustering by this policy.
+        last_at: when that clustering was requested; None before the first.
     """
 
-    algorithm: str | None
+    algorithm: ClusteringAlgorithm | None = None
     parameters: Mapping[str, Any] = field(hash=False)
-    after_changes: int | None
-    every_seconds: int | None
+    after_changes: int | None = None
+    every_seconds: int | None = None
     debounce_seconds: int
     pending_changes: int
-    last_at: datetime | None
+    last_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""What the client returns about sources: hubs whose models are followed, and what they delivered.
-
-Frozen values like those of ``modelkin.types.spaces``, named and shaped as the service's JSON.
-"""
+"""Sources, which are hubs whose models a space follows, and the events that the hubs send."""
 
 from __future__ import annotations
 
@@ -10,70 +7,73 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-__all__ = ["Source", "HubEvent"]
+from modelkin.types.vocabulary import HubEventOutcome, HubKind, ImportanceKind, OnDelete
+
+__all__ = ["HubEvent", "Source"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A hub whose models are followed; its secret and token are never told.
+    """A hub whose models a space follows; the service never answers its secret and token.
 
     Attributes:
         id: opaque.
-        kind: ``"huggingface"`` or ``"mlflow"``.
-        space: where its models go, as far as they have the space's layout.
-        url: of the hub; None where deliveries are only recorded.
-        has_token: whether there is one.
-        importance: ``"delta"``, ``"weight"``, or None for whichever can be.
+        kind: of hub.
+        space: receives the models that have its layout.
+        url: of the hub; None where events are only recorded.
+        has_token: whether the service holds a token for the hub.
+        importance: ``"delta"`` from the base, ``"weight"``, or None for the first that is possible.
         base_model: the base of models that declare none.
         filters: ``repos``, ``owners`` and ``tags`` of the models that are followed.
-        on_delete: ``"keep"`` or ``"remove"``: what becomes here of what is deleted there.
+        on_delete: whether a model that is deleted on the hub is kept or removed here.
         poll_seconds: between two polls; None for never.
-        hook: the path on the service where the hub is to deliver.
-        last_refusal: ``{"at", "detail"}`` of the last delivery that nothing vouched for.
-        last_error: ``{"at", "code", "detail"}`` of the last poll or look that failed.
-        last_poll: what the last poll found: ``models``, ``new``, ``changed``, ``gone``.
+        hook: the path on the service to which the hub sends its events.
+        last_delivery_at: when the last valid event came.
+        last_refusal: ``{"at", "detail"}`` of the last event with an invalid signature.
+        last_error: ``{"at", "code", "detail"}`` of the last poll or sync that failed.
+        last_poll: counts of the last poll: ``models``, ``new``, ``changed``, ``gone``.
     """
 
     id: str
-    kind: str
+    kind: HubKind
     space: str
-    url: str | None
+    url: str | None = None
     has_token: bool
-    importance: str | None
-    base_model: str | None
+    importance: ImportanceKind | None = None
+    base_model: str | None = None
     filters: Mapping[str, Any] = field(hash=False)
-    on_delete: str
-    poll_seconds: int | None
+    on_delete: OnDelete
+    poll_seconds: int | None = None
     hook: str
     created_at: datetime
     updated_at: datetime
-    last_delivery_at: datetime | None
-    last_refusal: Mapping[str, Any] | None = field(hash=False)
-    last_error: Mapping[str, Any] | None = field(hash=False)
-    last_poll: Mapping[str, Any] | None = field(hash=False)
-    last_poll_at: datetime | None
-    next_poll_at: datetime | None
+    last_delivery_at: datetime | None = None
+    last_refusal: Mapping[str, Any] | None = field(default=None, hash=False)
+    last_error: Mapping[str, Any] | None = field(default=None, hash=False)
+    last_poll: Mapping[str, Any] | None = field(default=None, hash=False)
+    last_poll_at: datetime | None = None
+    next_poll_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HubEvent:
-    """What a hub has delivered, and what became of it.
+    """An incoming webhook of a hub, and its outcome.
 
     Attributes:
         delivery_id: the hub's id of it, or a digest of its body.
-        event: what it told, ``"repo.content.update"`` for one.
-        model: whom it was about, by its name on the hub.
-        revision: what it said the model is at.
-        outcome: ``"enqueued"``, ``"ignored"`` or ``"recorded"``.
-        reason: why nobody looks at the model; None if somebody does.
-        job: the id of the job that does.
+        event: its type in the hub's words, such as ``"repo.content.update"``.
+        model: the model it concerns, by its name on the hub.
+        revision: the model's revision according to the hub.
+        outcome: whether a sync of the model was enqueued.
+        reason: why no sync was enqueued; None if one was.
+        job: the id of the job that syncs the model.
     """
 
     delivery_id: str
     event: str
-    model: str | None
-    revision: str | None
-    outcome: str
-    reason: str | None
-    job: str | None
+    model: str | None = None
+    revision: str | None = None
+    outcome: HubEventOutcome
+    reason: str | None = None
+    job: str | None = None
     received_at: datetime

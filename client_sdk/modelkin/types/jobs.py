@@ -1,4 +1,4 @@
-"""What the client says of jobs: work that the service does after it has answered."""
+"""Jobs: work that the service does after it has answered."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from modelkin.types.vocabulary import JobState
 
 __all__ = ["JobInfo", "JobProgress"]
 
@@ -15,9 +17,9 @@ class JobProgress:
     """How far a job is.
 
     Attributes:
-        done: of ``total``, in whatever the job counts.
-        total: 0 where nobody knows.
-        stage: what is being done, for people.
+        done: units of work done, of ``total``.
+        total: 0 where it is not known.
+        stage: the present step, in words.
     """
 
     done: int
@@ -25,41 +27,41 @@ class JobProgress:
     stage: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobInfo:
     """A job as it was when the service answered.
 
     Attributes:
-        kind: what is done: ``"rebuild_buckets"``, ``"stop_list"``, ...
+        kind: of work: ``"rebuild_buckets"``, ``"stop_list"``, ``"cluster"``, ...
         state: ``"queued"``, ``"running"``, ``"succeeded"``, ``"failed"`` or ``"cancelled"``.
-        space: the name of the space it is about; None for one about no space.
-        parameters: what it was asked to do, by JSON values.
-        progress: None before the first word of it.
+        space: the name of its space; None for a job that concerns none.
+        parameters: of the request, as JSON values.
+        progress: None before the first report.
         result: JSON values, once it has succeeded.
         error: ``{"code", "detail"}`` once it has failed or was cancelled; while it is queued or
-            running, why it is begun again.
-        attempts: how often it was begun.
-        cancelling: it was asked to end, and will when it hears of it.
-        not_before: when it may begin, if not at once.
-        started_at: when it was begun first.
+            running, why it is tried again.
+        attempts: how often it was started.
+        cancelling: its cancellation was requested, and has not taken effect yet.
+        not_before: the earliest time that it may start.
+        started_at: when it was first started.
     """
 
     id: str
     kind: str
-    state: str
-    space: str | None
+    state: JobState
+    space: str | None = None
     parameters: Mapping[str, Any] = field(hash=False)
-    progress: JobProgress | None
-    result: Mapping[str, Any] | None = field(hash=False)
-    error: Mapping[str, Any] | None = field(hash=False)
+    progress: JobProgress | None = None
+    result: Mapping[str, Any] | None = field(default=None, hash=False)
+    error: Mapping[str, Any] | None = field(default=None, hash=False)
     attempts: int
     cancelling: bool
     created_at: datetime
-    not_before: datetime | None
-    started_at: datetime | None
-    finished_at: datetime | None
+    not_before: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended, however that was."""
+        """Whether it has ended: succeeded, failed or cancelled."""
         return self.state in {"succeeded", "failed", "cancelled"}

@@ -1,17 +1,25 @@
-"""What the client returns about kin: donors and why, graphs, and lineages.
-
-Frozen values like those of ``modelkin.types.spaces``, named and shaped as the service's JSON.
-"""
+"""Answers about kin: donors with their reasons, graphs and lineages."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from modelkin.types.paging import table
 from modelkin.types.search import Ranking
+from modelkin.types.vocabulary import (
+    DonorMethod,
+    DonorWeights,
+    Estimate,
+    LineageVerdict,
+    ModelKind,
+    Relation,
+)
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = [
     "Donor",
@@ -29,11 +37,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SimilarityBaseline:
-    """What is usual in a space, as seen from one model.
+    """The usual similarity of a space to one model.
 
     Attributes:
-        similarity: the mean of S over the other models; in a lineage the median over those that are
-            no declared relatives.
+        similarity: the mean of S over the other models; in a lineage the median, without declared
+            relatives.
         deviation: the standard deviation of S over models; 0 where there is none.
         models: how many these are.
     """
@@ -43,15 +51,15 @@ class SimilarityBaseline:
     models: int
 
 
-_UNSEEN: Final = SimilarityBaseline(0.0, 0.0, 0)
+_NO_BASELINE: Final = SimilarityBaseline(0.0, 0.0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class DonorExplanation:
-    """Why a model is a donor. What the method does not look at is None.
+    """Why a model is a donor. A field that the method does not use has no value.
 
     Attributes:
-        sentence: the same for people.
+        sentence: the reason in words.
         shared_indices: how many indices it shares with the target; None where that is an estimate.
         z_score: how many standard deviations its S is above the mean of the space; None where the
             models of the space do not differ.
@@ -79,8 +87,8 @@ class DonorExplanation:
     label: str | None = None
 
 
-_UNTOLD: Final = DonorExplanation("")
-"""Of a service that gives no reasons."""
+_NO_EXPLANATION: Final = DonorExplanation("")
+"""The reason of a service that gives none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,45 +100,45 @@ class Donor:
         weight: its share; the weights of all donors sum to 1.
         estimate: as in :class:`modelkin.Neighbor`.
         standard_error: of ``similarity``; 0 where it is exact.
-        why: what speaks for it.
+        why: the reason.
     """
 
     model: str
     similarity: float
     weight: float
-    estimate: str
+    estimate: Estimate
     standard_error: float
-    why: DonorExplanation = _UNTOLD
+    why: DonorExplanation = _NO_EXPLANATION
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Donors(Ranking[Donor]):
     """Ranked donors of a target; their weights sum to 1.
 
     Attributes:
         items: the donors; the object itself is a sequence of them too.
-        target: what was asked for; None for a support or signature that is not stored.
-        method: what they were chosen by: ``"similarity"``, ``"idf"``, ``"cover"`` or
-            ``"knn_shapley"``.
-        weights: what the weights are made of: ``"zscore"``, ``"similarity"`` or ``"score"``.
+        target: the model of the query; None for a support or signature that is not stored.
+        method: how they were chosen.
+        weights: what the weights are computed from.
         usual: the similarity of the whole space to the target, which z-scores are taken against.
         candidates: how many models were considered.
         left_out: how many more were near enough, and could not be: without a support, or without
-            the label or metric that was asked for.
+            the label or metric of the request.
         degraded: the donors were found another way than usual, or a stored support could not be
             read and its signature stood in.
     """
 
     _row: ClassVar[type[Any]] = Donor
-    target: str | None
-    method: str
-    weights: str = "similarity"
-    usual: SimilarityBaseline = _UNSEEN
+    items: tuple[Donor, ...]
+    target: str | None = None
+    method: DonorMethod
+    weights: DonorWeights = "similarity"
+    usual: SimilarityBaseline = _NO_BASELINE
     candidates: int = 0
     left_out: int = 0
     degraded: bool = False
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A ``pandas.DataFrame`` with one row a donor; its reasons are columns too.
 
         Raises:
@@ -148,10 +156,10 @@ class GraphNode:
     """
 
     model: str
-    kind: str
+    kind: ModelKind
     support_size: int
     tags: tuple[str, ...]
-    base_model: str | None
+    base_model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +175,11 @@ class GraphEdge:
     a: str
     b: str
     similarity: float
-    estimate: str
+    estimate: Estimate
     standard_error: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """Which models of a space are near which.
 
@@ -185,11 +193,11 @@ class Graph:
 
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
-    k: int | None
-    threshold: float | None
+    k: int | None = None
+    threshold: float | None = None
     version: int
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """The edges as a ``pandas.DataFrame``.
 
         Raises:
@@ -240,18 +248,18 @@ class Kin:
         base_model: what it declares itself.
         relation: what the declared bases make of it: ``"base"``, ``"ancestor"``, ``"derivative"``
             (of the model), ``"sibling"`` (of one base) or None.
-        to_base: its S to the declared base, where that is known and it is no relative.
+        to_base: its S to the declared base, where that is known and it is not a relative.
     """
 
     model: str
     similarity: float
-    estimate: str
+    estimate: Estimate
     standard_error: float
-    z_score: float | None
-    stands_out: bool | None
-    base_model: str | None
-    relation: str | None
-    to_base: float | None
+    z_score: float | None = None
+    stands_out: bool | None = None
+    base_model: str | None = None
+    relation: Relation | None = None
+    to_base: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +273,12 @@ class LineageLink:
 
     model: str
     base_model: str
-    similarity: float | None
-    estimate: str | None
-    standard_error: float | None
+    similarity: float | None = None
+    estimate: Estimate | None = None
+    standard_error: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
     """A declared base beside what is measured.
 
@@ -280,31 +288,31 @@ class Lineage:
             the model).
         summary: why, in a sentence or two.
         declared_base: what the model declares.
-        likely_base: who is nearest and stands out, where there is reason to ask: S has no
-            direction, so it may as well be made from this model.
+        likely_base: the nearest model that stands out, unless the declared base is confirmed. S has
+            no direction, so that model may as well derive from this one.
         base: the declared base as evidence; None where it is not in this space.
-        rival: who contradicts the declared base, or leaves it in doubt.
+        rival: the model that contradicts the declared base, or leaves it in doubt.
         kin: the nearest models, nearest first.
-        usual: the similarities of the models that are no declared relatives.
+        usual: the similarities of the other models, without declared relatives.
         limit: the S from which on a model stands out.
         chain: the declared bases, one after another, until nothing is declared or known.
-        cycle: the chain comes back to a model that it has been to.
+        cycle: the chain returns to a model that is already in it.
     """
 
     model: str
-    verdict: str
+    verdict: LineageVerdict
     summary: str
-    declared_base: str | None
-    likely_base: str | None
-    base: Kin | None
-    rival: Kin | None
+    declared_base: str | None = None
+    likely_base: str | None = None
+    base: Kin | None = None
+    rival: Kin | None = None
     kin: tuple[Kin, ...]
     usual: SimilarityBaseline
     limit: float
     chain: tuple[LineageLink, ...]
     cycle: bool
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """The kin as a ``pandas.DataFrame``, nearest first.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Models of a space, and the results of bulk uploads."""
+"""Models of a space, and the items and results of bulk uploads."""
 
 from __future__ import annotations
 
@@ -10,36 +10,37 @@ from typing import Any
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
+from modelkin.types.vocabulary import BulkStatus, ModelKind
 
 __all__ = ["BulkItem", "BulkResult", "BulkSummary", "ModelInfo"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
     """A model as the service knows it: everything about it but its indices.
 
     Attributes:
-        kind: ``"support"``, or ``"signature"`` where the model sent a signature alone.
+        kind: ``"support"``, or ``"signature"`` for a signature alone.
         support_size: K.
         digest: of the support, ``"sha256:..."``; None for a signature alone.
         revision: 1 for the first content of this name, one more for each other content since.
         version: the version of the space when the model last changed.
         attributes: the caller's own JSON values.
         verified: the signature was computed by the service from the support.
-        etag: for ``if_match``, where the answer was of this model alone; a listing carries none.
+        etag: for ``if_match``; only an answer about this model alone has one, a listing does not.
     """
 
     space: str
     model: str
-    kind: str
+    kind: ModelKind
     support_size: int
-    digest: str | None
+    digest: str | None = None
     revision: int
     version: int
     tags: tuple[str, ...]
     attributes: Mapping[str, Any] = field(hash=False)
-    source: str | None
-    base_model: str | None
+    source: str | None = None
+    base_model: str | None = None
     verified: bool
     created_at: datetime
     updated_at: datetime
@@ -67,27 +68,27 @@ class BulkItem:
 
 @dataclass(frozen=True, slots=True)
 class BulkResult:
-    """What became of one item of ``put_many``.
+    """The result of one item of ``put_many``.
 
     Attributes:
         status: ``"created"``; ``"replaced"``, where anything about the model changed;
             ``"unchanged"``; ``"skipped"``, where an earlier run had it acknowledged; ``"failed"``.
         code: why it failed, the service's ``code``: ``"support_exists"`` for one; else None.
-        detail: the same for people.
+        detail: the reason in words.
     """
 
     model: str
-    status: str
+    status: BulkStatus
     code: str | None = None
     detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BulkSummary:
-    """What became of the items of ``put_many``, counted.
+    """The results of ``put_many``, counted.
 
     Attributes:
-        failures: the first 1,000 items that failed, in the order in which that was answered.
+        failures: the first 1,000 items that failed, in the order of the answers.
     """
 
     created: int

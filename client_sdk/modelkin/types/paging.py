@@ -7,12 +7,14 @@ import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from modelkin.errors import MissingExtra
 
-__all__ = ["Page", "UNCHANGED", "Unchanged", "table"]
+if TYPE_CHECKING:
+    import pandas
 
+__all__ = ["Page", "UNCHANGED", "Unchanged", "data_frame", "table"]
 
 T = TypeVar("T")
 
@@ -27,31 +29,37 @@ class Unchanged(Enum):
 
 
 UNCHANGED: Final = Unchanged.UNCHANGED
-"""Leave the field as it is: the default of ``update_model``'s ``source`` and ``base_model``."""
+"""Leave the field as it is: the default of every field that an update may change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page of a listing; ``next_cursor`` is None on the last."""
+    """One page of a listing; the last has no ``next_cursor``."""
 
     items: tuple[T, ...]
-    next_cursor: str | None
+    next_cursor: str | None = None
 
 
-def table(rows: Iterable[Any], row_type: type[Any]) -> Any:
+def table(rows: Iterable[Any], row_type: type[Any]) -> pandas.DataFrame:
     """A ``pandas.DataFrame`` with one row an item and the fields of ``row_type`` as columns.
 
     Raises:
         MissingExtra: pandas is not installed.
     """
-    frame = _pandas().DataFrame
+    frame = data_frame()
     columns = [f.name for f in dataclasses.fields(row_type)]
     records = [tuple(getattr(row, column) for column in columns) for row in rows]
     return frame.from_records(records, columns=columns)
 
 
-def _pandas() -> Any:
+def data_frame() -> type[pandas.DataFrame]:
+    """The class ``pandas.DataFrame``.
+
+    Raises:
+        MissingExtra: pandas is not installed.
+    """
     try:
-        return importlib.import_module("pandas")
+        frame: type[pandas.DataFrame] = importlib.import_module("pandas").DataFrame
     except ImportError as error:
         raise MissingExtra("pandas", "pandas") from error
+    return frame

@@ -1,21 +1,22 @@
-"""What a model has been: its revisions as the client returns them, and how near they are.
-
-Frozen values; they never read JSON and never talk to a service.
-"""
+"""Revisions of a model, and how similar each is to the one before and to the first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, overload
+from typing import TYPE_CHECKING, overload
 
 from modelkin.types.paging import table
+from modelkin.types.vocabulary import Estimate, ModelKind
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["Revision", "Revisions"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
     """A content that a model has or had, and its temporal self-overlap (paper, section 4.3).
 
@@ -24,7 +25,7 @@ class Revision:
         kind: ``"support"``, or ``"signature"`` where a signature alone was sent.
         digest: of the support; None for a signature alone.
         support_size: K.
-        kept: ``get_support(space, model, revision=...)`` still answers it.
+        kept: whether ``client.supports.get(space, model, revision=...)`` still answers it.
         self_overlap_previous: J with the revision before, 0 to 1; None of the first that is known.
         similarity_previous: the same as S.
         estimate_previous: ``"exact"``; or ``"signature"``, where one of the two had no support.
@@ -33,18 +34,18 @@ class Revision:
     """
 
     revision: int
-    kind: str
-    digest: str | None
+    kind: ModelKind
+    digest: str | None = None
     support_size: int
     created_at: datetime
     kept: bool
-    self_overlap_previous: float | None
-    similarity_previous: float | None
-    estimate_previous: str | None
-    standard_error_previous: float | None
+    self_overlap_previous: float | None = None
+    similarity_previous: float | None = None
+    estimate_previous: Estimate | None = None
+    standard_error_previous: float | None = None
     self_overlap_first: float
     similarity_first: float
-    estimate_first: str
+    estimate_first: Estimate
     standard_error_first: float
 
 
@@ -54,7 +55,7 @@ class Revisions(Sequence[Revision]):
 
     Attributes:
         items: the revisions; the object itself is a sequence of them too.
-        model: whose they are.
+        model: its name.
         first_revision: the number of the first that is known, which ``self_overlap_first`` is of.
     """
 
@@ -72,7 +73,7 @@ class Revisions(Sequence[Revision]):
     def __getitem__(self, index: int | slice) -> Revision | tuple[Revision, ...]:
         return self.items[index]
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A ``pandas.DataFrame`` with one row a revision and its fields as columns.
 
         Raises:

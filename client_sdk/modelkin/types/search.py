@@ -1,23 +1,29 @@
-"""Neighbours, overlaps and similarity matrices."""
+"""Answers of searches: neighbours, overlaps and similarity matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.similarity.overlap import TensorOverlap
-from modelkin.types.paging import T, _pandas, table
+from modelkin.types.paging import data_frame, table
+from modelkin.types.vocabulary import Estimate, UsedSearchMethod
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["Neighbor", "Neighbors", "Overlap", "Ranking", "SimilarityMatrix"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbor:
-    """A model near the one asked for.
+    """A model similar to the one in the query.
 
     Attributes:
         similarity: S = 2|A n B| / (|A| + |B|), 0 to 1.
@@ -30,14 +36,14 @@ class Neighbor:
     model: str
     similarity: float
     jaccard: float
-    estimate: str
+    estimate: Estimate
     standard_error: float
-    shared_indices: int | None
+    shared_indices: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking(Sequence[T]):
-    """A sequence of rows, best first, which pandas can take as a table."""
+class Ranking(Sequence[T], Generic[T]):
+    """A sequence of rows, best first, with a table of them."""
 
     _row: ClassVar[type[Any]]
     items: tuple[T, ...]
@@ -52,7 +58,7 @@ class Ranking(Sequence[T]):
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
         return self.items[index]
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A ``pandas.DataFrame`` with one row an item and its fields as columns, in the same order.
 
         Raises:
@@ -61,25 +67,26 @@ class Ranking(Sequence[T]):
         return table(self.items, self._row)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbors(Ranking[Neighbor]):
     """The neighbours of a model, best first, ties by name, the model itself left out.
 
     Attributes:
         items: the neighbours; the object itself is a sequence of them too.
-        model: what was asked for; None for a support or signature that is not stored.
-        method: how they were found: ``"exact"``, ``"scan"`` or ``"lsh"``.
+        model: the model of the query; None for a support or signature that is not stored.
+        method: how they were found.
         candidates: how many models were compared beyond the first, coarse pass.
-        degraded: the buckets could not be used and a scan answered, or a stored support could not
-            be read and its signature stood in.
-        recall: of ``"lsh"``, the share of the models at ``min_similarity`` that it finds, more of
-            those beyond; None for the other methods, and where nobody knows.
-        truncated: ``"lsh"`` left buckets out that hold too many, so others may be as near.
+        degraded: a scan answered because the buckets could not be used, or a signature stood in for
+            a stored support that could not be read.
+        recall: of ``"lsh"``, the share of the models at ``min_similarity`` that it finds. It finds
+            more of those beyond. None for the other methods, and where it is not known.
+        truncated: ``"lsh"`` left out buckets that hold too many models, so others may be as near.
     """
 
     _row: ClassVar[type[Any]] = Neighbor
-    model: str | None
-    method: str
+    items: tuple[Neighbor, ...]
+    model: str | None = None
+    method: UsedSearchMethod
     candidates: int
     degraded: bool
     recall: float | None = None
@@ -103,9 +110,9 @@ class Overlap:
     shared_indices: int
     similarity: float
     jaccard: float
-    tensors: tuple[TensorOverlap, ...] | None
+    tensors: tuple[TensorOverlap, ...] | None = None
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """The tensors as a ``pandas.DataFrame``, one row each; empty without a layout.
 
         Raises:
@@ -119,7 +126,7 @@ class SimilarityMatrix:
     """All pairs of some models.
 
     Attributes:
-        models: n names, in the order asked.
+        models: n names, in the order of the request.
         values: S, shape ``(n, n)``, float64, symmetric, read-only, 1 on the diagonal.
         estimated: models that sent a signature alone: their rows and columns are estimates.
     """
@@ -132,11 +139,11 @@ class SimilarityMatrix:
         """A copy of the matrix that may be written to; shape ``(n, n)``, float64."""
         return self.values.copy()
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A ``pandas.DataFrame`` with the names as index and columns.
 
         Raises:
             MissingExtra: pandas is not installed.
         """
         names = list(self.models)
-        return _pandas().DataFrame(self.to_numpy(), index=names, columns=names)
+        return data_frame()(self.to_numpy(), index=names, columns=names)

@@ -1,8 +1,4 @@
-"""What the client returns: frozen values, named and shaped as the service's JSON.
-
-They never read JSON themselves (``client._answers`` does) and never talk to a service; supports and
-signatures live in ``core``. What is a table or a matrix has ``to_pandas()`` or ``to_numpy()``.
-"""
+"""Index spaces: signature parameters, support sizes, stop-lists and counts."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from typing import Final
 from modelkin.core.layout import Layout
 from modelkin.core.similarity.overlap import TensorOverlap
 from modelkin.core.sketching.banding import Banding
+from modelkin.types.vocabulary import SignatureScheme, SupportSizePolicyName
 
 __all__ = [
     "FREE",
@@ -27,7 +24,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SignatureSpec:
-    """How the signatures of a space are made, so that all of them compare.
+    """The parameters of a space's signatures, so that all of them compare.
 
     Attributes:
         scheme: ``"affine32"`` or ``"fss32"`` for M up to 2^32, ``"affine64"`` beyond.
@@ -35,27 +32,27 @@ class SignatureSpec:
         seed: 0 to 2^32 - 1.
     """
 
-    scheme: str = "affine32"
+    scheme: SignatureScheme = "affine32"
     num_perm: int = 256
     seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SupportSizePolicy:
-    """What a space was made to ask of the sizes of its supports.
+    """The rule of a space for the sizes of its supports.
 
     Attributes:
         policy: ``"free"``; ``"fixed"``, where no support may have more than ``k`` indices; or
-            ``"agreed"``, where the median of what the clients reported is told to all of them.
+            ``"agreed"``, where K is the median of the K* that the clients reported.
         k: K, where it is fixed; else None.
     """
 
-    policy: str = "free"
+    policy: SupportSizePolicyName = "free"
     k: int | None = None
 
 
 FREE: Final = SupportSizePolicy()
-"""Every client chooses its own: the policy of spaces that were made without another one."""
+"""Each client chooses its own size: the default policy of a space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +61,24 @@ class SupportSize:
 
     Attributes:
         policy: as in :class:`SupportSizePolicy`.
-        k: K. None where nobody has reported one yet, and where it is free; to whoever reports a K*
-            to a free space, that K*.
+        k: K. None before the first report, and where the size is free. A report to a free space is
+            answered with its own K*.
         reports: how many clients' K* it is the median of; 0 unless it is agreed.
     """
 
-    policy: str
-    k: int | None
+    policy: SupportSizePolicyName
+    k: int | None = None
     reports: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StopList:
-    """The indices that are everybody's in a space, which ``method="lsh"`` leaves out.
+    """The indices that most models of a space share, which ``method="lsh"`` leaves out.
 
     Attributes:
-        version: 1 for the first; grows with every one that is begun.
+        version: 1 for the first; grows with each that is started.
         size: how many indices it holds.
-        share: of the supports that were counted, how many hold each of them at least.
+        share: the share of the counted supports that hold each of these indices, at least.
         models: how many supports were counted: all, up to 1,000.
         computed_at: when.
     """
@@ -93,25 +90,25 @@ class StopList:
     computed_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceInfo:
     """An index space: the parameters that the supports of its models index.
 
     Attributes:
         num_parameters: M.
-        layout: the tensors, where the space was made with them.
+        layout: the tensors; None for a space that was created without them.
         models: how many models it holds, ``supports + signatures``.
         supports: models with a support.
         signatures: models that sent a signature alone.
         version: grows by one or more with every write to the space.
         banding: how its signatures are cut for ``method="lsh"``; None from a service without.
-        support_size: what it asks of the sizes of its supports.
-        stop_list: the indices that ``method="lsh"`` leaves out; None where that is nothing.
+        support_size: the rule for the sizes of its supports.
+        stop_list: the indices that ``method="lsh"`` leaves out; None where it leaves out none.
     """
 
     name: str
     num_parameters: int
-    layout: Layout | None
+    layout: Layout | None = None
     signature: SignatureSpec
     models: int
     supports: int

@@ -1,95 +1,95 @@
-"""What the client says of subscriptions to events, and of what was sent to their receivers.
-
-What a receiver does with an event is in :mod:`modelkin.webhooks`.
-"""
+"""Webhook subscriptions and deliveries. Receivers verify events with :mod:`modelkin.webhooks`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from modelkin.types.vocabulary import DeliveryState, EventType
+
 __all__ = ["Delivery", "DeliveryAttempt", "Subscription"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Who is told of which events.
+    """The events that the service sends to one URL.
 
     Attributes:
-        id: what the service calls it.
-        url: where events are sent.
+        id: opaque.
+        url: of the receiver.
         events: their types.
-        space: of which they are; None for all. ``model`` and ``tag`` likewise.
-        threshold: the similarity that a pair has to cross, of ``neighbors.changed``.
-        enabled: events are sent; ``disabled_reason`` says why not, where the service decided so.
-        previous_secret_until: until when any secret from before a rotation signs as well.
-        failures: attempts that failed since one did not; ``failing_since`` is of the first.
-        paused_until: nothing is sent before: its receiver asked for that, or did not answer.
-        last_failure: what was wrong then.
-        secret: ``whsec_...``, in the answer that made it and never again; it is not shown.
+        space: only events of this space; None for all. ``model`` and ``tag`` likewise.
+        threshold: of ``neighbors.changed``, the similarity that a pair has to cross.
+        enabled: whether events are sent; ``disabled_reason`` says why the service stopped.
+        previous_secret_until: the time until which the secret before a rotation signs as well.
+        failures: failed attempts since the last success; the first was at ``failing_since``.
+        paused_until: the service sends nothing before, because the receiver asked for a pause or
+            did not answer.
+        last_failure: the reason of the last failed attempt.
+        secret: ``whsec_...``, only in the answer that created it; ``repr`` leaves it out.
     """
 
     id: str
     url: str
-    events: tuple[str, ...]
-    space: str | None
-    model: str | None
-    tag: str | None
-    threshold: float | None
-    description: str | None
+    events: tuple[EventType, ...]
+    space: str | None = None
+    model: str | None = None
+    tag: str | None = None
+    threshold: float | None = None
+    description: str | None = None
     enabled: bool
-    disabled_reason: str | None
-    previous_secret_until: datetime | None
+    disabled_reason: str | None = None
+    previous_secret_until: datetime | None = None
     failures: int
-    failing_since: datetime | None
-    paused_until: datetime | None
-    last_success_at: datetime | None
-    last_failure: str | None
+    failing_since: datetime | None = None
+    paused_until: datetime | None = None
+    last_success_at: datetime | None = None
+    last_failure: str | None = None
     created_at: datetime
     updated_at: datetime
     secret: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAttempt:
-    """One try to deliver.
+    """One attempt to send a delivery.
 
     Attributes:
-        at: when.
-        seconds: that it took.
-        status: of the answer; None where there was none.
-        detail: what the receiver said, or why there is nothing that it said.
+        at: when it started.
+        seconds: its duration.
+        status: of the answer; None where none came.
+        detail: the receiver's answer, or why none came.
     """
 
     at: datetime
     seconds: float
-    status: int | None
+    status: int | None = None
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """One event for one subscription.
 
     Attributes:
         id: the ``webhook-id``, the same for every attempt and replay.
         type: of the event.
-        event: its id, the same for all who are told of it.
-        state: ``"pending"``, ``"succeeded"`` or ``"failed"``.
-        attempts: since it began, or was last replayed.
-        next_attempt_at: when it is tried again.
+        event: its id, the same for all subscriptions.
+        state: of the delivery.
+        attempts: since it was created or last replayed.
+        next_attempt_at: the time of the next attempt.
         log: the last attempts, the oldest first.
         payload: the body that is sent and signed.
     """
 
     id: str
     subscription: str
-    type: str
+    type: EventType
     event: str
-    state: str
+    state: DeliveryState
     attempts: int
-    next_attempt_at: datetime | None
+    next_attempt_at: datetime | None = None
     log: tuple[DeliveryAttempt, ...]
     payload: str
     created_at: datetime
-    finished_at: datetime | None
+    finished_at: datetime | None = None

@@ -172,11 +172,11 @@ def stored(server: Server) -> list[tuple[object, ...]]:
 def test_sdk_says_what_is_missing(locked: Server) -> None:
     """The SDK's error without a key carries status, code and request id; with one it works."""
     with modelkin.Client(locked.url) as client, pytest.raises(modelkin.ApiError) as caught:
-        list(client.spaces())
+        list(client.spaces.list())
     assert (401, "unauthorized") == (caught.value.status, caught.value.problem_code)
     assert caught.value.request_id
     with modelkin.Client(locked.url, api_key=new_key(locked, "--tenant=sdk")) as client:
-        assert [] == list(client.spaces())
+        assert [] == list(client.spaces.list())
 
 
 def refuse(url: str, *flags: str, **settings: str) -> subprocess.CompletedProcess[str]:

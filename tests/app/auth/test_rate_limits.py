@@ -275,12 +275,12 @@ def test_the_sdk_waits_as_long_as_it_is_told(
     with redis.client() as counters:
         before = set(counters.keys("modelkin:rate:*"))
         with modelkin.Client(locked.url, api_key=new_key(locked, tenant)) as client:
-            assert [] == list(client.spaces())
+            assert [] == list(client.spaces.list())
             [mine] = set(counters.keys("modelkin:rate:*")) - before
             nearly_over = int(counters.time()[0]) - 58
             counters.hset(mine, mapping={f"requests:{nearly_over}": LIMIT})
             began = time.monotonic()
-            assert [] == list(client.spaces())
+            assert [] == list(client.spaces.list())
     assert 1 <= time.monotonic() - began < 5
     assert re.search(r"GET /v1/spaces 429 ", locked.log.read_text())
 

@@ -82,7 +82,7 @@ def test_an_item_of_a_listing_is_the_model(stored: Space) -> None:
 def test_the_SDK_lists_beyond_a_page(client: modelkin.Client, space: Space) -> None:
     """The SDK's iterator fetches page by page until all are there."""
     space.put_all({f"m{i:03d}": SMALL for i in range(105)})
-    assert [f"m{i:03d}" for i in range(105)] == [m.model for m in client.models(space.name)]
+    assert [f"m{i:03d}" for i in range(105)] == [m.model for m in client.models.list(space.name)]
 
 
 def test_PATCH_replaces_what_it_names(stored: Space) -> None:
@@ -261,12 +261,12 @@ def test_times_are_UTC_and_move_with_changes(stored: Space) -> None:
 
 def test_the_SDK_updates_and_deletes(client: modelkin.Client, stored: Space) -> None:
     """``update_model`` and ``delete_model`` honour the ETag that ``model`` tells."""
-    model = client.model(stored.name, "a")
-    updated = client.update_model(
+    model = client.models.get(stored.name, "a")
+    updated = client.models.update(
         stored.name, "a", attributes={"n": 1}, source="s", if_match=model.etag
     )
     assert ({"n": 1}, "s", ("t",)) == (dict(updated.attributes), updated.source, updated.tags)
     with pytest.raises(modelkin.ApiError, match="precondition_failed"):
-        client.delete_model(stored.name, "a", if_match=model.etag)
-    client.delete_model(stored.name, "a", if_match=updated.etag)
-    assert [] == list(client.models(stored.name))
+        client.models.delete(stored.name, "a", if_match=model.etag)
+    client.models.delete(stored.name, "a", if_match=updated.etag)
+    assert [] == list(client.models.list(stored.name))

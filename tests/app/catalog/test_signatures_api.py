@@ -194,7 +194,7 @@ def test_the_SDK_reads_what_datasketch_wrote(
 ) -> None:
     """``get_signature`` gives the SDK's own object, which compares with the support's."""
     put(space, "a", datasketch_json(support))
-    got = client.get_signature(space.name, "a")
+    got = client.signatures.get(space.name, "a")
     assert (support.signature(), 1.0) == (got, got.jaccard(support.signature()))
     minhash = got.to_datasketch()
     again = Signature.from_datasketch(minhash, num_parameters=M, support_size=K)

@@ -326,9 +326,9 @@ def test_a_bad_sketch_fails_its_line_alone(wide: Space) -> None:
 def test_the_SDK_sends_and_reads_sketches(client: modelkin.Client, wide: Space) -> None:
     """``put_sketch``, ``get_sketch`` and ``put_many`` with a sketch beside a signature."""
     client.put_signature(wide.name, "a", BASE.signature())
-    info = client.put_sketch(wide.name, "a", BASE.sketch())
+    info = client.sketches.put(wide.name, "a", BASE.sketch())
     assert ("signature", wide.etag("a")) == (info.kind, info.etag)
-    assert BASE.sketch() == client.get_sketch(wide.name, "a")
+    assert BASE.sketch() == client.sketches.get(wide.name, "a")
     items = [BulkItem(n, s.signature(), sketch=s.sketch()) for n, s in KIN.items()]
     wrong = BulkItem("wrong", BASE, sketch=BASE.sketch())
     summary = client.put_many(wide.name, [*items, wrong])
@@ -341,6 +341,6 @@ def test_the_SDK_sends_and_reads_sketches(client: modelkin.Client, wide: Space) 
     assert ["kin9", "kin5", "kin2"] == [n.model for n in near]
     assert {"sketch"} == {n.estimate for n in near}
     with pytest.raises(modelkin.ApiError, match=r"support\.sketch"):
-        client.put_sketch(wide.name, "a", BASE.sketch(seed=9))
+        client.sketches.put(wide.name, "a", BASE.sketch(seed=9))
     with pytest.raises(modelkin.InvalidInput, match=r"must be a modelkin\.Sketch"):
-        client.put_sketch(wide.name, "a", BASE)  # type: ignore[arg-type]
+        client.sketches.put(wide.name, "a", BASE)  # type: ignore[arg-type]

@@ -133,21 +133,23 @@ def test_a_policy_is_set_and_read(client: modelkin.Client, space: Space) -> None
         "last_at": None,
     } == policy
     assert policy == ok(space.http.put(url, json=body)) == ok(space.http.get(url))
-    told = client.clustering_policy(space.name)
+    told = client.clusterings.policy.get(space.name)
     assert (5, None, 30, 3) == (
         told.after_changes,
         told.every_seconds,
         told.debounce_seconds,
         told.pending_changes,
     )
-    changed = client.set_clustering_policy(space.name, every_seconds=60, debounce_seconds=0, seed=4)
+    changed = client.clusterings.policy.set(
+        space.name, every_seconds=60, debounce_seconds=0, seed=4
+    )
     assert (None, None, 60, 4) == (
         changed.algorithm,
         changed.after_changes,
         changed.every_seconds,
         changed.parameters["seed"],
     )
-    client.delete_clustering_policy(space.name)
+    client.clusterings.policy.delete(space.name)
     assert_problem(space.http.get(url), 404, "clustering_not_found")
     assert_problem(space.http.delete(url), 404, "clustering_not_found")
 

@@ -343,7 +343,7 @@ def test_a_job_reports_models_deleted_meanwhile(http: httpx.Client) -> None:
 def test_the_SDK_clusters(sdk: modelkin.Client, kin: Space) -> None:
     """With the SDK a clustering is one call, and its answers are those of plain HTTP."""
     stages: list[str] = []
-    found = sdk.cluster(
+    found = sdk.clusterings.create(
         kin.name,
         "agglomerative",
         seed=3,
@@ -352,24 +352,24 @@ def test_the_SDK_clusters(sdk: modelkin.Client, kin: Space) -> None:
     assert latest(kin)["labels"] == dict(found.labels)
     assert "succeeded" == stages[-1]
     assert ({"n_clusters": 4}, 3) == (found.chosen, found.parameters["seed"])
-    assert found == sdk.clustering(kin.name) == sdk.clustering(kin.name, found.id)
-    assert found.id == next(iter(sdk.clusterings(kin.name))).id
+    assert found == sdk.clusterings.get(kin.name) == sdk.clusterings.get(kin.name, found.id)
+    assert found.id == next(iter(sdk.clusterings.list(kin.name))).id
     frame = found.to_pandas()
     assert ["model", "cluster", "exemplar"] == list(frame.columns)
     assert dict(found.labels) == dict(zip(frame.model, frame.cluster, strict=True))
     support = planted(GROUPS)[0][0]
-    placed = sdk.assign(kin.name, support, found)
+    placed = sdk.clusterings.assign(kin.name, support, found)
     assert (found.labels["org/m000"], found.id) == (placed.cluster, placed.clustering)
     assert ("org/m000", 1.0) == (placed.votes[0].model, placed.votes[0].similarity)
 
 
 def test_the_SDK_need_not_wait(sdk: modelkin.Client, kin: Space) -> None:
     """With ``wait=False`` the job is returned; waiting for it raises its failure."""
-    job = sdk.cluster(kin.name, wait=False, tags=["group-1", "group-1"])
-    assert job.id == sdk.wait_for_job(job, timeout=30).id
-    assert 10 == sdk.clustering(kin.name, job.id).models
-    sdk.delete_clustering(kin.name, job.id)
+    job = sdk.clusterings.create(kin.name, wait=False, tags=["group-1", "group-1"])
+    assert job.id == sdk.jobs.wait(job, timeout=30).id
+    assert 10 == sdk.clusterings.get(kin.name, job.id).models
+    sdk.clusterings.delete(kin.name, job.id)
     with pytest.raises(modelkin.ApiError, match="clustering_not_found"):
-        sdk.clustering(kin.name, job.id)
+        sdk.clusterings.get(kin.name, job.id)
     with pytest.raises(modelkin.ApiError, match="is a parameter of agglomerative"):
-        sdk.cluster(kin.name, n_clusters=3)
+        sdk.clusterings.create(kin.name, n_clusters=3)

@@ -156,9 +156,11 @@ def test_the_SDK_makes_and_reads_spaces(client: modelkin.Client) -> None:
     """``ensure_space`` twice is one space; it is shown, listed and deleted by the SDK."""
     layout = modelkin.Layout.of([("w", (30, 20)), ("b", (30,))])
     made = client.ensure_space("of-the-sdk", layout=layout)
-    assert made == client.ensure_space("of-the-sdk", layout=layout) == client.space("of-the-sdk")
+    assert (
+        made == client.ensure_space("of-the-sdk", layout=layout) == client.spaces.get("of-the-sdk")
+    )
     assert (630, layout) == (made.num_parameters, made.layout)
-    assert made in list(client.spaces())
-    client.delete_space("of-the-sdk")
+    assert made in list(client.spaces.list())
+    client.spaces.delete("of-the-sdk")
     with pytest.raises(modelkin.ApiError, match="space_not_found"):
-        client.space("of-the-sdk")
+        client.spaces.get("of-the-sdk")

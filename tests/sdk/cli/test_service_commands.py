@@ -55,7 +55,7 @@ def test_push_tells_what_was_stored(ask: Ask, tmp_path: Path) -> None:
 def test_push_gives_the_space_the_layout(family: str, server: Server, tmp_path: Path) -> None:
     """--create with a checkpoint makes a space that knows its tensors."""
     with modelkin.Client(server.url) as client:
-        layout = client.space(family).layout
+        layout = client.spaces.get(family).layout
     assert layout is not None
     assert sorted(random_tensors()) == [spec.name for spec in layout.tensors]
 
@@ -68,22 +68,22 @@ def test_push_a_support_file(ask: Ask, server: Server, tmp_path: Path) -> None:
     expected = modelkin.Support.from_bytes((tmp_path / "m.mksp").read_bytes())
     assert expected.digest == json.loads(pushed)["digest"]
     with modelkin.Client(server.url) as client:
-        assert expected == client.get_support("file", "m")
+        assert expected == client.supports.get("file", "m")
 
 
 def test_push_takes_the_size_that_is_agreed(run: Run, server: Server, tmp_path: Path) -> None:
     """What coverage chooses is told, and the median stored; a size that was named is kept."""
     with modelkin.Client(server.url) as client:
         client.ensure_space("agreed", num_parameters=random_size(), support_size="agreed")
-        client.agree_support_size("agreed", 90, client="other")
+        client.spaces.report_support_size("agreed", 90, client="other")
         save(tmp_path / "m.safetensors", random_tensors())
         push = ("push", "m.safetensors", "--space", "agreed", "--model", "acme/m")
         done = run(*push, "--coverage", "0.3", MODELKIN_URL=server.url)
-        assert (0, 2) == (done.returncode, client.support_size("agreed").reports)
+        assert (0, 2) == (done.returncode, client.spaces.support_size("agreed").reports)
         assert "a support of 90 indices" in done.stdout
         assert "K is 90, which is the median of 2 reports; coverage alone would" in done.stderr
         named = run(*push, "--k", "70", MODELKIN_URL=server.url)
-        assert ("", 70) == (named.stderr, client.model("agreed", "acme/m").support_size)
+        assert ("", 70) == (named.stderr, client.models.get("agreed", "acme/m").support_size)
 
 
 def test_push_a_signature_alone(ask: Ask, server: Server, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_push_a_signature_alone(ask: Ask, server: Server, tmp_path: Path) -> Non
         spec = modelkin.SignatureSpec(num_perm=64, seed=5)
         client.ensure_space("secret", num_parameters=900, signature=spec)
         said = ask("push", "m.mksp", "--space", "secret", "--model", "m", "--signature-only")
-        assert support.signature(num_perm=64, seed=5) == client.get_signature("secret", "m")
+        assert support.signature(num_perm=64, seed=5) == client.signatures.get("secret", "m")
     assert "m in space secret: revision 1, a signature of a support of 129 indices\n" == said
 
 

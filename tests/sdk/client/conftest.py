@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from modelkin.client import AsyncClient, Client
-from tests.support.blocking_client import Blocking, Connect
+from tests.support.blocking_client import Blocking, Connect, with_pauses
 
 Answer = httpx.Response | Exception
 
@@ -38,9 +38,9 @@ class Wire:
     def client(self, *answers: Answer, **options: Any) -> Any:
         """A client that gets these answers in turn, the last one again and again."""
         self.answers = list(answers)
-        usual = {"sleep": self.pauses.append, "jitter": lambda: 1.0}
         transport = httpx.MockTransport(self)
-        return self.connect("http://kin.test", transport=transport, **usual | options)
+        client = self.connect("http://kin.test", transport=transport, **options)
+        return with_pauses(client, self.pauses)
 
     @property
     def target(self) -> str:
@@ -79,8 +79,8 @@ def opened(connect: Connect) -> Iterator[Callable[..., Any]]:
 
     def opened(service: Any) -> Any:
         transport = httpx.MockTransport(service)
-        usual = {"sleep": service.pauses.append, "jitter": lambda: 1.0}
-        made.append(connect("http://kin.test", transport=transport, **usual))
+        client = connect("http://kin.test", transport=transport)
+        made.append(with_pauses(client, service.pauses))
         return made[-1]
 
     yield opened

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -15,16 +16,20 @@ import pytest
 from modelkin.client import AsyncClient, AsyncListing, Client, Listing
 from modelkin.core.support import Support
 from modelkin.errors import ConnectionFailed
+from tests.sdk.client.operations import operations
+from tests.support.client_clock import set_async_clock
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
-METHODS = sorted(name for name in vars(Client) if not name.startswith("_"))
+HERE = operations(Client("http://kin.test")) | {"__init__": Client.__init__}
+THERE = operations(AsyncClient("http://kin.test")) | {"__init__": AsyncClient.__init__}
 
 
 def client_of(
-    handle: Callable[[httpx.Request], Coroutine[None, None, httpx.Response]], **options: Any
+    handle: Callable[[httpx.Request], Coroutine[None, None, httpx.Response]], **clock: Any
 ) -> Any:
     """An AsyncClient whose requests reach a coroutine of the test."""
-    return AsyncClient("http://kin.test", transport=httpx.MockTransport(handle), **options)
+    client = AsyncClient("http://kin.test", transport=httpx.MockTransport(handle))
+    return set_async_clock(client, **clock) if clock else client
 
 
 def named(request: httpx.Request, model_json: dict[str, Any]) -> httpx.Response:
@@ -32,26 +37,37 @@ def named(request: httpx.Request, model_json: dict[str, Any]) -> httpx.Response:
     return httpx.Response(200, json=model_json | {"model": request.url.path.rpartition("/")[2]})
 
 
-@pytest.mark.parametrize("method", [*METHODS, "__init__"])
+@pytest.mark.parametrize("method", sorted(HERE))
 def test_the_methods_are_the_same(method: str) -> None:
     """Every method has the same arguments, defaults and types in both clients.
 
     An async client takes async iterables besides.
     """
-    here, there = (inspect.signature(getattr(c, method)) for c in (Client, AsyncClient))
-    own = {"transport", "sleep"}
-    besides = " | AsyncIterable[Given]"
-    assert [str(p) for p in here.parameters.values() if p.name not in own] == [
-        str(p).replace(besides, "") for p in there.parameters.values() if p.name not in own
+    here, there = (inspect.signature(methods[method]) for methods in (HERE, THERE))
+    assert [str(p) for p in here.parameters.values() if p.name != "transport"] == [
+        str(p).replace("AsyncItems", "Items")
+        for p in there.parameters.values()
+        if p.name != "transport"
     ]
     assert str(here.return_annotation) == str(there.return_annotation).removeprefix("Async")
 
 
 def test_there_are_no_other_methods() -> None:
     """Neither client can do what the other cannot."""
-    assert METHODS == sorted(name for name in vars(AsyncClient) if not name.startswith("_"))
+    assert HERE.keys() == THERE.keys()
     listings = ({n for n in vars(c) if not n.startswith("_")} for c in (Listing, AsyncListing))
     assert next(listings) == next(listings)
+
+
+@pytest.mark.parametrize("method", sorted(HERE))
+def test_every_method_says_what_it_takes_and_raises(method: str) -> None:
+    """Each docstring explains every argument, in both clients, and names no other colour."""
+    for methods, other in ((HERE, r"\bawait\b|\basync\b|Async"), (THERE, r"modelkin\.Client\b")):
+        text = inspect.getdoc(methods[method]) or ""
+        arguments = inspect.signature(methods[method]).parameters
+        assert text
+        assert [] == [name for name in arguments if name != "self" and f"{name}: " not in text]
+        assert re.search(other, text) is None
 
 
 async def _fifty(handle: Any, model_json: dict[str, Any]) -> list[str]:
@@ -86,7 +102,7 @@ def test_retries_of_one_do_not_hold_up_another(model_json: dict[str, Any]) -> No
     async def main() -> int:
         async with client_of(handle, jitter=lambda: 0.0) as client:
             names = [f"m{n}" for n in range(50)]
-            return len(await asyncio.gather(*(client.model("digits", name) for name in names)))
+            return len(await asyncio.gather(*(client.models.get("digits", name) for name in names)))
 
     assert 50 == asyncio.run(main())
     assert all(count == int(path[-1]) % 4 + 1 for path, count in tries.items())
@@ -113,7 +129,7 @@ def test_a_call_may_be_given_up(where: str, model_json: dict[str, Any]) -> None:
             given_up.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await given_up
-            return str((await client.model("digits", "b")).model)
+            return str((await client.models.get("digits", "b")).model)
 
     assert "b" == asyncio.run(main())
     assert 2 == len(asked)
@@ -163,8 +179,8 @@ def test_a_caller_may_bound_the_whole() -> None:
         raise httpx.ConnectError("refused")
 
     async def main() -> None:
-        async with client_of(handle, jitter=lambda: 1.0) as client, asyncio.timeout(0.01):
-            await client.space("digits")
+        async with client_of(handle, sleep=asyncio.sleep) as client, asyncio.timeout(0.01):
+            await client.spaces.get("digits")
 
     with pytest.raises(TimeoutError):
         asyncio.run(main())
@@ -188,7 +204,7 @@ def test_supports_are_encoded_and_decoded_in_threads(monkeypatch: pytest.MonkeyP
         async with client_of(handle) as client:
             with pytest.raises(ConnectionFailed):
                 await client.put_support("s", "a", SUPPORT)
-            return await client.get_support("s", "a")  # type: ignore[no-any-return]
+            return await client.supports.get("s", "a")  # type: ignore[no-any-return]
 
     assert big == asyncio.run(main())
     assert {"encode_support", "decode_support"} == threads.keys()
@@ -217,7 +233,7 @@ def test_a_listing_may_be_left_early(model_json: dict[str, Any]) -> None:
 
     async def main() -> None:
         async with client_of(handle) as client:
-            async for _ in client.models("digits"):
+            async for _ in client.models.list("digits"):
                 break
 
     asyncio.run(main())

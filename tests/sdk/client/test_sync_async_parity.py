@@ -15,6 +15,7 @@ import pytest
 
 import modelkin
 from modelkin import ApiError, AsyncClient, Client, Layout, SignatureSpec, Support
+from tests.sdk.client.operations import operations
 from tests.support.blocking_client import Connect
 from tests.support.server_process import Server
 
@@ -26,21 +27,23 @@ ALONE = Support.from_indices(INDICES + 1, M).signature(num_perm=64)
 SPEC = SignatureSpec(num_perm=64)
 
 QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
-    "space": lambda client, space: client.space(space),
-    "spaces": lambda client, space: [s for s in client.spaces() if s.name == space],
+    "space": lambda client, space: client.spaces.get(space),
+    "spaces": lambda client, space: [s for s in client.spaces.list() if s.name == space],
     "ensure_space": lambda client, space: client.ensure_space(space, layout=LAYOUT, signature=SPEC),
-    "support_size": lambda client, space: client.support_size(space),
-    "agree_support_size": lambda client, space: client.agree_support_size(space, 7, client="a"),
-    "models": lambda client, space: list(client.models(space)),
-    "models by tag": lambda client, space: list(client.models(space, tags=["even"])),
-    "model": lambda client, space: client.model(space, "org/m1"),
-    "get_support": lambda client, space: client.get_support(space, "org/m1"),
-    "get_support of a revision": lambda client, space: client.get_support(
+    "support_size": lambda client, space: client.spaces.support_size(space),
+    "agree_support_size": lambda client, space: client.spaces.report_support_size(
+        space, 7, client="a"
+    ),
+    "models": lambda client, space: list(client.models.list(space)),
+    "models by tag": lambda client, space: list(client.models.list(space, tags=["even"])),
+    "model": lambda client, space: client.models.get(space, "org/m1"),
+    "get_support": lambda client, space: client.supports.get(space, "org/m1"),
+    "get_support of a revision": lambda client, space: client.supports.get(
         space, "org/m1", revision=1
     ),
-    "revisions": lambda client, space: client.revisions(space, "org/m1"),
-    "get_signature": lambda client, space: client.get_signature(space, "alone"),
-    "get_sketch": lambda client, space: client.get_sketch(space, "org/m1"),
+    "revisions": lambda client, space: client.revisions.list(space, "org/m1"),
+    "get_signature": lambda client, space: client.signatures.get(space, "alone"),
+    "get_sketch": lambda client, space: client.sketches.get(space, "org/m1"),
     "neighbors": lambda client, space: client.neighbors(space, "org/m1", k=3),
     "neighbors of a support": lambda client, space: client.neighbors(
         space, SUPPORTS["org/m2"], min_similarity=0.5, method="exact", tags=["even"]
@@ -56,15 +59,15 @@ QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
         min_similarity=0.1,
         weights="similarity",
     ),
-    "graph": lambda client, space: client.graph(space, k=2, tags=["even"]),
-    "graph from a threshold": lambda client, space: client.graph(space, threshold=0.2),
+    "graph": lambda client, space: client.spaces.graph(space, k=2, tags=["even"]),
+    "graph from a threshold": lambda client, space: client.spaces.graph(space, threshold=0.2),
     "lineage": lambda client, space: client.lineage(space, "org/m1"),
     "overlap": lambda client, space: client.overlap(space, "org/m0", "org/m2"),
     "ready": lambda client, space: client.ready(),
 }
 REFUSALS: dict[str, tuple[Callable[[Any, str], Any], int, str]] = {
-    "no space": (lambda client, space: client.space("nowhere"), 404, "space_not_found"),
-    "no model": (lambda client, space: client.model(space, "none"), 404, "model_not_found"),
+    "no space": (lambda client, space: client.spaces.get("nowhere"), 404, "space_not_found"),
+    "no model": (lambda client, space: client.models.get(space, "none"), 404, "model_not_found"),
     "another space": (
         lambda client, space: client.ensure_space(space, num_parameters=M),
         409,
@@ -76,12 +79,12 @@ REFUSALS: dict[str, tuple[Callable[[Any, str], Any], int, str]] = {
         "space_mismatch",
     ),
     "no support": (
-        lambda client, space: client.get_support(space, "alone"),
+        lambda client, space: client.supports.get(space, "alone"),
         409,
         "support_missing",
     ),
     "no sketch": (
-        lambda client, space: client.get_sketch(space, "alone"),
+        lambda client, space: client.sketches.get(space, "alone"),
         409,
         "sketch_missing",
     ),
@@ -91,18 +94,18 @@ REFUSALS: dict[str, tuple[Callable[[Any, str], Any], int, str]] = {
         "support_exists",
     ),
     "no revision": (
-        lambda client, space: client.get_support(space, "org/m1", revision=9),
+        lambda client, space: client.supports.get(space, "org/m1", revision=9),
         404,
         "revision_not_found",
     ),
     "no model's revisions": (
-        lambda client, space: client.revisions(space, "none"),
+        lambda client, space: client.revisions.list(space, "none"),
         404,
         "model_not_found",
     ),
     "k": (lambda client, space: client.neighbors(space, "org/m1", k=0), 422, "invalid_parameter"),
     "etag": (
-        lambda client, space: client.delete_model(space, "org/m1", if_match='"0"'),
+        lambda client, space: client.models.delete(space, "org/m1", if_match='"0"'),
         412,
         "precondition_failed",
     ),
@@ -174,12 +177,12 @@ def test_answers_are_alike(question: str, client: Any, server: Server, filled: s
 def test_refusals_are_alike(refusal: str, client: Any, filled: str) -> None:
     """A refusal has its status and code in either client, and changes nothing."""
     operation, status, code = REFUSALS[refusal]
-    before = client.space(filled)
+    before = client.spaces.get(filled)
     with pytest.raises(ApiError) as caught:
         operation(client, filled)
     assert (status, code) == (caught.value.status, caught.value.problem_code)
     assert caught.value.request_id
-    assert before == client.space(filled)
+    assert before == client.spaces.get(filled)
 
 
 def test_a_matrix_is_alike(client: Any, filled: str) -> None:
@@ -195,11 +198,11 @@ def test_a_space_lives_and_dies(client: Any, space: str) -> None:
     """A space is made with its layout, filled, counted and deleted."""
     assert not client.ensure_space(space, layout=LAYOUT, signature=SPEC).models
     fill(client, space)
-    found = client.space(space)
+    found = client.spaces.get(space)
     assert (LAYOUT, 5, 4, 1) == (found.layout, found.models, found.supports, found.signatures)
-    client.delete_space(space)
+    client.spaces.delete(space)
     with pytest.raises(ApiError, match="space_not_found"):
-        client.space(space)
+        client.spaces.get(space)
 
 
 def test_a_model_lives_and_dies(client: Any, space: str) -> None:
@@ -208,24 +211,24 @@ def test_a_model_lives_and_dies(client: Any, space: str) -> None:
     assert "signature" == client.put_signature(space, "org/a", ALONE, tags=["t"]).kind
     support = SUPPORTS["org/m0"]
     stale = client.put_signature(space, "org/a", support.signature(num_perm=64)).etag
-    sketched = client.put_sketch(space, "org/a", support.sketch(), if_match=stale)
+    sketched = client.sketches.put(space, "org/a", support.sketch(), if_match=stale)
     assert (("t",), 2) == (sketched.tags, sketched.revision)
-    assert support.sketch() == client.get_sketch(space, "org/a")
+    assert support.sketch() == client.sketches.get(space, "org/a")
     with pytest.raises(ApiError, match="precondition_failed"):
-        client.put_sketch(space, "org/a", support.sketch(), if_match=stale)
+        client.sketches.put(space, "org/a", support.sketch(), if_match=stale)
     stored = client.put_support(space, "org/a", support, progress=lambda sent, total: None)
     assert ("support", support.digest, ("t",)) == (stored.kind, stored.digest, stored.tags)
-    client.update_model(space, "org/a", attributes={"epochs": 3}, source="hub")
-    model = client.update_model(space, "org/a", source=None, base_model="org/base")
+    client.models.update(space, "org/a", attributes={"epochs": 3}, source="hub")
+    model = client.models.update(space, "org/a", source=None, base_model="org/base")
     assert ({"epochs": 3}, None, "org/base") == (model.attributes, model.source, model.base_model)
-    client.delete_model(space, "org/a", if_match=client.model(space, "org/a").etag)
-    assert [] == list(client.models(space))
+    client.models.delete(space, "org/a", if_match=client.models.get(space, "org/a").etag)
+    assert [] == list(client.models.list(space))
 
 
 def test_pages_are_followed(client: Any, many: list[str]) -> None:
     """A listing of more than a page has every model once, by name, and makes a table."""
-    assert many == [model.model for model in client.models("many")]
-    frame = client.models("many").to_pandas()
+    assert many == [model.model for model in client.models.list("many")]
+    frame = client.models.list("many").to_pandas()
     assert many == list(frame.model)
     assert {SUPPORTS["org/m0"].digest} == set(frame.digest)
 
@@ -236,7 +239,7 @@ def test_many_models_are_put_alike(client: Any, space: str) -> None:
     assert 4 == client.put_many(space, SUPPORTS.items()).created
     summary = client.put_many(space, [("alone", ALONE), ("org/m0", ALONE)])
     assert (1, ["support_exists"]) == (summary.created, [f.code for f in summary.failures])
-    assert 5 == client.space(space).models
+    assert 5 == client.spaces.get(space).models
 
 
 def test_clients_come_to_one_size(client: Any, space: str) -> None:
@@ -252,23 +255,23 @@ def test_clients_come_to_one_size(client: Any, space: str) -> None:
     ]
     expected = [statistics.median_low(k_stars[: n + 1]) for n in range(3)]
     assert expected == [model.support_size for model in stored]
-    assert ("agreed", expected[-1], 3) == astuple(client.support_size(space))
+    assert ("agreed", expected[-1], 3) == astuple(client.spaces.support_size(space))
     again = client.put_importance(space, "b", importances["b"], coverage=0.8, tags=["t"])
     assert (expected[-1], ("t",)) == (again.support_size, again.tags)
     best = modelkin.select_support(importances["b"], k=expected[-1])
-    assert best == client.get_support(space, "b")
+    assert best == client.supports.get(space, "b")
 
 
 def test_a_job_lives_and_ends(client: Any, space: str) -> None:
     """A job is started, waited for, found again and listed; cancelling it then is refused."""
     client.ensure_space(space, num_parameters=M, signature=SPEC)
     client.put_signature(space, "alone", ALONE)
-    done = client.wait_for_job(client.start_job(space, "rebuild_buckets"), timeout=60)
+    done = client.jobs.wait(client.jobs.create(space, "rebuild_buckets"), timeout=60)
     assert ("succeeded", 1) == (done.state, done.result["models"])
-    assert done == client.job(done.id)
-    assert [done] == list(client.jobs(space=space, kind="rebuild_buckets"))
+    assert done == client.jobs.get(done.id)
+    assert [done] == list(client.jobs.list(space=space, kind="rebuild_buckets"))
     with pytest.raises(ApiError, match="job_finished"):
-        client.cancel_job(done)
+        client.jobs.cancel(done)
 
 
 def test_a_damaged_upload_is_not_stored(client: Any, space: str) -> None:
@@ -282,7 +285,7 @@ def test_a_damaged_upload_is_not_stored(client: Any, space: str) -> None:
 
     with pytest.raises(RuntimeError, match="enough"):
         client.put_support(space, "a", Support.from_indices(indices, 10**6), progress=stop)
-    assert [] == list(client.models(space))
+    assert [] == list(client.models.list(space))
 
 
 def test_models_are_clustered_alike(client: Any, space: str) -> None:
@@ -290,32 +293,32 @@ def test_models_are_clustered_alike(client: Any, space: str) -> None:
     client.ensure_space(space, layout=LAYOUT, signature=SPEC)
     fill(client, space)
     names = sorted(SUPPORTS)
-    made = client.cluster(space, "agglomerative", n_clusters=2, models=names, timeout=60)
+    made = client.clusterings.create(space, "agglomerative", n_clusters=2, models=names, timeout=60)
     assert dict(zip(names, [0, 0, 1, 1], strict=True)) == made.labels
-    assert made == client.clustering(space, made) == client.clustering(space, made.id)
-    job = client.cluster(space, wait=False, tags=["even"])
-    assert job.id == client.wait_for_job(job, timeout=60).id
-    assert ("org/m0", "org/m2") == tuple(client.clustering(space, tags=["even"]).labels)
-    assert [job.id, made.id] == [info.id for info in client.clusterings(space)]
-    placed = client.assign(space, SUPPORTS["org/m2"], made)
+    assert made == client.clusterings.get(space, made) == client.clusterings.get(space, made.id)
+    job = client.clusterings.create(space, wait=False, tags=["even"])
+    assert job.id == client.jobs.wait(job, timeout=60).id
+    assert ("org/m0", "org/m2") == tuple(client.clusterings.get(space, tags=["even"]).labels)
+    assert [job.id, made.id] == [info.id for info in client.clusterings.list(space)]
+    placed = client.clusterings.assign(space, SUPPORTS["org/m2"], made)
     assert (1, 1.0, "org/m2") == (placed.cluster, placed.similarity, placed.votes[0].model)
-    client.delete_clustering(space, job.id)
-    assert [made.id] == [info.id for info in client.clusterings(space)]
-    policy = client.set_clustering_policy(space, "hdbscan", after_changes=9, min_samples=2)
+    client.clusterings.delete(space, job.id)
+    assert [made.id] == [info.id for info in client.clusterings.list(space)]
+    policy = client.clusterings.policy.set(space, "hdbscan", after_changes=9, min_samples=2)
     assert ("hdbscan", 9, 2) == (
         policy.algorithm,
         policy.after_changes,
         policy.parameters["min_samples"],
     )
-    assert policy == client.clustering_policy(space)
-    client.delete_clustering_policy(space)
+    assert policy == client.clusterings.policy.get(space)
+    client.clusterings.policy.delete(space)
     with pytest.raises(ApiError, match="clustering_not_found"):
-        client.clustering_policy(space)
+        client.clusterings.policy.get(space)
     mistakes: list[Callable[[], object]] = [
-        lambda: client.clustering(space, "a/b"),
-        lambda: client.clustering(space, made, tags=["even"]),
-        lambda: client.cluster(space, models="org/m0"),
-        lambda: client.assign(space, "org/m0"),
+        lambda: client.clusterings.get(space, "a/b"),
+        lambda: client.clusterings.get(space, made, tags=["even"]),
+        lambda: client.clusterings.create(space, models="org/m0"),
+        lambda: client.clusterings.assign(space, "org/m0"),
     ]
     for wrong in mistakes:
         with pytest.raises(modelkin.InvalidInput):
@@ -323,9 +326,10 @@ def test_models_are_clustered_alike(client: Any, space: str) -> None:
 
 
 def test_every_operation_is_asked_here() -> None:
-    """No public method of the clients is missing from this file, or that of a group of calls."""
+    """No public method of the clients is missing from this file, or from that of a resource."""
     here = Path(__file__)
     files = (here, *here.parent.glob("protocol/test_*.py"))
     asked = "".join(file.read_text() for file in files)
-    methods = [name for name in dir(Client) if not name.startswith("_") and name != "close"]
+    methods = operations(Client("http://kin.test")).keys() - {"close"}
+    assert {"put_support", "webhooks.replay", "clusterings.policy.set"} <= methods
     assert [] == [name for name in methods if f"client.{name}(" not in asked]

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import modelkin
+from tests.support.client_clock import set_clock
 from tests.support.server_process import Server
 
 
@@ -53,10 +54,8 @@ class Wire:
         return self._answer(request)
 
     def client(self) -> modelkin.Client:
-        """A client that does not wait between its tries."""
-        return modelkin.Client(
-            "http://kin.test", transport=httpx.MockTransport(self), sleep=lambda _: None
-        )
+        """A client that does not wait between its attempts."""
+        return set_clock(modelkin.Client("http://kin.test", transport=httpx.MockTransport(self)))
 
 
 @pytest.fixture

@@ -176,10 +176,10 @@ def test_supports_reach_the_service(client: modelkin.Client, space: str) -> None
     """With a client each round's supports are in the space, tagged with round and cluster."""
     strategy = ClusteredStrategy(FedAvg(), client=client, space=space, model="digits/c{node}")
     run(federation(SupportMod()), strategy)
-    models = {m.model: m for m in client.models(space)}
+    models = {m.model: m for m in client.models.list(space)}
     assert {f"digits/c{node}" for node in NODES} == set(models)
     for node in NODES:
-        assert support_of(node) == client.get_support(space, f"digits/c{node}")
+        assert support_of(node) == client.supports.get(space, f"digits/c{node}")
         info = models[f"digits/c{node}"]
         assert ("round-1",) == info.tags
         assert {"round": 1, "cluster": strategy.cluster_of(node)} == info.attributes
@@ -191,8 +191,8 @@ def test_signatures_reach_the_service(client: modelkin.Client, space: str) -> No
     """Where clients send signatures alone, the service has no more than these either."""
     strategy = ClusteredStrategy(FedAvg(), client=client, space=space)
     run(federation(SupportMod("signature")), strategy)
-    assert {"signature"} == {m.kind for m in client.models(space)}
-    assert support_of(1).signature() == client.get_signature(space, "flower/1")
+    assert {"signature"} == {m.kind for m in client.models.list(space)}
+    assert support_of(1).signature() == client.signatures.get(space, "flower/1")
 
 
 def test_a_service_that_is_away_stops_no_round(

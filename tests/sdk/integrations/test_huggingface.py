@@ -91,17 +91,17 @@ def test_trainer_pushes_at_each_save(client: modelkin.Client, space: str, tmp_pa
     """Each save is a model with the step's tag, the loss, and the support of its average."""
     callback = of_trainer(client, space, "org/run-{step}", beta=BETA, coverage=0.7, tags=["digits"])
     trainer(tmp_path, callback).train()
-    models = list(client.models(space))
+    models = list(client.models.list(space))
     assert ["org/run-3", "org/run-6"] == [m.model for m in models]
     assert [("digits", "step-3"), ("digits", "step-6")] == [m.tags for m in models]
     for step, model in zip((3, 6), models, strict=True):
         state = read_state(tmp_path / f"checkpoint-{step}" / STATE_FILE, step)
         np.testing.assert_allclose(kept(state), oracle(step), rtol=1e-4)
         expected = modelkin.select_support(kept(state), coverage=0.7)
-        assert expected == client.get_support(space, model.model)
+        assert expected == client.supports.get(space, model.model)
         assert (step, "moment") == (model.attributes["step"], model.attributes["importance"])
         assert 0 < model.attributes["loss"] < 2
-    layout = client.space(space).layout
+    layout = client.spaces.get(space).layout
     assert layout is not None
     assert ["net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias"] == [
         tensor.name for tensor in layout.tensors
@@ -118,7 +118,7 @@ def test_trainer_resumes_to_the_bit(client: modelkin.Client, space: str, tmp_pat
     trainer(parts, again).train(resume_from_checkpoint=str(parts / "checkpoint-3"))
     files = (folder / "checkpoint-6" / STATE_FILE for folder in (whole, parts))
     assert_same(*(read_state(file, 6) for file in files))
-    assert client.get_support(space, "whole") == client.get_support(space, "parts")
+    assert client.supports.get(space, "whole") == client.supports.get(space, "parts")
 
 
 def test_trainer_resumes_from_another_folder(
@@ -147,7 +147,7 @@ def test_trainer_reads_adam(client: modelkin.Client, space: str, tmp_path: Path)
     training = trainer(tmp_path, callback, optim="adamw_torch", learning_rate=1e-3)
     training.train()
     expected = modelkin.torch.adam_importance(training.optimizer.optimizer, training.model)
-    assert modelkin.select_support(expected) == client.get_support(space, "org/run")
+    assert modelkin.select_support(expected) == client.supports.get(space, "org/run")
     assert not (tmp_path / "checkpoint-6" / STATE_FILE).exists()
 
 
@@ -172,10 +172,10 @@ def test_trainer_takes_the_agreed_k(client: modelkin.Client, space: str, tmp_pat
     """In a space whose clients agree on K, this one tells its own and stores what is agreed."""
     layout = modelkin.layout_of(Classifier())
     client.ensure_space(space, layout=layout, support_size="agreed")
-    client.agree_support_size(space, 9, client="org/another")
+    client.spaces.report_support_size(space, 9, client="org/another")
     trainer(tmp_path, of_trainer(client, space, "org/run-{step}")).train()
-    assert 9 == client.model(space, "org/run-3").support_size
-    assert 2 == client.support_size(space).reports, "the saves of a run count once"
+    assert 9 == client.models.get(space, "org/run-3").support_size
+    assert 2 == client.spaces.support_size(space).reports, "the saves of a run count once"
 
 
 def test_a_run_without_saves_pushes_at_its_end(
@@ -184,7 +184,7 @@ def test_a_run_without_saves_pushes_at_its_end(
     """Where nothing is ever saved, the end of the training is the one push."""
     callback = of_trainer(client, space, "org/run")
     trainer(tmp_path, callback, save_strategy="no", max_steps=2).train()
-    assert [("step-2",)] == [m.tags for m in client.models(space)]
+    assert [("step-2",)] == [m.tags for m in client.models.list(space)]
 
 
 def test_a_service_that_is_away_changes_nothing(

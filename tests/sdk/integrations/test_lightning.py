@@ -93,16 +93,16 @@ def test_lightning_pushes_at_each_checkpoint(
 ) -> None:
     """Each checkpoint is a model with the step's tag, the loss, and the support of its average."""
     fit(of_lightning(client, space, "org/run-{step}", submodule="net", beta=BETA, coverage=0.7))
-    models = list(client.models(space))
+    models = list(client.models.list(space))
     assert ["org/run-3", "org/run-6"] == [m.model for m in models]
     for step, model in zip((3, 6), models, strict=True):
         state = checkpoint(tmp_path / "checkpoints" / f"step={step}.ckpt")
         np.testing.assert_allclose(kept(state), oracle(step), rtol=1e-4)
         expected = modelkin.select_support(kept(state), coverage=0.7)
-        assert expected == client.get_support(space, model.model)
+        assert expected == client.supports.get(space, model.model)
         assert ((f"step-{step}",), step) == (model.tags, model.attributes["step"])
         assert 0 < model.attributes["train_loss"] < 2
-    assert modelkin.layout_of(mlp()) == client.space(space).layout
+    assert modelkin.layout_of(mlp()) == client.spaces.get(space).layout
 
 
 def test_lightning_resumes_to_the_bit(
@@ -110,11 +110,11 @@ def test_lightning_resumes_to_the_bit(
 ) -> None:
     """A training that was resumed has the very average of one that was never stopped."""
     fit(of_lightning(client, space, "run"), folder="whole")
-    whole = client.get_support(space, "run")
+    whole = client.supports.get(space, "run")
     again = of_lightning(client, space, "run")
     fit(again, folder="parts", resume=tmp_path / "whole" / "step=3.ckpt")
     assert_same(*(checkpoint(tmp_path / f / "step=6.ckpt") for f in ("whole", "parts")))
-    assert whole == client.get_support(space, "run")
+    assert whole == client.supports.get(space, "run")
 
 
 def test_lightning_says_that_it_begins_anew(
@@ -149,7 +149,7 @@ def test_lightning_reads_adam(client: modelkin.Client, space: str, fit: Any) -> 
     module = Module(net, torch.optim.Adam(net.parameters(), 1e-3))
     run = fit(of_lightning(client, space, "run", importance="adam"), module)
     expected = modelkin.torch.adam_importance(run.optimizers[0], module)
-    assert modelkin.select_support(expected) == client.get_support(space, "run")
+    assert modelkin.select_support(expected) == client.supports.get(space, "run")
 
 
 def test_lightning_refuses_several_optimizers(away: Wire, fit: Any) -> None:
@@ -200,7 +200,7 @@ def test_lightning_without_checkpoints_pushes_at_the_end(
     """Checkpoints of weights alone ask no callback: the end of the training is the one push."""
     callback = of_lightning(client, space, "run-{step}")
     fit(callback, save_weights_only=True)
-    assert ["run-6"] == [m.model for m in client.models(space)]
+    assert ["run-6"] == [m.model for m in client.models.list(space)]
 
 
 # --- what both callbacks share ------------------------------------------------------------------
@@ -306,5 +306,5 @@ def _federate(namespace: dict[str, Any]) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as told:
         namespace["server"](grid, Context(1, 1, {}, RecordDict(), {}))
     assert [f"{i} {{0: (1, 2, 3)}} None" for i in (1, 2, 3)] == told.getvalue().splitlines()
-    models = namespace["client"].models("federation", tags=["round-3"])
+    models = namespace["client"].models.list("federation", tags=["round-3"])
     assert ["flower/1", "flower/2", "flower/3"] == [model.model for model in models]

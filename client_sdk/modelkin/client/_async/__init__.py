@@ -1,1 +1,1 @@
-"""The asynchronous client."""
+"""The asynchronous client. ``client_sdk/unasync.py`` generates ``_sync`` from this folder."""

@@ -1,1 +1,1 @@
-"""The API without I/O: which request each call sends, and how its answer is read."""
+"""The service's API without I/O: the requests of each resource, and how their answers are read."""

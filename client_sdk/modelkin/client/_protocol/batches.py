@@ -1,7 +1,6 @@
-"""Many models in few requests: what goes into which, what came of each, what is on its way.
+"""Bulk uploads: items in chunks, the calls of each chunk, and the counts of results.
 
-Both clients drive an :class:`Upload`: it cuts the items into chunks and keeps the account; a script
-says which calls a chunk takes. It sends nothing itself; the journal's file is all it touches.
+Both clients drive an :class:`Upload`. The only I/O here is on the journal's file.
 """
 
 from __future__ import annotations
@@ -9,17 +8,21 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from modelkin import wire
 from modelkin._validation import check_model_name, check_space_name, check_tags
-from modelkin.client._protocol import requests, spaces
-from modelkin.client._protocol.flows import Script
+from modelkin.client._protocol import models, requests, supports
+from modelkin.client._protocol.call import Call, content_of
+from modelkin.client._protocol.decoding import UnknownFormError, decode
+from modelkin.client._protocol.flows import Flow
 from modelkin.client._protocol.journal import Journal
-from modelkin.client._protocol.sketches import put_sketch
+from modelkin.client._transport.messages import Request, Response
 from modelkin.client._transport.progress import Count, counting
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
@@ -29,8 +32,10 @@ from modelkin.types.models import BulkItem, BulkResult, BulkSummary
 from modelkin.types.paging import UNCHANGED
 
 __all__ = [
+    "AsyncItems",
     "Chunk",
-    "Given",
+    "Item",
+    "Items",
     "Line",
     "Upload",
     "check_count",
@@ -39,34 +44,40 @@ __all__ = [
     "uploading",
 ]
 
-Given: TypeAlias = BulkItem | tuple[str, Support | Signature]
-"""An item as callers give it."""
+Item: TypeAlias = BulkItem | tuple[str, Support | Signature]
+"""A model of a bulk upload: a ``BulkItem``, or a name and its support or signature."""
 
-MAX_BATCH: Final = 10_000
+Items: TypeAlias = Iterable[Item]
+
+AsyncItems: TypeAlias = Iterable[Item] | AsyncIterable[Item]
+
+MAX_BATCH_SIZE: Final = 10_000
 """Lines that a service takes in one request."""
 
-_CHUNK_BYTES: Final = 4 << 20
-"""Bytes of a request: what is under way at once stays small, whatever the items are."""
-_LINE_BYTES: Final = 1 << 19
-"""A longer line goes by itself, as bytes: services take lines of 1 MiB, and base64 adds a third."""
-_INDEX_BYTES: Final = 1 << 23
-"""Bytes of indices of a line, however short it is: services decode no more than twice as many."""
-_HEAVY: Final = 50_000
-"""Indices whose encoding holds up an event loop."""
-_MOST_FAILURES: Final = 1000
-_REFUSED_ITEM: Final = frozenset({409, 413, 422})
-"""Statuses that say something of one model, and nothing of those that follow."""
+_JSONL: Final = "application/jsonl"
+
+_MAX_CHUNK_BYTES: Final = 4 << 20
+"""Bytes of a request: they bound the memory of the requests in flight."""
+_MAX_LINE_BYTES: Final = 1 << 19
+"""A longer item is put by itself: services take lines of 1 MiB, and base64 adds a third."""
+_MAX_INDEX_BYTES: Final = 1 << 23
+"""Bytes of indices of a line, compressed or not: services decode at most twice as many."""
+_HEAVY_K: Final = 50_000
+"""Indices whose encoding blocks an event loop for too long."""
+_MAX_FAILURES: Final = 1000
+_ITEM_REFUSALS: Final = frozenset({409, 413, 422})
+"""Statuses that concern one model, so that the upload goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An item, ready to be sent.
+    """An encoded item.
 
     Attributes:
         model: its name.
-        fingerprint: of all that is said of the model.
-        data: the line; empty where it is too long for one.
-        alone: the item itself where it is.
+        fingerprint: of its content, tags, attributes and sketch.
+        data: the line; empty for an item that is put by itself.
+        alone: that item; None for one that fits in a line.
     """
 
     model: str
@@ -77,24 +88,25 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Lines that travel together."""
+    """Lines of one request."""
 
     lines: tuple[Line, ...]
 
     @property
     def names(self) -> set[str]:
+        """The names of its models."""
         return {line.model for line in self.lines}
 
 
 class Upload:
-    """The account of one ``put_many``.
+    """The state of one ``put_many``: waiting lines, chunks in flight, and counts of results.
 
     Args:
-        space: where the models go.
-        batch_size: the most lines of a chunk, 1 to 10,000.
-        total: how many items there will be, if that is known.
-        journal: of what earlier runs had acknowledged.
-        on_result: called with what became of each item.
+        space: receives the models.
+        batch_size: lines of a chunk at most, 1 to 10,000.
+        total: the number of items; None where it is not known.
+        journal: of the models that the service acknowledged to earlier runs.
+        on_result: called with the result of each item.
         report: called with the items done and ``total``.
     """
 
@@ -109,76 +121,85 @@ class Upload:
         report: Count | None,
     ) -> None:
         self.space = check_space_name(space)
-        self._batch_size = check_count("batch_size", batch_size, MAX_BATCH)
+        self._batch_size = check_count("batch_size", batch_size, MAX_BATCH_SIZE)
         self._total = total
         self._journal = journal
         self._on_result = on_result
         self._report = report
         self._waiting: list[Line] = []
         self._size = 0
-        self._under_way: set[str] = set()
+        self._in_flight: set[str] = set()
         self._counts: Counter[str] = Counter()
         self._failures: list[BulkResult] = []
 
     def add(self, line: Line | BulkResult) -> list[Chunk]:
-        """Take what :func:`encoded` made of an item; the chunks that are complete with it."""
+        """Adds a line or a failure of :func:`encoded`; returns the chunks that it completes."""
         if isinstance(line, BulkResult):
-            self._account([line])
+            self._count([line])
             return []
         if self._journal is not None and self._journal.has(line.model, line.fingerprint):
-            self._account([BulkResult(line.model, "skipped")])
+            self._count([BulkResult(line.model, "skipped")])
             return []
         if line.alone is not None:
             return [*self.rest(), Chunk((line,))]
         complete = []
-        if self._size + len(line.data) > _CHUNK_BYTES:
+        if self._size + len(line.data) > _MAX_CHUNK_BYTES:
             complete = self.rest()
         self._waiting.append(line)
         self._size += len(line.data)
         return complete if len(self._waiting) < self._batch_size else [*complete, *self.rest()]
 
     def rest(self) -> list[Chunk]:
-        """What waits for a chunk to become full, as one."""
+        """The waiting lines, as a chunk."""
         lines, self._waiting, self._size = tuple(self._waiting), [], 0
         return [Chunk(lines)] if lines else []
 
     def may_start(self, chunk: Chunk) -> bool:
-        """Whether no model of it is on its way already: of two contents the later one stands."""
-        return self._under_way.isdisjoint(chunk.names)
+        """Whether none of its models is in flight: of two items of a model the later one stands."""
+        return self._in_flight.isdisjoint(chunk.names)
 
-    def start(self, chunk: Chunk) -> Script[tuple[BulkResult, ...]]:
-        """The chunk is on its way; the calls that bring it there."""
-        self._under_way |= chunk.names
+    def start(self, chunk: Chunk) -> Flow[tuple[BulkResult, ...]]:
+        """Marks a chunk as in flight; returns the calls that send it."""
+        self._in_flight |= chunk.names
         alone = chunk.lines[0].alone
         return _batch(self.space, chunk) if alone is None else _alone(self.space, alone)
 
     def settle(self, chunk: Chunk, results: tuple[BulkResult, ...]) -> None:
-        """The chunk has arrived: note what was acknowledged, and tell."""
-        self._under_way -= chunk.names
+        """Records the results of a chunk, in the journal first."""
+        self._in_flight -= chunk.names
         if self._journal is not None:
             self._journal.add(
                 (line.model, line.fingerprint)
                 for line, result in zip(chunk.lines, results, strict=True)
                 if result.status != "failed"
             )
-        self._account(results)
+        self._count(results)
 
     @property
     def summary(self) -> BulkSummary:
-        """What has become of the items so far."""
+        """The results so far."""
         statuses = ("created", "replaced", "unchanged", "skipped", "failed")
         counts = {status: self._counts[status] for status in statuses}
         return BulkSummary(**counts, failures=tuple(self._failures))
 
-    def _account(self, results: tuple[BulkResult, ...] | list[BulkResult]) -> None:
+    def _count(self, results: tuple[BulkResult, ...] | list[BulkResult]) -> None:
         for result in results:
             self._counts[result.status] += 1
-            if result.status == "failed" and len(self._failures) < _MOST_FAILURES:
+            if result.status == "failed" and len(self._failures) < _MAX_FAILURES:
                 self._failures.append(result)
             if self._on_result is not None:
                 self._on_result(result)
         if self._report is not None:
             self._report(self._counts.total(), self._total)
+
+
+def put_batch(space: str, lines: bytes, names: Sequence[str]) -> Call[tuple[BulkResult, ...]]:
+    """Stores many models at once; ``lines`` are those of ``names``."""
+    headers = {"Accept": _JSONL, "Content-Type": _JSONL}
+    path = f"{requests.space_path(space)}/batch"
+    # Each line is stored as by a PUT: the same lines twice have the effect of once.
+    request = Request("POST", path, (), headers, lines, idempotent=True)
+    return Call(request, lambda r: _read_results(r, names))
 
 
 @contextmanager
@@ -191,7 +212,7 @@ def uploading(
     journal: Journal | None,
     on_result: Callable[[BulkResult], object] | None,
 ) -> Iterator[Upload]:
-    """An account of these items, for as long as they are being put; then the journal is closed."""
+    """An upload of the items; its journal is closed at the end."""
     with ExitStack() as stack:
         if journal is not None:
             stack.enter_context(journal)
@@ -205,21 +226,25 @@ def uploading(
         )
 
 
-def check_count(name: str, value: Any, most: int) -> int:
-    """A number of things, 1 to ``most``."""
-    if type(value) is not int or not 1 <= value <= most:
-        raise InvalidParameter(f"{name} must be 1 to {most:,}, not {value!r}", field=name)
+def check_count(name: str, value: Any, limit: int) -> int:
+    """A count from 1 to ``limit``.
+
+    Raises:
+        InvalidParameter: it is not one.
+    """
+    if type(value) is not int or not 1 <= value <= limit:
+        raise InvalidParameter(f"{name} must be 1 to {limit:,}, not {value!r}", field=name)
     return value
 
 
-def is_heavy(given: Given) -> bool:
-    """Whether to encode it takes so long that an event loop should not wait for it."""
+def is_heavy(given: Item) -> bool:
+    """Whether its encoding would block an event loop for too long."""
     item = _item(given)
-    return isinstance(item.content, Support) and item.content.k > _HEAVY
+    return isinstance(item.content, Support) and item.content.k > _HEAVY_K
 
 
-def encoded(given: Given) -> Line | BulkResult:
-    """An item as a line, or the failure that it is.
+def encoded(given: Item) -> Line | BulkResult:
+    """The line of an item, or its failure.
 
     Raises:
         InvalidParameter: it is neither a ``BulkItem`` nor a name and a support or signature.
@@ -231,42 +256,70 @@ def encoded(given: Given) -> Line | BulkResult:
         return BulkResult(str(item.model), "failed", error.code, str(error))
 
 
-def _batch(space: str, chunk: Chunk) -> Script[tuple[BulkResult, ...]]:
+def _batch(space: str, chunk: Chunk) -> Flow[tuple[BulkResult, ...]]:
     data = b"".join(line.data for line in chunk.lines)
     results: tuple[BulkResult, ...]
-    results = yield spaces.put_batch(space, data, [line.model for line in chunk.lines])
+    results = yield put_batch(space, data, [line.model for line in chunk.lines])
     return results
 
 
-def _alone(space: str, item: BulkItem) -> Script[tuple[BulkResult, ...]]:
-    """A model by a PUT of its own, whose answer does not tell replaced from unchanged."""
+def _alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
+    """A PUT of one model. Its version before distinguishes replaced from unchanged."""
     try:
         before = None
         try:
-            before = (yield spaces.model(space, item.model)).version
+            before = (yield models.get(space, item.model)).version
         except ApiError as error:
             if error.problem_code != "model_not_found":
                 raise
         if isinstance(item.content, Support):
-            put = spaces.put_support(space, item.model, item.content, item.tags, None)
+            put = supports.put_support(space, item.model, item.content, item.tags, None)
         else:
-            put = spaces.put_signature(space, item.model, item.content, item.tags, None)
+            put = supports.put_signature(space, item.model, item.content, item.tags, None)
         stored = yield put
         if item.sketch is not None:
-            stored = yield put_sketch(space, item.model, item.sketch, None)
+            stored = yield supports.put_sketch(space, item.model, item.sketch, None)
         if item.attributes is not None and dict(item.attributes) != stored.attributes:
-            described = spaces.update_model(
+            described = models.update(
                 space, item.model, None, item.attributes, UNCHANGED, UNCHANGED, None
             )
-            # These attributes twice are these attributes once.
+            # The same attributes twice have the effect of once.
             stored = yield replace(described, request=replace(described.request, idempotent=True))
     except ApiError as error:
-        if error.status not in _REFUSED_ITEM:
+        if error.status not in _ITEM_REFUSALS:
             raise
         return (BulkResult(item.model, "failed", error.problem_code, error.detail),)
     if before is None:
         return (BulkResult(item.model, "created"),)
     return (BulkResult(item.model, "unchanged" if stored.version == before else "replaced"),)
+
+
+class _ItemError(msgspec.Struct):
+    code: str
+    detail: str
+
+
+class _ResultLine(msgspec.Struct):
+    status: Literal["created", "replaced", "unchanged", "failed"]
+    error: _ItemError | None = None
+
+
+def _read_results(response: Response, names: Sequence[str]) -> tuple[BulkResult, ...]:
+    lines = content_of(response, _JSONL).splitlines()
+    if len(lines) != len(names):
+        raise UnknownFormError(f"there are {len(lines)} results, not {len(names)}")
+    return tuple(
+        _result(decode(replace(response, content=line), _ResultLine), name)
+        for line, name in zip(lines, names, strict=True)
+    )
+
+
+def _result(line: _ResultLine, model: str) -> BulkResult:
+    if line.status != "failed":
+        return BulkResult(model, line.status)
+    if line.error is None:
+        raise UnknownFormError("the error of a failed item is missing")
+    return BulkResult(model, line.status, line.error.code, line.error.detail)
 
 
 def _item(given: Any) -> BulkItem:
@@ -294,7 +347,7 @@ def _line(item: BulkItem) -> Line:
     fits = True
     if isinstance(item.content, Support):
         digest = item.content.digest
-        fits = item.content.indices.nbytes <= _INDEX_BYTES
+        fits = item.content.indices.nbytes <= _MAX_INDEX_BYTES
         fields["support"] = base64.b64encode(wire.encode_support(item.content)).decode()
     else:
         digest = hashlib.sha256(wire.encode_signature(item.content)).hexdigest()
@@ -308,6 +361,6 @@ def _line(item: BulkItem) -> Line:
         said["attributes"] = dict(item.attributes)
     sent = hashlib.sha256(digest.encode() + requests.json_bytes(said)).hexdigest()[:32]
     data = requests.json_bytes(fields | said) + b"\n"
-    if not fits or len(data) > _LINE_BYTES:
+    if not fits or len(data) > _MAX_LINE_BYTES:
         return Line(model, sent, b"", item)
     return Line(model, sent, data, None)

@@ -1,57 +1,42 @@
-"""The requests about clusterings, and how their answers are read: both clients send the same.
-
-Whatever a caller gives wrongly is an error here, before anything is sent.
-"""
+"""Calls about clusterings, assignments of newcomers, and clustering policies."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from modelkin._validation import check_model_name, check_tags
-from modelkin.client._protocol import decoding, requests
-from modelkin.client._protocol.decoding import Fields
+from modelkin.client._protocol import requests
+from modelkin.client._protocol.call import Call, read_nothing
+from modelkin.client._protocol.decoding import reader
 from modelkin.client._protocol.jobs import read_job
-from modelkin.client._protocol.spaces import Call
-from modelkin.client._transport.errors import parse_json
-from modelkin.client._transport.messages import Request, Response
+from modelkin.client._transport.messages import Request
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidName, InvalidParameter
-from modelkin.types.clusterings import (
-    Assignment,
-    Cluster,
-    Clustering,
-    ClusteringInfo,
-    ClusteringPolicy,
-    ClusterQuality,
-    Vote,
-)
+from modelkin.types.clusterings import Assignment, Clustering, ClusteringInfo, ClusteringPolicy
 from modelkin.types.jobs import JobInfo
 from modelkin.types.paging import Page
 from modelkin.wire import JSON
 
 __all__ = [
     "LATEST",
-    "Which",
-    "asked",
+    "AnyClustering",
     "assign",
     "create",
     "delete",
     "delete_policy",
+    "get",
+    "get_policy",
     "list_all",
-    "policy",
+    "request_json",
     "set_policy",
-    "show",
 ]
 
-LATEST = "latest"
+LATEST: Final = "latest"
 
-_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
-
-Which = str | ClusteringInfo
-"""A clustering, by what is known of it, its id or ``"latest"``."""
+AnyClustering: TypeAlias = str | ClusteringInfo
+"""A clustering, its id, or ``"latest"``."""
 
 
 def create(
@@ -61,39 +46,49 @@ def create(
     models: Iterable[str] | None,
     parameters: Mapping[str, Any],
 ) -> Call[JobInfo]:
-    body = asked(algorithm, tags, models, parameters)
-    # Sent twice it is still one job, or at most done over.
+    """Starts a job that clusters the models of a space."""
+    body = request_json(algorithm, tags, models, parameters)
+    # A second request finds the job of the first, or at most repeats its work.
     return Call(requests.post(f"{requests.space_path(space)}/clusterings", body), read_job)
 
 
 def list_all(space: str) -> Call[Page[ClusteringInfo]]:
-    request = requests.get(f"{requests.space_path(space)}/clusterings", [("limit", "100")])
-    return Call(request, lambda r: decoding.read_page(_fields(r), _read_info))
+    """Lists the clusterings of a space."""
+    request = requests.get(f"{requests.space_path(space)}/clusterings", requests.PAGE_SIZE)
+    return Call(request, reader(Page[ClusteringInfo]))
 
 
-def show(space: str, clustering: Which, tags: Iterable[str]) -> Call[Clustering]:
+def get(space: str, clustering: AnyClustering, tags: Iterable[str]) -> Call[Clustering]:
+    """Reads a clustering."""
     params = requests.tag_params(tags)
     if params and clustering != LATEST:
-        raise InvalidParameter("tags choose among the latest: give no id with them", field="tags")
-    return Call(requests.get(_path(space, clustering), params), _read_clustering)
+        raise InvalidParameter(
+            "tags select among the latest: leave them out with an id", field="tags"
+        )
+    return Call(requests.get(_path(space, clustering), params), reader(Clustering))
 
 
-def assign(space: str, newcomer: Support | Signature, clustering: Which) -> Call[Assignment]:
+def assign(
+    space: str, newcomer: Support | Signature, clustering: AnyClustering
+) -> Call[Assignment]:
+    """Assigns a newcomer to a cluster."""
     if not isinstance(newcomer, Support | Signature):
         raise requests.wrong_type("newcomer", "a Support or a Signature", newcomer)
     content_type, content = requests.encoded(newcomer)
     headers = {"Accept": JSON, "Content-Type": content_type}
     path = f"{_path(space, clustering)}/assign"
     request = Request("POST", path, (), headers, content, idempotent=True)
-    return Call(request, lambda r: _read_assignment(_fields(r)))
+    return Call(request, reader(Assignment))
 
 
-def delete(space: str, clustering: Which) -> Call[None]:
-    return Call(requests.write("DELETE", _path(space, clustering)), lambda _: None)
+def delete(space: str, clustering: AnyClustering) -> Call[None]:
+    """Deletes a clustering."""
+    return Call(requests.write("DELETE", _path(space, clustering)), read_nothing)
 
 
-def policy(space: str) -> Call[ClusteringPolicy]:
-    return Call(requests.get(_policy_path(space)), _read_policy)
+def get_policy(space: str) -> Call[ClusteringPolicy]:
+    """Reads the policy of a space."""
+    return Call(requests.get(_policy_path(space)), reader(ClusteringPolicy))
 
 
 def set_policy(
@@ -104,6 +99,7 @@ def set_policy(
     every_seconds: int | None,
     debounce_seconds: int | None,
 ) -> Call[ClusteringPolicy]:
+    """Sets the policy of a space."""
     given = {
         "algorithm": algorithm,
         "parameters": parameters,
@@ -113,20 +109,21 @@ def set_policy(
     }
     body = {name: value for name, value in given.items() if value is not None}
     content = requests.json_bytes(body)
-    return Call(requests.write("PUT", _policy_path(space), content, JSON), _read_policy)
+    return Call(requests.write("PUT", _policy_path(space), content, JSON), reader(ClusteringPolicy))
 
 
 def delete_policy(space: str) -> Call[None]:
-    return Call(requests.write("DELETE", _policy_path(space)), lambda _: None)
+    """Deletes the policy of a space."""
+    return Call(requests.write("DELETE", _policy_path(space)), read_nothing)
 
 
-def asked(
+def request_json(
     algorithm: str | None,
     tags: Iterable[str],
     models: Iterable[str] | None,
     parameters: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What a request asks for, as its JSON."""
+    """The JSON of a request for a clustering."""
     body = dict(parameters)
     if algorithm is not None:
         body["algorithm"] = algorithm
@@ -142,106 +139,10 @@ def asked(
     return body
 
 
-def _path(space: str, clustering: Which) -> str:
-    clustering_id = clustering.id if isinstance(clustering, ClusteringInfo) else clustering
-    if not isinstance(clustering_id, str) or not _ID.fullmatch(clustering_id):
-        raise InvalidParameter(f"{clustering_id!r} is no clustering's id", field="clustering")
-    return f"{requests.space_path(space)}/clusterings/{clustering_id}"
+def _path(space: str, clustering: AnyClustering) -> str:
+    known = clustering.id if isinstance(clustering, ClusteringInfo) else clustering
+    return f"{requests.space_path(space)}/clusterings/{requests.check_id(known, 'clustering')}"
 
 
 def _policy_path(space: str) -> str:
     return f"{requests.space_path(space)}/clustering-policy"
-
-
-# --- what is answered -------------------------------------------------------------------------
-
-
-def _fields(response: Response) -> Fields:
-    return Fields(parse_json(response))
-
-
-def _read_info(body: Fields) -> ClusteringInfo:
-    return ClusteringInfo(**_info(body))
-
-
-def _read_clustering(response: Response) -> Clustering:
-    body = _fields(response)
-    labels = body.inner("labels")
-    return Clustering(
-        **_info(body),
-        labels={model: labels.integer(model) for model in body.mapping("labels")},
-        clusters=body.rows("clusters", _read_cluster),
-    )
-
-
-def _info(body: Fields) -> dict[str, Any]:
-    return {
-        "id": body.text("id"),
-        "space": body.text("space"),
-        "number": body.integer("number"),
-        "algorithm": body.text("algorithm"),
-        "parameters": body.mapping("parameters"),
-        "chosen": body.mapping("chosen"),
-        "version": body.integer("version"),
-        "similarity": body.text("similarity"),
-        "models": body.integer("models"),
-        "num_clusters": body.integer("num_clusters"),
-        "noise": body.integer("noise"),
-        "quality": _read_quality(body.inner("quality")),
-        "previous": body.optional("previous", body.text),
-        "agreement": body.optional("agreement", body.number),
-        "seconds": body.number("seconds"),
-        "created_at": body.moment("created_at"),
-    }
-
-
-def _read_quality(body: Fields) -> ClusterQuality:
-    return ClusterQuality(
-        silhouette=body.optional("silhouette", body.number),
-        davies_bouldin=body.optional("davies_bouldin", body.number),
-        calinski_harabasz=body.optional("calinski_harabasz", body.number),
-        models=body.integer("models"),
-    )
-
-
-def _read_cluster(body: Fields) -> Cluster:
-    return Cluster(
-        cluster=body.integer("cluster"),
-        size=body.integer("size"),
-        exemplar=body.text("exemplar"),
-        members=body.texts("members"),
-    )
-
-
-def _read_assignment(body: Fields) -> Assignment:
-    return Assignment(
-        clustering=body.text("clustering"),
-        cluster=body.integer("cluster"),
-        exemplar=body.optional("exemplar", body.text),
-        share=body.number("share"),
-        similarity=body.number("similarity"),
-        votes=body.rows("votes", _read_vote),
-    )
-
-
-def _read_vote(body: Fields) -> Vote:
-    return Vote(
-        model=body.text("model"),
-        similarity=body.number("similarity"),
-        estimate=body.text("estimate"),
-        standard_error=body.number("standard_error"),
-        cluster=body.integer("cluster"),
-    )
-
-
-def _read_policy(response: Response) -> ClusteringPolicy:
-    body = _fields(response)
-    return ClusteringPolicy(
-        algorithm=body.optional("algorithm", body.text),
-        parameters=body.mapping("parameters"),
-        after_changes=body.optional("after_changes", body.integer),
-        every_seconds=body.optional("every_seconds", body.integer),
-        debounce_seconds=body.integer("debounce_seconds"),
-        pending_changes=body.integer("pending_changes"),
-        last_at=body.optional("last_at", body.moment),
-    )

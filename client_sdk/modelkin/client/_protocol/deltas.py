@@ -1,8 +1,8 @@
-"""Sending only what changed: which supports a client remembers, and how the next one goes out.
+"""Uploads of deltas: a cache of stored supports, and the flow that sends the smaller upload.
 
-A support that this client stored or read before, and that is still the one stored, is changed by a
-delta where that is smaller than the support. Where the service has another one by now, or takes no
-deltas, the support goes out whole, and nobody notices. Nothing here sends.
+A delta changes a support that this client stored or read before, where the delta is smaller than
+the new support. Where the service has another support by now, or takes no deltas, the flow sends
+the support whole.
 """
 
 from __future__ import annotations
@@ -15,149 +15,150 @@ from typing import Final
 
 from modelkin import wire
 from modelkin._validation import check_model_name, check_tags
-from modelkin.client._protocol import revisions, spaces
-from modelkin.client._protocol.flows import Script
-from modelkin.client._protocol.spaces import Call
+from modelkin.client._protocol import supports
+from modelkin.client._protocol.call import Call
+from modelkin.client._protocol.flows import Flow
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, InvalidParameter
 from modelkin.types.models import ModelInfo
 
-__all__ = ["MEMORY", "Memory", "put_support"]
+__all__ = ["DEFAULT_CACHE_BYTES", "SupportCache", "put_support"]
 
-MEMORY: Final = 64 << 20
-"""Bytes of indices that a client remembers, unless it is told otherwise."""
+DEFAULT_CACHE_BYTES: Final = 64 << 20
+"""Bytes of indices that the cache of a client holds by default."""
 
-_WHOLE: Final = frozenset({404, 405, 409, 412, 413, 415, 422, 428, 501})
-"""Refusals of a delta that say nothing of the support itself: whole, it may well be taken."""
-_NO_DELTAS: Final = frozenset({405, 415, 501})
-"""What a service answers that does not know of deltas."""
+_RETRIED_WHOLE: Final = frozenset({404, 405, 409, 412, 413, 415, 422, 428, 501})
+"""Statuses that refuse a delta and may accept the whole support."""
+_DELTAS_UNSUPPORTED: Final = frozenset({405, 415, 501})
+"""Statuses of a service without deltas."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A support as it is stored, and the entity tag of the model that has it."""
+class _StoredSupport:
+    """A stored support, and the entity tag of its model."""
 
     support: Support
     etag: str
 
 
-class Memory:
-    """The supports that a client knows to be stored, those used last, for any number of threads.
+class SupportCache:
+    """An LRU cache of supports that the service stores; threads may share it.
 
-    Models go by the form of their names that ``check_model_name`` makes.
+    Model names are in the form that ``check_model_name`` returns.
 
     Args:
-        limit: bytes of indices at most; 0 remembers none, and no delta is ever sent.
+        max_bytes: of indices; 0 turns the cache off, and with it deltas.
 
     Raises:
-        InvalidParameter: the limit is no number of bytes.
+        InvalidParameter: that is not a number of bytes.
     """
 
-    def __init__(self, limit: int) -> None:
-        if type(limit) is not int or limit < 0:
+    def __init__(self, max_bytes: int) -> None:
+        if type(max_bytes) is not int or max_bytes < 0:
             raise InvalidParameter(
-                f"delta_memory must be bytes, 0 or more, not {limit!r}", field="delta_memory"
+                f"delta_memory must be bytes, 0 or more, not {max_bytes!r}", field="delta_memory"
             )
-        self._limit = limit
+        self._max_bytes = max_bytes
         self._size = 0
-        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._stored: OrderedDict[tuple[str, str], _StoredSupport] = OrderedDict()
         self._lock = threading.Lock()
-        self._useless = False
+        self._disabled = False
 
-    def recall(self, space: str, model: str) -> _Known | None:
-        """What is known to be stored of a model."""
+    def get(self, space: str, model: str) -> _StoredSupport | None:
+        """The stored support of a model; None where it is not known."""
         key = space, model
         with self._lock:
-            known = self._known.get(key)
+            known = self._stored.get(key)
             if known is not None:
-                self._known.move_to_end(key)
+                self._stored.move_to_end(key)
             return known
 
-    def note(self, space: str, model: str, support: Support, etag: str | None) -> None:
-        """The support is what is stored, under this entity tag; None where none was told."""
+    def put(self, space: str, model: str, support: Support, etag: str | None) -> None:
+        """Keeps the stored support of a model; forgets it where there is no entity tag."""
         key, size = (space, model), support.indices.nbytes
         with self._lock:
             self._drop(key)
-            if etag is None or size > self._limit or self._useless:
+            if etag is None or size > self._max_bytes or self._disabled:
                 return
-            self._known[key] = _Known(support, etag)
+            self._stored[key] = _StoredSupport(support, etag)
             self._size += size
-            while self._size > self._limit:
-                self._drop(next(iter(self._known)))
+            while self._size > self._max_bytes:
+                self._drop(next(iter(self._stored)))
 
-    def see(self, info: ModelInfo) -> ModelInfo:
-        """A model was described anew: its content may be known, and its entity tag is this one."""
-        known = self.recall(info.space, info.model)
+    def update(self, info: ModelInfo) -> ModelInfo:
+        """Takes the new entity tag of a model whose content is the cached one."""
+        known = self.get(info.space, info.model)
         if known is not None and info.etag is not None and known.support.digest == info.digest:
-            self.note(info.space, info.model, known.support, info.etag)
+            self.put(info.space, info.model, known.support, info.etag)
         return info
 
-    def forget(self, space: str, model: str) -> None:
-        """Something else is stored."""
+    def discard(self, space: str, model: str) -> None:
+        """Forgets the support of a model."""
         with self._lock:
             self._drop((space, model))
 
-    def give_up(self) -> None:
-        """The service takes no deltas: remember nothing from now on."""
+    def disable(self) -> None:
+        """Empties the cache for good: the service takes no deltas."""
         with self._lock:
-            self._useless = True
-            self._known.clear()
+            self._disabled = True
+            self._stored.clear()
             self._size = 0
 
     def _drop(self, key: tuple[str, str]) -> None:
-        known = self._known.pop(key, None)
+        known = self._stored.pop(key, None)
         if known is not None:
             self._size -= known.support.indices.nbytes
 
 
 def put_support(
-    memory: Memory,
+    cache: SupportCache,
     space: str,
     model: str,
     support: Support,
     tags: Iterable[str] | None,
     if_match: str | None,
-) -> Script[ModelInfo]:
-    """Stores a support, by the smaller of a delta and the whole."""
+) -> Flow[ModelInfo]:
+    """Stores a support, by a delta where that is smaller."""
     model = check_model_name(model)
     tags = None if tags is None else check_tags(tags)
-    whole = spaces.put_support(space, model, support, tags, if_match)
+    whole = supports.put_support(space, model, support, tags, if_match)
     stored: ModelInfo | None = None
-    delta = _delta(memory, space, model, support, tags, if_match)
+    delta = _delta(cache, space, model, support, tags, if_match)
     if delta is not None and len(delta.request.content) < len(whole.request.content):
         try:
             stored = yield delta
         except ApiError as error:
-            if error.status not in _WHOLE:
+            if error.status not in _RETRIED_WHOLE:
                 raise
-            memory.forget(space, model)
-            if error.status in _NO_DELTAS:
-                memory.give_up()
+            cache.discard(space, model)
+            if error.status in _DELTAS_UNSUPPORTED:
+                cache.disable()
     if stored is None:
         stored = yield whole
-    memory.note(space, model, support, stored.etag if stored.digest == support.digest else None)
+    cache.put(space, model, support, stored.etag if stored.digest == support.digest else None)
     return stored
 
 
 def _delta(
-    memory: Memory,
+    cache: SupportCache,
     space: str,
     model: str,
     support: Support,
     tags: tuple[str, ...] | None,
     if_match: str | None,
 ) -> Call[ModelInfo] | None:
-    """The call that changes what is stored into the support; None where that is not known, or is
-    not what the caller wants to replace.
+    """The call that changes the stored support into this one.
+
+    None where the stored one is not known, or is not the version that the caller replaces.
     """
-    known = memory.recall(space, model)
+    known = cache.get(space, model)
     if known is None or known.support.num_parameters != support.num_parameters:
         return None
     if if_match is not None and if_match != known.etag:
         return None
-    # A second try that meets the first one's effect is a 412, and then the support goes out whole;
-    # but who asks for a condition is never sent twice.
+    # A second attempt that finds the first one's effect is a 412, after which the support goes out
+    # whole. An upload with a condition of the caller is sent once.
     delta = wire.encode_delta(known.support, support)
-    return revisions.patch_support(
+    return supports.patch_support(
         space, model, delta, tags, known.etag, idempotent=if_match is None
     )

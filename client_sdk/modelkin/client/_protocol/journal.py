@@ -1,7 +1,7 @@
-"""The journal of a bulk upload: which models the service has acknowledged, so that none goes twice.
+"""The journal of a bulk upload: the models that the service acknowledged, for a resumed upload.
 
-A text file that only grows: a first line that says of which space it is, then one line a model with
-the fingerprint of what was sent. A line that an interruption cut off counts for nothing.
+An append-only text file. Its first line names the space; each further line holds a model and the
+fingerprint of its upload. A last line that an interruption cut off is ignored.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Journal:
     """An open journal.
 
     Args:
-        path: the file; it is made where there is none.
+        path: the file; it is created where there is none.
         url: of the service.
-        space: what the models are put into. One that was deleted and made again is another space.
+        space: receives the models. A space that was deleted and created again is another one.
 
     Raises:
-        InvalidParameter: the file cannot be opened, is no journal, or is that of another space.
+        InvalidParameter: the file cannot be opened, is not a journal, or belongs to another space.
     """
 
     def __init__(self, path: str | os.PathLike[str], url: str, space: SpaceInfo) -> None:
@@ -54,9 +54,9 @@ class Journal:
             raise
 
     def has(self, model: str, fingerprint: str) -> bool:
-        """Whether this very content was the last that was acknowledged of the model.
+        """Whether this content was the last that the service acknowledged of the model.
 
-        From the first content that was not on, nothing is said of the model: another is on its way.
+        Another content makes the journal forget the model, because that content replaces it.
         """
         if self._acknowledged.get(model) == fingerprint:
             return True
@@ -64,12 +64,13 @@ class Journal:
         return False
 
     def add(self, acknowledged: Iterable[tuple[str, str]]) -> None:
-        """Note models and fingerprints; they are in the file when this returns."""
+        """Appends models and fingerprints; they are in the file when this returns."""
         lines = [_line({"model": model, "sent": sent}) for model, sent in acknowledged]
         self._file.write(b"".join(lines))
         self._file.flush()
 
     def close(self) -> None:
+        """Closes the file."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -87,9 +88,9 @@ class Journal:
         self._file.seek(0)
         whole = 0
         for number, line in enumerate(self._file, start=1):
-            if not line.endswith(b"\n"):  # cut off, or never ours
+            if not line.endswith(b"\n"):  # cut off, or never a journal
                 if number == 1 and not _line(self._header).startswith(line):
-                    raise self._no_journal(number)
+                    raise self._not_a_journal(number)
                 break
             self._read(number, line)
             whole += len(line)
@@ -102,10 +103,10 @@ class Journal:
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
-            raise self._no_journal(number) from None
+            raise self._not_a_journal(number) from None
         wanted = ("modelkin_journal",) if number == 1 else ("model", "sent")
         if not isinstance(entry, dict) or any(name not in entry for name in wanted):
-            raise self._no_journal(number)
+            raise self._not_a_journal(number)
         if number == 1:
             self._check(entry)
         else:
@@ -120,8 +121,8 @@ class Journal:
                     f"give each space a file of its own"
                 )
 
-    def _no_journal(self, number: int) -> InvalidParameter:
-        return self._unusable(f"is no journal of put_many: see its line {number}")
+    def _not_a_journal(self, number: int) -> InvalidParameter:
+        return self._unusable(f"is not a journal of put_many: see its line {number}")
 
     def _unusable(self, why: str) -> InvalidParameter:
         return InvalidParameter(f"resume file {self._path} {why}", field="resume")

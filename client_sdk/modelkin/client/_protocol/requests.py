@@ -1,13 +1,15 @@
-"""The parts that requests are built from: paths, queries, bodies and headers, checked first.
+"""The parts of requests: paths, queries, bodies and headers.
 
-Whatever a caller gives wrongly is an error here, before anything is sent. It never does I/O.
+Arguments are checked here, so that a wrong one is an error before anything is sent. Nothing here
+does I/O.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from modelkin import wire
 from modelkin._validation import check_model_name, check_space_name, check_tags, quote_model
@@ -18,31 +20,59 @@ from modelkin.errors import InvalidParameter
 from modelkin.wire import JSON
 
 __all__ = [
+    "PAGE_SIZE",
+    "Query",
     "SPACES",
-    "ask",
+    "check_id",
+    "encoded",
     "get",
     "json_bytes",
     "model_path",
     "new_tags",
     "post",
     "put",
+    "query",
+    "ready",
+    "send_once",
     "space_path",
     "tag_params",
     "write",
     "wrong_type",
 ]
 
-SPACES = "/v1/spaces"
+SPACES: Final = "/v1/spaces"
+
+PAGE_SIZE: Final = (("limit", "100"),)
+"""Rows of a page of a listing."""
+
+Query: TypeAlias = str | Support | Signature
+"""The subject of a search: the name of a stored model, or a support or signature."""
+
+_ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+def ready() -> Request:
+    """A request that answers whether the service can serve."""
+    return get("/readyz")
 
 
 def get(path: str, params: Iterable[tuple[str, str]] = (), accept: str = JSON) -> Request:
+    """A GET."""
     return Request("GET", path, tuple(params), {"Accept": accept}, idempotent=True)
 
 
 def post(path: str, body: Any, accept: str = JSON) -> Request:
-    """A POST that asks or ensures and may therefore be sent again, which a bare POST may not."""
+    """A POST of JSON that does the same when it is sent twice, and so may be retried."""
     headers = {"Accept": accept, "Content-Type": JSON}
     return Request("POST", path, (), headers, json_bytes(body), idempotent=True)
+
+
+def send_once(path: str, body: Any = None) -> Request:
+    """A POST that is never retried, because a second one would have an effect of its own."""
+    if body is None:
+        return Request("POST", path, (), {"Accept": JSON})
+    headers = {"Accept": JSON, "Content-Type": JSON}
+    return Request("POST", path, (), headers, json_bytes(body))
 
 
 def write(
@@ -59,7 +89,7 @@ def write(
         headers["Content-Type"] = content_type
     if if_match is not None:
         headers["If-Match"] = check_etag(if_match)
-    # A conditional write is not sent twice: the second would meet the first one's effect and fail.
+    # A conditional write is sent once: a second one would find the first one's effect, and fail.
     idempotent = method in {"PUT", "DELETE"} and if_match is None
     return Request(method, path, tuple(params), headers, content, idempotent)
 
@@ -72,47 +102,67 @@ def put(
     tags: Iterable[str] | None,
     if_match: str | None,
 ) -> Request:
-    """An upload, in the native format of what it is."""
+    """The upload of a support or signature in its native format."""
     path = model_path(space, collection, model)
     content_type, content = encoded(value)
     return write("PUT", path, content, content_type, new_tags(tags), if_match)
 
 
-def ask(path: str, name: str, query: Any, params: list[tuple[str, str]]) -> Request:
-    """A question about a stored model by GET, about a support or signature by POST."""
-    if isinstance(query, str):
-        return get(path, [(name, check_model_name(query, field=name)), *params])
-    if not isinstance(query, Support | Signature):
-        raise wrong_type(name, "a model's name, a Support or a Signature", query)
-    content_type, content = encoded(query)
+def query(path: str, name: str, subject: Any, params: list[tuple[str, str]]) -> Request:
+    """A search: a GET for a stored model, a POST for a support or signature."""
+    if isinstance(subject, str):
+        return get(path, [(name, check_model_name(subject, field=name)), *params])
+    if not isinstance(subject, Support | Signature):
+        raise wrong_type(name, "a model's name, a Support or a Signature", subject)
+    content_type, content = encoded(subject)
     headers = {"Accept": JSON, "Content-Type": content_type}
     return Request("POST", path, tuple(params), headers, content, idempotent=True)
 
 
 def encoded(value: Support | Signature) -> tuple[str, bytes]:
+    """The media type and the bytes of a support or signature in its native format."""
     if isinstance(value, Support):
         return wire.SUPPORT, wire.encode_support(value)
     return wire.SIGNATURE, wire.encode_signature(value)
 
 
+def check_id(value: Any, field: str) -> str:
+    """An id, which may stand in a path.
+
+    Raises:
+        InvalidParameter: it cannot be one.
+    """
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise InvalidParameter(f"{value!r} is not the id of a {field}", field=field)
+    return value
+
+
 def space_path(name: str) -> str:
+    """The path of a space."""
     return f"{SPACES}/{check_space_name(name)}"
 
 
 def model_path(space: str, collection: str, model: str) -> str:
+    """The path of a model in one of a space's collections, encoded segment by segment."""
     return f"{space_path(space)}/{collection}/{quote_model(model)}"
 
 
 def new_tags(tags: Iterable[str] | None) -> tuple[tuple[str, str], ...]:
-    """No tag leaves the tags of a model as they are; one empty tag says that it shall have none."""
+    """The tags of an upload. None keeps those of the model; one empty tag removes them all."""
     return () if tags is None else tag_params(tags) or (("tag", ""),)
 
 
 def tag_params(tags: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Tags as parameters of a query."""
     return tuple(("tag", tag) for tag in check_tags(tags))
 
 
 def check_etag(etag: Any) -> str:
+    """An entity tag, which may stand in a header.
+
+    Raises:
+        InvalidParameter: it cannot be one.
+    """
     if isinstance(etag, str) and etag and etag.isascii() and etag.isprintable():
         return etag
     raise InvalidParameter(
@@ -122,6 +172,11 @@ def check_etag(etag: Any) -> str:
 
 
 def json_bytes(body: Any) -> bytes:
+    """A body as JSON.
+
+    Raises:
+        InvalidParameter: it has no JSON form.
+    """
     try:
         return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -129,4 +184,5 @@ def json_bytes(body: Any) -> bytes:
 
 
 def wrong_type(field: str, wanted: str, value: Any) -> InvalidParameter:
+    """The error for an argument of another type."""
     return InvalidParameter(f"{field} must be {wanted}, not {type(value).__name__}", field=field)

@@ -1,1 +1,1 @@
-"""How requests travel: configuration, messages, retries, errors, progress."""
+"""What both clients need to send: configuration, messages, retries, errors and concurrency."""

@@ -1,7 +1,6 @@
-"""Where a client finds its service and how it introduces itself: the arguments, checked.
+"""The configuration of a client: address, key, timeout and retries, all checked.
 
-Reads ``MODELKIN_URL`` and ``MODELKIN_API_KEY`` where an argument is not given. It
-never shows an API key.
+``MODELKIN_URL`` and ``MODELKIN_API_KEY`` stand in for missing arguments. No message shows a key.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ DEFAULT_URL: Final = "http://127.0.0.1:8000"
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What both clients are made from.
+    """The configuration of either client.
 
     Attributes:
         url: of the service, without a slash at its end.
         headers: sent with every request; they hold the key and do not show in ``repr``.
         timeout: seconds, for connecting and for each pause while sending or receiving.
-        retries: tries after the first.
-        trust_env: whether proxies of the environment apply; never on the way to this machine.
+        retries: attempts after the first.
+        trust_env: whether proxies of the environment apply; never for this machine itself.
     """
 
     url: str
@@ -67,7 +66,7 @@ class Config:
         return {
             "base_url": self.url,
             "headers": self.headers,
-            # Waiting for a connection of our own pool says nothing of the service: no end to it.
+            # A wait for our own connection pool says nothing about the service: no limit.
             "timeout": httpx.Timeout(self.timeout, pool=None),
             "follow_redirects": False,
             "trust_env": self.trust_env,
@@ -78,9 +77,9 @@ def _check_url(url: Any) -> str:
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, TypeError, ValueError) as error:
-        raise InvalidParameter(f"url is no URL: {error}", field="url") from None
+        raise InvalidParameter(f"url is not a URL: {error}", field="url") from None
     if parsed.userinfo:
-        # Said without the URL itself: it holds a password.
+        # The message leaves out the URL, which holds a password.
         raise InvalidParameter("url may not hold a user or password; use api_key=", field="url")
     if parsed.scheme not in {"http", "https"} or not parsed.host:
         raise InvalidParameter(

@@ -40,7 +40,6 @@ __all__ = [
     "foreign_answer",
     "may_have_arrived",
     "may_retry",
-    "parse_json",
 ]
 
 _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
@@ -60,18 +59,6 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
 
 _NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
-
-
-def parse_json(response: Response) -> Any:
-    """The body as JSON.
-
-    Raises:
-        ApiError: it is not JSON; shows its first characters.
-    """
-    try:
-        return json.loads(response.content)
-    except (ValueError, RecursionError):
-        raise foreign_answer(response) from None
 
 
 def api_error(response: Response) -> ApiError:

@@ -1,6 +1,6 @@
-"""A request and a response as plain values, and text of foreign answers made printable.
+"""Requests and responses as plain values, and excerpts of foreign answers.
 
-It never does I/O.
+Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from urllib.parse import quote, urlencode
 
 __all__ = ["Request", "Response", "excerpt", "media_type", "printable"]
 
-_EXCERPT = 200
+_EXCERPT_LENGTH = 200
 """Characters of a foreign answer that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What goes out.
+    """A request.
 
     Attributes:
         path: from ``/v1`` on, percent-encoded.
         params: the query, not encoded yet; names may repeat.
-        idempotent: sent twice it does the same as sent once, so it may be retried.
+        idempotent: two of it have the effect of one, so it may be retried.
     """
 
     method: str
@@ -34,24 +34,24 @@ class Request:
 
     @property
     def target(self) -> str:
-        """Path and query, encoded: ``quote`` and not ``quote_plus``, for + is a letter of names."""
+        """Path and query, encoded with ``quote``: ``quote_plus`` would change a + in a name."""
         query = urlencode(self.params, quote_via=quote, safe="")
         return f"{self.path}?{query}" if query else self.path
 
     @property
     def sent_headers(self) -> dict[str, str]:
-        """The headers with the length of the body, which is known however it is sent."""
+        """The headers with the length of the body, which is known before it goes out."""
         length = {"Content-Length": str(len(self.content))} if self.content else {}
         return {**self.headers, **length}
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came back.
+    """A response.
 
     Attributes:
         headers: by lower-case name.
-        repeated: an earlier try of the same request may already have taken effect.
+        repeated: an earlier attempt of the same request may already have taken effect.
     """
 
     status: int
@@ -66,11 +66,11 @@ def media_type(response: Response) -> str:
 
 
 def excerpt(content: bytes) -> str:
-    """The first characters of a body on one line, without what does not print."""
-    return printable(content[: 4 * _EXCERPT].decode("utf-8", errors="replace"))
+    """The first printable characters of a body, on one line."""
+    return printable(content[: 4 * _EXCERPT_LENGTH].decode("utf-8", errors="replace"))
 
 
 def printable(text: str) -> str:
-    """The first characters of foreign text on one line, without what does not print."""
+    """The first printable characters of a text, on one line."""
     words = " ".join(text.split())
-    return "".join(c for c in words if c.isprintable())[:_EXCERPT]
+    return "".join(c for c in words if c.isprintable())[:_EXCERPT_LENGTH]

@@ -1,7 +1,6 @@
-"""Uploads that tell how far they have come: the body in pieces, and who hears of them.
+"""Progress reports of uploads: bodies in pieces, and the functions or bars that show them.
 
-It never sends anything: the clients hand the pieces to httpx, which takes the next one when the
-last has gone out.
+The clients hand the pieces to httpx, which takes the next one when the last has gone out.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final, TypeAlias
 from modelkin._progress_bar import Line, is_terminal
 from modelkin.errors import InvalidParameter
 
-__all__ = ["Count", "Progress", "counting", "pieces", "pieces_async", "reporting"]
+__all__ = ["Count", "Progress", "async_pieces", "counting", "pieces", "reporting"]
 
 Progress: TypeAlias = Callable[[int, int], object]
 """Called with the bytes sent and the bytes in all."""
@@ -21,20 +20,20 @@ Progress: TypeAlias = Callable[[int, int], object]
 Count: TypeAlias = Callable[[int, int | None], object]
 """Called with the items done and the items in all, None where that is not known."""
 
-_PIECE: Final = 1 << 16
+_PIECE_SIZE: Final = 1 << 16
 """Bytes between two reports: often enough on a slow line, without cost on a fast one."""
 
 
 def pieces(content: bytes, report: Progress) -> Iterator[bytes]:
-    """A body piece by piece; ``report`` hears of 0 first, then of each piece that was taken."""
+    """A body piece by piece; ``report`` is called with 0 first, then after each piece."""
     report(0, len(content))
-    for start in range(0, len(content), _PIECE):
-        piece = content[start : start + _PIECE]
+    for start in range(0, len(content), _PIECE_SIZE):
+        piece = content[start : start + _PIECE_SIZE]
         yield piece
         report(start + len(piece), len(content))
 
 
-async def pieces_async(content: bytes, report: Progress) -> AsyncIterator[bytes]:
+async def async_pieces(content: bytes, report: Progress) -> AsyncIterator[bytes]:
     """:func:`pieces` for an asynchronous client."""
     for piece in pieces(content, report):
         yield piece
@@ -42,11 +41,11 @@ async def pieces_async(content: bytes, report: Progress) -> AsyncIterator[bytes]
 
 @contextmanager
 def reporting(progress: Progress | bool, label: str) -> Iterator[Progress | None]:
-    """What an upload shall report to, for as long as it lasts.
+    """The function that an upload reports its bytes to, for its duration.
 
     Args:
-        progress: a function; or True for a bar on a terminal, and nothing where there is none.
-        label: what the bar calls the upload.
+        progress: a function; or True for a bar, which only a terminal shows.
+        label: names the upload in the bar.
 
     Raises:
         InvalidParameter: ``progress`` is neither.
@@ -71,11 +70,11 @@ def reporting(progress: Progress | bool, label: str) -> Iterator[Progress | None
 
 @contextmanager
 def counting(progress: Count | bool, label: str) -> Iterator[Count | None]:
-    """What an upload of many items shall report to, for as long as it lasts.
+    """The function that ``put_many`` reports its items to, for its duration.
 
     Args:
-        progress: a function; or True for a line on a terminal, and nothing where there is none.
-        label: what the line calls the upload.
+        progress: a function; or True for a line, which only a terminal shows.
+        label: names the upload in the line.
 
     Raises:
         InvalidParameter: ``progress`` is neither.

@@ -1,7 +1,6 @@
-"""When a request is sent again, and after how long: exponential backoff with full jitter.
+"""Retries: which requests are sent again, after exponential backoff with full jitter.
 
-Source: RFC 9110, 9.2.2 (idempotent methods). It never sleeps, never draws a random number and never
-sends: the clients do.
+Source: RFC 9110, 9.2.2 (idempotent methods). The clients sleep, draw the random numbers and send.
 """
 
 from __future__ import annotations
@@ -18,40 +17,40 @@ _RETRIED_STATUS = frozenset({429, 503})
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits that double from try to try.
+    """Pauses between attempts, whose upper bound doubles each time.
 
     Attributes:
-        retries: tries after the first.
-        first: seconds, the most that is waited before the first retry.
-        longest: seconds, the most that is waited before any retry on our own account.
-        patience: seconds; a service that asks for a longer pause gets no retry.
+        retries: attempts after the first.
+        first_pause_s: upper bound before the first retry.
+        max_pause_s: upper bound before any retry, on top of what the service asks for.
+        max_retry_after_s: a service that asks for a longer pause gets no retry.
     """
 
     retries: int = 3
-    first: float = 0.25
-    longest: float = 8.0
-    patience: float = 60.0
+    first_pause_s: float = 0.25
+    max_pause_s: float = 8.0
+    max_retry_after_s: float = 60.0
 
     def after_failure(self, request: Request, attempt: int, jitter: float) -> float | None:
-        """Seconds until the next try after a broken connection, or None: give up.
+        """Seconds until the next attempt after a failed one, or None: give up.
 
         Args:
-            request: what was sent; given up on where it is not idempotent.
-            attempt: 0 for the first try.
+            request: the request that was sent; only an idempotent one is retried.
+            attempt: 0 for the first.
             jitter: drawn uniformly from 0 to 1.
         """
         if not request.idempotent or attempt >= self.retries:
             return None
-        return jitter * min(self.longest, self.first * 2.0**attempt)
+        return jitter * min(self.max_pause_s, self.first_pause_s * 2.0**attempt)
 
     def after_response(
         self, request: Request, response: Response, attempt: int, jitter: float
     ) -> float | None:
-        """Seconds until the next try after a 429 or 503, or None: take the response as it is."""
+        """Seconds until the next attempt after a 429 or 503; None where the response is final."""
         if response.status not in _RETRIED_STATUS:
             return None
         wait = self.after_failure(request, attempt, jitter)
         asked = retry_after(response.headers) or 0.0
-        if wait is None or asked > self.patience:
+        if wait is None or asked > self.max_retry_after_s:
             return None
         return asked + wait

@@ -1,6 +1,6 @@
-"""Whether the service at the other end is of this SDK's version, and the warning that it is not.
+"""A warning where the service is of another version than this SDK.
 
-It never makes an error of it: a service of another version may well answer what is asked.
+It is not an error: a service of another version may well be able to answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from modelkin.client._transport.messages import printable
 __all__ = ["HEADER", "ModelkinVersionWarning", "VersionNotice"]
 
 HEADER = "modelkin-version"
-"""The response header in which a service tells its version, by lower-case name."""
+"""The response header with the version of the service, by lower-case name."""
 
 _RELEASE = re.compile(r"(\d{1,9})\.(\d{1,9})(?![0-9])", re.ASCII)
 
@@ -35,10 +35,10 @@ class VersionNotice:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._first = threading.Lock()  # taken by whoever speaks, and never given back
+        self._first = threading.Lock()  # acquired by the first warning, and never released
 
-    def see(self, headers: Mapping[str, str]) -> None:
-        """Looks at the headers of an answer; one that tells no version says nothing."""
+    def check(self, headers: Mapping[str, str]) -> None:
+        """Checks the headers of a response; one without a version passes."""
         theirs = headers.get(HEADER)
         if theirs is None or _release(theirs) == _release(__version__):
             return
@@ -48,13 +48,13 @@ class VersionNotice:
 
 
 def _release(version: str) -> tuple[int, int] | None:
-    """Major and minor version; None for what is no version."""
+    """Major and minor version; None for a text that is not a version."""
     found = _RELEASE.match(version)
     return None if found is None else (int(found[1]), int(found[2]))
 
 
 def _caller_level() -> int:
-    """The ``stacklevel`` that makes a warning point at whoever called this package."""
+    """The ``stacklevel`` that makes a warning point at the caller of this package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("modelkin."):
         frame, level = frame.f_back, level + 1

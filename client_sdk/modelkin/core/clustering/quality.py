@@ -43,7 +43,7 @@ _ROUNDING_DISTANCE = 1e-12
 """Distances below this are rounding: equal centroids, or clusters without a spread."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterQuality:
     """Three figures of a clustering; each None for too few or too many clusters.
 
@@ -56,9 +56,9 @@ class ClusterQuality:
         models: how many models were measured: all, or a sample of them.
     """
 
-    silhouette: float | None
-    davies_bouldin: float | None
-    calinski_harabasz: float | None
+    silhouette: float | None = None
+    davies_bouldin: float | None = None
+    calinski_harabasz: float | None = None
     models: int
 
 

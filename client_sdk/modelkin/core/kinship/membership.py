@@ -24,8 +24,8 @@ _BLOCK_WORDS = 1 << 18
 """How many words of a bitmap are read at a time."""
 
 MAX_INDICES = 1 << 17
-"""The most indices. Of a larger target a regular sample is used: shares then have a standard error of
-0.0014.
+"""The most indices. Of a larger target a regular sample is used: the standard error of shares
+is then 0.0014.
 """
 
 

@@ -50,7 +50,7 @@ class TensorOverlap:
     a: int
     b: int
     shared_indices: int
-    similarity: float | None
+    similarity: float | None = None
 
 
 def shared(a: Support, b: Support) -> int:

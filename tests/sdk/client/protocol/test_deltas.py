@@ -215,7 +215,7 @@ def test_a_support_that_was_read_is_known_too(kin: Kin, opened: Callable[..., An
     for params, sent in (({"revision": 1}, "PUT"), ({}, "PATCH")):
         client = opened(kin)
         kin.change(FIRST)
-        assert FIRST == client.get_support("digits", "a", **params)
+        assert FIRST == client.supports.get("digits", "a", **params)
         kin.requests.clear()
         client.put_support("digits", "a", SECOND)
         assert [sent] == kin.methods
@@ -223,10 +223,10 @@ def test_a_support_that_was_read_is_known_too(kin: Kin, opened: Callable[..., An
 
 def test_what_this_client_changes_besides_is_no_hindrance(kin: Kin, client: Any) -> None:
     """Tags and attributes move the ETag, which the client sees."""
-    client.update_model("digits", "a", tags=["t"])
+    client.models.update("digits", "a", tags=["t"])
     client.put_support("digits", "a", SECOND)
     kin.change()
-    client.model("digits", "a")
+    client.models.get("digits", "a")
     client.put_support("digits", "a", THIRD)
     assert ["PATCH", "PATCH", "GET", "PATCH"] == kin.methods
 
@@ -347,21 +347,21 @@ def test_a_long_history_is_read_page_by_page(wire: Any) -> None:
         for numbers, cursor in (((4, 3), "x"), ((2, 1), None))
     ]
     client = wire.client(*pages)
-    revisions = client.revisions("digits", "org/a")
+    revisions = client.revisions.list("digits", "org/a")
     assert [4, 3, 2, 1] == [revision.revision for revision in revisions]
     assert ("org/a", 1, True) == (revisions.model, revisions.first_revision, revisions[0].kept)
     targets = [request.url.raw_path.decode() for request in wire.requests]
     path = "/v1/spaces/digits/revisions/org/a?limit=1000"
     assert [path, f"{path}&cursor=x"] == targets
     with pytest.raises(ModelkinError, match="answers the same page again"):
-        wire.client(pages[0]).revisions("digits", "org/a")
+        wire.client(pages[0]).revisions.list("digits", "org/a")
 
 
 @pytest.mark.parametrize("revision", [0, -1, 1.0, "1", True])
 def test_a_revision_that_is_none_is_never_sent(wire: Any, revision: object) -> None:
     """Revisions count from 1."""
     with pytest.raises(InvalidParameter, match="revision"):
-        wire.client(httpx.Response(500)).get_support("digits", "a", revision=revision)
+        wire.client(httpx.Response(500)).supports.get("digits", "a", revision=revision)
     assert [] == wire.requests
 
 

@@ -82,7 +82,7 @@ def test_rounds_of_drift_cost_a_fraction(
         for support in SUPPORTS:
             client.put_support(name, "org/a", support)
         assert ["PUT"] + ["PATCH"] * (ROUNDS - 1) == [method for method, _ in counted.sent]
-        drift = [s.similarity_previous for s in client.revisions(name, "org/a")][:-1]
+        drift = [s.similarity_previous for s in client.revisions.list(name, "org/a")][:-1]
         assert min(drift) > 0.94
         assert max(drift) < 0.99
         whole = sum(len(support.to_bytes()) for support in SUPPORTS[1:])
@@ -92,16 +92,16 @@ def test_rounds_of_drift_cost_a_fraction(
 
 def check(client: Any, space: str) -> None:
     """What is stored and told of the rounds is what brute force says of them."""
-    revisions = client.revisions(space, "org/a")
+    revisions = client.revisions.list(space, "org/a")
     assert (ROUNDS, "org/a", 1) == (len(revisions), revisions.model, revisions.first_revision)
-    assert SUPPORTS[-1] == client.get_support(space, "org/a")
+    assert SUPPORTS[-1] == client.supports.get(space, "org/a")
     for revision, support in zip(revisions, reversed(SUPPORTS), strict=True):
         assert (support.digest, support.k) == (revision.digest, revision.support_size)
         first = modelkin.similarity(SUPPORTS[0], support)
         assert pytest.approx(first, rel=1e-12) == revision.similarity_first
         if revision.kept:
             number = revision.revision
-            assert support == client.get_support(space, "org/a", revision=number)
+            assert support == client.supports.get(space, "org/a", revision=number)
     frame = revisions.to_pandas()
     assert list(range(ROUNDS, 0, -1)) == list(frame.revision)
     assert revisions[1].self_overlap_previous == frame.self_overlap_previous[1]

@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_sources_come_and_go(server: Server) -> None:
     """What is given is set, what is changed changes alone, and what was delivered is listed."""
     with Client(server.url) as client:
-        made = client.create_source("huggingface", "kin", **GIVEN)
+        made = client.sources.create("huggingface", "kin", **GIVEN)
         assert ("delta", "org/base", "remove", False) == (
             made.importance,
             made.base_model,
@@ -42,10 +42,10 @@ def test_sources_come_and_go(server: Server) -> None:
             made.has_token,
         )
         assert {"repos": ["org/*"], "tags": ["kin"]} == made.filters
-        assert made == client.source(made) == client.source(made.id)
-        assert [made] == [source for source in client.sources() if source.id == made.id]
+        assert made == client.sources.get(made) == client.sources.get(made.id)
+        assert [made] == [source for source in client.sources.list() if source.id == made.id]
         url = "http://127.0.0.1:9"
-        changed = client.update_source(made, url=url, token="t", base_model=None)
+        changed = client.sources.update(made, url=url, token="t", base_model=None)
         assert (url, True, None, "delta") == (
             changed.url,
             changed.has_token,
@@ -56,13 +56,13 @@ def test_sources_come_and_go(server: Server) -> None:
             f"{server.url}{made.hook}", json=hf_payload("me/a"), headers=hf_headers("between us")
         )
         assert 202 == answer.status_code
-        (delivery,) = client.source_deliveries(made)
+        (delivery,) = client.sources.hub_events(made)
         assert ("me/a", "ignored") == (delivery.model, delivery.outcome)
-        assert delivery.received_at == client.source(made).last_delivery_at
-        assert "poll" == client.poll_source(made).kind
-        client.delete_source(made)
+        assert delivery.received_at == client.sources.get(made).last_delivery_at
+        assert "poll" == client.sources.poll(made).kind
+        client.sources.delete(made)
         with pytest.raises(ApiError) as error:
-            client.source(made)
+            client.sources.get(made)
         assert "source_not_found" == error.value.problem_code
 
 
@@ -71,15 +71,15 @@ def test_both_clients_do_the_same(server: Server) -> None:
 
     async def awaited() -> None:
         async with AsyncClient(server.url) as client:
-            made = await client.create_source("mlflow", "kin", secret="s", poll_seconds=None)
-            assert made == await client.source(made)
-            assert made.id in [source.id async for source in client.sources()]
-            changed = await client.update_source(made, secret="t", space="other")
+            made = await client.sources.create("mlflow", "kin", secret="s", poll_seconds=None)
+            assert made == await client.sources.get(made)
+            assert made.id in [source.id async for source in client.sources.list()]
+            changed = await client.sources.update(made, secret="t", space="other")
             assert ("other", None) == (changed.space, changed.poll_seconds)
-            assert [] == [delivery async for delivery in client.source_deliveries(made)]
+            assert [] == [delivery async for delivery in client.sources.hub_events(made)]
             with pytest.raises(ApiError, match="not polled"):
-                await client.poll_source(made)
-            await client.delete_source(made)
+                await client.sources.poll(made)
+            await client.sources.delete(made)
 
     asyncio.run(awaited())
 
@@ -89,18 +89,18 @@ def test_mistakes_are_seen_before_anything_is_sent() -> None:
     with Client("http://127.0.0.1:9") as client:
         for source in ("", "a/b", 7):
             with pytest.raises(InvalidParameter, match="source"):
-                client.source(source)  # type: ignore[arg-type]
+                client.sources.get(source)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput):
-            client.create_source("huggingface", "No Space", secret="s")
+            client.sources.create("huggingface", "No Space", secret="s")
         with pytest.raises(InvalidParameter, match="list of strings"):
-            client.create_source("huggingface", "s", secret="s", filters={"repos": "org/*"})
+            client.sources.create("huggingface", "s", secret="s", filters={"repos": "org/*"})
 
 
 def test_nothing_shows_a_secret(server: Server) -> None:
     """Neither a source nor the error of one that could not be made."""
     with Client(server.url) as client:
         with pytest.raises(modelkin.ApiError) as error:
-            client.create_source("github", "kin", secret="between us")
+            client.sources.create("github", "kin", secret="between us")  # type: ignore[arg-type] # refused
         assert "between us" not in str(error.value)
-        made = client.create_source("mlflow", "kin", secret="between us")
+        made = client.sources.create("mlflow", "kin", secret="between us")
         assert "between us" not in repr(made)

@@ -43,7 +43,7 @@ def running(done: int) -> httpx.Response:
 def test_a_job_is_started(wire: Wire) -> None:
     """Its kind and parameters go to its space, and the job is answered."""
     client = wire.client(httpx.Response(202, json=JOB))
-    started = client.start_job("digits", "stop_list", share=0.5)
+    started = client.jobs.create("digits", "stop_list", share=0.5)
     (request,) = wire.requests
     assert ("POST", "/v1/spaces/digits/jobs") == (request.method, wire.target)
     assert b'{"kind":"stop_list","parameters":{"share":0.5}}' == request.content
@@ -54,7 +54,7 @@ def test_jobs_are_listed_by_pages(wire: Wire) -> None:
     """Filters are sent with every page, and no page is asked for before it is read."""
     pages = [{"items": [JOB], "next_cursor": "c"}, {"items": [JOB], "next_cursor": None}]
     client = wire.client(*(httpx.Response(200, json=page) for page in pages))
-    listed = client.jobs(state="failed", kind="stop_list", space="digits")
+    listed = client.jobs.list(state="failed", kind="stop_list", space="digits")
     assert [] == wire.requests
     assert [ID, ID] == [each.id for each in listed]
     wanted = {"limit": "100", "state": "failed", "kind": "stop_list", "space": "digits"}
@@ -65,7 +65,7 @@ def test_a_job_is_cancelled_by_its_id_or_itself(wire: Wire) -> None:
     """Cancelling may be sent again when the service is busy."""
     busy = httpx.Response(503, json={"code": "unavailable", "detail": "later"})
     client = wire.client(job("running"), busy, job("running", cancelling=True))
-    assert client.cancel_job(client.job(ID)).cancelling
+    assert client.jobs.cancel(client.jobs.get(ID)).cancelling
     paths = [(request.method, request.url.path) for request in wire.requests]
     cancel = ("POST", f"/v1/jobs/{ID}/cancel")
     assert [("GET", f"/v1/jobs/{ID}"), cancel, cancel] == paths
@@ -77,7 +77,7 @@ def test_waiting_looks_less_and_less_often(wire: Wire) -> None:
         job("queued"), *[running(1)] * 9, running(2), job("succeeded", result={"size": 3})
     )
     told: list[modelkin.JobInfo] = []
-    done = client.wait_for_job(ID, on_progress=told.append)
+    done = client.jobs.wait(ID, on_progress=told.append)
     assert ("succeeded", {"size": 3}) == (done.state, done.result)
     assert ["queued", "running", "running", "succeeded"] == [now.state for now in told]
     assert [1, 2] == [now.progress.done for now in told if now.progress]
@@ -94,7 +94,7 @@ def test_a_job_that_does_not_succeed_is_an_error(
     client = wire.client(job(state, error=why))
     words = f"{ID} .stop_list. {state}: space_not_found: space 'digits' was deleted"
     with pytest.raises(error, match=words) as caught:
-        client.wait_for_job(ID)
+        client.jobs.wait(ID)
     assert why == caught.value.job.error
 
 
@@ -102,20 +102,20 @@ def test_waiting_ends_in_time(wire: Wire) -> None:
     """After ``timeout`` it says what the job was doing."""
     client = wire.client(running(1))
     with pytest.raises(TimeoutError, match=f"{ID} is running after 0 s; it goes on"):
-        client.wait_for_job(ID, timeout=0.0)
+        client.jobs.wait(ID, timeout=0.0)
     assert 1 == len(wire.requests)
 
 
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda client: client.job("../spaces"),
-        lambda client: client.job(""),
-        lambda client: client.cancel_job(7),
-        lambda client: client.wait_for_job(ID, timeout=-1),
-        lambda client: list(client.jobs(state="done")),
-        lambda client: list(client.jobs(space="No Such")),
-        lambda client: client.start_job("digits", "stop_list", share=float("nan")),
+        lambda client: client.jobs.get("../spaces"),
+        lambda client: client.jobs.get(""),
+        lambda client: client.jobs.cancel(7),
+        lambda client: client.jobs.wait(ID, timeout=-1),
+        lambda client: list(client.jobs.list(state="done")),
+        lambda client: list(client.jobs.list(space="No Such")),
+        lambda client: client.jobs.create("digits", "stop_list", share=float("nan")),
     ],
 )
 def test_what_cannot_be_is_refused_before_it_is_sent(wire: Wire, ask: Any) -> None:

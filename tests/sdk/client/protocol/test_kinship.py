@@ -156,7 +156,7 @@ def test_donors_without_reasons_are_read(wire: Any, donors_json: dict[str, Any])
 def test_a_graph_is_read(wire: Any) -> None:
     """Nodes and edges are typed, make a table, and are what networkx takes."""
     client = wire.client(httpx.Response(200, json=GRAPH))
-    graph = client.graph("digits", threshold=0.5, tags=["t"])
+    graph = client.spaces.graph("digits", threshold=0.5, tags=["t"])
     assert "/v1/spaces/digits/graph?threshold=0.5&tag=t" == wire.target
     assert GraphNode("a", "support", 3, ("t",), "b") == graph.nodes[0]
     assert (GraphEdge("a", "b", 0.75, "signature", 0.02),) == graph.edges
@@ -188,8 +188,8 @@ def test_a_lineage_is_read(wire: Any) -> None:
         (lambda c: c.donors("digits", "a", exclude="one"), InvalidName),
         (lambda c: c.donors("digits", "a", exclude=["a", ".."]), InvalidName),
         (lambda c: c.donors("digits", [1, 2]), InvalidParameter),
-        (lambda c: c.graph("Digits"), InvalidName),
-        (lambda c: c.graph("digits", tags="one"), InvalidName),
+        (lambda c: c.spaces.graph("Digits"), InvalidName),
+        (lambda c: c.spaces.graph("digits", tags="one"), InvalidName),
         (lambda c: c.lineage("digits", "a/../b"), InvalidName),
     ],
 )
@@ -204,14 +204,13 @@ def test_wrong_arguments_are_never_sent(call: Any, error: type[Exception], wire:
 @pytest.mark.parametrize(
     ("answer", "call"),
     [
-        ({**DONORS, "items": [{**DONORS["items"][0], "why": {}}]}, "donors"),
-        ({**GRAPH, "edges": [{}]}, "graph"),
-        ({**LINEAGE, "verdict": 1}, "lineage"),
+        ({**DONORS, "items": [{**DONORS["items"][0], "why": {}}]}, lambda c: c.donors("s", "a")),
+        ({**GRAPH, "edges": [{}]}, lambda c: c.spaces.graph("s")),
+        ({**LINEAGE, "verdict": 1}, lambda c: c.lineage("s", "a")),
     ],
 )
-def test_answers_of_another_form_are_told(answer: Any, call: str, wire: Any) -> None:
+def test_answers_of_another_form_are_told(answer: Any, call: Any, wire: Any) -> None:
     """A field that is missing or of another type is an error that names it."""
     client = wire.client(httpx.Response(200, json=answer))
-    arguments = ("digits",) if call == "graph" else ("digits", "a")
-    with pytest.raises(ModelkinError, match=r"(sentence|source|verdict) is"):
-        getattr(client, call)(*arguments)
+    with pytest.raises(ModelkinError, match=r"field `(sentence|source)`|str.*verdict"):
+        call(client)

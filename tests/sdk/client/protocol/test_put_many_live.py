@@ -60,7 +60,7 @@ def test_killed_and_resumed(service: Server, connect: Connect, tmp_path: Path) -
         summary = client.put_many("s", models(1000), **options)
         assert (1000, 0) == (summary.total, summary.failed)
         assert 300 <= summary.skipped < 1000
-        found = {model.model: model for model in client.models("s")}
+        found = {model.model: model for model in client.models.list("s")}
     assert {item.model for item in models(1000)} == found.keys()
     assert {1} == {model.revision for model in found.values()}
     assert all(found[f"org/m{n}"].attributes == {"n": n} for n in range(1000))
@@ -77,7 +77,7 @@ def test_beyond_32_bits(service: Server, connect: Connect) -> None:
         client.ensure_space("wide", num_parameters=WIDE)
         assert 4 == client.put_many("wide", items).created
         assert 4 == client.put_many("wide", items).unchanged
-        assert wide[1] == client.get_support("wide", "b")
+        assert wide[1] == client.supports.get("wide", "b")
         best = client.neighbors("wide", "a", k=2)
     assert [("alone", 1.0, "signature"), ("b", 0.9, "exact")] == [
         (n.model, n.similarity, n.estimate) for n in best
@@ -102,6 +102,8 @@ def test_asynchronous_items(service: Server) -> None:
 
     assert 1 == asyncio.run(upload())
     with Client(service.url) as client:
-        stored = [model.attributes["n"] for model in client.models("s") if model.model != "one"]
+        stored = [
+            model.attributes["n"] for model in client.models.list("s") if model.model != "one"
+        ]
     assert stored
     assert len(stored) == len(set(stored))

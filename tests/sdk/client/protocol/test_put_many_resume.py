@@ -88,9 +88,9 @@ def test_a_journal_is_of_one_space(opened: Open, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["not a journal\n", "{}\n", "[]\n", "null\n", "no end"])
 def test_no_other_file_is_written_to(opened: Open, tmp_path: Path, content: str) -> None:
-    """A file that is no journal is named, and left as it is."""
+    """A file that is not a journal is named, and left as it is."""
     (tmp_path / "j").write_text(content)
-    with pytest.raises(InvalidParameter, match="no journal of put_many: see its line 1"):
+    with pytest.raises(InvalidParameter, match="not a journal of put_many: see its line 1"):
         opened(Service()).put_many("digits", pairs(1), resume=tmp_path / "j")
     assert content == (tmp_path / "j").read_text()
 

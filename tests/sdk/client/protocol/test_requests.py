@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import httpx
@@ -38,28 +39,28 @@ def test_model_names_are_path_tails(
     client = wire.client(httpx.Response(200, json=model_json))
     if tail is None:
         with pytest.raises(InvalidName):
-            client.model("digits", name)
+            client.models.get("digits", name)
         return
-    client.model("digits", name)
+    client.models.get("digits", name)
     assert f"/v1/spaces/digits/models/{tail}" == wire.target
 
 
 @pytest.mark.parametrize("name", ["a/../b", "..", "a?b", "a#b", "50%", "%2e%2e", "a//b", "\ud800"])
-@pytest.mark.parametrize("operation", ["model", "get_support", "delete_model", "neighbors"])
+@pytest.mark.parametrize("operation", ["models.get", "supports.get", "models.delete", "neighbors"])
 def test_wrong_names_are_never_sent(name: str, operation: str, wire: Any) -> None:
     """What a URL would collapse, cut or decode differently is refused before one is built."""
     client = wire.client(httpx.Response(500))
     with pytest.raises(InvalidName):
-        getattr(client, operation)("digits", name)
+        attrgetter(operation)(client)("digits", name)
     assert [] == wire.requests
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda client: client.space("../admin"),
-        lambda client: client.models("Digits"),
-        lambda client: client.models("digits", tags="one"),
+        lambda client: client.spaces.get("../admin"),
+        lambda client: client.models.list("Digits"),
+        lambda client: client.models.list("digits", tags="one"),
         lambda client: client.overlap("digits", "a", ".."),
         lambda client: client.similarity("digits", "ab"),
         lambda client: client.similarity("digits", ["a", ""]),
@@ -68,8 +69,8 @@ def test_wrong_names_are_never_sent(name: str, operation: str, wire: Any) -> Non
         lambda client: client.put_signature("digits", "a", SUPPORT),
         lambda client: client.put_support("digits", "a", SUPPORT, tags=["a\n"]),
         lambda client: client.put_support("digits", "a", SUPPORT, if_match='"1"\r\nX: y'),
-        lambda client: client.update_model("digits", "a", attributes={"x": float("nan")}),
-        lambda client: client.update_model("digits", "a", attributes={"x": object()}),
+        lambda client: client.models.update("digits", "a", attributes={"x": float("nan")}),
+        lambda client: client.models.update("digits", "a", attributes={"x": object()}),
         lambda client: client.ensure_space("digits"),
     ],
 )
@@ -95,7 +96,9 @@ def test_a_query_keeps_its_letters(wire: Any, neighbors_json: dict[str, Any]) ->
 def test_a_prefix_of_the_service_is_kept(wire: Any, model_json: dict[str, Any]) -> None:
     """A service behind a path is asked under that path."""
     wire.answers = [httpx.Response(200, json=model_json)]
-    wire.connect("http://kin.test/api/", transport=httpx.MockTransport(wire)).model("digits", "a")
+    wire.connect("http://kin.test/api/", transport=httpx.MockTransport(wire)).models.get(
+        "digits", "a"
+    )
     assert "/api/v1/spaces/digits/models/a" == wire.target
 
 
@@ -184,15 +187,15 @@ def test_an_update_says_only_what_changes(
     changes: dict[str, Any], body: dict[str, Any], wire: Any, model_json: dict[str, Any]
 ) -> None:
     """What is left out is not sent, and None clears."""
-    wire.client(httpx.Response(200, json=model_json)).update_model("digits", "a", **changes)
+    wire.client(httpx.Response(200, json=model_json)).models.update("digits", "a", **changes)
     assert ("PATCH", body) == (wire.requests[0].method, json.loads(wire.requests[0].content))
 
 
 @pytest.mark.parametrize(
     ("operation", "path"),
     [
-        (lambda client: client.delete_space("digits"), "/v1/spaces/digits"),
-        (lambda client: client.delete_model("digits", "a/b"), "/v1/spaces/digits/models/a/b"),
+        (lambda client: client.spaces.delete("digits"), "/v1/spaces/digits"),
+        (lambda client: client.models.delete("digits", "a/b"), "/v1/spaces/digits/models/a/b"),
     ],
 )
 def test_deletions(operation: Callable[[Client], None], path: str, wire: Any) -> None:

@@ -60,10 +60,10 @@ def test_what_is_no_policy_is_never_sent(wrong: Any, wire: Any) -> None:
 def test_a_policy_is_read(wire: Any, space_json: dict[str, Any]) -> None:
     """A space tells its policy; one of a service that knows none is free."""
     client = wire.client(httpx.Response(200, json=space_json))
-    assert SupportSizePolicy("free") == client.space("digits").support_size
+    assert SupportSizePolicy("free") == client.spaces.get("digits").support_size
     space_json["support_size"] = {"policy": "fixed", "k": 9}
     client = wire.client(httpx.Response(200, json=space_json))
-    assert SupportSizePolicy("fixed", 9) == client.space("digits").support_size
+    assert SupportSizePolicy("fixed", 9) == client.spaces.get("digits").support_size
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_policy_is_read(wire: Any, space_json: dict[str, Any]) -> None:
 def test_K_star_alone_is_told(importance: Any, wire: Any) -> None:
     """An array, a tensor or K* itself: what leaves is one number and the name of who tells it."""
     client = wire.client(size(40))
-    assert SupportSize("agreed", 40, 3) == client.agree_support_size(
+    assert SupportSize("agreed", 40, 3) == client.spaces.report_support_size(
         "digits", importance, client="org/a"
     )
     assert {"k_star": K_STAR, "client": "org/a"} == body(wire.requests[0])
@@ -82,7 +82,7 @@ def test_K_star_alone_is_told(importance: Any, wire: Any) -> None:
 def test_coverage_chooses_K_star(wire: Any) -> None:
     """The options of Algorithm 1 are those of select_support."""
     client = wire.client(size(40))
-    client.agree_support_size("digits", IMPORTANCE, coverage=0.99, k_max=50)
+    client.spaces.report_support_size("digits", IMPORTANCE, coverage=0.99, k_max=50)
     expected = modelkin.select_support(IMPORTANCE, coverage=0.99, k_max=50).k
     assert {"k_star": expected} == body(wire.requests[0])
 
@@ -90,7 +90,7 @@ def test_coverage_chooses_K_star(wire: Any) -> None:
 def test_a_report_is_sent_again(wire: Any) -> None:
     """Telling twice is telling once, so a lost answer is asked for again."""
     client = wire.client(httpx.Response(503, json={"code": "unavailable"}), size(5))
-    assert 5 == client.agree_support_size("digits", 9).k
+    assert 5 == client.spaces.report_support_size("digits", 9).k
     assert 2 == len(wire.requests)
 
 
@@ -107,7 +107,7 @@ def test_what_has_no_K_star_is_never_sent(arguments: Any, error: Any, wire: Any)
     """An importance without a support is an error here."""
     client = wire.client(size(5))
     with pytest.raises(error):
-        client.agree_support_size("digits", *arguments)
+        client.spaces.report_support_size("digits", *arguments)
     assert [] == wire.requests
 
 
@@ -115,9 +115,9 @@ def test_a_count_has_no_coverage(wire: Any) -> None:
     """Options that would be ignored are refused, and so is a name that is none."""
     client = wire.client(size(5))
     with pytest.raises(InvalidParameter, match="not of a count"):
-        client.agree_support_size("digits", 9, coverage=0.9)
+        client.spaces.report_support_size("digits", 9, coverage=0.9)
     with pytest.raises(InvalidName):
-        client.agree_support_size("digits", 9, client="..")
+        client.spaces.report_support_size("digits", 9, client="..")
     assert [] == wire.requests
 
 
@@ -163,4 +163,4 @@ def test_a_size_of_another_form_is_told(answer: Any, wire: Any) -> None:
     """What is not a size is an error that names the request."""
     client = wire.client(httpx.Response(200, json=answer))
     with pytest.raises(modelkin.ModelkinError, match="support-size in a form"):
-        client.support_size("digits")
+        client.spaces.support_size("digits")

@@ -24,7 +24,7 @@ def test_arguments_go_before_the_environment(
 
 def test_every_request_introduces_itself(wire: Any, space_json: dict[str, Any]) -> None:
     """The key travels as a bearer token, beside the version of the SDK."""
-    wire.client(httpx.Response(200, json=space_json), api_key="mk_secret\n").space("digits")
+    wire.client(httpx.Response(200, json=space_json), api_key="mk_secret\n").spaces.get("digits")
     headers = wire.requests[0].headers
     assert "Bearer mk_secret" == headers["authorization"]
     assert "modelkin/0.1.0" == headers["user-agent"]
@@ -35,13 +35,13 @@ def test_the_key_comes_from_the_environment(
 ) -> None:
     """MODELKIN_API_KEY is the key where none is given."""
     monkeypatch.setenv("MODELKIN_API_KEY", "mk_env")
-    wire.client(httpx.Response(200, json=space_json)).space("digits")
+    wire.client(httpx.Response(200, json=space_json)).spaces.get("digits")
     assert "Bearer mk_env" == wire.requests[0].headers["authorization"]
 
 
 def test_without_a_key_there_is_no_authorization(wire: Any, space_json: dict[str, Any]) -> None:
     """No key, no header."""
-    wire.client(httpx.Response(200, json=space_json)).space("digits")
+    wire.client(httpx.Response(200, json=space_json)).spaces.get("digits")
     assert "authorization" not in wire.requests[0].headers
 
 

@@ -28,7 +28,7 @@ MEDIA = {"content-type": "application/problem+json"}
 def refusal(wire: Any, answer: httpx.Response) -> ApiError:
     """The ApiError that this answer becomes."""
     with pytest.raises(ApiError) as caught:
-        wire.client(answer).space("digits")
+        wire.client(answer).spaces.get("digits")
     return caught.value
 
 
@@ -106,7 +106,7 @@ def test_redirects_are_not_followed(wire: Any) -> None:
 def test_a_service_that_is_down(failure: Exception, reason: str, wire: Any) -> None:
     """Nobody at the address is one line with the address, the reason and what to do."""
     with pytest.raises(ConnectionFailed) as caught:
-        wire.client(failure, retries=0).space("digits")
+        wire.client(failure, retries=0).spaces.get("digits")
     assert (
         f"no modelkin service answers at http://kin.test ({reason}): start one with "
         f"`python -m app`, or set MODELKIN_URL"
@@ -126,13 +126,13 @@ def test_the_systems_reason_is_found_in_the_chain(cause: OSError, reason: str, w
     failure = httpx.ConnectError("All connection attempts failed")
     failure.__cause__ = cause
     with pytest.raises(ConnectionFailed, match=rf"\({reason}\)"):
-        wire.client(failure, retries=0).space("digits")
+        wire.client(failure, retries=0).spaces.get("digits")
 
 
 def test_a_proxy_that_refuses_is_named(wire: Any) -> None:
     """A proxy in between is not taken for the service."""
     with pytest.raises(ConnectionFailed, match=r"the proxy on the way .* \(407 Proxy"):
-        wire.client(httpx.ProxyError("407 Proxy Authentication Required")).space("digits")
+        wire.client(httpx.ProxyError("407 Proxy Authentication Required")).spaces.get("digits")
 
 
 def test_a_certificate_is_not_tried_twice(wire: Any) -> None:
@@ -140,7 +140,7 @@ def test_a_certificate_is_not_tried_twice(wire: Any) -> None:
     failure = httpx.ConnectError("tls")
     failure.__cause__ = ssl.SSLCertVerificationError(1, "certificate verify failed")
     with pytest.raises(ConnectionFailed, match="certificate that is not trusted"):
-        wire.client(failure).space("digits")
+        wire.client(failure).spaces.get("digits")
     assert 1 == len(wire.requests)
 
 
@@ -158,7 +158,7 @@ def test_a_broken_exchange_leaves_doubt(failure: Exception, said: str, wire: Any
     with pytest.raises(ConnectionFailed) as written:
         client.put_support("digits", "a", Support.from_indices([2, 5], 100))
     with pytest.raises(ConnectionFailed) as read:
-        client.space("digits")
+        client.spaces.get("digits")
     assert said in str(written.value)
     assert str(written.value).endswith("whether it took effect is not known")
     assert "took effect" not in str(read.value)

@@ -13,7 +13,7 @@ import pytest
 from modelkin.client import Client
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, ConnectionFailed
-from tests.support.blocking_client import Connect
+from tests.support.blocking_client import Connect, with_pauses
 
 
 class Recorder(BaseHTTPRequestHandler):
@@ -57,16 +57,14 @@ def server() -> Iterator[Any]:
 
 @pytest.fixture
 def dial(connect: Connect) -> Callable[..., Any]:
-    """A client of a port, which does not pause between tries."""
-    return lambda port, **options: connect(
-        f"http://127.0.0.1:{port}", sleep=lambda seconds: None, **options
-    )
+    """A client of a port, which does not pause between attempts."""
+    return lambda port, **options: with_pauses(connect(f"http://127.0.0.1:{port}", **options), [])
 
 
 def test_a_name_arrives_as_it_was_encoded(server: Any, dial: Callable[..., Any]) -> None:
     """Between the client and the request line nothing re-encodes or collapses the path."""
     with dial(server.server_port) as client, pytest.raises(ApiError):
-        client.model("digits", "org name/naïve+1@x:y/..z")
+        client.models.get("digits", "org name/naïve+1@x:y/..z")
     assert [("GET", "/v1/spaces/digits/models/org%20name/na%C3%AFve%2B1%40x%3Ay/..z", b"")] == (
         server.seen
     )
@@ -87,7 +85,7 @@ def test_a_closed_port_is_told_in_one_line(dial: Callable[..., Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with dial(port) as client, pytest.raises(ConnectionFailed) as caught:
-        client.space("digits")
+        client.spaces.get("digits")
     assert (
         f"no modelkin service answers at http://127.0.0.1:{port} (connection refused): "
         f"start one with `python -m app`, or set MODELKIN_URL"
@@ -101,7 +99,7 @@ def test_a_server_that_never_answers_is_given_up(dial: Callable[..., Any]) -> No
         dial(listener.getsockname()[1], timeout=0.05) as client,
         pytest.raises(ConnectionFailed, match="did not finish in time"),
     ):
-        client.space("digits")
+        client.spaces.get("digits")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -112,7 +110,7 @@ def test_a_proxy_is_not_asked_for_this_machine(
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     client = connect(f"http://{host}:{server.server_port}", retries=0)
     with client, pytest.raises(ApiError, match="404"):
-        client.space("digits")
+        client.spaces.get("digits")
 
 
 def test_a_proxy_is_asked_for_others(
@@ -121,7 +119,7 @@ def test_a_proxy_is_asked_for_others(
     """A service elsewhere is reached through the proxy of the environment."""
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.server_port}")
     with connect("http://kin.test", retries=0) as client, pytest.raises(ApiError, match="404"):
-        client.space("digits")
+        client.spaces.get("digits")
     assert [("GET", "http://kin.test/v1/spaces/digits", b"")] == server.seen
 
 
@@ -142,4 +140,4 @@ def test_threads_may_share_a_client(server: Any) -> None:
 
 def _ask(client: Client, name: str) -> None:
     with pytest.raises(ApiError):
-        client.model("digits", name)
+        client.models.get("digits", name)

@@ -21,21 +21,21 @@ SUPPORT = Support.from_indices([2, 5, 7], 100)
 GET = Request("GET", "/v1/spaces", idempotent=True)
 
 REPEATABLE: dict[str, Callable[[Client], object]] = {
-    "space": lambda client: client.space("digits"),
+    "space": lambda client: client.spaces.get("digits"),
     "ensure_space": lambda client: client.ensure_space("digits", num_parameters=100),
-    "delete_space": lambda client: client.delete_space("digits"),
+    "delete_space": lambda client: client.spaces.delete("digits"),
     "put_support": lambda client: client.put_support("digits", "a", SUPPORT),
-    "get_support": lambda client: client.get_support("digits", "a"),
-    "models": lambda client: list(client.models("digits")),
+    "get_support": lambda client: client.supports.get("digits", "a"),
+    "models": lambda client: list(client.models.list("digits")),
     "neighbors": lambda client: client.neighbors("digits", "a"),
     "neighbors of a support": lambda client: client.neighbors("digits", SUPPORT),
     "donors of a support": lambda client: client.donors("digits", SUPPORT),
     "similarity": lambda client: client.similarity("digits", ["a", "b"]),
 }
 ONCE: dict[str, Callable[[Client], object]] = {
-    "update_model": lambda client: client.update_model("digits", "a", tags=["x"]),
+    "update_model": lambda client: client.models.update("digits", "a", tags=["x"]),
     "put if": lambda client: client.put_support("digits", "a", SUPPORT, if_match='"1"'),
-    "delete if": lambda client: client.delete_model("digits", "a", if_match='"1"'),
+    "delete if": lambda client: client.models.delete("digits", "a", if_match='"1"'),
 }
 TRANSIENT = {
     "refused": httpx.ConnectError("refused"),
@@ -81,7 +81,7 @@ def test_other_requests_are_sent_once(
 def test_lasting_failures_are_not_repeated(failure: Any, wire: Any) -> None:
     """Refusals and slow answers would not be better the second time."""
     with pytest.raises((ApiError, ConnectionFailed)):
-        wire.client(failure).space("digits")
+        wire.client(failure).spaces.get("digits")
     assert 1 == len(wire.requests)
 
 
@@ -90,21 +90,21 @@ def test_success_ends_the_tries(wire: Any, space_json: dict[str, Any]) -> None:
     client = wire.client(
         httpx.ConnectError("refused"), httpx.Response(503), httpx.Response(200, json=space_json)
     )
-    assert "digits" == client.space("digits").name
+    assert "digits" == client.spaces.get("digits").name
     assert [0.25, 0.5] == wire.pauses
 
 
 def test_retries_may_be_switched_off(wire: Any) -> None:
     """retries=0 is one try."""
     with pytest.raises(ApiError):
-        wire.client(httpx.Response(503), retries=0).space("digits")
+        wire.client(httpx.Response(503), retries=0).spaces.get("digits")
     assert (1, []) == (len(wire.requests), wire.pauses)
 
 
 def test_the_service_may_ask_for_a_pause(wire: Any, space_json: dict[str, Any]) -> None:
     """Retry-After is waited in full, and the client's own pause on top."""
     busy = httpx.Response(429, headers={"Retry-After": "7"})
-    wire.client(busy, httpx.Response(200, json=space_json)).space("digits")
+    wire.client(busy, httpx.Response(200, json=space_json)).spaces.get("digits")
     assert [7.25] == wire.pauses
 
 
@@ -112,7 +112,7 @@ def test_a_long_pause_is_not_waited(wire: Any) -> None:
     """A service that asks for an hour gets no retry, and its refusal is told at once."""
     busy = httpx.Response(503, json={"code": "unavailable"}, headers={"Retry-After": "3600"})
     with pytest.raises(ApiError, match="503 unavailable"):
-        wire.client(busy).space("digits")
+        wire.client(busy).spaces.get("digits")
     assert (1, []) == (len(wire.requests), wire.pauses)
 
 
@@ -161,7 +161,7 @@ def test_pauses_are_bounded_and_spread(jitter: float) -> None:
 def test_a_deletion_whose_answer_was_lost_is_done(wire: Any) -> None:
     """Where the first try may have deleted it, a 404 at the second means that it is gone."""
     gone = httpx.Response(404, json={"code": "model_not_found"})
-    wire.client(httpx.ReadError("reset"), gone).delete_model("digits", "a")
+    wire.client(httpx.ReadError("reset"), gone).models.delete("digits", "a")
     assert 2 == len(wire.requests)
 
 
@@ -170,4 +170,4 @@ def test_a_deletion_that_never_arrived_is_not_done(first: Any, wire: Any) -> Non
     """Where no try can have deleted it, a 404 says that there was no such model."""
     gone = httpx.Response(404, json={"code": "model_not_found"})
     with pytest.raises(ApiError, match="model_not_found"):
-        wire.client(first, gone).delete_model("digits", "a")
+        wire.client(first, gone).models.delete("digits", "a")

@@ -24,7 +24,7 @@ def test_the_same_release_says_nothing(
     version: str | None, wire: Any, space_json: dict[str, Any]
 ) -> None:
     """Patches, candidates and services that tell no version go without a warning."""
-    assert "digits" == wire.client(answer(space_json, version)).space("digits").name
+    assert "digits" == wire.client(answer(space_json, version)).spaces.get("digits").name
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_another_release_is_said(
     """Both versions, the address and what to do stand in one warning at the caller's own line."""
     client = wire.client(answer(space_json, version))
     with pytest.warns(modelkin.ModelkinVersionWarning) as said:
-        client.space("digits")
+        client.spaces.get("digits")
     text = str(said[0].message)
     assert f"the service at http://kin.test is modelkin {version}, this SDK is 0.1.0" in text
     assert text.endswith(remedy)
@@ -55,7 +55,7 @@ def test_it_is_said_once(wire: Any, space_json: dict[str, Any]) -> None:
     client = wire.client(answer(space_json, "9.9.9"))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        found: list[SpaceInfo] = [client.space("digits") for _ in range(3)]
+        found: list[SpaceInfo] = [client.spaces.get("digits") for _ in range(3)]
     assert (3, 1) == (len(found), len(said))
 
 
@@ -63,7 +63,7 @@ def test_a_refusal_is_warned_of_too(wire: Any) -> None:
     """Where a newer service refuses, the likely reason is said beside the refusal."""
     refusal = httpx.Response(404, json={"code": "no"}, headers={"Modelkin-Version": "9.9.9"})
     with pytest.warns(modelkin.ModelkinVersionWarning), pytest.raises(ApiError, match="404 no"):
-        wire.client(refusal).space("digits")
+        wire.client(refusal).spaces.get("digits")
 
 
 def test_ready_looks_at_the_version(wire: Any) -> None:
@@ -77,6 +77,6 @@ def test_what_does_not_print_is_not_printed(wire: Any, space_json: dict[str, Any
     """A header that would move a terminal's cursor is shown without what moves it."""
     client = wire.client(answer(space_json, "9\x1b[2J" + "x" * 4000))
     with pytest.warns(modelkin.ModelkinVersionWarning) as said:
-        client.space("digits")
+        client.spaces.get("digits")
     assert str(said[0].message).isprintable()
     assert len(str(said[0].message)) < 500

@@ -1,0 +1,87 @@
+"""``AsyncConnection``: sends calls to one service, retries them and reads their answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final, TypeVar
+
+import httpx
+
+from modelkin.client._protocol import requests
+from modelkin.client._protocol.call import Call, next_page
+from modelkin.client._protocol.exchange import Exchange, ExchangeSettings, Outcome
+from modelkin.client._transport.concurrency import AsyncClock, async_offload
+from modelkin.client._transport.config import Config
+from modelkin.client._transport.messages import Request
+from modelkin.client._transport.progress import Progress, async_pieces
+from modelkin.types.paging import Page
+
+__all__ = ["AsyncConnection"]
+
+T = TypeVar("T")
+
+_LARGE_ANSWER_BYTES: Final = 1 << 18
+"""Size from which on an answer takes milliseconds to read, too long for an event loop."""
+
+
+class AsyncConnection:
+    """A connection to one service, which the resources of a client share.
+
+    Args:
+        config: of the client.
+        transport: carries the requests, in place of the network.
+    """
+
+    def __init__(self, config: Config, transport: httpx.AsyncBaseTransport | None) -> None:
+        self.url = config.url
+        self.clock = AsyncClock()
+        self._settings = ExchangeSettings.of(config)
+        self._http = httpx.AsyncClient(transport=transport, **config.http_options)
+
+    async def run(self, call: Call[T], report: Progress | None = None) -> T:
+        """Sends a call, with retries, and returns its result.
+
+        Args:
+            call: the call.
+            report: called with the bytes sent and the bytes in all.
+        """
+        exchange = Exchange(call, self._settings)
+        while True:
+            outcome = await self._send(call.request, report)
+            pause = exchange.after(outcome, self.clock.jitter())
+            if pause is None:
+                break
+            await self.clock.sleep(pause)
+        if exchange.size < _LARGE_ANSWER_BYTES:
+            return exchange.result()
+        return await async_offload(exchange.result)
+
+    async def rows(self, call: Call[Page[T]]) -> AsyncIterator[T]:
+        """The rows of a listing; each page is fetched when its first row is read."""
+        following: Call[Page[T]] | None = call
+        while following is not None:
+            page = await self.run(following)
+            for row in page.items:
+                yield row
+            following = next_page(following, page, self.url)
+
+    async def is_ready(self) -> bool:
+        """Whether the service can answer, from one attempt."""
+        return self._settings.is_ready(await self._send(requests.ready()))
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits."""
+        await self.clock.sleep(seconds)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+    async def _send(self, request: Request, report: Progress | None = None) -> Outcome:
+        content = request.content if report is None else async_pieces(request.content, report)
+        try:
+            return await self._http.request(
+                request.method, request.target, headers=request.sent_headers, content=content
+            )
+        except httpx.RequestError as error:
+            return error

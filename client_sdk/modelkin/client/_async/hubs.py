@@ -1,0 +1,142 @@
+"""``client.sources``: hubs whose models a space follows, and the events that the hubs send."""
+
+from __future__ import annotations
+
+from modelkin.client._async.listing import AsyncListing
+from modelkin.client._async.resource import AsyncResource
+from modelkin.client._protocol import hubs
+from modelkin.client._protocol.hubs import Filters
+from modelkin.types.hubs import HubEvent, Source
+from modelkin.types.jobs import JobInfo
+from modelkin.types.paging import UNCHANGED, Unchanged
+from modelkin.types.vocabulary import HubKind, ImportanceKind, OnDelete
+
+__all__ = ["AsyncSources"]
+
+
+class AsyncSources(AsyncResource):
+    """Sources of models; see docs/hubs.md."""
+
+    async def create(
+        self,
+        kind: HubKind,
+        space: str,
+        *,
+        secret: str,
+        url: str | None = None,
+        token: str | None = None,
+        importance: ImportanceKind | None = None,
+        base_model: str | None = None,
+        filters: Filters | None = None,
+        on_delete: OnDelete = "keep",
+        poll_seconds: int | Unchanged | None = UNCHANGED,
+    ) -> Source:
+        """Follows the models of a hub. It is sent once, without retries.
+
+            source = await client.sources.create(
+                "huggingface", "llama-8b", secret=secret, url="https://huggingface.co",
+                filters={"owners": ["my-org"]},
+            )
+            source.hook  # the path for the hub's webhook
+
+        Args:
+            kind: of hub.
+            space: receives the models that have its layout.
+            secret: signs the events of the hub.
+            url: of the hub; without it events are only recorded.
+            token: for reading from the hub.
+            importance: of a model's weights or of its delta from the base; None takes the first
+                that is possible.
+            base_model: the base of models that declare none.
+            filters: ``{"repos": [...], "owners": [...], "tags": [...]}``.
+            on_delete: whether a model that is deleted on the hub is kept or removed here.
+            poll_seconds: between two polls; None for never, an hour by default.
+
+        Raises:
+            ApiError: ``space_not_found``, or an argument is wrong.
+        """
+        given = hubs.fields(
+            space, secret, url, token, importance, base_model, filters, on_delete, poll_seconds
+        )
+        return await self._connection.run(hubs.create(kind, given))
+
+    def list(self) -> AsyncListing[Source]:
+        """Lists all sources, the newest first, page by page as they are read."""
+        return AsyncListing(self._connection.rows(hubs.list_all()), Source)
+
+    async def get(self, source: str | Source) -> Source:
+        """Reads a source, with its last event, poll and error.
+
+        Args:
+            source: the source, or its id.
+
+        Raises:
+            ApiError: ``source_not_found``.
+        """
+        return await self._connection.run(hubs.get(source))
+
+    async def update(
+        self,
+        source: str | Source,
+        *,
+        space: str | Unchanged = UNCHANGED,
+        secret: str | Unchanged = UNCHANGED,
+        url: str | Unchanged | None = UNCHANGED,
+        token: str | Unchanged | None = UNCHANGED,
+        importance: ImportanceKind | Unchanged | None = UNCHANGED,
+        base_model: str | Unchanged | None = UNCHANGED,
+        filters: Filters | Unchanged | None = UNCHANGED,
+        on_delete: OnDelete | Unchanged = UNCHANGED,
+        poll_seconds: int | Unchanged | None = UNCHANGED,
+    ) -> Source:
+        """Changes the fields of a source that are given; None clears.
+
+        Args:
+            source: the source, or its id.
+            space: as for :meth:`create`, like the following.
+            secret: counts from the next event on.
+            url: of another host, it needs the token again.
+            token: likewise.
+            importance: likewise.
+            base_model: likewise.
+            filters: likewise.
+            on_delete: likewise.
+            poll_seconds: likewise.
+
+        Raises:
+            ApiError: ``source_not_found``, or an argument is wrong.
+        """
+        given = hubs.fields(
+            space, secret, url, token, importance, base_model, filters, on_delete, poll_seconds
+        )
+        return await self._connection.run(hubs.update(source, given))
+
+    async def delete(self, source: str | Source) -> None:
+        """Deletes a source; the models that came from it stay.
+
+        Args:
+            source: the source, or its id.
+
+        Raises:
+            ApiError: ``source_not_found``.
+        """
+        await self._connection.run(hubs.delete(source))
+
+    def hub_events(self, source: str | Source) -> AsyncListing[HubEvent]:
+        """Lists the events that a hub sent, the newest first, with their outcomes.
+
+        Args:
+            source: the source, or its id.
+        """
+        return AsyncListing(self._connection.rows(hubs.hub_events(source)), HubEvent)
+
+    async def poll(self, source: str | Source) -> JobInfo:
+        """Starts a poll of the hub, which finds changes without events; returns its job at once.
+
+        Args:
+            source: the source, or its id.
+
+        Raises:
+            ApiError: ``source_not_found``, or the source has no URL.
+        """
+        return await self._connection.run(hubs.poll(source))

@@ -1,0 +1,100 @@
+"""``client.jobs``: work that the service does after it has answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modelkin.client._async.listing import AsyncListing
+from modelkin.client._async.resource import AsyncResource
+from modelkin.client._protocol import jobs
+from modelkin.client._protocol.jobs import JobPoller, OnProgress
+from modelkin.types.jobs import JobInfo
+from modelkin.types.vocabulary import JobState, StartableJobKind
+
+__all__ = ["AsyncJobs"]
+
+
+class AsyncJobs(AsyncResource):
+    """Jobs."""
+
+    async def create(self, space: str, kind: StartableJobKind, **parameters: Any) -> JobInfo:
+        """Starts a job in a space and returns it at once.
+
+            job = await client.jobs.create("digits-cnn", "stop_list", share=0.5)
+            result = (await client.jobs.wait(job)).result
+
+        Args:
+            space: the space to work on.
+            kind: of work. While a job of this kind is queued or running in the space, the service
+                answers that one.
+            parameters: of this kind.
+
+        Raises:
+            ApiError: ``space_not_found``, or a parameter is wrong.
+        """
+        return await self._connection.run(jobs.create(space, kind, parameters))
+
+    def list(
+        self,
+        *,
+        state: JobState | None = None,
+        kind: str | None = None,
+        space: str | None = None,
+    ) -> AsyncListing[JobInfo]:
+        """Lists jobs, the newest first, page by page as they are read.
+
+        Args:
+            state: only jobs in this state.
+            kind: only jobs of this kind.
+            space: only jobs of the space of this name.
+        """
+        return AsyncListing(self._connection.rows(jobs.list_all(state, kind, space)), JobInfo)
+
+    async def get(self, job: str | JobInfo) -> JobInfo:
+        """Reads a job.
+
+        Args:
+            job: the job, or its id.
+
+        Raises:
+            ApiError: ``job_not_found``.
+        """
+        return await self._connection.run(jobs.get(job))
+
+    async def cancel(self, job: str | JobInfo) -> JobInfo:
+        """Requests the cancellation of a job; ``cancelling`` is true until it takes effect.
+
+        Args:
+            job: the job, or its id.
+
+        Raises:
+            ApiError: ``job_finished`` for one that has succeeded or failed.
+        """
+        return await self._connection.run(jobs.cancel(job))
+
+    async def wait(
+        self,
+        job: str | JobInfo,
+        *,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> JobInfo:
+        """Waits until a job has succeeded and returns it.
+
+        Args:
+            job: the job, or its id.
+            timeout: seconds to wait at most; None for no limit.
+            on_progress: called with the job whenever its state or progress has changed.
+
+        Raises:
+            JobFailed: the job failed; ``error.job`` is its last state.
+            JobCancelled: the job was cancelled; likewise.
+            TimeoutError: the job has not ended in time. It goes on.
+        """
+        poller = JobPoller(timeout, on_progress)
+        while True:
+            found = await self.get(job)
+            interval = poller.after(found)
+            if interval is None:
+                return found
+            await self._connection.sleep(interval)

@@ -1,0 +1,144 @@
+"""The part of the client that asks how similar models are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from modelkin.client._async.connection import AsyncConnection
+from modelkin.client._protocol import kinship, search
+from modelkin.client._protocol.requests import Query
+from modelkin.client._transport.concurrency import async_offload
+from modelkin.types.kinship import Donors, Lineage
+from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
+from modelkin.types.vocabulary import DonorMethod, DonorWeights, SearchMethod
+
+__all__ = ["AsyncQueries"]
+
+
+class AsyncQueries:
+    """The reading half of :class:`modelkin.AsyncClient`."""
+
+    _connection: AsyncConnection
+
+    async def neighbors(
+        self,
+        space: str,
+        query: Query,
+        *,
+        k: int = 10,
+        min_similarity: float | None = None,
+        method: SearchMethod = "auto",
+        tags: Iterable[str] = (),
+    ) -> Neighbors:
+        """Finds the models most similar to one, best first.
+
+        Args:
+            space: holds the models.
+            query: the name of a stored model; or a support or signature, which is not stored.
+            k: how many, 1 to 1,000.
+            min_similarity: only models of this S or more, 0 to 1.
+            method: ``"auto"`` takes the fastest that is exact enough.
+            tags: only models that carry all of them.
+
+        Raises:
+            ApiError: ``model_not_found``, ``space_not_found`` or ``space_mismatch``.
+        """
+        call = await async_offload(search.neighbors, space, query, k, min_similarity, method, tags)
+        return await self._connection.run(call)
+
+    async def donors(
+        self,
+        space: str,
+        target: Query,
+        *,
+        method: DonorMethod = "similarity",
+        k: int = 10,
+        tags: Iterable[str] = (),
+        min_similarity: float | None = None,
+        exclude: Iterable[str] = (),
+        weights: DonorWeights | None = None,
+        label: str | None = None,
+        target_label: Any = None,
+        metric: str | None = None,
+        neighbors: int | None = None,
+    ) -> Donors:
+        """Ranks the models that a target may learn from, with reasons and weights that sum to 1.
+
+        Args:
+            space: holds the models.
+            target: the name of a stored model; or a support or signature, which is not stored.
+            method: ``"similarity"`` ranks by S. ``"idf"`` weights shared indices by how rare they
+                are in the space. ``"cover"`` takes the model that adds most to the coverage of the
+                donors before. ``"knn_shapley"`` values donors by the label or metric of the
+                target's neighbourhood.
+            k: how many, 1 to 1,000.
+            tags: only models that carry all of them.
+            min_similarity: only models of this S or more, 0 to 1.
+            exclude: names of models that may not be donors; the target never is.
+            weights: ``"zscore"``, proportional to exp of the z-score of S over the space;
+                ``"similarity"``, to S; ``"score"``, to the score of the method. By default
+                ``"score"`` for ``"cover"``, else ``"zscore"``.
+            label: of ``"knn_shapley"``, the attribute that should equal the target's.
+            target_label: the target's label, where no attribute of it has one.
+            metric: of ``"knn_shapley"``, the attribute that should be large, in place of a label.
+            neighbors: of ``"knn_shapley"``, how many nearest models count; 5 by default.
+
+        Raises:
+            ApiError: ``model_not_found``, ``space_not_found`` or ``space_mismatch``.
+        """
+        call = await async_offload(
+            kinship.donors,
+            space,
+            target,
+            tags,
+            exclude,
+            method=method,
+            k=k,
+            min_similarity=min_similarity,
+            weights=weights,
+            label=label,
+            target_label=target_label,
+            metric=metric,
+            neighbors=neighbors,
+        )
+        return await self._connection.run(call)
+
+    async def overlap(self, space: str, a: str, b: str) -> Overlap:
+        """Compares two models exactly, tensor by tensor where the space has a layout.
+
+        Args:
+            space: holds the models.
+            a: the name of one.
+            b: the name of the other.
+
+        Raises:
+            ApiError: ``model_not_found``; ``support_missing`` for a model without a support.
+        """
+        return await self._connection.run(search.overlap(space, a, b))
+
+    async def similarity(self, space: str, models: Iterable[str]) -> SimilarityMatrix:
+        """Compares all pairs of up to 1,000 models.
+
+        Args:
+            space: holds the models.
+            models: their names, in the order of the rows.
+
+        Raises:
+            ApiError: ``model_not_found`` or ``space_not_found``.
+        """
+        return await self._connection.run(search.similarity(space, models))
+
+    async def lineage(self, space: str, model: str) -> Lineage:
+        """Compares the declared base of a model with its measured similarities.
+
+        Similarity has no direction: it may contradict a declared base, and never proves one.
+
+        Args:
+            space: holds the model.
+            model: its name.
+
+        Raises:
+            ApiError: ``model_not_found`` or ``space_not_found``.
+        """
+        return await self._connection.run(kinship.lineage(space, model))

@@ -1,0 +1,27 @@
+"""``client.revisions``: the past supports of models."""
+
+from __future__ import annotations
+
+from modelkin.client._async.flows import run_flow
+from modelkin.client._async.resource import AsyncResource
+from modelkin.client._protocol import revisions
+from modelkin.types.revisions import Revisions
+
+__all__ = ["AsyncModelRevisions"]
+
+
+class AsyncModelRevisions(AsyncResource):
+    """Revisions. ``client.supports.get(space, model, revision=...)`` reads the support of one."""
+
+    async def list(self, space: str, model: str) -> Revisions:
+        """Lists the revisions of a model, the newest first, with the drift between them.
+
+        Args:
+            space: holds the model.
+            model: its name.
+
+        Raises:
+            ApiError: ``model_not_found`` or ``space_not_found``.
+        """
+        flow = revisions.list_all(space, model, self._connection.url)
+        return await run_flow(flow, self._connection.run)

@@ -1,0 +1,108 @@
+"""``client.spaces``: what the service knows of its spaces, the K that they ask for, and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from modelkin.client._async.listing import AsyncListing
+from modelkin.client._async.resource import AsyncResource
+from modelkin.client._protocol import kinship, spaces, support_size
+from modelkin.client._transport.concurrency import async_offload
+from modelkin.types.kinship import Graph
+from modelkin.types.spaces import SpaceInfo, SupportSize
+
+__all__ = ["AsyncSpaces"]
+
+
+class AsyncSpaces(AsyncResource):
+    """Spaces. ``client.ensure_space`` creates them."""
+
+    def list(self) -> AsyncListing[SpaceInfo]:
+        """Lists all spaces by name, page by page as they are read."""
+        return AsyncListing(self._connection.rows(spaces.list_all()), SpaceInfo)
+
+    async def get(self, name: str) -> SpaceInfo:
+        """Reads a space with its counts.
+
+        Args:
+            name: of the space.
+
+        Raises:
+            ApiError: ``space_not_found``.
+        """
+        return await self._connection.run(spaces.get(name))
+
+    async def delete(self, name: str) -> None:
+        """Deletes a space and every model in it.
+
+        Args:
+            name: of the space.
+
+        Raises:
+            ApiError: ``space_not_found``.
+        """
+        await self._connection.run(spaces.delete(name))
+
+    async def support_size(self, name: str) -> SupportSize:
+        """Reads the K that supports of a space should have at present.
+
+        Args:
+            name: of the space.
+
+        Raises:
+            ApiError: ``space_not_found``.
+        """
+        return await self._connection.run(support_size.get(name))
+
+    async def report_support_size(
+        self,
+        name: str,
+        importance: Any,
+        *,
+        client: str | None = None,
+        coverage: float | None = None,
+        k_max: float | None = None,
+    ) -> SupportSize:
+        """Reports this client's K* to a space and returns the K to select with.
+
+            size = await client.spaces.report_support_size("digits-cnn", importance, client="me")
+            support = modelkin.select_support(importance, k=size.k)
+
+        An agreed K is the median of all reports so far, and may move with each further one. A
+        fixed K stays. A space where the size is free answers the reported K*.
+
+        Args:
+            name: of the space.
+            importance: as for ``modelkin.select_support``, of which only K* is sent; or K* itself.
+            client: the name of the reporting client's model. Each client counts once, with its
+                last report.
+            coverage: selects K*, 0.8 by default.
+            k_max: its cap, 0.2 of M by default.
+
+        Raises:
+            ApiError: ``space_not_found``.
+        """
+        k_star = await async_offload(support_size.k_star_of, importance, coverage, k_max)
+        return await self._connection.run(support_size.report(name, k_star, client))
+
+    async def graph(
+        self,
+        name: str,
+        *,
+        k: int | None = None,
+        threshold: float | None = None,
+        tags: Iterable[str] = (),
+    ) -> Graph:
+        """Reads the kinship graph of a space: its models, and edges between similar ones.
+
+        Args:
+            name: of the space; up to 10,000 of its models may carry the tags.
+            k: edges to the k nearest of each model; 10 where there is no threshold either.
+            threshold: edges between all pairs of at least this S instead.
+            tags: only models that carry all of them.
+
+        Raises:
+            ApiError: ``space_not_found``, or there are too many models.
+        """
+        return await self._connection.run(kinship.graph(name, k, threshold, tags))

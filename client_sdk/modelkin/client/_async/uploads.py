@@ -1,0 +1,210 @@
+"""The part of the client that creates spaces and stores models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from modelkin.client._async.batches import put_chunks
+from modelkin.client._async.connection import AsyncConnection
+from modelkin.client._async.flows import run_flow
+from modelkin.client._protocol import deltas, spaces, support_size, supports
+from modelkin.client._protocol.batches import AsyncItems, check_count, uploading
+from modelkin.client._protocol.deltas import SupportCache
+from modelkin.client._protocol.journal import Journal
+from modelkin.client._transport.concurrency import async_offload
+from modelkin.client._transport.progress import Count, Progress, reporting
+from modelkin.core.layout import Layout
+from modelkin.core.sketching.banding import Banding
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.support import Support
+from modelkin.selection import resize_support, select_support
+from modelkin.types.models import BulkResult, BulkSummary, ModelInfo
+from modelkin.types.spaces import SignatureSpec, SpaceInfo, SupportSizePolicy
+
+__all__ = ["AsyncUploads"]
+
+
+class AsyncUploads:
+    """The writing half of :class:`modelkin.AsyncClient`."""
+
+    _connection: AsyncConnection
+    _support_cache: SupportCache
+
+    async def ensure_space(
+        self,
+        name: str,
+        *,
+        layout: Layout | None = None,
+        num_parameters: int | None = None,
+        signature: SignatureSpec | None = None,
+        banding: Banding | float | None = None,
+        support_size: SupportSizePolicy | str | float | None = None,
+    ) -> SpaceInfo:
+        """Creates a space, unless the same one exists, and returns it.
+
+        Args:
+            name: ``[a-z0-9][a-z0-9._-]{0,99}``.
+            layout: the tensors of its models, as ``modelkin.layout_of(model)`` gives them.
+            num_parameters: M; needed only without a layout.
+            signature: the parameters of its signatures; by default the service's.
+            banding: how signatures are cut for ``method="lsh"``, or the least S of the models of
+                which that finds 99%; by default the service's.
+            support_size: ``"agreed"`` for the median of the clients' K*; a fixed K as an int or a
+                share of M as a float. By default each client chooses its own.
+
+        Raises:
+            ApiError: ``space_exists``, with other properties.
+        """
+        return await self._connection.run(
+            spaces.ensure(name, layout, num_parameters, signature, banding, support_size)
+        )
+
+    async def put_support(
+        self,
+        space: str,
+        model: str,
+        support: Support,
+        *,
+        tags: Iterable[str] | None = None,
+        if_match: str | None = None,
+        progress: Progress | bool = False,
+    ) -> ModelInfo:
+        """Stores the support of a model; it is durable when this returns.
+
+        Where this client knows the stored support, it sends the delta from that to the new one, if
+        the delta is smaller.
+
+        Args:
+            space: receives the model; its M must be the support's.
+            model: the name, which may hold slashes.
+            support: the same content again changes nothing.
+            tags: replace the model's tags, ``[]`` removes them; None keeps them.
+            if_match: the ``etag`` of the version to replace.
+            progress: True shows a bar on a terminal. A function is called with the bytes sent and
+                the bytes in all, from 0 again at each attempt; an error that it raises ends the
+                upload.
+
+        Raises:
+            ApiError: ``space_not_found`` or ``space_mismatch``; ``precondition_failed`` for another
+                version.
+        """
+        flow = deltas.put_support(self._support_cache, space, model, support, tags, if_match)
+        with reporting(progress, model) as report:
+            return await run_flow(flow, lambda call: self._connection.run(call, report), heavy=True)
+
+    async def put_importance(
+        self,
+        space: str,
+        model: str,
+        importance: Any,
+        *,
+        coverage: float | None = None,
+        k_max: float | None = None,
+        tags: Iterable[str] | None = None,
+        if_match: str | None = None,
+        progress: Progress | bool = False,
+    ) -> ModelInfo:
+        """Stores the support of an importance, of the size that the space asks for.
+
+        This computes K* and reports it under the model's name, as
+        ``client.spaces.report_support_size`` does, then selects and stores the K of the answer. The
+        importance stays on this machine.
+
+        Args:
+            space: receives the model.
+            model: its name.
+            importance: as for ``modelkin.select_support``, on any device.
+            coverage: selects K*, 0.8 by default; a fixed K of the space overrides it.
+            k_max: its cap, 0.2 of M by default.
+            tags: as for :meth:`put_support`.
+            if_match: as for :meth:`put_support`.
+            progress: as for :meth:`put_support`.
+
+        Raises:
+            ApiError: as :meth:`put_support` raises it.
+        """
+        chosen = await async_offload(select_support, importance, coverage=coverage, k_max=k_max)
+        size = await self._connection.run(support_size.report(space, chosen.k, model))
+        support = await async_offload(resize_support, importance, chosen, size.k)
+        return await self.put_support(
+            space, model, support, tags=tags, if_match=if_match, progress=progress
+        )
+
+    async def put_signature(
+        self,
+        space: str,
+        model: str,
+        signature: Signature,
+        *,
+        tags: Iterable[str] | None = None,
+        if_match: str | None = None,
+        progress: Progress | bool = False,
+    ) -> ModelInfo:
+        """Stores a signature alone, so that the service never sees the indices.
+
+        Args:
+            space: receives the model; its M, scheme, h and seed must be the signature's.
+            model: its name.
+            signature: as ``support.signature(...)`` makes it.
+            tags: as for :meth:`put_support`.
+            if_match: as for :meth:`put_support`.
+            progress: as for :meth:`put_support`.
+
+        Raises:
+            ApiError: ``support_exists`` for a model with a support; else as :meth:`put_support`
+                raises it.
+        """
+        call = supports.put_signature(space, model, signature, tags, if_match)
+        with reporting(progress, model) as report:
+            return await self._connection.run(call, report)
+
+    async def put_many(
+        self,
+        space: str,
+        items: AsyncItems,
+        *,
+        batch_size: int = 500,
+        concurrency: int = 4,
+        progress: Count | bool = False,
+        resume: str | os.PathLike[str] | None = None,
+        on_result: Callable[[BulkResult], object] | None = None,
+    ) -> BulkSummary:
+        """Stores many models, hundreds a request; a model that is counted as stored is durable.
+
+        A refused item leaves the others as they are. Of several items of one model the last one
+        stands. An error that ends the upload is raised once no request is in flight.
+
+        Args:
+            space: receives the models.
+            items: an iterable or asynchronous iterable of pairs of a name and a support or
+                signature, or of :class:`modelkin.BulkItem` objects with tags and attributes. Few of
+                them are in memory at a time.
+            batch_size: models of a request at most, 1 to 10,000; a request has 4 MiB at most.
+            concurrency: requests at a time, 1 to 64.
+            progress: True shows a line on a terminal. A function is called with the items done and
+                the items in all, or None where ``items`` has no length.
+            resume: a journal file of the models that the service acknowledged. The same call after
+                an interruption sends only the others. The file may be deleted in the end.
+            on_result: called with the result of each item.
+
+        Raises:
+            InvalidParameter: ``resume`` is the file of another space, or not a journal.
+            ApiError: ``space_not_found``, or another refusal that concerns all models.
+        """
+        check_count("concurrency", concurrency, 64)
+        journal = None
+        if resume is not None:
+            info = await self._connection.run(spaces.get(space))
+            journal = Journal(resume, self._connection.url, info)
+        with uploading(
+            space,
+            items,
+            batch_size=batch_size,
+            progress=progress,
+            journal=journal,
+            on_result=on_result,
+        ) as upload:
+            await put_chunks(upload, items, concurrency, self._connection.run)
+        return upload.summary

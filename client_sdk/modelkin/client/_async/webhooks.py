@@ -1,0 +1,188 @@
+"""``client.webhooks``: subscriptions to events, and the deliveries to their receivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modelkin.client._async.listing import AsyncListing
+from modelkin.client._async.resource import AsyncResource
+from modelkin.client._protocol import webhooks
+from modelkin.client._protocol.webhooks import AnySubscription
+from modelkin.types.paging import UNCHANGED, Unchanged
+from modelkin.types.vocabulary import DeliveryState, EventType
+from modelkin.types.webhooks import Delivery, Subscription
+
+__all__ = ["AsyncWebhooks"]
+
+
+class AsyncWebhooks(AsyncResource):
+    """Webhook subscriptions and deliveries; see docs/webhooks.md.
+
+    A receiver verifies deliveries with ``modelkin.webhooks.verify``.
+    """
+
+    async def create(
+        self,
+        url: str,
+        events: Iterable[EventType],
+        *,
+        space: str | None = None,
+        model: str | None = None,
+        tag: str | None = None,
+        threshold: float | None = None,
+        description: str | None = None,
+    ) -> Subscription:
+        """Subscribes a URL to events. It is sent once, without retries.
+
+            subscription = await client.webhooks.create(url, ["support.stored"])
+            keep(subscription.secret)  # for modelkin.webhooks.verify; never answered again
+
+        Args:
+            url: of the receiver, on the public internet or on a network that the service allows.
+            events: their types.
+            space: only events of this space.
+            model: only events about this model.
+            tag: only events about models that carry this tag.
+            threshold: of ``neighbors.changed``, the similarity that a pair has to cross.
+            description: a note in words.
+
+        Raises:
+            ApiError: the URL or another argument is refused.
+        """
+        fields = {
+            "url": url,
+            "events": events,
+            "space": space,
+            "model": model,
+            "tag": tag,
+            "threshold": threshold,
+            "description": description,
+        }
+        return await self._connection.run(webhooks.create(fields))
+
+    def list(self) -> AsyncListing[Subscription]:
+        """Lists all subscriptions, the newest first, page by page as they are read."""
+        return AsyncListing(self._connection.rows(webhooks.list_all()), Subscription)
+
+    async def get(self, subscription: AnySubscription) -> Subscription:
+        """Reads a subscription.
+
+        Args:
+            subscription: the subscription, or its id.
+
+        Raises:
+            ApiError: ``subscription_not_found``.
+        """
+        return await self._connection.run(webhooks.get(subscription))
+
+    async def update(
+        self,
+        subscription: AnySubscription,
+        *,
+        url: str | Unchanged = UNCHANGED,
+        events: Iterable[EventType] | Unchanged = UNCHANGED,
+        space: str | Unchanged | None = UNCHANGED,
+        model: str | Unchanged | None = UNCHANGED,
+        tag: str | Unchanged | None = UNCHANGED,
+        threshold: float | Unchanged | None = UNCHANGED,
+        description: str | Unchanged | None = UNCHANGED,
+        enabled: bool | Unchanged = UNCHANGED,
+    ) -> Subscription:
+        """Changes the fields of a subscription that are given; None clears.
+
+        Args:
+            subscription: the subscription, or its id.
+            url: as for :meth:`create`, like the following.
+            events: likewise.
+            space: likewise.
+            model: likewise.
+            tag: likewise.
+            threshold: likewise.
+            description: likewise.
+            enabled: True also resets the failures and sends the pending deliveries.
+
+        Raises:
+            ApiError: ``subscription_not_found``, or an argument is refused.
+        """
+        fields = {
+            "url": url,
+            "events": events,
+            "space": space,
+            "model": model,
+            "tag": tag,
+            "threshold": threshold,
+            "description": description,
+            "enabled": enabled,
+        }
+        return await self._connection.run(webhooks.update(subscription, fields))
+
+    async def delete(self, subscription: AnySubscription) -> None:
+        """Deletes a subscription with its pending deliveries.
+
+        Args:
+            subscription: the subscription, or its id.
+
+        Raises:
+            ApiError: ``subscription_not_found``.
+        """
+        await self._connection.run(webhooks.delete(subscription))
+
+    async def rotate_secret(
+        self, subscription: AnySubscription, *, overlap_seconds: int | None = None
+    ) -> Subscription:
+        """Replaces the secret; only this answer has the new one.
+
+        Args:
+            subscription: the subscription, or its id.
+            overlap_seconds: for which the previous secret signs as well; a day by default.
+
+        Raises:
+            ApiError: ``subscription_not_found``.
+        """
+        return await self._connection.run(webhooks.rotate_secret(subscription, overlap_seconds))
+
+    async def ping(self, subscription: AnySubscription) -> Delivery:
+        """Sends an event of type ``ping`` and returns its delivery at once.
+
+        Args:
+            subscription: the subscription, or its id.
+
+        Raises:
+            ApiError: ``subscription_not_found`` or ``subscription_disabled``.
+        """
+        return await self._connection.run(webhooks.ping(subscription))
+
+    def deliveries(
+        self, subscription: AnySubscription, *, state: DeliveryState | None = None
+    ) -> AsyncListing[Delivery]:
+        """Lists the deliveries of a subscription, the newest first, page by page.
+
+        Args:
+            subscription: the subscription, or its id.
+            state: only deliveries in this state.
+        """
+        return AsyncListing(
+            self._connection.rows(webhooks.deliveries(subscription, state)), Delivery
+        )
+
+    async def delivery(self, delivery: Delivery) -> Delivery:
+        """Reads a delivery again.
+
+        Args:
+            delivery: an earlier answer.
+
+        Raises:
+            ApiError: ``delivery_not_found``.
+        """
+        return await self._connection.run(webhooks.delivery(delivery))
+
+    async def replay(self, delivery: Delivery) -> Delivery:
+        """Sends a delivery again, with the same ``webhook-id`` and payload.
+
+        Args:
+            delivery: the delivery.
+
+        Raises:
+            ApiError: ``delivery_not_found`` or ``subscription_disabled``.
+        """
+        return await self._connection.run(webhooks.replay(delivery))

@@ -1,0 +1,65 @@
+"""Calls about models: what the service knows of them beside their indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from modelkin._validation import check_tags
+from modelkin.client._protocol import requests
+from modelkin.client._protocol.call import Call, read_nothing
+from modelkin.client._protocol.decoding import decode, reader
+from modelkin.client._transport.messages import Response
+from modelkin.types.models import ModelInfo
+from modelkin.types.paging import Page, Unchanged
+from modelkin.wire import JSON
+
+__all__ = ["delete", "get", "list_all", "read_model", "update"]
+
+
+def list_all(space: str, tags: Iterable[str]) -> Call[Page[ModelInfo]]:
+    """Lists the models that carry all the tags."""
+    params = (*requests.PAGE_SIZE, *requests.tag_params(tags))
+    request = requests.get(f"{requests.space_path(space)}/models", params)
+    return Call(request, reader(Page[ModelInfo]))
+
+
+def get(space: str, name: str) -> Call[ModelInfo]:
+    """Reads a model."""
+    return Call(requests.get(requests.model_path(space, "models", name)), read_model)
+
+
+def update(
+    space: str,
+    name: str,
+    tags: Iterable[str] | None,
+    attributes: Mapping[str, Any] | None,
+    source: str | Unchanged | None,
+    base_model: str | Unchanged | None,
+    if_match: str | None,
+) -> Call[ModelInfo]:
+    """Changes the fields that are given."""
+    changes: dict[str, Any] = {}
+    if tags is not None:
+        changes["tags"] = check_tags(tags)
+    if attributes is not None:
+        changes["attributes"] = dict(attributes)
+    if not isinstance(source, Unchanged):
+        changes["source"] = source
+    if not isinstance(base_model, Unchanged):
+        changes["base_model"] = base_model
+    path = requests.model_path(space, "models", name)
+    body = requests.json_bytes(changes)
+    return Call(requests.write("PATCH", path, body, JSON, if_match=if_match), read_model)
+
+
+def delete(space: str, name: str, if_match: str | None) -> Call[None]:
+    """Deletes a model with its support, signature and sketch."""
+    path = requests.model_path(space, "models", name)
+    return Call(requests.write("DELETE", path, if_match=if_match), read_nothing)
+
+
+def read_model(response: Response) -> ModelInfo:
+    """The model that a response describes, with its entity tag."""
+    return replace(decode(response, ModelInfo), etag=response.headers.get("etag"))

@@ -1,0 +1,105 @@
+"""Calls that store and read supports, signatures and sketches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from modelkin import wire
+from modelkin.client._protocol import requests
+from modelkin.client._protocol.call import Call, content_of
+from modelkin.client._protocol.models import read_model
+from modelkin.client._transport.messages import Response
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.support import Support
+from modelkin.errors import InvalidParameter
+from modelkin.types.models import ModelInfo
+
+__all__ = [
+    "get_signature",
+    "get_sketch",
+    "get_support",
+    "patch_support",
+    "put_signature",
+    "put_sketch",
+    "put_support",
+]
+
+
+def put_support(
+    space: str, model: str, support: Support, tags: Iterable[str] | None, if_match: str | None
+) -> Call[ModelInfo]:
+    """Stores a whole support."""
+    if not isinstance(support, Support):
+        raise requests.wrong_type("support", "a modelkin.Support", support)
+    return Call(requests.put(space, "supports", model, support, tags, if_match), read_model)
+
+
+def patch_support(
+    space: str,
+    model: str,
+    delta: bytes,
+    tags: Iterable[str] | None,
+    etag: str,
+    *,
+    idempotent: bool,
+) -> Call[ModelInfo]:
+    """Changes the support of a model that has this entity tag.
+
+    Args:
+        space: holds the model.
+        model: its name.
+        delta: in the native format.
+        tags: replace the model's; None keeps them.
+        etag: of the version that the delta starts from.
+        idempotent: the caller handles a second attempt that finds the first one's effect.
+    """
+    path = requests.model_path(space, "supports", model)
+    request = requests.write("PATCH", path, delta, wire.DELTA, requests.new_tags(tags), etag)
+    return Call(replace(request, idempotent=idempotent), read_model)
+
+
+def get_support(space: str, model: str, revision: int | None) -> Call[tuple[Support, str | None]]:
+    """Reads a support, and the entity tag of the model while it has that support."""
+    if revision is not None and (type(revision) is not int or revision < 1):
+        raise InvalidParameter(f"revision must be 1 or more, not {revision!r}", field="revision")
+    params = () if revision is None else (("revision", str(revision)),)
+    path = requests.model_path(space, "supports", model)
+    return Call(requests.get(path, params, accept=wire.SUPPORT), _read_support)
+
+
+def put_signature(
+    space: str, model: str, signature: Signature, tags: Iterable[str] | None, if_match: str | None
+) -> Call[ModelInfo]:
+    """Stores a signature alone."""
+    if not isinstance(signature, Signature):
+        raise requests.wrong_type("signature", "a modelkin.Signature", signature)
+    return Call(requests.put(space, "signatures", model, signature, tags, if_match), read_model)
+
+
+def get_signature(space: str, model: str) -> Call[Signature]:
+    """Reads a signature."""
+    request = requests.get(requests.model_path(space, "signatures", model), accept=wire.SIGNATURE)
+    return Call(request, lambda r: wire.decode_signature(content_of(r, wire.SIGNATURE)))
+
+
+def put_sketch(space: str, model: str, sketch: Sketch, if_match: str | None) -> Call[ModelInfo]:
+    """Stores a sketch beside a signature."""
+    if not isinstance(sketch, Sketch):
+        raise requests.wrong_type("sketch", "a modelkin.Sketch", sketch)
+    path = requests.model_path(space, "sketches", model)
+    content = wire.encode_sketch(sketch)
+    request = requests.write("PUT", path, content, wire.SKETCH, if_match=if_match)
+    return Call(request, read_model)
+
+
+def get_sketch(space: str, model: str) -> Call[Sketch]:
+    """Reads a sketch."""
+    request = requests.get(requests.model_path(space, "sketches", model), accept=wire.SKETCH)
+    return Call(request, lambda r: wire.decode_sketch(content_of(r, wire.SKETCH)))
+
+
+def _read_support(response: Response) -> tuple[Support, str | None]:
+    support = wire.decode_support(content_of(response, wire.SUPPORT))
+    return support, response.headers.get("etag")

@@ -1,0 +1,67 @@
+"""The words that arguments take and answers give, as ``Literal`` types for type checkers.
+
+At run time each of them is ``str``: a newer service may answer a word that this version does not
+know, and the answer is still read. The clients send an unknown word too; the service refuses it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+__all__ = [
+    "BulkStatus",
+    "ClusteringAlgorithm",
+    "DeliveryState",
+    "DonorMethod",
+    "DonorWeights",
+    "Estimate",
+    "EventType",
+    "HubEventOutcome",
+    "HubKind",
+    "ImportanceKind",
+    "JobState",
+    "LineageVerdict",
+    "ModelKind",
+    "OnDelete",
+    "Relation",
+    "SearchMethod",
+    "SignatureScheme",
+    "SimilaritySource",
+    "StartableJobKind",
+    "SupportSizePolicyName",
+    "UsedSearchMethod",
+]
+
+if TYPE_CHECKING:
+    BulkStatus: TypeAlias = Literal["created", "replaced", "unchanged", "skipped", "failed"]
+    ClusteringAlgorithm: TypeAlias = Literal[
+        "affinity_propagation", "leiden", "agglomerative", "hdbscan"
+    ]
+    DeliveryState: TypeAlias = Literal["pending", "succeeded", "failed"]
+    DonorMethod: TypeAlias = Literal["similarity", "idf", "cover", "knn_shapley"]
+    DonorWeights: TypeAlias = Literal["zscore", "similarity", "score"]
+    Estimate: TypeAlias = Literal["exact", "sketch", "signature"]
+    EventType: TypeAlias = Literal[
+        "support.stored", "neighbors.changed", "clustering.completed", "lineage.mismatch", "ping"
+    ]
+    HubEventOutcome: TypeAlias = Literal["enqueued", "ignored", "recorded"]
+    HubKind: TypeAlias = Literal["huggingface", "mlflow"]
+    ImportanceKind: TypeAlias = Literal["delta", "weight"]
+    JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    LineageVerdict: TypeAlias = Literal[
+        "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
+    ]
+    ModelKind: TypeAlias = Literal["support", "signature"]
+    OnDelete: TypeAlias = Literal["keep", "remove"]
+    Relation: TypeAlias = Literal["base", "ancestor", "derivative", "sibling"]
+    SearchMethod: TypeAlias = Literal["auto", "exact", "scan", "lsh"]
+    SignatureScheme: TypeAlias = Literal["affine32", "fss32", "affine64"]
+    SimilaritySource: TypeAlias = Literal["exact", "signature", "mixed"]
+    StartableJobKind: TypeAlias = Literal["rebuild_buckets", "stop_list"]
+    SupportSizePolicyName: TypeAlias = Literal["free", "fixed", "agreed"]
+    UsedSearchMethod: TypeAlias = Literal["exact", "scan", "lsh"]
+else:
+    BulkStatus = ClusteringAlgorithm = DeliveryState = DonorMethod = DonorWeights = Estimate = str
+    EventType = HubEventOutcome = HubKind = ImportanceKind = JobState = LineageVerdict = str
+    ModelKind = OnDelete = Relation = SearchMethod = SignatureScheme = SimilaritySource = str
+    StartableJobKind = SupportSizePolicyName = UsedSearchMethod = str
