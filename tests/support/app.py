@@ -26,6 +26,7 @@ from tests.support.app_hubs import AppHubs
 from tests.support.app_webhooks import AppWebhooks
 from tests.support.app_worker import AppWorker
 from tests.support.backends import SQLITE, Backend
+from tests.support.declared_problems import checked
 
 __all__ = ["AppHarness", "open_app", "open_hub_app", "open_keyed_app", "settings_of"]
 
@@ -55,10 +56,12 @@ class AppHarness:
     @cached_property
     def http(self) -> TestClient:
         """The endpoints."""
-        client = TestClient(
-            create_app(self.services),
-            headers=self.headers_of("default") if self._keyed else None,
-            raise_server_exceptions=not self._keyed,
+        client = checked(
+            TestClient(
+                create_app(self.services),
+                headers=self.headers_of("default") if self._keyed else None,
+                raise_server_exceptions=not self._keyed,
+            )
         )
         return self._open.enter_context(client)
 

@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 
 from modelkin import Support, wire
+from tests.support.declared_problems import checked
 from tests.support.http_space import SUPPORT, random_support, related
 
 M, K = 10_000, 200
@@ -81,7 +82,9 @@ class Writer(threading.Thread):
         self.ledger = ledger
         self._through_faults = through_faults
         self.refused: list[str] = []
-        self._http = httpx.Client(base_url=f"{url}/v1/spaces/{space}", timeout=30, trust_env=False)
+        self._http = checked(
+            httpx.Client(base_url=f"{url}/v1/spaces/{space}", timeout=30, trust_env=False)
+        )
         self._names = [f"w{number}/m{i}" for i in range(6)]
         self._random = np.random.default_rng([seed, number])
         self._told = threading.Event()

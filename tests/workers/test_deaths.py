@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.support.backends import SQLITE, PostgresBackend
+from tests.support.declared_problems import checked
 from tests.support.deployment import LEASE, Deployment
 from tests.support.job_records import error_of
 from tests.support.postgres import Postgres, postgres_server
@@ -163,7 +164,7 @@ def test_one_of_several_processes_works(tmp_path: Path) -> None:
     service = deployment.service("--processes=2")
     url = service.address()
     assert [] == list(tmp_path.glob("m.jobs.db"))
-    with httpx.Client(base_url=url, trust_env=False) as http:
+    with checked(httpx.Client(base_url=url, trust_env=False)) as http:
         http.post("/v1/spaces", json={"name": "s", "num_parameters": 100})
         asked = http.post("/v1/spaces/s/jobs", json={"kind": "rebuild_buckets"}).json()
         job = deployment.enqueue("count", steps=20, pause=0.1)

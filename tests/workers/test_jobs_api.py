@@ -12,6 +12,7 @@ import pytest
 
 import modelkin
 from modelkin.errors import JobCancelled, JobFailed
+from tests.support.declared_problems import checked
 from tests.support.deployment import Deployment
 from tests.support.http_space import Space, assert_problem, ok
 from tests.workers.conftest import Deployments
@@ -43,7 +44,7 @@ def http(url: str, keys: dict[str, str]) -> Iterator[httpx.Client]:
 def connect(url: str, key: str) -> httpx.Client:
     """HTTP with a key."""
     headers = {"Authorization": f"Bearer {key}"}
-    return httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False)
+    return checked(httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False))
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_reading_is_not_changing(
             reader.post(space.path("jobs"), json={"kind": "rebuild_buckets"}),
         ):
             assert_problem(answer, 403, "forbidden")
-    with httpx.Client(base_url=url, trust_env=False) as nobody:
+    with checked(httpx.Client(base_url=url, trust_env=False)) as nobody:
         for path in ("/v1/jobs", f"/v1/jobs/{job.id}", f"/v1/jobs/{job.id}/events"):
             assert_problem(nobody.get(path), 401, "unauthorized")
 

@@ -22,6 +22,7 @@ from app.infra.db.migrations import migrate
 from app.infra.db.tables.tenants import ApiKeyRow
 from tests.support import forkserver
 from tests.support.backends import Backend
+from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.server_process import Server, environment
 
@@ -135,8 +136,10 @@ def test_scopes(locked: Server, scopes: list[str], reads: int, writes: int, meas
     """A key does what its scopes say; the rest is a 403 that names the scope."""
     name = "tenant-" + "-".join(scopes)
     key = new_key(locked, f"--tenant={name}", *(f"--scope={s}" for s in scopes))
-    with httpx.Client(
-        base_url=locked.url, headers={"Authorization": f"Bearer {key}"}, trust_env=False
+    with checked(
+        httpx.Client(
+            base_url=locked.url, headers={"Authorization": f"Bearer {key}"}, trust_env=False
+        )
     ) as http:
         assert reads == http.get("/v1/spaces").status_code
         assert writes == http.post("/v1/spaces", json=SPACE).status_code

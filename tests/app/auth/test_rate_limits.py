@@ -16,6 +16,7 @@ import pytest
 import modelkin
 from app.auth.service import SCOPES, KeyService, generate
 from app.infra.db.database import Database
+from tests.support.declared_problems import checked
 from tests.support.http_space import SUPPORT, Space, assert_problem, family
 from tests.support.redis_server import RedisProcess, redis_cluster, redis_server
 from tests.support.server_process import Server, raw_exchange
@@ -47,7 +48,7 @@ def somebody(server: Server, key: str | None = None, at: str | None = None) -> h
     headers = {"X-Forwarded-For": next(_addresses) if at is None else at}
     if key is not None:
         headers["Authorization"] = f"Bearer {key}"
-    return httpx.Client(base_url=server.url, headers=headers, timeout=20, trust_env=False)
+    return checked(httpx.Client(base_url=server.url, headers=headers, timeout=20, trust_env=False))
 
 
 def statuses(client: httpx.Client, count: int, path: str = "/v1/spaces") -> Counter[int]:

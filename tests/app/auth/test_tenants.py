@@ -11,6 +11,7 @@ import pytest
 
 from tests.app.auth.test_keys import new_key
 from tests.support.backends import Backend
+from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import family
 from tests.support.server_process import Server
@@ -27,8 +28,10 @@ VOLATILE = re.compile(
 def tenant(server: Server, name: str) -> httpx.Client:
     """HTTP with a key of this tenant."""
     key = new_key(server, f"--tenant={name}")
-    return httpx.Client(
-        base_url=server.url, headers={"Authorization": f"Bearer {key}"}, trust_env=False
+    return checked(
+        httpx.Client(
+            base_url=server.url, headers={"Authorization": f"Bearer {key}"}, trust_env=False
+        )
     )
 
 

@@ -17,6 +17,7 @@ import modelkin
 from modelkin import Support
 from modelkin.wire import signature_to_json
 from tests.sdk.wire.payloads import compressed, forge
+from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import RAW, ROARING, SUPPORT, Space, assert_problem, ok
 from tests.support.server_process import ROOT, command, environment
@@ -239,7 +240,7 @@ def test_a_failed_line_names_its_model_and_field(space: Space) -> None:
 def test_a_bomb_is_refused_unopened(start: Start) -> None:
     """A line that decodes to more than a body may have fails; so do lines that do so together."""
     running = start("--max-body-bytes=1048576")
-    with httpx.Client(base_url=running.url) as http:
+    with checked(httpx.Client(base_url=running.url)) as http:
         space = Space(http, 2**32)
         k = 250_000
         dense = text(Support.from_indices(np.arange(k), 2**32))
@@ -291,7 +292,7 @@ def test_what_is_no_batch_is_refused_as_a_whole(untouched: Space, refused: str) 
 def test_a_body_over_the_limit_is_a_413(start: Start) -> None:
     """A batch is held to the limit of binary bodies, not to that of JSON."""
     running = start("--max-body-bytes=2097152")
-    with httpx.Client(base_url=running.url) as http:
+    with checked(httpx.Client(base_url=running.url)) as http:
         space = Space(http)
         assert 200 == post(space, (b" " * (1 << 19) + b"\n") * 3).status_code
         assert_problem(post(space, b" " * 2_097_153), 413, "payload_too_large")
@@ -322,7 +323,7 @@ def test_neighbours_see_a_batch_at_once(space: Space) -> None:
 def test_a_refused_line_leaves_no_blob(start: Start) -> None:
     """After replacing, repeating and refusing there are as many blobs as supports to keep."""
     running = start("--keep-revisions=1")
-    with httpx.Client(base_url=running.url) as http:
+    with checked(httpx.Client(base_url=running.url)) as http:
         space = Space(http)
         supports = itertools.cycle([text(A), text(B)])
         lines: list[Line | bytes] = [

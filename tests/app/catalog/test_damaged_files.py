@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from modelkin import Support
+from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import SUPPORT
 from tests.support.server_process import Server
@@ -48,7 +49,7 @@ def test_sending_it_again_mends_a_damaged_file(
 ) -> None:
     """What cannot be answered is a 503 that says what to do; doing that changes nothing else."""
     server = start()
-    with httpx.Client(base_url=server.url, trust_env=False) as http:
+    with checked(httpx.Client(base_url=server.url, trust_env=False)) as http:
         assert 201 == http.post("/v1/spaces", json={"name": "s", "num_parameters": M}).status_code
         stored = put(http, "a", support).json()
         damage(only_blob(server))
@@ -63,7 +64,7 @@ def test_sending_it_again_mends_a_damaged_file(
 def test_a_damaged_list_never_ends_the_service(start: Start) -> None:
     """An index that points beyond the space is a 503 for whoever overlaps with it."""
     server = start()
-    with httpx.Client(base_url=server.url, trust_env=False) as http:
+    with checked(httpx.Client(base_url=server.url, trust_env=False)) as http:
         http.post("/v1/spaces", json={"name": "s", "num_parameters": M})
         put(http, "sparse", SPARSE)
         flip(only_blob(server))
@@ -79,7 +80,7 @@ def test_one_damaged_file_spoils_no_answer_about_others(
 ) -> None:
     """Neighbours of the others are exact, the damaged one is estimated, and the answer says so."""
     server = start()
-    with httpx.Client(base_url=server.url, trust_env=False) as http:
+    with checked(httpx.Client(base_url=server.url, trust_env=False)) as http:
         http.post("/v1/spaces", json={"name": "s", "num_parameters": M})
         put(http, "damaged", DENSE)
         damage(only_blob(server))

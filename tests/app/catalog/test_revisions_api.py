@@ -28,6 +28,7 @@ from app.infra.db.migrations import migrate
 from app.infra.storage.blobs import FileBlobs
 from app.spaces import repository as spaces
 from modelkin import SignatureSpec, Support
+from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import (
     SIGNATURE,
@@ -168,7 +169,7 @@ def test_the_oldest_are_let_go_but_for_the_first(start: Start) -> None:
     """
     server = start("--keep-revisions=3")
     supports = drifting(7)
-    with httpx.Client(base_url=server.url) as http:
+    with checked(httpx.Client(base_url=server.url)) as http:
         space = Space(http)
         for support in supports:
             space.put("a", support)
@@ -194,7 +195,7 @@ def test_only_the_present_may_be_kept(start: Start) -> None:
     """
     server = start("--keep-revisions=1")
     supports = drifting(4)
-    with httpx.Client(base_url=server.url) as http:
+    with checked(httpx.Client(base_url=server.url)) as http:
         space = Space(http)
         for support in supports:
             space.put("a", support)

@@ -23,6 +23,7 @@ from app.spaces.service import SpaceService
 from modelkin import Client, Support
 from tests.support.app import settings_of
 from tests.support.backends import SQLITE, Backend
+from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import Space, random_support, ranking, related, true_neighbors
 from tests.support.search_space import Stored, ask, brute, make, put, told
@@ -75,8 +76,8 @@ def test_processes_share_a_file(start: Start, tmp_path: Path) -> None:
     """
     one, other = start(), start()
     with (
-        httpx.Client(base_url=one.url, timeout=60, trust_env=False) as first,
-        httpx.Client(base_url=other.url, timeout=60, trust_env=False) as second,
+        checked(httpx.Client(base_url=one.url, timeout=60, trust_env=False)) as first,
+        checked(httpx.Client(base_url=other.url, timeout=60, trust_env=False)) as second,
     ):
         mine = Space(first, M)
         theirs = Space(second, M)

@@ -14,6 +14,7 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 import modelkin
 from modelkin import Support
 from tests.support.backends import Backend
+from tests.support.declared_problems import checked
 from tests.support.http_space import SIGNATURE, SUPPORT, Space, assert_problem, ok, true_similarity
 from tests.support.planted_clusters import GROUPS, M, member, named, planted
 from tests.support.server_process import Server
@@ -34,7 +35,7 @@ def working(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="module")
 def http(working: Server) -> Iterator[httpx.Client]:
     """HTTP to that service."""
-    with httpx.Client(base_url=working.url, timeout=60, trust_env=False) as client:
+    with checked(httpx.Client(base_url=working.url, timeout=60, trust_env=False)) as client:
         yield client
 
 

@@ -17,6 +17,7 @@ from pyroaring import BitMap
 from modelkin import Support
 from modelkin.wire import DELTA, encode_delta
 from tests.sdk.wire.payloads import compressed, forge
+from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import JSON, RAW, ROARING, SUPPORT, Space, assert_problem, ok
 from tests.support.server_process import Server, raw_exchange
@@ -111,7 +112,7 @@ def test_a_chunked_JSON_over_the_limit_is_a_413(steady: Space, method: str) -> N
 def test_a_chunked_support_over_the_limit_is_a_413(start: Start) -> None:
     """Binary bodies are held to their own setting in the same way."""
     running = start("--max-body-bytes=1048576")
-    with httpx.Client(base_url=running.url) as http:
+    with checked(httpx.Client(base_url=running.url)) as http:
         space = Space(http)
         chunks, taken = endless(256 << 20)
         headers = {"Content-Type": RAW}
@@ -180,7 +181,7 @@ def test_a_chunked_body_is_read_like_any_other(space: Space) -> None:
 def test_a_slow_body_is_a_408(start: Start) -> None:
     """A body that does not come within the deadline is given up, and holds nothing meanwhile."""
     running = start("--body-timeout-seconds=0.3")
-    with httpx.Client(base_url=running.url) as http:
+    with checked(httpx.Client(base_url=running.url)) as http:
         space = Space(http)
         for kind in (SUPPORT, JSON):
             head = request(space, "Content-Length: 100", b"{", kind)
@@ -272,7 +273,7 @@ def test_a_bitmap_beyond_M_is_never_materialised(steady: Space) -> None:
 def test_what_a_body_decodes_to_is_held_to_the_limit_too(start: Start) -> None:
     """With bodies of 1 MiB, a support of more than 2^18 indices is too large in every format."""
     running = start("--max-body-bytes=1048576")
-    with httpx.Client(base_url=running.url) as http:
+    with checked(httpx.Client(base_url=running.url)) as http:
         space = Space(http, 10_000_000)
         support = Support.from_indices(np.arange(2**18 + 1), space.m)
         bitmap = BitMap(range(2**18 + 1))

@@ -11,6 +11,7 @@ import pytest
 from app.errors import Unavailable
 from app.infra.http.memory_budget import Budget, Reservation
 from modelkin import Support
+from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import ROARING, SUPPORT
 
@@ -54,7 +55,7 @@ def test_many_expanding_bodies_stay_within_the_budget(start: Start) -> None:
     every = Support.from_indices(np.arange(m, dtype=np.uint32), m)
     bodies = [(SUPPORT, every.to_bytes()), (ROARING, every.to_roaring())]
     server = start(f"--max-inflight-body-bytes={240 * MIB}", f"--max-body-bytes={256 * MIB}")
-    with httpx.Client(base_url=server.url, timeout=120, trust_env=False) as http:
+    with checked(httpx.Client(base_url=server.url, timeout=120, trust_env=False)) as http:
         http.post("/v1/spaces", json={"name": "s", "num_parameters": m})
         before = server.memory
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from tests.support.declared_problems import checked
 from tests.support.hub_payloads import hf_headers, hf_payload
 from tests.support.server_process import Server
 
@@ -35,7 +36,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     hook, acknowledged, enough = made.json()["hook"], set[int](), threading.Event()
 
     def go_on(numbers: range) -> None:
-        with httpx.Client(base_url=server.url, timeout=30) as http:
+        with checked(httpx.Client(base_url=server.url, timeout=30)) as http:
             for number in numbers:
                 if deliver(http, hook, number) != 202:
                     return
@@ -50,7 +51,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
         for ended in waiting:
             ended.result()
     server.start()
-    with httpx.Client(base_url=server.url, timeout=30) as http:
+    with checked(httpx.Client(base_url=server.url, timeout=30)) as http:
         recorded = listed(http, f"/v1/sources/{made.json()['id']}/deliveries")
         jobs = {job["id"]: job["parameters"]["model"] for job in listed(http, "/v1/jobs")}
         models = {delivery["model"]: jobs[delivery["job"]] for delivery in recorded}

@@ -19,6 +19,7 @@ import pytest
 from modelkin import Support, similarity
 from tests.support.app import AppHarness
 from tests.support.checkpoints import random_tensors, safetensors
+from tests.support.declared_problems import checked
 from tests.support.fake_huggingface import TOKEN, Hub
 from tests.support.server_process import Server
 
@@ -85,7 +86,7 @@ def test_the_hub_is_one_to_its_own_client(hub: Hub, app: AppHarness, tmp_path: P
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A service that carries out jobs and may talk to loopback."""
     server = Server(tmp_path_factory.mktemp("service"), "--egress-allow=127.0.0.1").start()
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+    with checked(httpx.Client(base_url=server.url, timeout=60, trust_env=False)) as http:
         yield http
     assert 0 == server.stop(), server.log.read_text()
     assert TOKEN not in server.log.read_text()

@@ -15,6 +15,7 @@ from app.hubs.clients.mlflow import MLflow
 from modelkin import select_support
 from tests.support.app import AppHarness
 from tests.support.checkpoints import random_tensors, safetensors, sharded
+from tests.support.declared_problems import checked
 from tests.support.mlflow_server import Registry, mlflow_server
 from tests.support.server_process import Server
 
@@ -33,7 +34,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A service that carries out jobs and may talk to loopback."""
     folder = tmp_path_factory.mktemp("service")
     server = Server(folder, "--egress-allow=127.0.0.1").start()
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+    with checked(httpx.Client(base_url=server.url, timeout=60, trust_env=False)) as http:
         yield http
     assert 0 == server.stop(), server.log.read_text()
     assert "Traceback" not in server.log.read_text()

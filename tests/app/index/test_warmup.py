@@ -24,6 +24,7 @@ from app.maintenance.cleanup import Cleanup
 from app.settings import Settings
 from tests.app.maintenance.test_cleanup import ROOM, SPEC, Written
 from tests.support.backends import Backend, PostgresBackend
+from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import Space, assert_problem, family
 from tests.support.postgres import Postgres
@@ -110,7 +111,7 @@ def locked(postgres: Postgres, url: str) -> Iterator[None]:
 def test_a_started_service_has_its_indexes(start: Start) -> None:
     """Before the first query a ready service has all indexes, and reports how many."""
     server = start()
-    with httpx.Client(base_url=server.url) as http:
+    with checked(httpx.Client(base_url=server.url)) as http:
         assert {"spaces": 0, "spaces_loaded": 0, "models": 0, "models_loaded": 0} == (
             http.get("/readyz").json()["indexes"]
         )
@@ -118,7 +119,7 @@ def test_a_started_service_has_its_indexes(start: Start) -> None:
             Space(http).put_all(family(seed, 10_000, 200, 4))
     assert 0 == server.stop()
     server.start()
-    with httpx.Client(base_url=server.url) as http:
+    with checked(httpx.Client(base_url=server.url)) as http:
         ready = http.get("/readyz").json()
         assert "ok" == ready["status"]
         assert {"spaces": 2, "spaces_loaded": 2, "models": 8, "models_loaded": 8} == (
@@ -132,7 +133,7 @@ def test_a_started_service_has_its_indexes(start: Start) -> None:
 def served(postgres: Postgres, tmp_path: Path) -> Iterator[Server]:
     """A service on Postgres with four models, stopped."""
     server = Server(tmp_path, backend=PostgresBackend(postgres)).start()
-    with httpx.Client(base_url=server.url) as http:
+    with checked(httpx.Client(base_url=server.url)) as http:
         Space(http).put_all(family(1, 10_000, 200, 4))
     assert 0 == server.stop()
     yield server
@@ -144,7 +145,7 @@ def test_a_service_that_loads_says_so_and_answers(served: Server, postgres: Post
     with locked(postgres, served.database_url):
         served.launch()
         served.wait_for_address()
-        with httpx.Client(base_url=served.url, timeout=20) as http:
+        with checked(httpx.Client(base_url=served.url, timeout=20)) as http:
             loading = http.get("/readyz")
             detail = assert_problem(loading, 503, "loading")
             assert 200 == http.get("/livez").status_code

@@ -32,6 +32,7 @@ from modelkin import Support
 from modelkin.core.similarity.overlap import jaccard
 from modelkin.types.spaces import SignatureSpec
 from tests.support.backends import SQLITE, Backend, PostgresBackend
+from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import Space, family, ranking
 from tests.support.postgres import Postgres
@@ -124,7 +125,7 @@ def test_down_and_up_keeps_what_is_stored(start: Start) -> None:
     """A populated database goes down to each older revision and up again without a loss."""
     server = start()
     models = family(5, 10_000, 300, 8)
-    with httpx.Client(base_url=server.url) as http:
+    with checked(httpx.Client(base_url=server.url)) as http:
         space = Space(http, layout=[{"name": "w", "shape": [100, 100]}])
         for name, support in models.items():
             space.put(name, support, tags=["t", name])
@@ -140,7 +141,7 @@ def test_down_and_up_keeps_what_is_stored(start: Start) -> None:
         assert (revision, stored, []) == (revision, rows(database), differences(database))
     database.close()
     server.start()
-    with httpx.Client(base_url=server.url) as http:
+    with checked(httpx.Client(base_url=server.url)) as http:
         space.http = http
         assert before == (space.show(), space.model("m003"), ranking(space.neighbors("m000")))
 
@@ -169,7 +170,7 @@ def test_a_model_from_before_revisions_begins_with_its_present(start: Start) -> 
     """
     server = start()
     supports = list(family(5, 10_000, 300, 4).values())
-    with httpx.Client(base_url=server.url) as http:
+    with checked(httpx.Client(base_url=server.url)) as http:
         space = Space(http)
         for support in supports[:3]:
             space.put("a", support)
@@ -179,7 +180,7 @@ def test_a_model_from_before_revisions_begins_with_its_present(start: Start) -> 
     alembic(database, command.upgrade, "head")
     database.close()
     server.start()
-    with httpx.Client(base_url=server.url) as http:
+    with checked(httpx.Client(base_url=server.url)) as http:
         space.http = http
         url = space.path("revisions", "a")
         listed = http.get(url).json()

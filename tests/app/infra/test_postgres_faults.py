@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.test_durability import WRITERS, check, make_space
 from tests.support.backends import PostgresBackend
+from tests.support.declared_problems import checked
 from tests.support.http_space import Space, assert_problem, random_support
 from tests.support.ledger import K, Ledger, M, finish, start_writers
 from tests.support.postgres import Postgres, postgres_server
@@ -65,7 +66,7 @@ def test_kill_9_of_Postgres_under_load_loses_nothing_acknowledged(
 
 def test_while_Postgres_is_gone_every_answer_is_a_503(mortal: Postgres, service: Server) -> None:
     """Reads and writes say when to try again, the process stays alive, and all is well after."""
-    with httpx.Client(base_url=service.url, timeout=10, trust_env=False) as http:
+    with checked(httpx.Client(base_url=service.url, timeout=10, trust_env=False)) as http:
         space = Space(http, M)
         space.put("a", SUPPORT)
         mortal.kill()
@@ -91,7 +92,7 @@ def test_a_frozen_Postgres_holds_up_nobody_for_long(mortal: Postgres, service: S
     """It neither answers nor fails: more requests than there are turns are 503 all the same, each
     in bounded time, and once it goes on, so does all.
     """
-    with httpx.Client(base_url=service.url, timeout=20, trust_env=False) as http:
+    with checked(httpx.Client(base_url=service.url, timeout=20, trust_env=False)) as http:
         space = Space(http, M)
         space.put("a", SUPPORT)
         paths = ["/readyz", *[f"/v1/spaces/{space.name}"] * 24]
@@ -120,7 +121,7 @@ def test_a_service_starts_once_Postgres_is_back(mortal: Postgres, service: Serve
 
 def test_a_lock_that_nobody_lets_go_of_is_a_503(mortal: Postgres, service: Server) -> None:
     """Behind a foreign transaction a writer waits its second, readers do not, and then both go."""
-    with httpx.Client(base_url=service.url, timeout=10, trust_env=False) as http:
+    with checked(httpx.Client(base_url=service.url, timeout=10, trust_env=False)) as http:
         space = Space(http, M)
         space.put("a", SUPPORT)
         put = f"/v1/spaces/{space.name}/supports/b"
@@ -135,7 +136,7 @@ def test_a_lock_that_nobody_lets_go_of_is_a_503(mortal: Postgres, service: Serve
 
 def test_connections_that_the_server_ended_are_replaced(mortal: Postgres, service: Server) -> None:
     """After every connection was terminated from outside, requests are answered, not refused."""
-    with httpx.Client(base_url=service.url, timeout=10, trust_env=False) as http:
+    with checked(httpx.Client(base_url=service.url, timeout=10, trust_env=False)) as http:
         space = Space(http, M)
         space.put("a", SUPPORT)
         everyone = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'"

@@ -38,6 +38,7 @@ from app.spaces.records import SpaceRecord
 from app.spaces.repository import advance, delete_space, find_space_by_id, insert_space, lock_space
 from modelkin.core.sketching.banding import band_keys
 from modelkin.types.spaces import SignatureSpec
+from tests.support.declared_problems import checked
 from tests.support.http_space import Space, family
 from tests.support.memory_buckets import MemoryBuckets
 from tests.support.server_process import Server
@@ -341,8 +342,8 @@ def two(tmp_path: Path) -> Iterator[list[Server]]:
 def test_a_live_service_forgets_a_space_that_another_deleted(two: list[Server]) -> None:
     """Of two services on one database, the one that only read the space frees it as well."""
     with (
-        httpx.Client(base_url=two[0].url, timeout=60, trust_env=False) as first,
-        httpx.Client(base_url=two[1].url, timeout=60, trust_env=False) as second,
+        checked(httpx.Client(base_url=two[0].url, timeout=60, trust_env=False)) as first,
+        checked(httpx.Client(base_url=two[1].url, timeout=60, trust_env=False)) as second,
     ):
         space = Space(first)
         space.put_all(family(4, 10_000, 200, 3))

@@ -21,6 +21,7 @@ from app.container import Container
 from app.infra.db.database import Database
 from app.maintenance.stop_lists import StopListService
 from app.settings import Settings
+from tests.support.declared_problems import checked
 from tests.support.http_space import Space, ranking, true_neighbors
 from tests.support.planted_federation import (
     BANDING,
@@ -114,7 +115,7 @@ def test_the_command_makes_and_drops(
     The command reports spaces that have nothing to count, and goes on.
     """
     server = with_redis
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+    with checked(httpx.Client(base_url=server.url, timeout=60, trust_env=False)) as http:
         space, empty = federated(http), Space(http)
         wait_for_kin(space, fewer_than=99, more_than=14)
         code, printed, complaints = stop_lists.run(server)

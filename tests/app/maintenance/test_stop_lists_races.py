@@ -13,6 +13,7 @@ import pytest
 import modelkin
 from app.errors import Conflict, SpaceNotFound
 from modelkin import Support
+from tests.support.declared_problems import checked
 from tests.support.http_space import Space, ok
 from tests.support.planted_federation import CLIENTS, Stores, assert_banded, stranger
 
@@ -70,7 +71,9 @@ def test_a_race_of_writers_and_lists_ends_whole(clients: Space, open_stores: Sto
     def write(number: int) -> dict[str, Support | None]:
         rng = np.random.default_rng(number)
         mine: dict[str, Support | None] = {}
-        with httpx.Client(base_url=clients.http.base_url, timeout=60, trust_env=False) as http:
+        with checked(
+            httpx.Client(base_url=clients.http.base_url, timeout=60, trust_env=False)
+        ) as http:
             own = replace_http(clients, http)
             while not over.is_set():
                 name = f"w{number}-{rng.integers(6)}"

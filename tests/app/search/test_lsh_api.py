@@ -27,6 +27,7 @@ from modelkin import Banding, Support
 from modelkin.core.sketching.banding import band_keys, recall_at
 from tests.support import forkserver
 from tests.support.backends import Backend
+from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import (
     Space,
@@ -69,7 +70,7 @@ def redis_http(with_redis: Server, redis: RedisProcess) -> Iterator[httpx.Client
     """HTTP to that service, with an empty Redis."""
     with redis.client() as client:
         client.flushall()
-    with httpx.Client(base_url=with_redis.url, timeout=60, trust_env=False) as http:
+    with checked(httpx.Client(base_url=with_redis.url, timeout=60, trust_env=False)) as http:
         yield http
 
 
@@ -317,7 +318,7 @@ def test_answers_stay_right_without_redis(
     """Killed or frozen, Redis costs a moment and ``degraded``; it is used again later."""
     server = start(f"--redis-url={mortal.url}")
     # redis-py by itself would wait for 25 s and more.
-    with httpx.Client(base_url=server.url, timeout=5, trust_env=False) as http:
+    with checked(httpx.Client(base_url=server.url, timeout=5, trust_env=False)) as http:
         space = filled(http)
         assert_right(lsh(space))
         mortal.signal(number)
@@ -337,7 +338,7 @@ def test_a_service_starts_without_its_redis(start: Start, mortal: RedisProcess) 
     """Only the buckets wait for Redis: everything else works, and they follow later."""
     mortal.signal(signal.SIGKILL)
     server = start(f"--redis-url={mortal.url}")
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+    with checked(httpx.Client(base_url=server.url, timeout=60, trust_env=False)) as http:
         space = filled(http)
         answer = lsh(space)
         assert_right(answer)
@@ -398,7 +399,7 @@ def buckets_in(redis: RedisProcess, space_id: int, server: Server) -> dict[int, 
 def test_rebuilding_without_redis_says_so(start: Start, mortal: RedisProcess) -> None:
     """Exit code 1, and one line that names the missing server."""
     server = start()
-    with httpx.Client(base_url=server.url, trust_env=False) as http:
+    with checked(httpx.Client(base_url=server.url, trust_env=False)) as http:
         Space(http)
     mortal.signal(signal.SIGKILL)
     done = rebuild(server, MODELKIN_REDIS_URL=mortal.url)

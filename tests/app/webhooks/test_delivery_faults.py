@@ -27,6 +27,7 @@ from app.webhooks.sender import Sender
 from tests.support.app import AppHarness, open_keyed_app
 from tests.support.app_worker import PAST
 from tests.support.backends import SQLITE, Backend
+from tests.support.declared_problems import checked
 from tests.support.http_space import random_support
 from tests.support.server_process import Server
 from tests.support.webhook_receiver import Receiver, receiving
@@ -343,7 +344,7 @@ def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: P
         ledger = set[str]()
 
         def go_on() -> None:
-            with httpx.Client(base_url=server.url, timeout=30) as http:
+            with checked(httpx.Client(base_url=server.url, timeout=30)) as http:
                 for number in range(10_000):
                     try:
                         ledger.add(http.post(f"{paths[number % 3]}/ping").json()["id"])
@@ -364,7 +365,7 @@ def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: P
             )
         database.close()
         server.start()
-        with httpx.Client(base_url=server.url, timeout=30) as http:
+        with checked(httpx.Client(base_url=server.url, timeout=30)) as http:
             ledger.add(http.post(f"{paths[0]}/ping").json()["id"])
             until(lambda: ledger <= {r.headers["webhook-id"] for r in receiver.requests}, 60)
             until(lambda: not pending(http, paths), 60)

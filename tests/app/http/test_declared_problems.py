@@ -1,0 +1,289 @@
+"""Every problem that an operation declares is one that it answers: each is provoked here.
+
+That nothing else is answered is checked wherever the service's tests use a ``checked`` client.
+"""
+
+from __future__ import annotations
+
+import resource
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from app.auth.service import generate
+from app.infra.db.ids import new_id
+from tests.app.auth.test_keys import new_key
+from tests.support.backends import SQLITE, Backend, PostgresBackend
+from tests.support.declared_problems import DECLARED, OPERATIONS, Operation, checked
+from tests.support.http_space import JSON
+from tests.support.postgres import Postgres
+from tests.support.provocations import (
+    SOURCE,
+    SUBSCRIPTION,
+    UNPROVOKED,
+    VALID,
+    M,
+    Request,
+    growing,
+    provocation,
+    with_header,
+)
+from tests.support.server_process import Server, raw_exchange
+
+MAX_OF_A_TENANT = 1000
+"""Sources, and subscriptions, as docs/operations.md has it."""
+
+# --- services ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Site:
+    """A service, and what is in it.
+
+    Attributes:
+        ids: what stands for the parameters of paths, and for the names that requests use.
+        headers: of every request.
+    """
+
+    server: Server
+    http: httpx.Client
+    ids: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def path(self, operation: Operation, at: Mapping[str, str]) -> str:
+        """The path of an operation, each parameter in its place."""
+        usual = {"space": "s", "model": "full", "clustering": "latest"}
+        path = operation.path
+        for name in ("space", "model", "clustering", "job", "source", "subscription", "delivery"):
+            value = at.get(name, self.ids.get(name, usual.get(name, "none")))
+            path = path.replace(f"{{{name}}}", quote(self.ids.get(value, value), safe=""))
+        return path
+
+    def ask(self, operation: Operation, different: Request | None = None) -> httpx.Response:
+        """The answer to a valid request, but for what is to be different."""
+        request = {**VALID.get(operation.name, {}), **(different or {})}
+        if "content" in request:
+            request.pop("json", None)
+        path = self.path(operation, request.pop("at", {}))
+        request["headers"] = {**self.headers, **request.get("headers", {})}
+        return self.http.request(operation.method, path, **request)
+
+    def send(self, operation: Operation, length: int, content: bytes) -> httpx.Response:
+        """The answer to a body that is shorter than it says, sent as it is."""
+        headers = VALID[operation.name].get("headers", {})
+        lines = [
+            f"{operation.method} {self.path(operation, {})} HTTP/1.1",
+            "Host: service",
+            *(f"{name}: {value}" for name, value in ({"Content-Type": JSON} | headers).items()),
+            f"Content-Length: {length}",
+        ]
+        head, _, body = raw_exchange(
+            self.server.url, "\r\n".join(lines).encode() + b"\r\n\r\n" + content
+        ).partition(b"\r\n\r\n")
+        return httpx.Response(int(head.split()[1]), content=body)
+
+    def made(self, path: str, **body: Any) -> dict[str, Any]:
+        """What a POST made."""
+        answer = self.http.post(path, json=body, headers=self.headers)
+        assert answer.is_success, answer.text
+        document: dict[str, Any] = answer.json()
+        return document
+
+
+Open = Callable[..., Site]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
+    """Starts services, each with a folder of its own unless one is given."""
+    opened: list[Site] = []
+
+    def start(
+        *flags: str, folder: Path | None = None, backend: Backend = SQLITE, **settings: str
+    ) -> Site:
+        own = folder or tmp_path_factory.mktemp("service")
+        server = Server(own, *flags, backend=backend, **settings).start()
+        client = httpx.Client(base_url=server.url, timeout=60, trust_env=False)
+        opened.append(Site(server, checked(client)))
+        return opened[-1]
+
+    yield start
+    for site in opened:
+        site.http.close()
+        site.server.kill()
+
+
+def put_models(site: Site) -> None:
+    """A space ``s`` with the models ``full`` and ``alone``, and a space ``empty``."""
+    for name in ("s", "empty"):
+        site.made("/v1/spaces", name=name, num_parameters=M)
+    site.ask(OPERATIONS["put_support"]).raise_for_status()
+    site.ask(OPERATIONS["put_signature"]).raise_for_status()
+
+
+@pytest.fixture(scope="module")
+def service(start: Open) -> Site:
+    """A service that does its jobs, with one of everything."""
+    site = start("--egress-allow=127.0.0.1", "--embedded-worker=on")
+    put_models(site)
+    job = site.made("/v1/spaces/s/clusterings", algorithm="agglomerative")["id"]
+    end = time.monotonic() + 60
+    while site.http.get(f"/v1/jobs/{job}").json()["state"] != "succeeded":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    subscriptions = {
+        name: site.made("/v1/subscriptions", **SUBSCRIPTION)["id"]
+        for name in ("subscription", "disabled", "rotated")
+    }
+    site.ids = {"job": job, "source": site.made("/v1/sources", **SOURCE)["id"], **subscriptions}
+    path = f"/v1/subscriptions/{site.ids['disabled']}"
+    site.http.patch(path, json={"enabled": False}).raise_for_status()
+    while site.http.post(f"/v1/subscriptions/{site.ids['rotated']}/rotate-secret").is_success:
+        pass  # until as many secrets sign as may
+    return site
+
+
+@pytest.fixture(scope="module")
+def locked(start: Open) -> Site:
+    """A service that asks for keys; ``reader`` and ``meter`` may do one thing each."""
+    site = start("--auth=required")
+    site.ids = {
+        "reader": new_key(site.server, "--scope", "read"),
+        "meter": new_key(site.server, "--scope", "metrics"),
+    }
+    return site
+
+
+@pytest.fixture(scope="module")
+def limited(start: Open) -> Site:
+    """A service that answers two requests in a minute, and two wrong keys."""
+    site = start("--auth=required", "--rate-limit=2")
+    site.headers = {"Authorization": f"Bearer {generate()}"}
+    return site
+
+
+@pytest.fixture(scope="module")
+def broken(start: Open) -> Site:
+    """A service whose database has lost its tables."""
+    site = start("--auth=required")
+    site.headers = {"Authorization": f"Bearer {generate()}"}
+    site.ids = {"source": new_id(datetime.now(UTC))}
+    with sqlite3.connect(site.server.folder / "m.db", timeout=30) as database:
+        named = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        for (table,) in database.execute(named).fetchall():
+            database.execute(f"ALTER TABLE {table} RENAME TO lost_{table}")
+    return site
+
+
+@pytest.fixture(scope="module")
+def impatient(start: Open) -> Site:
+    """A service that waits 0.3 s for a body."""
+    return start("--body-timeout-seconds=0.3")
+
+
+@pytest.fixture(scope="module")
+def crowded(start: Open) -> Site:
+    """A service with as many sources and subscriptions as a tenant may have."""
+    site = start("--egress-allow=127.0.0.1", "--embedded-worker=off")
+    site.made("/v1/sources", **SOURCE)
+    site.made("/v1/subscriptions", **SUBSCRIPTION)
+    with sqlite3.connect(site.server.folder / "m.db", timeout=30) as database:
+        for table in ("sources", "subscriptions"):
+            columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+            row = dict(
+                zip(columns, database.execute(f"SELECT * FROM {table}").fetchone(), strict=True)
+            )
+            places = ", ".join("?" * len(columns))
+            copies = (
+                [*(row | {"id": new_id(datetime.now(UTC))}).values()]
+                for _ in range(MAX_OF_A_TENANT - 1)
+            )
+            database.executemany(f"INSERT INTO {table} VALUES ({places})", copies)
+    return site
+
+
+@pytest.fixture(scope="module")
+def keyless(start: Open, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """A service without a key for secrets, with a source from when it had one."""
+    folder, backend = tmp_path_factory.mktemp("keyless"), PostgresBackend(postgres)
+    flag = "--egress-allow=127.0.0.1"
+    before = start(flag, folder=folder, backend=backend, MODELKIN_ENCRYPTION_KEYS="k" * 32)
+    source = before.made("/v1/sources", **SOURCE)["id"]
+    assert before.server.stop() == 0
+    site = start(flag, folder=folder, backend=backend)
+    site.ids = {"source": source}
+    return site
+
+
+@pytest.fixture(scope="module")
+def cramped(start: Open) -> Site:
+    """A service whose files may not grow beyond 1 KiB any more."""
+    site = start()
+    put_models(site)
+    assert site.server.process.pid is not None
+    resource.prlimit(site.server.process.pid, resource.RLIMIT_FSIZE, (1024, 1024))
+    return site
+
+
+WHERE = {
+    "unauthorized": "locked",
+    "forbidden": "locked",
+    "rate_limited": "limited",
+    "unavailable": "broken",
+    "body_timeout": "impatient",
+    "secret_key_missing": "keyless",
+    "storage_full": "cramped",
+}
+"""Codes that a service in good health does not answer."""
+
+
+# --- tests ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code"), [problem for problem in DECLARED if problem not in UNPROVOKED]
+)
+def test_a_declared_problem_is_answered(
+    request: pytest.FixtureRequest, name: str, status: int, code: str
+) -> None:
+    """A request provokes each problem that an operation declares."""
+    operation = OPERATIONS[name]
+    where = WHERE.get(code, "service")
+    if code == "conflict" and name.startswith("create_"):
+        where = "crowded"
+    answer = provoked(operation, code, request.getfixturevalue(where))
+    assert (status, code) == (answer.status_code, answer.json()["code"]), answer.text
+
+
+def provoked(operation: Operation, code: str, site: Site) -> httpx.Response:
+    """The answer to what provokes a problem."""
+    match code:
+        case "unauthorized" | "unavailable":
+            return site.ask(operation)
+        case "forbidden":
+            key = site.ids["reader" if operation.name == "metrics" else "meter"]
+            return site.ask(operation, with_header(operation, "Authorization", f"Bearer {key}"))
+        case "rate_limited":
+            answers = (site.ask(operation) for _ in range(4))
+            return next(answer for answer in answers if answer.status_code == 429)
+        case "body_timeout":
+            return site.send(operation, 100, b"{")
+        case "payload_too_large":
+            return site.send(operation, 1 << 40, b"")
+        case "storage_full":
+            return site.ask(operation, growing(operation))
+        case _:
+            return site.ask(operation, provocation(operation, code))
+
+
+def test_what_is_not_provoked_is_declared() -> None:
+    """The list of exceptions names nothing that no operation declares."""
+    assert UNPROVOKED.keys() <= set(DECLARED)

@@ -1,0 +1,214 @@
+"""Requests that provoke the problems of the operations: a valid one of each, and what to change."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from modelkin import Support
+from modelkin.wire import DELTA, SKETCH, encode_delta
+from tests.support.declared_problems import DECLARED, Operation
+from tests.support.http_space import JSON, SIGNATURE, SUPPORT
+
+__all__ = [
+    "M",
+    "SOURCE",
+    "SUBSCRIPTION",
+    "UNPROVOKED",
+    "VALID",
+    "Request",
+    "growing",
+    "provocation",
+    "with_header",
+]
+
+M = 100_000
+FULL = Support.from_indices(range(0, M, 7), M)
+OTHER = Support.from_indices(range(1, M, 7), M)
+FOREIGN = Support.from_indices(range(0, 10 * M, 7), 10 * M)
+SECRET = "hook-secret-of-a-test"
+URL = "http://127.0.0.1:9/"
+
+_FULL_DISK = "needs a full disk under the database: tests/app/infra/test_full_disk.py fills one"
+UNPROVOKED: Mapping[tuple[str, int, str], str] = {
+    ("readyz", 503, "loading"): "lasts for a moment: tests/app/index/test_warmup.py holds it",
+    ("readyz", 503, "unavailable"): "asks no table: tests/app/infra/test_postgres_faults.py stops "
+    "the database",
+    **{
+        problem: _FULL_DISK
+        for problem in DECLARED
+        if problem[2] == "storage_full"
+        and problem[0] not in {"put_support", "patch_support", "put_batch"}
+    },
+}
+"""Declared problems that no request here provokes, and why."""
+
+Request = Mapping[str, Any]
+"""Arguments of ``httpx.Client.request``; ``at`` has other parameters of the path."""
+
+
+def typed(media_type: str, content: bytes, **headers: str) -> dict[str, Any]:
+    return {"content": content, "headers": {"Content-Type": media_type, **headers}}
+
+
+def matching(tag: str, request: Request) -> dict[str, Any]:
+    """The request with an ``If-Match``."""
+    return {**request, "headers": {**request.get("headers", {}), "If-Match": tag}}
+
+
+_SUPPORT = typed(SUPPORT, FULL.to_bytes())
+_DELTA = typed(DELTA, encode_delta(FULL, OTHER), **{"If-Match": "*"})
+_SIGNATURE = typed(SIGNATURE, FULL.signature().to_bytes())
+_SKETCH = {"at": {"model": "alone"}, **typed(SKETCH, FULL.sketch().to_bytes())}
+SOURCE = {"kind": "huggingface", "space": "s", "secret": SECRET}
+SUBSCRIPTION = {"url": URL, "events": ["support.stored"]}
+
+VALID: Mapping[str, Request] = {
+    "create_space": {"json": {"name": "new", "num_parameters": M}},
+    "report_support_size": {"json": {"k_star": 5}},
+    "put_support": _SUPPORT,
+    "patch_support": _DELTA,
+    "put_signature": {"at": {"model": "alone"}, **_SIGNATURE},
+    "put_sketch": _SKETCH,
+    "put_batch": typed("application/jsonl", b'{"model":"org/c"}\n'),
+    "update_model": {"json": {"tags": ["t"]}},
+    "get_neighbors": {"params": {"model": "full"}},
+    "find_neighbors": _SUPPORT,
+    "get_donors": {"params": {"target": "full"}},
+    "find_donors": _SUPPORT,
+    "get_lineage": {"params": {"model": "full"}},
+    "get_overlap": {"params": {"a": "full", "b": "full"}},
+    "get_similarity": {"json": {"models": ["full"]}},
+    "create_job": {"json": {"kind": "rebuild_buckets"}},
+    "create_clustering": {"json": {"algorithm": "agglomerative"}},
+    "assign_cluster": _SUPPORT,
+    "put_clustering_policy": {"json": {"after_changes": 1000}},
+    "create_source": {"json": SOURCE},
+    "update_source": {"json": {"on_delete": "keep"}},
+    "receive_delivery": {"content": b"{}", "headers": {"X-Webhook-Secret": SECRET}},
+    "create_subscription": {"json": SUBSCRIPTION},
+    "update_subscription": {"json": {"enabled": True}},
+}
+"""What an operation takes, beside its path."""
+
+_MISSING = {
+    "model_not_found": "model",
+    "clustering_not_found": "clustering",
+    "job_not_found": "job",
+    "source_not_found": "source",
+    "subscription_not_found": "subscription",
+    "delivery_not_found": "delivery",
+}
+_TENSOR = [{"name": "w", "shape": [3]}]
+_BAD_JSON = {"content": b"{", "headers": {"Content-Type": JSON}}
+_TOO_LONG = {"at": {"clustering": "x" * 101}}
+
+SPECIFIC: Mapping[tuple[str, str], Request] = {
+    ("create_space", "invalid_name"): {"json": {"name": "!", "num_parameters": M}},
+    ("create_space", "invalid_layout"): {"json": {"name": "new", "layout": 2 * _TENSOR}},
+    ("create_space", "invalid_signature"): {
+        "json": {"name": "new", "num_parameters": 1 << 40, "signature": {"scheme": "affine32"}}
+    },
+    ("create_space", "space_exists"): {"json": {"name": "s", "num_parameters": M + 1}},
+    ("put_support", "space_mismatch"): typed(SUPPORT, FOREIGN.to_bytes()),
+    ("patch_support", "space_mismatch"): typed(
+        DELTA, encode_delta(FOREIGN, FOREIGN), **{"If-Match": "*"}
+    ),
+    ("patch_support", "invalid_support"): typed(DELTA, b"x", **{"If-Match": "*"}),
+    ("patch_support", "support_missing"): {"at": {"model": "alone"}},
+    ("patch_support", "precondition_required"): typed(DELTA, encode_delta(FULL, OTHER)),
+    ("put_signature", "space_mismatch"): typed(SIGNATURE, FULL.signature(num_perm=16).to_bytes()),
+    ("put_signature", "support_exists"): {"at": {"model": "full"}},
+    ("put_sketch", "space_mismatch"): typed(SKETCH, FOREIGN.sketch().to_bytes()),
+    ("put_sketch", "support_exists"): {"at": {"model": "full"}},
+    ("put_sketch", "invalid_signature"): typed(SKETCH, b"x"),
+    ("put_batch", "invalid_parameter"): typed("application/jsonl", b""),
+    ("get_support", "invalid_parameter"): {"params": {"revision": 0}},
+    ("get_support", "revision_not_found"): {"params": {"revision": 99}},
+    ("get_support", "support_missing"): {"at": {"model": "alone"}},
+    ("get_sketch", "sketch_missing"): {"at": {"model": "alone"}},
+    ("get_neighbors", "model_not_found"): {"params": {"model": "none"}},
+    ("get_neighbors", "invalid_parameter"): {"params": {"model": "full", "k": 0}},
+    ("find_neighbors", "invalid_parameter"): {"params": {"k": 0}},
+    ("get_donors", "model_not_found"): {"params": {"target": "none"}},
+    ("get_donors", "invalid_parameter"): {"params": {"target": "full", "k": 0}},
+    ("get_donors", "support_missing"): {"params": {"target": "alone", "method": "cover"}},
+    ("find_donors", "invalid_parameter"): {"params": {"k": 0}},
+    ("find_donors", "support_missing"): {**_SIGNATURE, "params": {"method": "cover"}},
+    ("get_graph", "invalid_parameter"): {"params": {"k": 0}},
+    ("get_lineage", "model_not_found"): {"params": {"model": "none"}},
+    ("get_lineage", "invalid_parameter"): {"params": {}},
+    ("get_overlap", "model_not_found"): {"params": {"a": "full", "b": "none"}},
+    ("get_overlap", "support_missing"): {"params": {"a": "full", "b": "alone"}},
+    ("get_overlap", "invalid_parameter"): {"params": {}},
+    ("get_similarity", "model_not_found"): {"json": {"models": ["none"]}},
+    ("create_clustering", "model_not_found"): {"json": {"models": ["full", "none"]}},
+    ("get_latest_clustering", "clustering_not_found"): {"at": {"space": "empty"}},
+    ("get_clustering", "invalid_parameter"): _TOO_LONG,
+    ("delete_clustering", "invalid_parameter"): _TOO_LONG,
+    ("assign_cluster", "invalid_parameter"): _TOO_LONG,
+    ("list_jobs", "invalid_name"): {"params": {"space": "!"}},
+    ("create_source", "invalid_name"): {"json": {**SOURCE, "space": "!"}},
+    ("update_source", "invalid_name"): {"json": {"space": "!"}},
+    ("update_source", "secret_key_missing"): {"json": {"secret": SECRET}},
+    ("receive_delivery", "invalid_parameter"): {"content": b"{"},
+    ("create_subscription", "invalid_name"): {"json": {**SUBSCRIPTION, "space": "!"}},
+    ("update_subscription", "invalid_name"): {"json": {"space": "!"}},
+    ("rotate_secret", "invalid_parameter"): {"params": {"overlap_seconds": -1}},
+    ("rotate_secret", "conflict"): {"at": {"subscription": "rotated"}},
+    ("cancel_job", "job_finished"): {},
+    ("poll_source", "conflict"): {},
+    ("create_source", "conflict"): {},
+    ("create_subscription", "conflict"): {},
+    ("create_source", "secret_key_missing"): {},
+    ("create_subscription", "secret_key_missing"): {},
+    ("rotate_secret", "secret_key_missing"): {},
+}
+"""What provokes a problem of one operation; the path's ``rotated`` and the like are made below."""
+
+
+def provocation(operation: Operation, code: str) -> Request:
+    """What is to be different from a valid request."""
+    if (operation.name, code) in SPECIFIC:
+        return SPECIFIC[operation.name, code]
+    valid = VALID.get(operation.name, {})
+    match code:
+        case "space_not_found":
+            return {"at": {"space": "nowhere"}}
+        case "invalid_name":
+            return {"at": {"space": "!"}}
+        case "invalid_parameter" if "json" in valid:
+            return _BAD_JSON
+        case "invalid_parameter":
+            return {"params": {"limit": 0}}
+        case "invalid_support" | "space_mismatch" if SUPPORT in str(valid):
+            return typed(SUPPORT, b"x" if code == "invalid_support" else FOREIGN.to_bytes())
+        case "invalid_signature":
+            return typed(SIGNATURE, b"x")
+        case "not_acceptable":
+            return {"headers": {"Accept": "image/png"}}
+        case "precondition_failed":
+            return matching('"0"', valid)
+        case "unsupported_media_type":
+            return {"content": b"x", "headers": {"Content-Type": "text/plain", "If-Match": "*"}}
+        case "subscription_disabled":
+            return {"at": {"subscription": "disabled"}}
+        case "clustering_not_found" if "policy" in operation.name:
+            return {}
+        case _ if code in _MISSING:
+            return {"at": {_MISSING[code]: "none"}}
+    raise AssertionError(f"nothing provokes {code} of {operation.name}")
+
+
+def with_header(operation: Operation, name: str, value: str) -> dict[str, Any]:
+    return {"headers": {**VALID.get(operation.name, {}).get("headers", {}), name: value}}
+
+
+def growing(operation: Operation) -> Request:
+    """A request whose support does not fit into a file of 1 KiB."""
+    if operation.name == "put_batch":
+        line = {"model": "new", "support": base64.b64encode(OTHER.to_bytes()).decode()}
+        return typed("application/jsonl", json.dumps(line).encode())
+    return {"at": {"model": "new"}} if operation.name == "put_support" else {}
