@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 
 from pydantic import ValidationError
 
 from app import cli
-from app.bootstrap import open_services
+from app.bootstrap import open_services, register_jobs
+from app.container import Container
 from app.infra.fd_limits import raise_limit
 from app.observability.logging import configure
 from app.server.server import serve_all, serve_one
@@ -16,8 +19,12 @@ from app.settings import Settings, validation_messages
 from modelkin.errors import ModelkinError
 
 
-def main() -> int:
-    """Exit 0 after a clean stop, 1 where the service could not start, 2 for wrong settings."""
+def main(register: Callable[[Container], None] = register_jobs) -> int:
+    """Exit 0 after a clean stop, 1 where the service could not start, 2 for wrong settings.
+
+    Args:
+        register: registers the jobs that the service carries out.
+    """
     if sys.argv[1:2] == ["keys"]:
         return cli.keys(sys.argv[2:])
     if sys.argv[1:2] == ["rebuild-buckets"]:
@@ -37,21 +44,22 @@ def main() -> int:
     raise_limit()
     try:
         if settings.processes > 1:
-            return _serve_together(settings)
-        with open_services(settings) as services:
+            return _serve_together(settings, register)
+        with open_services(settings, register=register) as services:
             return serve_all(services, settings)
     except ModelkinError as error:
         print(f"modelkin: {error}", file=sys.stderr)
         return 1
 
 
-def _serve_together(settings: Settings) -> int:
+def _serve_together(settings: Settings, register: Callable[[Container], None]) -> int:
     """Several processes: what is done once at a start is done here, before any of them begins."""
     with reserve(settings) as reserved:
         with open_services(settings):
             pass
         port = reserved.getsockname()[1]
-        return supervise(serve_one, settings.model_copy(update={"port": port}))
+        serve = partial(serve_one, register=register)
+        return supervise(serve, settings.model_copy(update={"port": port}))
 
 
 if __name__ == "__main__":

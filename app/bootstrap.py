@@ -69,13 +69,31 @@ from modelkin.core.kernels.choice import kernels
 __all__ = ["open_services", "register_jobs"]
 
 
+def register_jobs(services: Container) -> None:
+    """Register the jobs of every feature that has some."""
+    jobs = services[JobService]
+    webhooks.register_jobs(jobs, services[DeliveryService])
+    hubs.register_jobs(
+        jobs, services[IngestionService], services[HubPoller], services[HubEventService]
+    )
+    clustering.register_jobs(jobs, services[ClusteringService], services[PolicyService])
+    maintenance.register_jobs(jobs, services[MaintenanceJobs])
+    notifications.register_jobs(jobs, services[EventFanOut])
+
+
 @contextmanager
-def open_services(settings: Settings, *, prepared: bool = False) -> Iterator[Container]:
+def open_services(
+    settings: Settings,
+    *,
+    prepared: bool = False,
+    register: Callable[[Container], None] = register_jobs,
+) -> Iterator[Container]:
     """Open the stores, load kernels, and compose the services.
 
     Args:
         settings: of the service.
         prepared: another process of this service has prepared the stores just now.
+        register: registers the jobs that this process carries out.
 
     Raises:
         Unavailable: a store cannot be opened; says which and why.
@@ -90,7 +108,7 @@ def open_services(settings: Settings, *, prepared: bool = False) -> Iterator[Con
         buckets.start()
         services = _compose(settings, stores, bands, buckets)
         services.add(_rate_limits(settings, redis, stores.token))
-        register_jobs(services)
+        register(services)
         with closing(services[DeliveryService]):
             yield services
 
@@ -248,15 +266,3 @@ def _add_notifications(services: Container) -> None:
     services.add(
         EventFanOut(services[Database], services[JobService], changes, services[LineageService])
     )
-
-
-def register_jobs(services: Container) -> None:
-    """Register the jobs of every feature that has some."""
-    jobs = services[JobService]
-    webhooks.register_jobs(jobs, services[DeliveryService])
-    hubs.register_jobs(
-        jobs, services[IngestionService], services[HubPoller], services[HubEventService]
-    )
-    clustering.register_jobs(jobs, services[ClusteringService], services[PolicyService])
-    maintenance.register_jobs(jobs, services[MaintenanceJobs])
-    notifications.register_jobs(jobs, services[EventFanOut])

@@ -6,10 +6,12 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from app.bootstrap import open_services
+from app.bootstrap import open_services, register_jobs
+from app.container import Container
 from app.infra.db.database import Database
 from app.infra.fd_limits import raise_limit
 from app.jobs.service import JobService
@@ -22,8 +24,13 @@ _LOOK = 0.2
 """Seconds between looks for a signal."""
 
 
-def main(arguments: list[str]) -> int:
-    """Exit 0 after a clean stop, 1 where it could not start, 2 for wrong settings."""
+def main(arguments: list[str], register: Callable[[Container], None] = register_jobs) -> int:
+    """Exit 0 after a clean stop, 1 where it could not start, 2 for wrong settings.
+
+    Args:
+        arguments: of the command line.
+        register: registers the jobs that the worker carries out.
+    """
     try:
         settings = Settings.from_command_line(arguments, program="python -m workers")
     except ValidationError as error:
@@ -35,7 +42,7 @@ def main(arguments: list[str]) -> int:
     # It listens nowhere, so where the services listen asks nothing of it.
     settings = settings.model_copy(update={"host": "127.0.0.1"})
     try:
-        with open_services(settings) as services:
+        with open_services(settings, register=register) as services:
             worker = Worker(settings, services[Database], services[JobService], strict=True)
             _work(worker)
             if worker.abandoned:

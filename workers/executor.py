@@ -73,7 +73,7 @@ class JobExecutor:
                 return
             self._at_work.add((job_id, dispatch_no))
         try:
-            self._carry_out(job_id, dispatch_no)
+            self.attempt(job_id, dispatch_no)
         finally:
             with self._lock:
                 self._at_work.remove((job_id, dispatch_no))
@@ -90,7 +90,8 @@ class JobExecutor:
         with self._lock:
             return self._idle.wait_for(lambda: not self._at_work, patience)
 
-    def _carry_out(self, job_id: str, dispatch_no: int) -> None:
+    def attempt(self, job_id: str, dispatch_no: int) -> None:
+        """Make one attempt at a job, without a check that none is under way here."""
         job = self._told(lambda session: self._begin(session, job_id, dispatch_no))
         if job is None:
             return

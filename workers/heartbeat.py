@@ -98,11 +98,11 @@ class Heartbeat:
                 if not known:
                     self.lost.set()
                     return
-                self._listen()
+                self.check_others()
             except Unavailable as error:
                 log.debug("no pulse now: %s", error)
 
-    def _listen(self) -> None:
+    def check_others(self) -> None:
         """Look once at the others; know those no more that are silent."""
         with self._database.reading() as session:
             beats = queue.heartbeats(session)

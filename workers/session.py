@@ -70,7 +70,7 @@ class WorkerSession:
         self._settings = settings
         self._apart = jobs.apart
         self._database = database
-        self._bench = JobExecutor(database, jobs, self.name)
+        self.executor = JobExecutor(database, jobs, self.name)
         self._schedule = Scheduler(database, jobs)
         self._durable: DbosQueue | None = None
         self._nudge = nudge
@@ -79,7 +79,7 @@ class WorkerSession:
         self._idle_since: dict[work.ReadyJob, float] = {}
         self._begin_at = self._tidy_at = time.monotonic() + _BEGIN
         self._busy_at = time.monotonic()
-        self._pulse = Heartbeat(
+        self.heartbeat = Heartbeat(
             database,
             self.name,
             lease=settings.job_lease_seconds,
@@ -90,7 +90,7 @@ class WorkerSession:
     @property
     def lost(self) -> bool:
         """Whether others took this worker for dead: then this life is over."""
-        return self._pulse.lost.is_set()
+        return self.heartbeat.lost.is_set()
 
     @property
     def tired(self) -> bool:
@@ -127,11 +127,11 @@ class WorkerSession:
             Unavailable: the database or the queue cannot serve this now.
         """
         if self._durable is None:
-            self._pulse.start()
+            self.heartbeat.start()
             self._durable = DbosQueue(
                 self._database.url,
                 self.name,
-                self._bench.carry_out,
+                self.executor.carry_out,
                 concurrency=self._settings.job_concurrency,
                 apart=self._apart,
                 migrate=self._settings.migrate,
@@ -141,10 +141,10 @@ class WorkerSession:
 
     def end(self) -> bool:
         """Put back what is under way, and be known no more; whether all of it heard in time."""
-        heard = self._bench.stop(_PATIENCE)
+        heard = self.executor.stop(_PATIENCE)
         if self._durable is not None:
             heard &= self._durable.close(_PATIENCE)
-        self._pulse.stop()
+        self.heartbeat.stop()
         return heard
 
     def _anything(self) -> bool:
@@ -167,7 +167,7 @@ class WorkerSession:
         with self._database.reading() as session:
             handed = work.dispatched_jobs(session)
         states = queue.states(handed)
-        living = self._pulse.living()
+        living = self.heartbeat.living()
         dropped = self._dropped(states, clock)
         for offer, state in states.items():
             going = None if state is None or state.ended else state
@@ -192,7 +192,7 @@ class WorkerSession:
             offer
             for offer, state in states.items()
             if self.name in (offer.worker, state and state.worker)
-            and not self._bench.has(offer.job_id, offer.dispatch_no)
+            and not self.executor.has(offer.job_id, offer.dispatch_no)
         }
         self._idle_since = {offer: self._idle_since.get(offer, clock) for offer in idle}
         return {offer for offer, since in self._idle_since.items() if clock - since >= _REVIEW}

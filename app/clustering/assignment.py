@@ -21,7 +21,7 @@ from modelkin.core.clustering.clustering import NOISE
 from modelkin.types.clusterings import Assignment, Vote
 from modelkin.types.search import Neighbor
 
-__all__ = ["NewcomerAssignment"]
+__all__ = ["NewcomerAssignment", "count_votes"]
 
 _VOTERS = 10
 _NEIGHBOR_COUNTS = (11, 100, 1000)
@@ -64,7 +64,7 @@ class NewcomerAssignment:
             near = self._among(session, space, subject, content.models)
         else:
             near = self._nearest(session, space, subject, label_of, tags)
-        return _count_votes(clustering_id, content, label_of, near)
+        return count_votes(clustering_id, content, label_of, near)
 
     def _nearest(
         self,
@@ -96,7 +96,7 @@ class NewcomerAssignment:
         return sorted(found, key=lambda item: (-item.similarity, item.model))
 
 
-def _count_votes(
+def count_votes(
     clustering_id: str,
     content: ClusteringContent,
     label_of: Mapping[str, int],

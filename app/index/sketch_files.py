@@ -179,7 +179,7 @@ class SketchFile:
         if descriptor is None:
             return
         try:
-            self._grow(descriptor, model_id)
+            self.grow(descriptor, model_id)
             if os.pwrite(descriptor, slot, model_id * len(slot)) != len(slot):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
@@ -197,7 +197,7 @@ class SketchFile:
                 self._descriptor = os.open(self._path, flags, 0o600)
             return os.dup(self._descriptor)
 
-    def _grow(self, descriptor: int, model_id: int) -> None:
+    def grow(self, descriptor: int, model_id: int) -> None:
         """Extend the file beyond the slot, to a power of two, so that readers seldom map it again.
 
         The byte written is the last of a header, which is zero in every slot. So two processes may

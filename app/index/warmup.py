@@ -117,7 +117,7 @@ class IndexWarmup:
             now = spaces.find_space_by_id(session, space.id)
             if now is None:
                 return False
-            feed = _CountingFeed(ChangeFeed(session, space.id), self._add)
+            feed = _CountingFeed(ChangeFeed(session, space.id), self.count_loaded)
             try:
                 self._indexes.snapshot_at(space.id, space.signature, now.version, feed)
             except Unavailable:
@@ -125,7 +125,7 @@ class IndexWarmup:
                 raise
         return True
 
-    def _add(self, models: int) -> None:
+    def count_loaded(self, models: int) -> None:
         if self._stopping.is_set():
             raise Unavailable("the service is stopping")
         loaded = min(self._progress.models_loaded + models, self._progress.models)

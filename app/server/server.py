@@ -12,7 +12,7 @@ from collections.abc import Callable
 import uvicorn
 from fastapi import FastAPI
 
-from app.bootstrap import open_services
+from app.bootstrap import open_services, register_jobs
 from app.container import Container
 from app.infra.db.database import Database
 from app.jobs.service import JobService
@@ -24,7 +24,7 @@ from app.settings import Settings
 from modelkin.errors import MissingExtra, ModelkinError
 from workers.worker import Worker
 
-__all__ = ["serve", "serve_all", "serve_one"]
+__all__ = ["embedded_worker", "serve", "serve_all", "serve_one"]
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def serve_all(
     Raises:
         MissingExtra: the settings ask for jobs, and what they need is not installed.
     """
-    worker = _worker(settings, services[Database], services[JobService])
+    worker = embedded_worker(settings, services[Database], services[JobService])
     if worker is None:
         return _serve_kept(services, settings, listening, ready)
     worker.start()
@@ -104,18 +104,23 @@ def _serve_kept(
         return serve(create_app(services), settings, listening, ready)
 
 
-def serve_one(settings: Settings, ready: Callable[[], None]) -> int:
+def serve_one(
+    settings: Settings,
+    ready: Callable[[], None],
+    *,
+    register: Callable[[Container], None] = register_jobs,
+) -> int:
     """One process of several, as :class:`app.server.supervisor.Serve` wants it."""
     configure(settings)
     try:
-        with open_services(settings, prepared=True) as services:
+        with open_services(settings, prepared=True, register=register) as services:
             return serve_all(services, settings, listen(settings), ready)
     except ModelkinError as error:
         log.error("this process cannot start: %s", error)
         return 1
 
 
-def _worker(settings: Settings, database: Database, jobs: JobService) -> Worker | None:
+def embedded_worker(settings: Settings, database: Database, jobs: JobService) -> Worker | None:
     if not settings.runs_embedded_worker:
         return None
     try:

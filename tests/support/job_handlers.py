@@ -13,6 +13,8 @@ from typing import Any
 
 from sqlalchemy import text
 
+from app.bootstrap import register_jobs
+from app.container import Container
 from app.errors import Unavailable
 from app.infra.db.database import Writer
 from app.jobs.records import JobRecord
@@ -86,3 +88,9 @@ def register(jobs: JobService) -> None:
     """Let these kinds be carried out."""
     for handler in (count, watch, deaf, wrong, buggy, patient):
         jobs.register(handler.__name__, handler)
+
+
+def register_all(services: Container) -> None:
+    """Let these kinds be carried out, and those of the service."""
+    register_jobs(services)
+    register(services[JobService])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-import tests.support.registered_handlers  # noqa: F401  # in spawned processes, too
 from app.__main__ import main
+from tests.support.job_handlers import register_all
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(register_all))

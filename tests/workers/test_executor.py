@@ -358,7 +358,7 @@ def test_who_says_nothing_for_long_is_silent(deployment: Deployment) -> None:
         assert {"mute", "loud"} <= pulse.living(), look
         with deployment.database.writing() as session:
             queue.heartbeat(session, "loud")
-        pulse._listen()
+        pulse.check_others()
     assert {"mute", "loud"} & pulse.living() == {"loud"}
     with deployment.database.writing() as session:
         assert not queue.heartbeat(session, "mute")

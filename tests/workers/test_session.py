@@ -65,10 +65,10 @@ def test_nothing_is_opened_before_there_is_a_job(
     worker = start_session()
     assert [False, False] == [worker.step(), worker.step()]
     queue = Path(str(beside(deployment.database.url).database))
-    assert (False, set()) == (queue.exists(), worker._pulse.living())
+    assert (False, set()) == (queue.exists(), worker.heartbeat.living())
     job = deployment.enqueue("count", steps=0, pause=0.0)
     assert worker.step()
-    assert (True, {worker.name}) == (queue.exists(), worker._pulse.living())
+    assert (True, {worker.name}) == (queue.exists(), worker.heartbeat.living())
     until(worker, lambda: deployment.show(job).finished)
 
 
@@ -135,7 +135,7 @@ def test_what_this_worker_holds_and_does_not_do_is_done(
     deaf = deployment.enqueue("deaf", pause=1.5)
     until(worker, lambda: deployment.show(deaf).state == "running")
     job = deployment.enqueue("count", steps=0, pause=0.0)
-    real = worker._bench._carry_out
+    real = worker.executor.attempt
 
     def forgetful(job_id: str, dispatch_no: int) -> None:
         if dispatch_no > 1:
@@ -144,7 +144,7 @@ def test_what_this_worker_holds_and_does_not_do_is_done(
         with deployment.database.writing() as session:
             assert work.begin(session, job_id, dispatch_no, worker.name, datetime.now(UTC))
 
-    monkeypatch.setattr(worker._bench, "_carry_out", forgetful)
+    monkeypatch.setattr(worker.executor, "attempt", forgetful)
     until(worker, lambda: deployment.show(job).finished and deployment.show(deaf).finished)
     assert ("succeeded", 2) == (deployment.show(job).state, deployment.show(job).dispatch_no)
     assert ("succeeded", [1]) == (deployment.show(deaf).state, deployment.begun(deaf))

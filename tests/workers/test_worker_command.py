@@ -70,7 +70,7 @@ def test_a_service_loads_nothing_for_jobs() -> None:
 def worker_of(**settings: Any) -> Worker | None:
     """The worker of a service with these settings; it is not started."""
     nothing: Any = None
-    return server._worker(Settings(**settings), nothing, nothing)
+    return server.embedded_worker(Settings(**settings), nothing, nothing)
 
 
 def test_without_DBOS_a_service_serves_all_the_same(

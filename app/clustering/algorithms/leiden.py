@@ -28,7 +28,7 @@ from modelkin.core.similarity.distances import Distances
 from modelkin.core.similarity.nearest import Nearest
 from modelkin.errors import MissingExtra
 
-__all__ = ["cluster"]
+__all__ = ["cluster", "communities"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -83,7 +83,7 @@ def cluster(
             done = number * len(resolutions) + position
             progress(done, total, STAGE)
             heartbeat = partial(progress, done, total, STAGE)
-            labels = _communities(len(distances), ends, weights, resolution, seed, heartbeat)
+            labels = communities(len(distances), ends, weights, resolution, seed, heartbeat)
             selector.consider(labels, **({"resolution": resolution} if given is None else {}))
     if given is None:
         progress(total - 1, total, STAGE)
@@ -108,7 +108,7 @@ def _merge(
 ) -> None:
     """Pass mergers of small communities to the selector, the nearest merged first."""
     for resolution in _FINE_RESOLUTIONS:
-        labels = compact(_communities(len(distances), *graph, resolution, seed, heartbeat))
+        labels = compact(communities(len(distances), *graph, resolution, seed, heartbeat))
         count = int(labels.max()) + 1
         if count <= _MAX_COMMUNITIES:
             break
@@ -172,7 +172,7 @@ def _edges(near: Nearest, usual: float, least: float) -> tuple[npt.NDArray[np.in
     return pairs, similarity[kept][first] - usual
 
 
-def _communities(
+def communities(
     n: int,
     ends: npt.NDArray[np.int64],
     weights: Floats,

@@ -27,12 +27,12 @@ from app.infra.egress.client import Egress, EgressRefused
 from modelkin._http_dates import retry_after
 from modelkin.errors import ModelkinError
 
-__all__ = ["TransferLimits", "Refusal", "HubHttpClient", "bounded", "text_of"]
+__all__ = ["MAX_ATTEMPTS", "TransferLimits", "Refusal", "HubHttpClient", "bounded", "text_of"]
 
 T = TypeVar("T")
 
 _MAX_REDIRECTS: Final = 5
-_MAX_ATTEMPTS: Final = 3
+MAX_ATTEMPTS: Final = 3
 """Times that a file is begun or continued before its job is retried later."""
 _TRANSIENT: Final = {408, 416, 425, 429}
 """Transient statuses below 500; 416 says that a file ended too early."""
@@ -191,7 +191,7 @@ class HubHttpClient:
 
     def _whole(self, url: str, download: Download, target: BinaryIO) -> int:
         """Download a whole file; continue it after an interruption, a few times."""
-        for _ in range(_MAX_ATTEMPTS - 1):
+        for _ in range(MAX_ATTEMPTS - 1):
             try:
                 return self._continue(url, download, target)
             except HubUnavailable:

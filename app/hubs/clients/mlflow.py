@@ -129,12 +129,12 @@ class MLflow:
         logged = _LOGGED.fullmatch(source)
         return _Place(
             uri=uri,
-            served=self._served(uri),
+            served=self.served_path(uri),
             model_id=logged[1] if logged else None,
             run_id=text_of(version.get("run_id"), 200),
         )
 
-    def _served(self, uri: str) -> str | None:
+    def served_path(self, uri: str) -> str | None:
         """The path of artifacts that this server serves; None for artifacts in another store."""
         try:
             parts = urlsplit(uri)

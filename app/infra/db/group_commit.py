@@ -54,6 +54,11 @@ class GroupCommit(Generic[T, R]):
         self._waiting: deque[_Asked[T, R]] = deque()
         self._writing = threading.Lock()
 
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a transaction."""
+        return len(self._waiting)
+
     def do(self, what: T) -> R:
         """What ``act`` answers, once it is committed; what it raises, and nothing is written."""
         asked: _Asked[T, R] = _Asked(what)

@@ -61,7 +61,7 @@ class Egress:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._allow = allow
-        self._resolve = resolve or _resolve
+        self.resolve = resolve or _resolve
         self._tls = tls
         self._making = threading.Lock()
 
@@ -164,7 +164,7 @@ class Egress:
 
         def look_up() -> None:
             try:
-                found.append(self._resolve(host, port))
+                found.append(self.resolve(host, port))
             except (OSError, UnicodeError) as error:
                 found.append(error if isinstance(error, OSError) else OSError(str(error)))
 

@@ -85,7 +85,7 @@ class SquareSums:
             part = slice(start, start + self._chunk)
             for gradients in self._samples.of(rows_of(inputs, part), rows_of(targets, part)):
                 for name, total in self.sums.items():
-                    _add_squares(total, gradients.pop(name))
+                    add_squares(total, gradients.pop(name))
 
     @contextmanager
     def _told_of_memory(self, together: int) -> Iterator[None]:
@@ -136,7 +136,7 @@ def _wide(tensor: Tensor) -> torch.dtype:
 
 
 @torch.no_grad()
-def _add_squares(total: Tensor, gradients: Tensor) -> None:
+def add_squares(total: Tensor, gradients: Tensor) -> None:
     """``total += (gradients ** 2).sum(0)`` in the precision of ``total``, piece by piece."""
     flat, into = gradients.reshape(len(gradients), -1), total.view(-1)
     for rows in torch.split(flat, max(1, PIECE // max(1, flat.shape[1]))):

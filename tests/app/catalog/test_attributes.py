@@ -71,6 +71,6 @@ def test_of_who_does_not_carry_it_nothing_is_read(labelled: AppSpace) -> None:
 
 def test_few_of_many_are_looked_up(labelled: AppSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where few models are asked about, the others are not read, whatever they carry."""
-    monkeypatch.setattr(store, "_SCANNED", 1)
+    monkeypatch.setattr(store, "_ROWS_PER_LOOKUP", 1)
     labels, counting = found(labelled, "site", slice(0, 5))
     assert ({1: 1, 3: 3}, 1, 5) == (labels, counting.queries, counting.rows)

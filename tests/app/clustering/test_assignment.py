@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.clustering.assignment import _count_votes
+from app.clustering.assignment import count_votes
 from app.clustering.records import ClusteringContent
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
@@ -22,7 +22,7 @@ def placed(similarities: Sequence[float], labels: Sequence[int]) -> Assignment:
     held = ClusteringContent(
         models=names, labels=tuple(labels), clusters=clusters, exemplars=exemplars
     )
-    return _count_votes("c", held, dict(zip(names, labels, strict=True)), near)
+    return count_votes("c", held, dict(zip(names, labels, strict=True)), near)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def silence(app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[thread
         over.wait(10)
         return []
 
-    monkeypatch.setattr(app.services[Egress], "_resolve", resolve)
+    monkeypatch.setattr(app.services[Egress], "resolve", resolve)
     yield asked
     over.set()
 

@@ -20,7 +20,7 @@ from sqlalchemy import update
 
 from app.errors import HubForbidden, HubProtocolError
 from app.hubs.clients import http, huggingface
-from app.hubs.clients.http import _MAX_ATTEMPTS, TransferLimits
+from app.hubs.clients.http import MAX_ATTEMPTS, TransferLimits
 from app.hubs.repositories import source_models
 from app.hubs.service import SourceService
 from app.infra.db.tables.jobs import JobRow
@@ -288,7 +288,7 @@ def test_a_connection_that_breaks(hub: Hub, app: AppHarness) -> None:
 
     def breaks(request: Handler) -> bool:
         ranges.append(request.headers.get("Range"))
-        if len(ranges) == _MAX_ATTEMPTS:
+        if len(ranges) == MAX_ATTEMPTS:
             return False
         begin = 0 if ranges[-1] is None else int(ranges[-1][6:-1])
         part = GOOD[begin : begin + 1000]

@@ -111,7 +111,7 @@ def test_artifacts_that_the_server_does_not_serve(
     """Where versions lie in a store that clients are to open by themselves, they are listed and
     read by way of the run, the logged model and the version.
     """
-    monkeypatch.setattr(MLflow, "_served", lambda *_: None)
+    monkeypatch.setattr(MLflow, "served_path", lambda *_: None)
     tensors = random_tensors(5)
     log = registry.log_run if kind == "run" else registry.log_model
     registry.register(f"bucket-{kind}")

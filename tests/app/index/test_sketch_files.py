@@ -162,7 +162,7 @@ def test_growing_keeps_what_others_wrote(tmp_path: Path) -> None:
     one.write(1023, 1, SKETCHES[SMALL][1])  # the last slot of a file of 1,024
     size = path.stat().st_size
     descriptor = os.open(path, os.O_RDWR)
-    other._grow(descriptor, 700)
+    other.grow(descriptor, 700)
     os.pwrite(descriptor, b"\0", size - 1)
     os.close(descriptor)
     assert size == path.stat().st_size

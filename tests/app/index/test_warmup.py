@@ -179,8 +179,8 @@ def test_readiness_reports_the_progress(
             answer = asyncio.run(ask())
             seen.append((answer.status_code, answer.json()["indexes"]["models_loaded"]))
 
-        add = loading._add
-        monkeypatch.setattr(loading, "_add", look)
+        add = loading.count_loaded
+        monkeypatch.setattr(loading, "count_loaded", look)
         loading.announce()
         loading.run(threading.Event())
         ready = asyncio.run(ask())

@@ -79,7 +79,7 @@ def test_those_who_wait_are_written_at_once(database: Database) -> None:
         first = pool.submit(together.do, 0)
         entered.wait(5)
         rest = [pool.submit(together.do, number) for number in (1, 2, 3, 4)]
-        while len(together._waiting) < 4:
+        while together.waiting < 4:
             pass
         go.set()
         assert [0, -1, -2, -3, -4] == [future.result() for future in (first, *rest)]

@@ -69,8 +69,8 @@ def test_communities_are_the_same_wherever_they_are_found(monkeypatch: pytest.Mo
     weights = np.where(groups[pairs[:, 0]] == groups[pairs[:, 1]], 1.0, 0.02)
     found = []
     for long in (10**9, 0):
-        monkeypatch.setattr(leiden, "_LONG", long)
-        found.append(leiden._communities(200, pairs, weights, 1.0, 7, lambda: None))
+        monkeypatch.setattr(leiden, "_MIN_SUBPROCESS_EDGES", long)
+        found.append(leiden.communities(200, pairs, weights, 1.0, 7, lambda: None))
     near, apart = found
     assert np.array_equal(near, apart)
     assert 5 == len(set(near.tolist()))

@@ -467,7 +467,8 @@ def test_without_listeners_no_lineage_is_asked_after(
 
     app.webhooks.subscribe(f"{receiver.url}/ok", space=place)
     app.put_support(place, "a", fresh(rng))
-    engine = app.services[Database]._engines.reading
+    with app.database.reading() as session:
+        engine = session.get_bind()
     event.listen(engine, "before_cursor_execute", listen)
     try:
         app.worker.run_all()

@@ -198,7 +198,7 @@ def test_a_worker_without_the_key_sends_nothing(
     ping(app, made)
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
         keys = Secrets(("A" * 43 + "=",), None)
-        broken.setattr(app.services[Secrets], "_cipher", keys._opened())
+        broken.setattr(app.services[Secrets], "decrypt", keys.decrypt)
         app.worker.run_all()
         app.worker.tick()
     [delivery] = app.webhooks.deliveries(made)

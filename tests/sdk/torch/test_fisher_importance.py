@@ -134,7 +134,7 @@ def test_does_not_depend_on_chunks(max_memory: int, batch_size: int) -> None:
 def test_memory_bounds_the_samples_that_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more samples run at once than their gradients fit into max_memory, and a batch at most."""
     sizes: list[int] = []
-    monkeypatch.setattr(squares, "_add_squares", lambda _, gradients: sizes.append(len(gradients)))
+    monkeypatch.setattr(squares, "add_squares", lambda _, gradients: sizes.append(len(gradients)))
     model = nn.Linear(5, 2, bias=False)
     loader = [(torch.randn(8, 5), torch.randint(2, (8,)))]
     for samples in (0, 3, 100):

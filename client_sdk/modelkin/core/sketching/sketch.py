@@ -331,12 +331,14 @@ def coordinates(num_parameters: int, size: int, seed: int) -> IndexArray:
     """
     _check_sample(size, seed)
     drawn = mix64(np.uint64(seed) + np.arange(size, dtype=np.uint64) * np.uint64(GAMMA))
-    sample = (_narrow if num_parameters <= 2**32 else _wide)(drawn, num_parameters)
+    sample = (narrow_coordinates if num_parameters <= 2**32 else wide_coordinates)(
+        drawn, num_parameters
+    )
     sample.flags.writeable = False
     return sample
 
 
-def _narrow(drawn: Words, num_parameters: int) -> IndexArray:
+def narrow_coordinates(drawn: Words, num_parameters: int) -> IndexArray:
     """The coordinates where M is at most 2^32: ``u_j * M`` in halves that 64 bits hold."""
     m, half = np.uint64(num_parameters), np.uint64(32)
     low = (drawn & np.uint64(2**32 - 1)) * m
@@ -345,7 +347,7 @@ def _narrow(drawn: Words, num_parameters: int) -> IndexArray:
     return ((stretches + within) // np.uint64(drawn.size)).astype(np.uint32)
 
 
-def _wide(drawn: Words, num_parameters: int) -> IndexArray:
+def wide_coordinates(drawn: Words, num_parameters: int) -> IndexArray:
     """The coordinates of any M: up to 147 bits, which Python's integers have."""
     sample = np.empty(drawn.size, np.uint64)
     for begin in range(0, drawn.size, 1 << 12):

@@ -17,10 +17,10 @@ from modelkin.core.similarity.overlap import similarity
 from modelkin.core.sketching.sketch import (
     GAMMA,
     Sketch,
-    _wide,
     coordinates,
     similarity_in_sample,
     standard_error_in_sample,
+    wide_coordinates,
 )
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
@@ -96,7 +96,7 @@ def test_a_sketch_knows_its_bytes() -> None:
 def test_narrow_spaces_have_the_same_sample(m: int, seed: int) -> None:
     """Up to 2^32 parameters the coordinates are computed in 64 bits, and are the same."""
     drawn_ = mix64(np.uint64(seed) + np.arange(SIZE, dtype=np.uint64) * np.uint64(GAMMA))
-    assert _wide(drawn_, m).tolist() == coordinates.__wrapped__(m, SIZE, seed).tolist()
+    assert wide_coordinates(drawn_, m).tolist() == coordinates.__wrapped__(m, SIZE, seed).tolist()
 
 
 def test_kernels_agree_on_large_supports() -> None:
