@@ -22,7 +22,7 @@ from sklearn.cluster import HDBSCAN, AffinityPropagation, AgglomerativeClusterin
 
 from app.auth.records import Tenant
 from app.bootstrap import open_services
-from app.catalog.batches import BatchService, Entry
+from app.catalog.batches import BatchEntry, BatchService
 from app.catalog.reader import ModelReader
 from app.clustering import service
 from app.clustering.records import ClusteringRecord
@@ -204,7 +204,7 @@ def _labels(size: Size, rng: np.random.Generator) -> Labels:
     return labels.astype(np.int64)
 
 
-def _entries(size: Size, labels: Labels, rng: np.random.Generator) -> Iterator[Entry]:
+def _entries(size: Size, labels: Labels, rng: np.random.Generator) -> Iterator[BatchEntry]:
     m = size.num_parameters
     bases = [np.flatnonzero(rng.random(m) < DENSITY) for _ in range(size.groups)]
     for number, label in enumerate(labels):
@@ -212,7 +212,7 @@ def _entries(size: Size, labels: Labels, rng: np.random.Generator) -> Iterator[E
         if label < size.groups:
             base = bases[label]
             held[base[rng.random(base.size, dtype=np.float32) < KEEP]] = True
-        yield Entry(f"m{number:06d}", Support.from_indices(np.flatnonzero(held), m))
+        yield BatchEntry(f"m{number:06d}", Support.from_indices(np.flatnonzero(held), m))
 
 
 def _row(size: Size, how: str, made: Run) -> Row:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from app.auth.records import Tenant
 from app.bootstrap import open_services
-from app.catalog.batches import BatchService, Entry
+from app.catalog.batches import BatchEntry, BatchService
 from app.catalog.reader import ModelReader
 from app.container import Container
 from app.infra.db.database import Database
@@ -171,7 +171,7 @@ def _space(n: int) -> Iterator[tuple[Container, SpaceRecord]]:
             yield services, space
 
 
-def _entries(n: int) -> Iterator[Entry]:
+def _entries(n: int) -> Iterator[BatchEntry]:
     rng = np.random.default_rng(0)
     head = np.zeros(M, np.bool_)
     for number in range(n):
@@ -182,7 +182,7 @@ def _entries(n: int) -> Iterator[Entry]:
         held = np.where(head, drawn < share, drawn < DENSITY * (1 - share))
         label = {"family": f"f{number // FAMILY}"}
         support = Support.from_indices(np.flatnonzero(held), M)
-        yield Entry(f"m{number:05d}", support, attributes=label)
+        yield BatchEntry(f"m{number:05d}", support, attributes=label)
 
 
 # --- mixtures -----------------------------------------------------------------------------------

@@ -24,11 +24,13 @@ PAGES = ("README.md", "CHANGELOG.md", "client_sdk/README.md", "docs")
 CLEAN = (
     "CHANGELOG.md",
     "README.md",
+    "app/catalog",
     "app/clustering",
     "app/index",
     "app/kinship",
     "app/maintenance",
     "app/search",
+    "app/spaces",
     "benchmarks",
     "client_sdk/README.md",
     "client_sdk/modelkin/client",
@@ -36,11 +38,13 @@ CLEAN = (
     "client_sdk/modelkin/types",
     "client_sdk/unasync.py",
     "docs",
+    "tests/app/catalog",
     "tests/app/clustering",
     "tests/app/index",
     "tests/app/kinship",
     "tests/app/maintenance",
     "tests/app/search",
+    "tests/app/spaces",
     "tests/docs",
 )
 """Folders and files where an offence fails the check. The list grows until it holds all."""

@@ -1,7 +1,7 @@
-"""Batches: many models put one after another, as single puts would be, in few transactions.
+"""Batches: many models put in order, as single puts would be, in few transactions.
 
-``ModelWriter`` has the rules; this module only decides what is written together. It never parses
-a line and never does on its own account what a single put would not.
+:class:`app.catalog.writer.ModelWriter` has the rules; this module only groups the writes. It does
+not parse lines.
 """
 
 from __future__ import annotations
@@ -20,41 +20,39 @@ from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
 from modelkin.errors import ModelkinError
 
-__all__ = ["BYTES_AT_ONCE", "BatchService", "Entry", "Refused", "Result"]
+__all__ = ["MAX_PENDING_BYTES", "BatchService", "BatchEntry", "RefusedEntry", "Result"]
 
-_ENTRIES_AT_ONCE = 256
-"""Entries of a transaction: many enough that its sync costs little, few enough that other writers
-get their turn.
-"""
-BYTES_AT_ONCE = 32 << 20
+_MAX_ENTRIES = 256
+"""Entries of a transaction: enough that its sync costs little, and few enough for other writers."""
+MAX_PENDING_BYTES = 32 << 20
 """Bytes of prepared supports that wait for a transaction."""
 
 _FAULTS = (Unavailable, SpaceNotFound)
-"""Not the entry's fault, and true of all that follow: these end the batch."""
+"""Errors that are not the entry's and hold for all that follow: they end the batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One model of a batch; tags and attributes that are None stay as they are."""
+class BatchEntry:
+    """One model of a batch; tags and attributes stay as they are if ``None``."""
 
     model: str
     content: Support | Signature
     tags: Sequence[str] | None = None
     attributes: dict[str, Any] | None = None
     sketch: Sketch | None = None
-    """Beside a signature."""
+    """Sent beside a signature."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """An entry that is none; ``model`` is its name, where that much could be read."""
+class RefusedEntry:
+    """An invalid entry; ``model`` is its name, if that could be read."""
 
     model: str | None
     error: ModelkinError
 
 
 Result: TypeAlias = tuple[str | None, Stored | ModelkinError]
-"""A model's name, and what became of its entry."""
+"""A model's name, and the result of its entry."""
 
 
 class BatchService:
@@ -65,17 +63,17 @@ class BatchService:
         self._ingest = ingest
 
     def put(
-        self, session: Reader, space: SpaceRecord, entries: Iterable[Entry | Refused]
+        self, session: Reader, space: SpaceRecord, entries: Iterable[BatchEntry | RefusedEntry]
     ) -> list[Result]:
-        """Put the entries in order; what became of each, in that order, is durable.
+        """Put the entries in order; the results, in that order, are durable.
 
-        A refused entry leaves the others as they are. Of several entries of one model the last one
-        stands. Entries are taken only as they are needed, so that few are in memory.
+        A refused entry does not affect the others. Of several entries of one model the last one
+        counts. Entries are consumed as needed, so that few are in memory.
 
         Raises:
             SpaceNotFound: the space was deleted meanwhile.
-            StorageFull, Unavailable: a store failed; entries before may be stored, and the same
-                batch again changes nothing about those.
+            StorageFull, Unavailable: a store failed; entries before may be stored, and repeating
+                the batch changes nothing about those.
         """
         results: list[Result] = []
         waiting = iter(entries)
@@ -84,16 +82,16 @@ class BatchService:
         return results
 
     def _next_group(
-        self, session: Reader, space: SpaceRecord, entries: Iterator[Entry | Refused]
-    ) -> list[Put | Refused]:
-        group: list[Put | Refused] = []
+        self, session: Reader, space: SpaceRecord, entries: Iterator[BatchEntry | RefusedEntry]
+    ) -> list[Put | RefusedEntry]:
+        group: list[Put | RefusedEntry] = []
         size = 0
         try:
             for entry in entries:
                 put = self._prepare(session, space, entry)
                 group.append(put)
                 size += _size(put)
-                if len(group) >= _ENTRIES_AT_ONCE or size >= BYTES_AT_ONCE:
+                if len(group) >= _MAX_ENTRIES or size >= MAX_PENDING_BYTES:
                     break
         except BaseException:
             for put in group:
@@ -103,9 +101,9 @@ class BatchService:
         return group
 
     def _prepare(
-        self, session: Reader, space: SpaceRecord, entry: Entry | Refused
-    ) -> Put | Refused:
-        if isinstance(entry, Refused):
+        self, session: Reader, space: SpaceRecord, entry: BatchEntry | RefusedEntry
+    ) -> Put | RefusedEntry:
+        if isinstance(entry, RefusedEntry):
             return entry
         content = entry.content
         try:
@@ -117,9 +115,9 @@ class BatchService:
         except _FAULTS:
             raise
         except ModelkinError as error:
-            return Refused(entry.model, error)
+            return RefusedEntry(entry.model, error)
 
-    def _store(self, space: SpaceRecord, group: Sequence[Put | Refused]) -> list[Result]:
+    def _store(self, space: SpaceRecord, group: Sequence[Put | RefusedEntry]) -> list[Result]:
         stored: list[Stored | ModelkinError] = []
         puts = [put for put in group if isinstance(put, Put)]
         if puts:
@@ -128,13 +126,15 @@ class BatchService:
                     stored.extend(self._ingest.put_each(session, space, run))
         outcomes = iter(stored)
         return [
-            (item.model, item.error) if isinstance(item, Refused) else (item.name, next(outcomes))
+            (item.model, item.error)
+            if isinstance(item, RefusedEntry)
+            else (item.name, next(outcomes))
             for item in group
         ]
 
 
 def _distinct(puts: Sequence[Put]) -> Iterator[list[Put]]:
-    """Runs without a name twice: the second of two puts has to find what the first one left."""
+    """Runs of distinct names: the second of two puts must see the result of the first."""
     run: dict[str, Put] = {}
     for put in puts:
         if put.name in run:
@@ -144,7 +144,7 @@ def _distinct(puts: Sequence[Put]) -> Iterator[list[Put]]:
     yield list(run.values())
 
 
-def _size(put: Put | Refused) -> int:
+def _size(put: Put | RefusedEntry) -> int:
     if isinstance(put, Put) and isinstance(put.content, PreparedSupport):
         return put.content.support.indices.nbytes + len(put.content.packed)
     return 0

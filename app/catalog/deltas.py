@@ -1,7 +1,7 @@
-"""Patches: a stored support and what changes in it, made into the support that is to replace it.
+"""Deltas: apply changes to a stored support, which gives the support that replaces it.
 
-Nothing is written here: what comes out is put as any other support, on the condition that the model
-is still the one that was patched.
+This module writes nothing: the result is put like any other support, on the condition that the
+model has not changed meanwhile.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["DeltaService"]
 
 
 class DeltaService:
-    """The use case of sending only what changed.
+    """The use case of sending only the changes of a support.
 
     Args:
-        library: has the supports that are patched.
+        library: reads the supports that are changed.
     """
 
     def __init__(self, library: ModelReader) -> None:
@@ -35,11 +35,11 @@ class DeltaService:
     def subject(
         self, session: Reader, space: SpaceRecord, name: str, precondition: Precondition
     ) -> ModelRecord:
-        """The model that is to be patched.
+        """The model to change.
 
         Raises:
-            ModelNotFound: there is none of this name.
-            PreconditionFailed: it is not as ``precondition`` expects.
+            ModelNotFound: there is no model of this name.
+            PreconditionFailed: it is not the one of ``if_match``.
             SupportMissing: it sent only a signature.
         """
         model = models.get_model(session, space, name)
@@ -54,16 +54,16 @@ class DeltaService:
     def apply(
         self, space: SpaceRecord, model: ModelRecord, read: Callable[[Support], Delta]
     ) -> Support:
-        """The support that the model's becomes.
+        """The new support of the model.
 
         Args:
-            space: where.
+            space: of the model.
             model: of :meth:`subject`.
-            read: makes the delta, once the support that it changes is known.
+            read: decodes the delta, once the support that it changes is known.
 
         Raises:
             PreconditionFailed: the model has changed since, or the delta changes another support.
-            InvalidInput: the delta cannot be read, or not be applied.
+            InvalidInput: the delta cannot be read or applied.
             ModelNotFound, Unavailable: as ``ModelReader.support``.
         """
         before = self._library.support(space, model)

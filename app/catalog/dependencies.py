@@ -1,4 +1,4 @@
-"""Names and tags of models, as endpoints take them from a request."""
+"""Names and tags of models, as endpoint dependencies."""
 
 from __future__ import annotations
 

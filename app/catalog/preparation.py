@@ -1,7 +1,7 @@
-"""What a model is made of: a support prepared before the lock, and what it becomes under it.
+"""The preparation of a put: a support is processed before the lock, and finished under it.
 
-Owns the blobs of what is being put: whatever becomes of the transaction, none is left that no row
-names. It never writes a row, but for the new place of a blob that is mended.
+This module owns the blobs of a put: after any transaction, every blob has a row that names it. It
+writes no row, except for the new place of a repaired blob.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["Preparation"]
 
 
 class Preparation:
-    """Makes contents of what is put.
+    """Prepares the contents of puts.
 
     Args:
-        blobs: where supports are kept.
-        bands: the stop-lists of the spaces that have one.
+        blobs: stores supports.
+        bands: the band values of spaces with a stop-list.
         history: of the models.
     """
 
@@ -47,7 +47,7 @@ class Preparation:
     def prepare(
         self, session: Reader, space: SpaceRecord, name: str, support: Support
     ) -> PreparedSupport:
-        """Do everything about ``support`` that needs no lock.
+        """Process ``support`` as far as that needs no lock.
 
         Raises:
             SpaceMismatch: it is of another number of parameters, or larger than the space allows.
@@ -66,7 +66,7 @@ class Preparation:
         band_values = self._bands.prepare(session, space, support)
         current = models.find_model(session, space, name)
         same = current is not None and current.digest == support.digest
-        past = None if current is None or same else self._history.look(session, current)
+        past = None if current is None or same else self._history.past(session, current)
         session.rollback()  # ends the read: the connection goes back while the disk is busy
         drift = None if past is None else self._history.measure(space, past, form, signature)
         held = current.blob_key if current is not None and same else None
@@ -89,17 +89,17 @@ class Preparation:
         current: ModelRecord | None,
         signatures: dict[int, bytes],
     ) -> models.Content | None:
-        """What the model is to be from now on; None where it is that already.
+        """The new content of the model; None if the model has it already.
 
         Args:
             session: holds the space's lock.
-            space: where.
-            put: what is to stand.
-            current: the model as it is, or None.
+            space: of the model.
+            put: to be stored.
+            current: the model as stored, or None.
             signatures: stored values by the ids of their models.
 
         Raises:
-            PreconditionFailed, SpaceMismatch, SupportExists: the put is not to be.
+            PreconditionFailed, SpaceMismatch, SupportExists: the put is refused.
         """
         require_met(put.precondition, put.name, current)
         if isinstance(put.content, PreparedSupport):
@@ -111,12 +111,12 @@ class Preparation:
         return None if content is None else replace(content, sketch=put.sketch.to_bytes())
 
     def discard(self, put: Put) -> None:
-        """Delete what was prepared for a put that is not to be."""
+        """Delete the prepared blob of a refused put."""
         if isinstance(put.content, PreparedSupport) and put.content.blob_key is not None:
             self._blobs.delete(put.content.blob_key)
 
     def delete_unless_committed(self, session: Writer, put: Put) -> None:
-        """Let what was prepared go with a transaction that fails."""
+        """Delete the prepared blob if the transaction fails."""
         session.after_rollback(partial(self.discard, put))
 
     def _support(
@@ -149,7 +149,7 @@ class Preparation:
         )
 
     def _holds(self, blob_key: str, packed: bytes) -> bool:
-        """Whether the blob is there and is ``packed``: a disk may lose what it was given."""
+        """Whether the blob exists and equals ``packed``: a disk may lose data."""
         try:
             found = np.frombuffer(self._blobs.open(blob_key), np.uint8)
             return np.array_equal(found, np.frombuffer(packed, np.uint8))

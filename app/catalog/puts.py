@@ -1,6 +1,6 @@
-"""What may stand under a name: what is put there, and the rules it is held to.
+"""Puts and their rules: what may be stored under a name.
 
-Owns no session and writes nothing: ``ingest`` asks, and stores.
+It uses no session and writes nothing; :mod:`app.catalog.writer` stores puts.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class PreparedSupport:
     signature: bytes
     packed: bytes
     blob_key: str | None
-    """Where the packed form already lies; None if the model holds this very support."""
+    """The blob of the packed form; None if the model holds this very support."""
     damaged: str | None
-    """The blob of this very support, if it is lost or not what was stored."""
+    """The blob of this very support, if it is lost or damaged."""
     band_values: BandValues | None = None
     """In a space with a stop-list; None in one without."""
     drift: Drift | None = None
-    """How near it is to what the model was; None where there was no model, or this very support."""
+    """Its distance from the model's past; None for a new model, or for this very support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What is to stand under a name; tags and attributes that are None stay as they are."""
+    """Data to store under a name; tags and attributes stay as they are if ``None``."""
 
     name: str
     content: PreparedSupport | Signature
@@ -66,17 +66,17 @@ class Put:
     attributes: dict[str, Any] | None = None
     precondition: Precondition | None = None
     sketch: Sketch | None = None
-    """Beside a signature; None leaves the one that a signature has."""
+    """Sent beside a signature; None keeps the sketch of an equal signature."""
 
     @property
     def drift(self) -> Drift | None:
-        """What was measured of it before the lock."""
+        """The drift that was measured before the lock."""
         return self.content.drift if isinstance(self.content, PreparedSupport) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A model as it stands now, and what the put did to it."""
+    """A stored model, and the effect of the put."""
 
     model: ModelRecord
     status: Literal["created", "replaced", "unchanged"]
@@ -104,9 +104,9 @@ def require_same_space(space: SpaceRecord, signature: Signature) -> None:
 
 
 def require_size(space: SpaceRecord, k: int) -> None:
-    """:class:`SpaceMismatch` where K is fixed and a support is larger; smaller ones are legal.
+    """Raise :class:`SpaceMismatch` if K is fixed and a support is larger; smaller ones are legal.
 
-    Fewer entries than K may be positive, and what is not important never enters a support.
+    Fewer entries than K may be positive, and a support holds only important indices.
     """
     most = space.support_size.k
     if most is not None and k > most:
@@ -123,13 +123,13 @@ def signature_content(
     current: ModelRecord | None,
     signatures: dict[int, bytes],
 ) -> models.Content | None:
-    """What a model becomes that sends a signature alone; None where it is that already.
+    """The new content of a model that sends only a signature; None if the model has it already.
 
     Args:
-        space: where.
+        space: of the model.
         name: of the model.
-        signature: what is put.
-        current: the model as it is, or None.
+        signature: to be stored.
+        current: the model as stored, or None.
         signatures: stored values by the ids of their models.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Reading what is kept: models, signatures, and supports in the form that overlaps fast.
+"""The model reader: models, signatures, and supports in the form that overlaps fast.
 
-A support may be replaced between the row and its blob; what a reader then sees is the newer one or,
-if the model is gone, nothing. It is never a mixture.
+A support may be replaced between the reads of its row and its blob. Then a reader gets the newer
+support, or None if the model was deleted, but never a mixture.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from modelkin.types.paging import Page
 
 __all__ = ["ModelReader", "Subject"]
 
-_ATTEMPTS = 5
+_MAX_ATTEMPTS = 5
 
 Known: TypeAlias = ModelRecord | Candidate
-"""A model as far as its support can be found."""
+"""A model with the data to find its support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whose neighbours are sought: a stored model, or a support or signature that is not stored.
+    """The subject of a query: a stored model, or a support or signature that is not stored.
 
     Attributes:
         model: the stored model, or None.
         values: its signature's values, shape ``(num_perm,)``.
         packed: its support, or None if it has only a signature.
-        sketch: what a model of a signature alone sent beside it, if it did.
+        sketch: sent beside a signature, if there is one.
     """
 
     model: ModelRecord | None
@@ -94,15 +94,15 @@ class ModelReader:
         return None if found is None else found[1]
 
     def found(self, space: SpaceRecord, model: Known) -> tuple[Known, PackedSupport] | None:
-        """The model's support, mapped, and the model whose it is: a newer one if it was replaced.
+        """The model's support, mapped, and its model: the newer one if it was replaced.
 
         Returns:
             None if it has only a signature, or was deleted.
 
         Raises:
-            Unavailable: the file is not what was stored, or cannot be read now.
+            Unavailable: the file is damaged, or cannot be read now.
         """
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             if model.blob_key is None:
                 return None
             packed = self._opened.get(model.blob_key)
@@ -129,7 +129,7 @@ class ModelReader:
         return packed
 
     def _current(self, space: SpaceRecord, model: Known) -> ModelRecord | None:
-        """The model as it is now: the caller's snapshot may have been overtaken."""
+        """The present model, which may be newer than the caller's snapshot."""
         with self._database.reading() as session:
             return models.find_model(session, space, model.name)
 
@@ -151,11 +151,11 @@ class ModelReader:
         raise ModelNotFound(f"there is no model {model.name!r} in space {space.name!r}")
 
     def support(self, space: SpaceRecord, model: ModelRecord) -> Support:
-        """The model's support, whole and held against its digest.
+        """The model's support, whole and verified by its digest.
 
         Raises:
             SupportMissing, ModelNotFound: as :meth:`require_packed`.
-            Unavailable: the file is not what was stored; nothing wrong is ever answered.
+            Unavailable: the file is damaged; a wrong support is never returned.
         """
         try:
             support = self.require_packed(space, model).unpack()
@@ -186,21 +186,21 @@ class ModelReader:
         )
 
     def sent_sketch(self, session: Reader, model: ModelRecord) -> Sketch | None:
-        """What a model sent beside its signature; None where that is nothing."""
+        """The sketch that a model sent beside its signature; None without one."""
         if model.kind == "support" or not model.content_id:
             return None
         sent = sketches_by_id(session, [model.id])
         return wire.decode_sketch(sent[model.id]) if sent else None
 
     def stored_subject(self, session: Reader, space: SpaceRecord, name: str) -> Subject:
-        """A stored model, to be asked about; :class:`ModelNotFound` if there is none."""
+        """A stored model as a subject; :class:`ModelNotFound` if there is none."""
         model = models.get_model(session, space, name)
         values = self.values(session, space, [model.id])[model.id]
         sketch = self.sent_sketch(session, model)
         return Subject(model, values, self.packed(space, model), sketch)
 
     def given_subject(self, space: SpaceRecord, thing: Support | Signature) -> Subject:
-        """What is not stored, to be asked about; :class:`SpaceMismatch` if of another space."""
+        """A support or signature as a subject; :class:`SpaceMismatch` if of another space."""
         if isinstance(thing, Signature):
             require_same_space(space, thing)
             return Subject(None, thing.values, None)

@@ -14,7 +14,7 @@ Kind = Literal["support", "signature"]
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """A model as the database knows it; its support lies in the blob ``blob_key``."""
+    """A model as stored in the database; its support is in the blob ``blob_key``."""
 
     id: int
     space_id: int
@@ -31,15 +31,16 @@ class ModelRecord:
     created_at: datetime
     updated_at: datetime
     content_id: int = 0
-    """Drawn anew with every content; 0 where that is a signature and nothing more."""
+    """A new random id for every content; 0 for a signature without a sketch."""
     tags: tuple[str, ...] = field(default=())
 
     @property
     def version_tag(self) -> str:
         """A tag that changes with every change of the model.
 
-        It tells nothing of other tenants, as an id would: the version is the space's own. A space
-        that was deleted and made again counts from 0, so it holds the time of the model's making.
+        It reveals nothing about other tenants, as an id would: the version is the space's own. A
+        space that was deleted and created again counts from 0, so the tag holds the time at which
+        the model was created.
         """
         made = round(self.created_at.timestamp() * 1e6)
         return f"{self.version:x}-{self.revision:x}-{made:x}"
@@ -47,11 +48,11 @@ class ModelRecord:
 
 @dataclass(frozen=True, slots=True)
 class SelfOverlap:
-    """How near two contents of one model are.
+    """The similarity of two contents of one model.
 
     Attributes:
         jaccard: the temporal self-overlap (paper, section 4.3).
-        exact: counted; else estimated from signatures, since of one side there is no support.
+        exact: counted; else estimated from signatures, because one side has no support.
     """
 
     jaccard: float
@@ -60,11 +61,11 @@ class SelfOverlap:
 
 @dataclass(frozen=True, slots=True)
 class RevisionRecord:
-    """A content that a model has or had; its support lies in ``blob_key`` while it is kept.
+    """A present or past content of a model; ``blob_key`` is its support while that is kept.
 
     Attributes:
-        previous: how near it is to the content before; None of the first that is known.
-        first: to the first that is known.
+        previous: the overlap with the content before; None for the first known revision.
+        first: the overlap with the first known revision.
     """
 
     revision: int

@@ -1,8 +1,8 @@
-"""The history of models: every other content is a revision, held against what was before.
+"""The revision recorder: every new content of a model is a revision, compared with its past.
 
-Temporal self-overlap (paper, section 4.3) is measured once, when a revision is made: before the
-lock where that can be, and anew under it where the model has changed in between. Owns which
-supports are kept and when the others go. Reading them is ``revisions``'s.
+Temporal self-overlap (paper, section 4.3) is measured once, when a revision is made. That happens
+before the lock if possible, and again under it if the model has changed in between. This module
+decides which supports are kept and deletes the others; ``revisions`` reads them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from app.catalog.records import ModelRecord, SelfOverlap
 from app.catalog.repositories import revisions
 from app.catalog.repositories.models import Content
-from app.catalog.repositories.revisions import NewRevision, Past
+from app.catalog.repositories.revisions import ModelPast, NewRevision
 from app.errors import Unavailable
 from app.infra.db.database import Reader, Writer
 from app.infra.storage.blobs import BlobStore
@@ -26,30 +26,30 @@ from modelkin.core.similarity.overlap import shared_packed
 from modelkin.core.sketching.signature import value_dtype
 from modelkin.errors import InvalidSupport
 
-__all__ = ["Change", "Drift", "RevisionRecorder"]
+__all__ = ["ModelChange", "Drift", "RevisionRecorder"]
 
-_REMEMBERED = 10_000
+_MAX_REVISIONS = 10_000
 """Revisions of a model that are listed, beside the first: a row of numbers each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How near a new content is to those before it.
+    """The overlap of a new content with the model's past.
 
     Attributes:
-        past: of the model that it was held against.
-        previous: to what the model is in that.
-        first: to the first revision that is known.
+        past: of the model, when it was measured.
+        previous: with the present content of that past.
+        first: with the first known revision.
     """
 
-    past: Past
+    past: ModelPast
     previous: SelfOverlap
     first: SelfOverlap
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A model as it is under the lock, what it becomes, and what was measured of that before."""
+class ModelChange:
+    """A model as read under the lock, its new content, and the drift measured before."""
 
     model: ModelRecord
     content: Content
@@ -58,41 +58,40 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of two contents that are held against each other; either part may be missing."""
+    """One of two contents to compare; either part may be missing."""
 
     packed: PackedSupport | None
     signature: bytes | None
 
 
 class RevisionRecorder:
-    """Makes revisions, and lets go of the oldest.
+    """Records revisions, and deletes the oldest.
 
     Args:
-        blobs: where supports are kept.
-        keep: supports of a model that are kept, the present one included; where that is more than
+        blobs: stores supports.
+        keep: supports of a model that are kept, the present one included; if that is more than
             one, that of the first revision is kept as well.
-        remember: revisions of a model that are listed, beside the first; no fewer than ``keep``.
+        remember: revisions of a model that are listed, beside the first; at least ``keep``.
     """
 
-    def __init__(self, blobs: BlobStore, keep: int, *, remember: int = _REMEMBERED) -> None:
+    def __init__(self, blobs: BlobStore, keep: int, *, remember: int = _MAX_REVISIONS) -> None:
         self._blobs = blobs
         self._keep = keep
         self._remember = remember
 
-    def look(self, session: Reader, model: ModelRecord) -> Past:
-        """What a model is held against that is about to change."""
+    def past(self, session: Reader, model: ModelRecord) -> ModelPast:
+        """The past of a model that is about to change."""
         return revisions.pasts(session, [model], signatures=False)[model.id]
 
     def measure(
-        self, space: SpaceRecord, past: Past, packed: PackedSupport | None, signature: bytes
+        self, space: SpaceRecord, past: ModelPast, packed: PackedSupport | None, signature: bytes
     ) -> Drift | None:
-        """Hold a new content against a model's past; None where that takes the signature of the
-        present one, which nobody asked for.
+        """Measure the drift of a new content; None if that needs a signature that was not read.
 
         Args:
             space: of the model.
-            past: what it has been until now.
-            packed: the new support; None where only a signature was sent.
+            past: of the model.
+            packed: the new support; None if only a signature was sent.
             signature: the new one's little-endian values.
         """
         new, model, first = _Side(packed, signature), past.model, past.first
@@ -106,22 +105,22 @@ class RevisionRecorder:
         overlap = _self_overlap(space, new, origin)
         return None if overlap is None else Drift(past, previous, overlap)
 
-    def add(self, session: Writer, space: SpaceRecord, changes: Sequence[Change]) -> None:
-        """Record that these models change; the rows of the models still say what they were.
+    def add(self, session: Writer, space: SpaceRecord, changes: Sequence[ModelChange]) -> None:
+        """Record the next revisions of models, before the rows of the models change.
 
         Args:
             session: holds the space's lock.
-            space: where.
+            space: of the models.
             changes: of distinct models.
         """
         if not changes:
             return
-        stale = [change.model for change in changes if not _fits(change)]
+        stale = [change.model for change in changes if not _is_current(change)]
         pasts = revisions.pasts(session, stale, signatures=True) if stale else {}
         drifts = [
             change.drift
             if change.drift is not None and change.model.id not in pasts
-            else self._measure_anew(space, pasts[change.model.id], change.content)
+            else self._measure_again(space, pasts[change.model.id], change.content)
             for change in changes
         ]
         revisions.insert_revisions(
@@ -131,21 +130,23 @@ class RevisionRecorder:
                 for change, drift in zip(changes, drifts, strict=True)
             ],
         )
-        self._let_go(session, changes, [drift.past for drift in drifts])
+        self._drop_oldest(session, changes, [drift.past for drift in drifts])
 
     def forget(self, session: Writer, model: ModelRecord) -> None:
-        """Let all supports of a model go that is about to be deleted."""
+        """Delete all supports of a model that is about to be deleted."""
         for key in revisions.blob_keys_of(session, model):
             session.after_commit(partial(self._blobs.delete, key))
 
-    def _measure_anew(self, space: SpaceRecord, past: Past, content: Content) -> Drift:
+    def _measure_again(self, space: SpaceRecord, past: ModelPast, content: Content) -> Drift:
         new = self._side(space, content.blob_key, content.support_size, content.signature)
         drift = self.measure(space, past, new.packed, content.signature)
         assert drift is not None, "every model has a signature"
         return drift
 
-    def _let_go(self, session: Writer, changes: Sequence[Change], pasts: Sequence[Past]) -> None:
-        """Delete what is too old to be kept, once the change is durable."""
+    def _drop_oldest(
+        self, session: Writer, changes: Sequence[ModelChange], pasts: Sequence[ModelPast]
+    ) -> None:
+        """Delete supports that are too old to be kept, after the commit."""
         dropped: dict[tuple[int, int], str] = {}
         for change, past in zip(changes, pasts, strict=True):
             model, newest = change.model, change.model.revision + 1
@@ -168,7 +169,7 @@ class RevisionRecorder:
     def _side(
         self, space: SpaceRecord, blob_key: str | None, support_size: int, signature: bytes | None
     ) -> _Side:
-        """A stored content; without its support where that is lost, damaged or just replaced."""
+        """A stored content; without its support if that is lost, damaged or just replaced."""
         packed = None
         if blob_key is not None:
             try:
@@ -179,8 +180,8 @@ class RevisionRecorder:
         return _Side(packed, signature)
 
 
-def _fits(change: Change) -> bool:
-    """Whether what was measured before the lock was held against the model as it is."""
+def _is_current(change: ModelChange) -> bool:
+    """Whether the drift was measured with the model's present content."""
     if change.drift is None:
         return False
     model = change.drift.past.model
@@ -188,7 +189,7 @@ def _fits(change: Change) -> bool:
 
 
 def _self_overlap(space: SpaceRecord, a: _Side, b: _Side) -> SelfOverlap | None:
-    """How near they are, counted or else estimated; None where there is nothing to do that with."""
+    """The overlap of two contents, counted or else estimated; None if a signature is missing."""
     if a.packed is not None and b.packed is not None:
         shared = shared_packed(a.packed, b.packed)
         return SelfOverlap(shared / (a.packed.k + b.packed.k - shared), exact=True)

@@ -1,6 +1,6 @@
-"""Revisions: what a model has been, and the supports of it that are kept.
+"""Revisions: the past contents of a model, and those of its supports that are kept.
 
-Reads only; ``history`` makes them.
+This module only reads; ``revision_recorder`` records them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 from modelkin.types.paging import Page
 
-__all__ = ["Listed", "RevisionService"]
+__all__ = ["RevisionList", "RevisionService"]
 
-_ATTEMPTS = 5
+_MAX_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class RevisionList:
     """A page of a model's revisions.
 
     Attributes:
-        model: as it is now.
-        first: the number of the first revision that is known, which all are held against.
-        page: the newest first.
+        model: the present one.
+        first: the number of the first known revision, with which all are compared.
+        page: newest first.
     """
 
     model: ModelRecord
@@ -40,11 +40,11 @@ class Listed:
 
 
 class RevisionService:
-    """The use cases that read what was.
+    """The use cases that read revisions.
 
     Args:
-        database: asked again where a support was let go while it was being read.
-        blobs: where supports are kept.
+        database: read again if a support was deleted while it was being read.
+        blobs: stores supports.
     """
 
     def __init__(self, database: Database, blobs: BlobStore) -> None:
@@ -53,25 +53,25 @@ class RevisionService:
 
     def list(
         self, session: Reader, space: SpaceRecord, name: str, *, limit: int, cursor: str | None
-    ) -> Listed:
-        """The revisions of a model; :class:`ModelNotFound` where there is none of this name."""
+    ) -> RevisionList:
+        """The revisions of a model; :class:`ModelNotFound` if there is no model of this name."""
         model = models.get_model(session, space, name)
         first = revisions.first_revision(session, model)
         page = revisions.list_revisions(session, model, limit=limit, cursor=cursor)
-        return Listed(model, first, page)
+        return RevisionList(model, first, page)
 
     def support(self, session: Reader, space: SpaceRecord, name: str, number: int) -> Support:
-        """The support that a model had as of one revision, held against its digest.
+        """The support of one revision of a model, verified by its digest.
 
         Raises:
             ModelNotFound: there is no model of this name.
             RevisionNotFound: there never was such a revision, or its support is not kept.
             SupportMissing: that revision sent only a signature.
-            Unavailable: the file is not what was stored.
+            Unavailable: the file is damaged.
         """
         revision = _find(session, space, name, number)
         session.rollback()  # no connection is held while the disk is busy
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             try:
                 return self._read(space, name, revision)
             except KeyError:
@@ -103,10 +103,10 @@ def _find(session: Reader, space: SpaceRecord, name: str, number: int) -> Revisi
         raise SupportMissing(f"revision {number} of model {name!r} sent only a signature")
     if revision is None or revision.blob_key is None:
         kept = revisions.kept_revisions(session, model)
-        told = f"those of revisions {_ranges(kept)} are" if kept else "none is"
-        never = "never was" if number > model.revision else "is not kept"
+        available = f"those of revisions {_ranges(kept)} are" if kept else "no support is"
+        state = "never existed" if number > model.revision else "is not kept"
         raise RevisionNotFound(
-            f"the support of revision {number} of model {name!r} {never}; {told} there"
+            f"the support of revision {number} of model {name!r} {state}; {available} available"
         )
     return revision
 

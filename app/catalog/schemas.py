@@ -60,7 +60,7 @@ Attributes = Annotated[dict[str, Any], Field(max_length=200), AfterValidator(fin
 
 
 class ModelUpdate(RequestModel):
-    """What is said of a model; a field that is absent stays as it is."""
+    """New metadata of a model; a field that is absent stays as it is."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -75,7 +75,7 @@ class ModelUpdate(RequestModel):
 
 
 class BatchLineIn(RequestModel):
-    """A line of a batch. What is in ``signature`` and ``support`` is the wire's to read."""
+    """A line of a batch; the wire codecs read ``signature`` and ``support``."""
 
     model: str
     signature: dict[str, Any] | None = None

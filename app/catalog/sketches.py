@@ -1,8 +1,8 @@
-"""Sketches: those that clients send beside a signature, and those that are made here of supports.
+"""Sketches: those that clients send beside a signature, and those made from supports.
 
-A client that keeps its indices to itself may send what a sample of coordinates shows of them; it
-is stored as the truth, and goes when the signature changes. Of a support the service makes the
-sketch, in the cache of this machine, once the support is durable. Nothing here ranks models.
+A client that does not reveal its indices may send what a sample of coordinates shows of them. The
+service stores that, and deletes it when the signature changes. It makes the sketch of a support
+itself, in the cache of this machine, once the support is durable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.errors import InvalidSignature, SpaceMismatch
 
-__all__ = ["SketchService", "keep_after", "replaced", "require_fitting"]
+__all__ = ["SketchService", "cache_after_commit", "replace_sketch", "require_fitting"]
 
 
 class SketchService:
@@ -51,8 +51,8 @@ class SketchService:
 
         Raises:
             ModelNotFound: there is no model to store it with.
-            PreconditionFailed: the model is not as ``precondition`` expects.
-            SupportExists: the model has a support, of which the service makes the sketch.
+            PreconditionFailed: the model is not the one of ``if_match``.
+            SupportExists: the model has a support, from which the service makes the sketch.
             SpaceMismatch: its M or its sample is not the space's.
             InvalidSignature: it is of another K than the signature.
         """
@@ -66,18 +66,18 @@ class SketchService:
             )
         require_fitting(space, current.support_size, sketch)
         status = "replaced" if current.content_id else "created"
-        changed = replaced(session, space, current, sketch)
+        changed = replace_sketch(session, space, current, sketch)
         if changed is None:
             return Stored(current, "unchanged")
-        session.after_commit(partial(_keep, self._files, space, changed, sketch))
+        session.after_commit(partial(_cache, self._files, space, changed, sketch))
         return Stored(changed, "replaced" if status == "replaced" else "created")
 
     def get(self, session: Reader, space: SpaceRecord, name: str) -> tuple[ModelRecord, Sketch]:
-        """A model and its sketch: the one it sent, or the one that its support has.
+        """A model and its sketch: the one it sent, or the one made from its support.
 
         Raises:
             ModelNotFound: there is no such model.
-            SketchMissing: it sent a signature alone.
+            SketchMissing: it sent only a signature.
             Unavailable: its support cannot be read.
         """
         model = models.get_model(session, space, name)
@@ -87,13 +87,13 @@ class SketchService:
         sketch = self._library.sent_sketch(session, model)
         if sketch is None:
             raise SketchMissing(
-                f"model {name!r} sent only a signature: its owner may send support.sketch() as well"
+                f"model {name!r} sent only a signature: its client may send support.sketch() too"
             )
         return model, sketch
 
 
 def require_fitting(space: SpaceRecord, support_size: int, sketch: Sketch) -> None:
-    """Refuse a sketch that compares with no other here, or is not the signature's.
+    """Refuse a sketch that is not comparable in this space, or not of the signature's support.
 
     Raises:
         SpaceMismatch: its M or its sample is not the space's.
@@ -117,15 +117,15 @@ def require_fitting(space: SpaceRecord, support_size: int, sketch: Sketch) -> No
         )
 
 
-def replaced(
+def replace_sketch(
     session: Writer, space: SpaceRecord, model: ModelRecord, sketch: Sketch
 ) -> ModelRecord | None:
-    """The model with this sketch; None where it has it already.
+    """The model with this sketch; None if it has it already.
 
     Args:
         session: holds the space's lock.
-        space: where.
-        model: of a signature alone, as it is now.
+        space: of the model.
+        model: of a signature alone, as stored.
         sketch: that fits.
     """
     data = sketch.to_bytes()
@@ -134,22 +134,22 @@ def replaced(
     return change_sketch(session, model, data, version=spaces.advance(session, space))
 
 
-def keep_after(
+def cache_after_commit(
     session: Writer, files: SketchFiles, space: SpaceRecord, put: Put, stored: Stored
 ) -> None:
-    """Keep the sketch of what was put, once it is durable."""
+    """Cache the sketch of a put on this machine, after the commit."""
     if stored.status == "unchanged":
         return
     if isinstance(put.content, PreparedSupport):
-        session.after_commit(partial(_keep_packed, files, space, stored.model, put.content.packed))
+        session.after_commit(partial(_cache_packed, files, space, stored.model, put.content.packed))
     elif put.sketch is not None:
-        session.after_commit(partial(_keep, files, space, stored.model, put.sketch))
+        session.after_commit(partial(_cache, files, space, stored.model, put.sketch))
 
 
-def _keep(files: SketchFiles, space: SpaceRecord, model: ModelRecord, sketch: Sketch) -> None:
+def _cache(files: SketchFiles, space: SpaceRecord, model: ModelRecord, sketch: Sketch) -> None:
     files.of(space.id, space.num_parameters).write(model.id, model.content_id, sketch)
 
 
-def _keep_packed(files: SketchFiles, space: SpaceRecord, model: ModelRecord, data: bytes) -> None:
+def _cache_packed(files: SketchFiles, space: SpaceRecord, model: ModelRecord, data: bytes) -> None:
     packed = PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
     files.of(space.id, space.num_parameters).write_packed(model.id, model.content_id, packed)

@@ -1,8 +1,8 @@
-"""Cache of supports that were opened and verified, for the next query.
+"""The support cache: opened and verified supports, ready for the next query.
 
-A blob never changes under its key, so a verified one stays right. The cache bounds what open
-supports take: each holds a file descriptor, memory while there is room for it, and its place on the
-disk until it is evicted here, deleted or not.
+A blob never changes under its key, so a verified support stays valid. The cache is limited,
+because a mapped support holds a file descriptor and memory. It also occupies its space on the
+disk until it is evicted, even if it was deleted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Ingest: a support or a signature becomes a model, or the next revision of one, whole and durable.
+"""The model writer: a support or signature becomes a model, or its next revision, durably.
 
-What takes time is done in ``prepare`` before the write transaction begins; ``put`` then only
-records it. One model or many: the rules are the same, and stand in ``put_each``. What a model is
-made of, and the blobs that takes, is ``contents``'s business.
+``prepare`` does the slow work before the write transaction begins; ``put`` then only records the
+result. ``put_each`` has the rules for one model or many. :mod:`app.catalog.preparation` makes
+contents and owns their blobs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from app.catalog.preparation import Preparation
 from app.catalog.puts import Precondition, PreparedSupport, Put, Stored, require_met
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
-from app.catalog.revision_recorder import Change, RevisionRecorder
-from app.catalog.sketches import keep_after, replaced
+from app.catalog.revision_recorder import ModelChange, RevisionRecorder
+from app.catalog.sketches import cache_after_commit, replace_sketch
 from app.index import stop_list_repository
 from app.index.banding import BandValueService
 from app.index.sketch_files import SketchFiles
@@ -53,7 +53,7 @@ class ModelWriter:
     def prepare(
         self, session: Reader, space: SpaceRecord, name: str, support: Support
     ) -> PreparedSupport:
-        """Do everything about ``support`` that needs no lock.
+        """Process ``support`` as far as that needs no lock.
 
         Raises:
             SpaceMismatch: it is of another number of parameters.
@@ -64,13 +64,13 @@ class ModelWriter:
     def put(self, session: Writer, space: SpaceRecord, put: Put) -> Stored:
         """Record one model.
 
-        The same content again changes nothing, but mends a damaged file. A model that had only a
+        The same content again changes nothing, but repairs a damaged file. A model that had only a
         signature becomes a full one with its support.
 
         Raises:
             SpaceMismatch: a signature whose scheme, number of values, seed or M is not the space's.
             SupportExists: a signature for a model that has a support.
-            PreconditionFailed: the model is not as its precondition expects.
+            PreconditionFailed: the model is not the one of ``if_match``.
         """
         [stored] = self.put_each(session, space, [put])
         if isinstance(stored, ModelkinError):
@@ -80,10 +80,10 @@ class ModelWriter:
     def put_each(
         self, session: Writer, space: SpaceRecord, puts: Sequence[Put]
     ) -> list[Stored | ModelkinError]:
-        """Record models of distinct names, in order; what :meth:`put` raises stands in its place.
+        """Record models of distinct names, in order; return errors of :meth:`put` in their place.
 
-        A refused one leaves the others as they are; new ones take as many statements as a single
-        one does.
+        A refused one does not affect the others; all new ones together take as many statements as
+        one.
         """
         for put in puts:
             self._contents.delete_unless_committed(session, put)
@@ -113,7 +113,7 @@ class ModelWriter:
         self._history.add(
             session,
             space,
-            [Change(*change, puts[place].drift) for place, change in changed.items()],
+            [ModelChange(*change, puts[place].drift) for place, change in changed.items()],
         )
         for place, model in zip(
             changed, self._change(session, space, changed.values()), strict=True
@@ -124,15 +124,15 @@ class ModelWriter:
             results[place] = Stored(model, "created")
         for put, result in zip(puts, results, strict=True):
             if isinstance(result, Stored):
-                keep_after(session, self._sketches, space, put, result)
+                cache_after_commit(session, self._sketches, space, put, result)
         if self._outbox is not None:
             stored = (results[place] for place in sorted({*changed, *new}))
-            told = [result.model for result in stored if isinstance(result, Stored)]
-            events.supports_stored(self._outbox, session, space, told)
+            stored_models = [result.model for result in stored if isinstance(result, Stored)]
+            events.supports_stored(self._outbox, session, space, stored_models)
         return [result for result in results if result is not None]
 
     def discard(self, put: Put) -> None:
-        """Delete what was prepared for a put that is not to be."""
+        """Delete the prepared blob of a refused put."""
         self._contents.discard(put)
 
     def update(
@@ -147,7 +147,7 @@ class ModelWriter:
         base_model: str | Unchanged | None,
         precondition: Precondition | None = None,
     ) -> ModelRecord:
-        """Replace what is said of a model; what is None or UNCHANGED stays."""
+        """Replace metadata of a model; parameters that are ``None`` or UNCHANGED keep theirs."""
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
         require_met(precondition, name, current)
@@ -223,7 +223,7 @@ class ModelWriter:
 def _signatures(
     session: Writer, known: dict[str, ModelRecord], puts: Sequence[Put]
 ) -> dict[int, bytes]:
-    """The signatures that the puts' own are compared with, under the ids of their models."""
+    """The stored signatures with which puts are compared, by model id."""
     compared = [
         known[put.name].id
         for put in puts
@@ -258,10 +258,10 @@ def _put_band_values(
 
 
 def _same_content(session: Writer, space: SpaceRecord, put: Put, current: ModelRecord) -> Stored:
-    """A model whose support or signature stays; what else is said of it may be new."""
+    """A model whose support or signature stays; its sketch and metadata may be new."""
     changed = None
     if put.sketch is not None:
-        changed = replaced(session, space, current, put.sketch)
+        changed = replace_sketch(session, space, current, put.sketch)
     if changed is None:
         return _describe(session, space, put, current, None)
     described = _describe(session, space, put, changed, changed.version)
@@ -271,9 +271,9 @@ def _same_content(session: Writer, space: SpaceRecord, put: Put, current: ModelR
 def _describe(
     session: Writer, space: SpaceRecord, put: Put, current: ModelRecord, version: int | None
 ) -> Stored:
-    """Replace what is said of a model, where the put says something else.
+    """Replace the metadata of a model, if the put has other.
 
-    ``version`` is the one of this change where its content changed too.
+    ``version`` is the one of this change if its content changed too.
     """
     tags = None if put.tags is None or tuple(put.tags) == current.tags else put.tags
     columns = {}

@@ -208,7 +208,7 @@ def _as_told(
         Those whose support of then is kept, and the names of this one and of all that were not
         there yet. What is in neither counts as what it is now.
     """
-    before = revisions.supports_before(session, waiting)
+    before = revisions.last_supports_before(session, waiting)
     others, unborn = list[Candidate](), {model.name}
     for candidate in candidates_by_id(session, space, [*waiting]):
         if candidate.id == model.id:

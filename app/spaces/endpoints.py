@@ -1,4 +1,4 @@
-"""/v1/spaces: making, listing, showing and deleting index spaces."""
+"""/v1/spaces: create, list, show and delete index spaces."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from app.spaces.schemas import SpaceIn, SpaceOut, SpacePage
-from app.spaces.service import AskedBanding, SpaceService
-from app.spaces.support_sizes import AskedSize
+from app.spaces.service import BandingRequest, SpaceService
+from app.spaces.support_sizes import SupportSizeRequest
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidLayout, InvalidName, InvalidParameter, InvalidSignature
 
@@ -41,7 +41,7 @@ router = APIRouter(
     operation_id="create_space",
     status_code=201,
     responses={
-        200: {"model": SpaceOut, "description": "It was there already, just so"},
+        200: {"model": SpaceOut, "description": "The same space already exists"},
         **problems(
             *BODY_PROBLEMS,
             InvalidParameter,
@@ -60,7 +60,7 @@ def create(
     body: Annotated[SpaceIn, Body()],
     response: Response,
 ) -> SpaceOut:
-    """Make an index space. The same body again is a 200, another of the same name a 409."""
+    """Create an index space. The same body again is a 200, another of the same name a 409."""
     layout = None
     if body.layout is not None:
         layout = Layout.of((tensor.name, tensor.shape) for tensor in body.layout)
@@ -74,8 +74,10 @@ def create(
         scheme=body.signature.scheme,
         num_perm=body.signature.num_perm,
         seed=body.signature.seed,
-        banding=None if cut is None else AskedBanding(cut.bands, cut.rows, cut.similarity),
-        support_size=None if size is None else AskedSize(size.policy, size.k, size.fraction),
+        banding=None if cut is None else BandingRequest(cut.bands, cut.rows, cut.similarity),
+        support_size=None
+        if size is None
+        else SupportSizeRequest(size.policy, size.k, size.fraction),
     )
     response.status_code = 201 if created else 200
     response.headers["Location"] = f"/v1/spaces/{space.name}"

@@ -14,16 +14,16 @@ __all__ = ["SpaceRecord", "StopList"]
 
 @dataclass(frozen=True, slots=True)
 class StopList:
-    """What is known of the stop-list of a space, besides its indices.
+    """The figures of a space's stop-list, without its indices.
 
     Attributes:
-        version: 1 for the first one of its space; never given out twice.
+        version: 1 for the first one of its space; never used twice.
         size: how many indices it holds.
-        share: of the supports that were counted, how many hold each of them at least.
+        share: the least share of the counted supports that hold each of them.
         models: how many supports were counted.
         computed_at: when.
-        recall: what buckets made with it find, measured: ``recall[i]`` of the models at ``S = i /
-            20`` or beyond, i from 0 to 20; None where nobody was found near that S.
+        recall: the measured recall of buckets made with it: ``recall[i]`` of the models at ``S = i
+            / 20`` or beyond, i from 0 to 20; None for an S without enough pairs.
     """
 
     version: int
@@ -34,14 +34,14 @@ class StopList:
     recall: tuple[float | None, ...]
 
     def recall_at(self, similarity: float) -> float | None:
-        """The measured recall at the next smaller S that was measured; None where none was."""
-        # Of .3 and .7 the products are a little below 6 and 14.
+        """The recall at the next smaller S of the curve; None if that was not measured."""
+        # The products for .3 and .7 are a little below 6 and 14.
         return self.recall[int(similarity * (len(self.recall) - 1) + 1e-9)]
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceRecord:
-    """An index space: what supports must have in common to be compared.
+    """An index space: the properties that supports must share to be compared.
 
     ``version`` grows by one with every change inside the space; it is the clock that the in-process
     index follows.
@@ -58,15 +58,15 @@ class SpaceRecord:
     signatures: int
     created_at: datetime
     bucket_epoch: int | None = None
-    """Which build of the space's LSH buckets is the right one; None before the first."""
+    """The valid build of the space's LSH buckets; None before the first."""
     banding: Banding = DEFAULT_BANDING
-    """How its signatures are cut into bands, for as long as it exists."""
+    """How its signatures are cut into bands; fixed when the space is created."""
     stop_list: StopList | None = None
-    """The indices that are left out of what is banded; None where that is nothing."""
+    """The indices that buckets ignore; None without a stop-list."""
     compacted_version: int = 0
-    """Removals up to this version are told no more: who saw the space earlier begins anew."""
+    """Tombstones up to this version are deleted: an index of an earlier one starts again."""
     support_size: SupportSizePolicy = FREE
-    """What it asks of the sizes of its supports, for as long as it exists."""
+    """The policy for the sizes of its supports; fixed when the space is created."""
 
     @property
     def models(self) -> int:
@@ -75,14 +75,14 @@ class SpaceRecord:
 
     @property
     def banding_version(self) -> int:
-        """What its buckets are made by: the version of the stop-list in force, 0 without one."""
+        """The version of the active stop-list, 0 without one."""
         return 0 if self.stop_list is None else self.stop_list.version
 
     def recall_at(self, similarity: float) -> float | None:
-        """The share of the models of this S or more that its buckets find, at least.
+        """The least share of the models of this S or more that its buckets find.
 
-        By the collision curve or, where a stop-list makes the Jaccard of what is banded no function
-        of S, as measured; None where that tells nothing.
+        It comes from the collision curve. With a stop-list, where the Jaccard of filtered supports
+        is not a function of S, it is measured; None if there is no measurement.
         """
         if self.stop_list is not None:
             return self.stop_list.recall_at(similarity)

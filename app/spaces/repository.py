@@ -1,4 +1,4 @@
-"""Every query about tenants and spaces."""
+"""Queries for spaces."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def insert_space(
     banding: Banding | None = None,
     support_size: SupportSizePolicy = FREE,
 ) -> SpaceRecord | None:
-    """A new, empty space; None if another writer was first with the name."""
+    """Insert a new, empty space; None if another writer was first with the name."""
     banding = default_banding(signature.num_perm) if banding is None else banding
     row = SpaceRow(
         tenant_id=tenant.id,
@@ -120,12 +120,12 @@ def insert_space(
 
 
 def delete_space(session: Writer, space: SpaceRecord) -> None:
-    """The space and everything in it; its models, signatures and tags follow by cascade."""
+    """Delete the space and everything in it; its models, signatures and tags follow by cascade."""
     session.execute(delete(SpaceRow).where(SpaceRow.id == space.id))
 
 
 def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
-    """The space as it is now, locked until the change ends: changes of one space queue up here.
+    """The present space, locked until the transaction ends: changes of a space wait in line.
 
     Raises:
         SpaceNotFound: the space was deleted since it was read.
@@ -140,14 +140,14 @@ def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
         raise SpaceNotFound(f"there is no space {space.name!r}")
     if row.banding_version == 0:
         return _record(row, None)
-    # Not joined above: what is joined would be of the moment before the lock was free.
+    # Not joined above: a joined row would be older than the lock.
     return _record(row, session.scalar(_stop_lists().where(StopListRow.space_id == row.id)))
 
 
 def advance(
     session: Writer, space: SpaceRecord, *, by: int = 1, supports: int = 0, signatures: int = 0
 ) -> int:
-    """Advance the version and the counts of the locked space; answers the new version.
+    """Advance the version and the counts of the locked space; return the new version.
 
     Args:
         by: how many changes there are, each of which has a version of its own.
@@ -168,7 +168,7 @@ def advance(
 
 
 def _spaces() -> Select[SpaceRow, StopListRow]:
-    """Spaces, each with its stop-list in force or None."""
+    """Spaces, each with its active stop-list or None."""
     in_force = (StopListRow.space_id == SpaceRow.id) & (
         StopListRow.version == SpaceRow.banding_version
     )

@@ -9,14 +9,14 @@ from pydantic import ConfigDict, Field
 
 from app.infra.http.schemas import RequestModel, ResponseModel
 from app.spaces.records import SpaceRecord
-from app.spaces.service import MAX_DIMENSIONS, MAX_TENSOR_NAME
+from app.spaces.service import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH
 from modelkin.core.indices import MAX_PARAMETERS
 
 __all__ = ["SpaceIn", "SpaceOut", "SpacePage"]
 
 
 class TensorSpecIn(RequestModel):
-    name: Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME)]
+    name: Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME_LENGTH)]
     shape: Annotated[
         list[Annotated[int, Field(ge=0, le=MAX_PARAMETERS)]], Field(max_length=MAX_DIMENSIONS)
     ]
@@ -38,14 +38,14 @@ class BandingIn(RequestModel):
 
 class SupportSizeIn(RequestModel):
     policy: Literal["free", "fixed", "agreed"] = Field(
-        description="fixed refuses larger supports; agreed tells the median of the K* reported"
+        description="fixed refuses larger supports; agreed answers the median of the reported K*"
     )
     k: int | None = Field(None, ge=1, description="K, where it is fixed")
     fraction: float | None = Field(None, gt=0, le=1, description="or K as a share of M")
 
 
 class SpaceIn(RequestModel):
-    """An index space to make."""
+    """An index space to create."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -70,7 +70,7 @@ class SpaceIn(RequestModel):
         None, ge=1, le=MAX_PARAMETERS, description="M; may be left out where there is a layout"
     )
     layout: list[TensorSpecIn] | None = Field(
-        None, min_length=1, description="the tensors in order; overlaps are then told by tensor"
+        None, min_length=1, description="the tensors in order; overlaps then have figures by tensor"
     )
     signature: SignatureSpecIn = Field(default_factory=SignatureSpecIn.model_construct)
     banding: BandingIn | None = Field(

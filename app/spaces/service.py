@@ -1,4 +1,4 @@
-"""Index spaces: making, showing and deleting them."""
+"""Index spaces: create, show and delete them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.errors import SpaceExists
 from app.infra.db.database import Reader, Writer
 from app.spaces import repository
 from app.spaces.records import SpaceRecord
-from app.spaces.support_sizes import AskedSize
+from app.spaces.support_sizes import SupportSizeRequest
 from modelkin._validation import check_space_name
 from modelkin.core.indices import check_num_parameters
 from modelkin.core.layout import Layout
@@ -23,38 +23,44 @@ from modelkin.types.paging import Page
 from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
 from modelkin.types.vocabulary import SignatureScheme
 
-__all__ = ["MAX_DIMENSIONS", "MAX_TENSORS", "MAX_TENSOR_NAME", "AskedBanding", "SpaceService"]
+__all__ = [
+    "MAX_DIMENSIONS",
+    "MAX_TENSORS",
+    "MAX_TENSOR_NAME_LENGTH",
+    "BandingRequest",
+    "SpaceService",
+]
 
 MAX_TENSORS: Final = 100_000
-MAX_TENSOR_NAME: Final = 500
+MAX_TENSOR_NAME_LENGTH: Final = 500
 """Characters."""
 MAX_DIMENSIONS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class AskedBanding:
-    """A banding as a client asks for it: bands and rows, or what they have to find."""
+class BandingRequest:
+    """A requested banding: bands and rows, or the similarity that they must find."""
 
     bands: int | None
     rows: int | None
     similarity: float | None
 
-    def resolved(self, num_perm: int) -> Banding:
-        """It, for signatures of h values.
+    def resolve(self, num_perm: int) -> Banding:
+        """The banding for signatures of ``num_perm`` values.
 
         Raises:
-            InvalidParameter: it cannot be; says why.
+            InvalidParameter: no such banding is possible; the message says why.
         """
         if self.similarity is not None:
             if self.bands is not None or self.rows is not None:
                 raise InvalidParameter(
-                    "say bands and rows, or the similarity they are to find, not both",
+                    "give bands and rows, or the similarity that they are to find, not both",
                     field="similarity",
                 )
             return self._finding(self.similarity, num_perm)
         if self.bands is None or self.rows is None:
             missing = "bands" if self.bands is None else "rows"
-            raise InvalidParameter("a banding is both bands and rows", field=missing)
+            raise InvalidParameter("a banding needs both bands and rows", field=missing)
         cut = Banding(self.bands, self.rows)
         cut.check(num_perm)
         return cut
@@ -93,28 +99,28 @@ class SpaceService:
         scheme: str | None,
         num_perm: int,
         seed: int,
-        banding: AskedBanding | None = None,
-        support_size: AskedSize | None = None,
+        banding: BandingRequest | None = None,
+        support_size: SupportSizeRequest | None = None,
     ) -> tuple[SpaceRecord, bool]:
-        """Make a space, or find the one that is already just so; answers it and whether it is new.
+        """Create a space, or find an equal one; return it and whether it is new.
 
         Args:
-            banding: the default for ``num_perm`` where there is none.
-            support_size: what it asks of the sizes of its supports; nothing where there is none.
+            banding: the default for ``num_perm`` if None.
+            support_size: the policy for the sizes of its supports; no restriction if None.
 
         Raises:
-            InvalidInput: the name, M, the layout, the signature, the banding or the size cannot be,
-                or do not go together.
-            SpaceExists: the name is taken by a space that differs; says in what.
+            InvalidInput: the name, M, the layout, the signature, the banding or the size is
+                invalid, or they do not go together.
+            SpaceExists: a different space has the name; the message lists the differences.
         """
         name = check_space_name(name, field="name")
         if layout is not None:
-            _require_modest(layout)
+            _check_layout_size(layout)
         m = _num_parameters(num_parameters, layout)
         h = _num_perm(num_perm)
         spec = SignatureSpec(cast(SignatureScheme, _scheme(scheme, m, h)), h, _seed(seed))
         cut = _banding(banding, h)
-        size = FREE if support_size is None else support_size.resolved(m)
+        size = FREE if support_size is None else support_size.resolve(m)
         created = repository.insert_space(
             session,
             tenant,
@@ -149,18 +155,18 @@ class SpaceService:
             session.after_commit(partial(forget, space.id))
 
 
-def _require_modest(layout: Layout) -> None:
-    """Whoever asks for a space gets its layout, too."""
+def _check_layout_size(layout: Layout) -> None:
+    """Limit the layout, because every answer about the space contains it."""
     if len(layout.tensors) > MAX_TENSORS:
         raise InvalidLayout(
             f"a layout has at most {MAX_TENSORS} tensors, this one {len(layout.tensors)}",
             field="layout",
         )
     for at, tensor in enumerate(layout.tensors):
-        if len(tensor.name) > MAX_TENSOR_NAME or len(tensor.shape) > MAX_DIMENSIONS:
+        if len(tensor.name) > MAX_TENSOR_NAME_LENGTH or len(tensor.shape) > MAX_DIMENSIONS:
             raise InvalidLayout(
-                f"layout[{at}]: a tensor has a name of at most {MAX_TENSOR_NAME} characters and "
-                f"at most {MAX_DIMENSIONS} dimensions",
+                f"layout[{at}]: a tensor has a name of at most {MAX_TENSOR_NAME_LENGTH} characters "
+                f"and at most {MAX_DIMENSIONS} dimensions",
                 field="layout",
             )
 
@@ -201,11 +207,11 @@ def _seed(seed: int) -> int:
     return seed
 
 
-def _banding(banding: AskedBanding | None, num_perm: int) -> Banding:
+def _banding(banding: BandingRequest | None, num_perm: int) -> Banding:
     if banding is None:
         return default_banding(num_perm)
     try:
-        return banding.resolved(num_perm)
+        return banding.resolve(num_perm)
     except InvalidParameter as error:
         raise InvalidParameter(str(error), field=f"banding.{error.field}") from None
 
@@ -222,7 +228,7 @@ def _require_same(
         what
         for what, same in (
             (f"num_parameters is {existing.num_parameters}", existing.num_parameters == m),
-            ("its layout is another", existing.layout == layout),
+            ("its layout differs", existing.layout == layout),
             (f"its signature is {existing.signature}", existing.signature == spec),
             (f"it has {existing.banding}", existing.banding == banding),
             (f"its support_size is {existing.support_size}", existing.support_size == size),

@@ -39,8 +39,8 @@ class SizeReportIn(BaseModel):
     k_star: int = Field(ge=1, description="the K* that Algorithm 1 gives this client")
     client: str | None = Field(
         None,
-        description="who tells: each counts once, with what it told last; those without a name "
-        "count as one",
+        description="the reporting client: each counts once, with its last report; those without "
+        "a name count as one",
     )
 
 
@@ -49,8 +49,8 @@ class SupportSizeNow(BaseModel):
 
     policy: Literal["free", "fixed", "agreed"]
     k: int | None = Field(
-        description="the K to use; null before the first report, and where it is free (to whoever "
-        "reports to a free space: its own)"
+        description="the K to use; null before the first report, and in a free space (there a "
+        "report is answered with the client's own K*)"
     )
     reports: int = Field(description="where it is agreed: clients whose median it is")
 
@@ -59,7 +59,7 @@ class SupportSizeNow(BaseModel):
 def show(
     support_sizes: Service[SupportSizeService], space: KnownSpace, session: Reading
 ) -> SupportSizeNow:
-    """The K to use as of now: fixed, or the median of what clients have reported so far."""
+    """The K to use now: fixed, or the median of the K* reported so far."""
     return SupportSizeNow.model_validate(support_sizes.current(session, space))
 
 
@@ -74,7 +74,7 @@ def report(
     session: Writing,
     body: Annotated[SizeReportIn, Body()],
 ) -> SupportSizeNow:
-    """Tell a K*; the answer is the K to use. Of an even number of reports the lower median."""
+    """Report a K*; the answer is the K to use. Of an even number of reports the lower median."""
     client = "" if body.client is None else check_model_name(body.client, field="client")
     found = support_sizes.report(session, space, k_star=body.k_star, client=client)
     return SupportSizeNow.model_validate(found)

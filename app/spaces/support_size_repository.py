@@ -1,4 +1,4 @@
-"""Every query about the K* that clients reported."""
+"""Queries for the K* that clients reported."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ __all__ = ["lower_median", "put_report"]
 
 
 def put_report(session: Writer, space: SpaceRecord, *, reporter: str, k_star: int) -> None:
-    """The K* of a reporter from now on. The caller holds the space's lock."""
-    told = {"k_star": k_star, "reported_at": datetime.now(UTC)}
+    """Set the K* of a reporter. The caller holds the space's lock."""
+    values = {"k_star": k_star, "reported_at": datetime.now(UTC)}
     its = (SupportSizeReportRow.space_id == space.id, SupportSizeReportRow.reporter == reporter)
     known = session.scalar(select(SupportSizeReportRow.k_star).where(*its))
     if known is None:
         session.execute(
-            insert(SupportSizeReportRow).values(space_id=space.id, reporter=reporter, **told)
+            insert(SupportSizeReportRow).values(space_id=space.id, reporter=reporter, **values)
         )
     else:
         session.execute(
             update(SupportSizeReportRow)
             .where(*its)
-            .values(**told)
+            .values(**values)
             .execution_options(synchronize_session=False)
         )
 
 
 def lower_median(session: Reader, space: SpaceRecord) -> tuple[int | None, int]:
-    """The median of all K*, the lower one of two in the middle, and of how many; None of none."""
+    """The median of all K*, the lower of two in the middle, and their number; None without any."""
     here = SupportSizeReportRow.space_id == space.id
     count = session.scalars(select(func.count()).where(here)).one()
     if count == 0:

@@ -1,8 +1,8 @@
-"""The sizes of supports: what a space asks of them, and the K that its clients agree on.
+"""Support sizes: the policy of a space, and the K that its clients agree on.
 
-Overlaps compare best where supports are equally large, and what is important ends at another place
-for every client: so each computes its K*, tells it, and all use the median. A support is never cut
-or grown here, since only its client knows which index is more important than which.
+Overlaps compare best if supports are equally large, but each client's importance ends at another
+K. So each client computes its K* and reports it, and all use the median. The service never cuts
+or grows a support, because only the client knows the order of its indices.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from modelkin.errors import InvalidParameter
 from modelkin.types.spaces import FREE, SupportSize, SupportSizePolicy
 from modelkin.types.vocabulary import SupportSizePolicyName
 
-__all__ = ["POLICIES", "AskedSize", "SupportSizeService"]
+__all__ = ["POLICIES", "SupportSizeRequest", "SupportSizeService"]
 
 POLICIES = ("free", "fixed", "agreed")
 
 
 @dataclass(frozen=True, slots=True)
-class AskedSize:
-    """The policy of a new space, as it is asked for.
+class SupportSizeRequest:
+    """The requested policy of a new space.
 
     Attributes:
         policy: one of :data:`POLICIES`.
-        k: K, where it is fixed.
+        k: K, for the policy ``fixed``.
         fraction: or K as a share of M, rounded as ``select_support`` does.
     """
 
@@ -37,12 +37,12 @@ class AskedSize:
     k: int | None = None
     fraction: float | None = None
 
-    def resolved(self, num_parameters: int) -> SupportSizePolicy:
+    def resolve(self, num_parameters: int) -> SupportSizePolicy:
         """The policy with its K for a space of M parameters.
 
         Raises:
-            InvalidParameter: a policy that there is not, a fixed one without its K, another with
-                one, or a K out of range.
+            InvalidParameter: an unknown policy, a fixed one without its K, another with one, or a K
+                out of range.
         """
         if self.policy not in POLICIES:
             raise InvalidParameter(
@@ -73,10 +73,10 @@ class AskedSize:
 
 
 class SupportSizeService:
-    """The use cases by which the clients of a space come to one K."""
+    """The use cases by which the clients of a space agree on one K."""
 
     def current(self, session: Reader, space: SpaceRecord) -> SupportSize:
-        """The K of the space as of now."""
+        """The present K of the space."""
         policy = space.support_size
         if policy.policy != "agreed":
             return SupportSize(policy.policy, policy.k)
@@ -86,14 +86,15 @@ class SupportSizeService:
     def report(
         self, session: Writer, space: SpaceRecord, *, k_star: int, client: str
     ) -> SupportSize:
-        """Take a client's K* and answer the K to use.
+        """Take a client's K* and return the K to use.
 
-        Only where K is agreed is anything kept; where it is free, the answer is the client's own.
+        Only the policy ``agreed`` stores anything; with ``free``, the answer is the client's own
+        K*.
 
         Args:
-            k_star: what Algorithm 1 gave it, 1 to M.
-            client: who tells; a later report of the same one replaces the earlier. Those without a
-                name, ``""``, count as one.
+            k_star: the client's result of Algorithm 1, 1 to M.
+            client: its name; a later report replaces an earlier one. Those without a name, ``""``,
+                count as one.
 
         Raises:
             InvalidParameter: K* is out of its range.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.auth.records import Tenant
-from app.catalog.batches import BatchService, Entry
+from app.catalog.batches import BatchEntry, BatchService
 from app.catalog.puts import Stored
 from app.catalog.writer import ModelWriter
 from app.clustering import service
@@ -67,7 +67,7 @@ class AppSpace:
         return found
 
     def put(self, models: Mapping[str, Support]) -> None:
-        entries = [Entry(name, support) for name, support in models.items()]
+        entries = [BatchEntry(name, support) for name, support in models.items()]
         with self.database.reading() as session:
             results = self.services[BatchService].put(session, self.space, entries)
         assert all(isinstance(outcome, Stored) for _, outcome in results)

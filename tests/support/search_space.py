@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from app.auth.records import Tenant
-from app.catalog.batches import BatchService, Entry
+from app.catalog.batches import BatchEntry, BatchService
 from app.catalog.reader import ModelReader
 from app.container import Container
 from app.infra.db.database import Database
@@ -46,7 +46,7 @@ def make(services: Container, m: int) -> SpaceRecord:
 def put(services: Container, space: SpaceRecord, models: list[Stored]) -> None:
     """Store models as their kinds say."""
     entries = [
-        Entry(
+        BatchEntry(
             model.name,
             model.support if model.kind == "support" else model.support.signature(),
             model.tags,

@@ -1,7 +1,7 @@
-"""The lines of a batch: how a body is cut into them, and each of them read strictly.
+"""The lines of a batch: split a body into lines, and read each strictly.
 
-A line that is none becomes a refusal with its reason; it never ends the batch. Storing is the
-service's business.
+An invalid line becomes a refusal with its reason; it never ends the batch. The service stores the
+entries.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from app.catalog.batches import BYTES_AT_ONCE, Entry, Refused
+from app.catalog.batches import MAX_PENDING_BYTES, BatchEntry, RefusedEntry
 from app.catalog.endpoints.payloads import max_indices
 from app.catalog.schemas import BatchLineIn
 from app.infra.http.bodies import BodyLimits, parse_strictly
@@ -34,24 +34,24 @@ from modelkin.errors import (
     UnsupportedMediaType,
 )
 
-__all__ = ["ENCODED", "MAX_LINES", "LineReader", "cut"]
+__all__ = ["ENCODED", "MAX_LINES", "LineReader", "split_lines"]
 
 MAX_LINES: Final = 10_000
 
 ENCODED: Final = (wire.SUPPORT, wire.ROARING, wire.RAW)
 """The media types of a support in base64; indices as JSON would be text within text."""
 
-_SUPPORT_BYTES: Final = 16 << 20
-"""Bytes of indices of one line: more in a line of a megabyte is hardly anyone's model."""
-_MEMORY: Final = BYTES_AT_ONCE + 3 * _SUPPORT_BYTES
-"""What waits to be stored, and a support while it is decoded and packed."""
+_MAX_SUPPORT_BYTES: Final = 16 << 20
+"""Bytes of indices of one line: hardly any model has more in a line of a megabyte."""
+_RESERVED_BYTES: Final = MAX_PENDING_BYTES + 3 * _MAX_SUPPORT_BYTES
+"""Memory for pending supports, and for one support while it is decoded and packed."""
 
 
-def cut(body: bytearray) -> Iterator[memoryview]:
-    """The lines, without a copy, once it is known that there are not too many.
+def split_lines(body: bytearray) -> Iterator[memoryview]:
+    """The lines, without a copy, after a check of their number.
 
     Raises:
-        InvalidParameter: there is none.
+        InvalidParameter: there is no line.
         PayloadTooLarge: there are more than ``MAX_LINES``.
     """
     if not body:
@@ -82,14 +82,14 @@ class LineReader:
     """
 
     def __init__(self, limits: BodyLimits, num_parameters: int, hold: Reservation) -> None:
-        self._longest = limits.max_json_bytes
+        self._max_line_bytes = limits.max_json_bytes
         self._num_parameters = num_parameters
         self._room = max_indices(limits, num_parameters)
-        self._most = _SUPPORT_BYTES // index_dtype(num_parameters).itemsize
+        self._most = _MAX_SUPPORT_BYTES // index_dtype(num_parameters).itemsize
         self._hold: Reservation | None = hold
 
-    def read(self, line: memoryview) -> Entry | Refused:
-        """The entry of a line, or why it is none."""
+    def read(self, line: memoryview) -> BatchEntry | RefusedEntry:
+        """The entry of a line, or its refusal."""
         model: str | None = None
         try:
             document = self._parse(line)
@@ -97,22 +97,22 @@ class LineReader:
             fields = _validated(document)
             tags = None if fields.tags is None else check_tags(fields.tags)
             content = self._content(fields)
-            return Entry(model, content, tags, fields.attributes, self._sketch(fields))
+            return BatchEntry(model, content, tags, fields.attributes, self._sketch(fields))
         except ModelkinError as error:
-            return Refused(model, error)
+            return RefusedEntry(model, error)
 
     def _parse(self, line: memoryview) -> dict[str, Any]:
-        if len(line) > self._longest:
+        if len(line) > self._max_line_bytes:
             raise PayloadTooLarge(
-                f"a line may have {self._longest} bytes at most, this has {len(line)}: "
+                f"a line may have {self._max_line_bytes} bytes at most, this has {len(line)}: "
                 f"send a large support by itself, to PUT .../supports"
             )
         try:
             document = parse_strictly(bytes(line))
         except ValueError as error:
-            raise InvalidParameter(f"the line is no valid JSON: {error}") from None
+            raise InvalidParameter(f"the line is not valid JSON: {error}") from None
         if not isinstance(document, dict):
-            raise InvalidParameter("the line is no JSON object")
+            raise InvalidParameter("the line is not a JSON object")
         return document
 
     def _content(self, fields: BatchLineIn) -> Support | Signature:
@@ -141,7 +141,7 @@ class LineReader:
             raise UnsupportedMediaType(f"media_type must be one of {', '.join(ENCODED)}")
         data = _decoded(text, "support", InvalidSupport)
         if self._hold is not None:
-            self._hold.take(_MEMORY)
+            self._hold.take(_RESERVED_BYTES)
             self._hold = None
         most = min(self._most, self._room)
         try:
@@ -157,7 +157,7 @@ def _decoded(text: str, field: str, error: type[InvalidSupport | InvalidSignatur
     try:
         return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error) as reason:
-        raise error(f"{field} is no base64 (RFC 4648, section 4): {reason}", field=field) from None
+        raise error(f"{field} is not base64 (RFC 4648, section 4): {reason}", field=field) from None
 
 
 def _validated(document: dict[str, Any]) -> BatchLineIn:

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.batches import BatchService, Result
-from app.catalog.endpoints.batch_lines import ENCODED, MAX_LINES, LineReader, cut
+from app.catalog.endpoints.batch_lines import ENCODED, MAX_LINES, LineReader, split_lines
 from app.catalog.endpoints.payloads import SIGNATURE_SCHEMA
 from app.catalog.puts import Stored
 from app.errors import StorageFull
@@ -82,7 +82,7 @@ _LINE_OUT = {
             },
         },
     },
-    "description": "what became of the line of the same number",
+    "description": "the result of the line of the same number",
 }
 
 router = APIRouter(
@@ -143,7 +143,7 @@ def put_batch(
     several lines of one model the last stands. An error of the batch as a whole may have stored
     some lines: send it again.
     """
-    lines = cut(body.data)
+    lines = split_lines(body.data)
     reading.rollback()  # the space is known: no connection is held while lines are read
     reader = LineReader(limits, space.num_parameters, body.hold)
     results = batches.put(reading, space, (reader.read(line) for line in lines))

@@ -37,7 +37,7 @@ __all__ = [
     "max_indices",
 ]
 
-_COPIES = 3
+_COPIES_PER_REQUEST = 3
 """Of the indices, while a request works on them: as decoded, as packed, and one in between."""
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -85,7 +85,7 @@ _DELTA_JSON = {
         "properties": {
             "added": {"type": "array", "items": {"type": "integer", "minimum": 0}},
             "removed": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-            "digest": {"type": "string", "description": "of the result, which is held against it"},
+            "digest": {"type": "string", "description": "of the result, which is verified with it"},
         },
     },
     "example": {"added": [5, 2048], "removed": [17]},
@@ -136,7 +136,9 @@ class Payload:
         """Wait for memory for a support of K indices, for what changes in it and for the result."""
         most = max_indices(self._limits, num_parameters)
         added = min(most, wire.count_added(self._data, self._media_type))
-        self._hold.take(_COPIES * 2 * (k + added) * index_dtype(num_parameters).itemsize)
+        self._hold.take(
+            _COPIES_PER_REQUEST * 2 * (k + added) * index_dtype(num_parameters).itemsize
+        )
 
     def delta(self, before: Support) -> Delta:
         """What changes ``before``; :class:`InvalidSupport` says what is wrong with it."""
@@ -152,7 +154,7 @@ class Payload:
         """The most indices it may decode to, once there is memory for those that it says it has."""
         most = max_indices(self._limits, num_parameters)
         count = min(most, wire.count_indices(self._data, self._media_type, num_parameters))
-        self._hold.take(_COPIES * count * index_dtype(num_parameters).itemsize)
+        self._hold.take(_COPIES_PER_REQUEST * count * index_dtype(num_parameters).itemsize)
         return most
 
 

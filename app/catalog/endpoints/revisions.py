@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import ModelName
 from app.catalog.records import RevisionRecord, SelfOverlap
-from app.catalog.revisions import Listed, RevisionService
+from app.catalog.revisions import RevisionList, RevisionService
 from app.errors import ModelNotFound
 from app.infra.http.dependencies import Cursor, Limit, Reading
 from app.infra.http.openapi import problems
@@ -63,8 +63,8 @@ class RevisionOut(BaseModel):
             support_size=revision.support_size,
             created_at=revision.created_at,
             kept=revision.blob_key is not None,
-            **_told(space, "previous", revision.previous),
-            **_told(space, "first", revision.first),
+            **_fields(space, "previous", revision.previous),
+            **_fields(space, "first", revision.first),
         )
 
 
@@ -77,7 +77,7 @@ class RevisionPage(BaseModel):
     next_cursor: str | None
 
     @classmethod
-    def of(cls, space: SpaceRecord, listed: Listed) -> RevisionPage:
+    def of(cls, space: SpaceRecord, listed: RevisionList) -> RevisionPage:
         return cls(
             model=listed.model.name,
             first_revision=listed.first,
@@ -99,22 +99,22 @@ def list_revisions(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> RevisionPage:
-    """The revisions of a model, the newest first, each held against the one before and the first.
+    """The revisions of a model, newest first, each compared with the one before and the first.
 
-    Numbers and digests stay for as long as the model; of supports the newest few and the first.
+    Numbers and digests are kept as long as the model; of supports the newest few and the first.
     """
     listed = revisions.list(session, space, name, limit=limit, cursor=cursor)
     return RevisionPage.of(space, listed)
 
 
-def _told(space: SpaceRecord, what: str, overlap: SelfOverlap | None) -> dict[str, Any]:
+def _fields(space: SpaceRecord, what: str, overlap: SelfOverlap | None) -> dict[str, Any]:
     """What is said of a self-overlap, by the names of the fields."""
     if overlap is None:
-        told: tuple[Any, ...] = (None, None, None, None)
+        values: tuple[Any, ...] = (None, None, None, None)
     elif overlap.exact:
-        told = (overlap.jaccard, similarity_from_jaccard(overlap.jaccard), "exact", 0.0)
+        values = (overlap.jaccard, similarity_from_jaccard(overlap.jaccard), "exact", 0.0)
     else:
         error = standard_error(overlap.jaccard, space.signature.num_perm)
-        told = (overlap.jaccard, similarity_from_jaccard(overlap.jaccard), "signature", error)
+        values = (overlap.jaccard, similarity_from_jaccard(overlap.jaccard), "signature", error)
     fields = ("self_overlap", "similarity", "estimate", "standard_error")
-    return {f"{field}_{what}": value for field, value in zip(fields, told, strict=True)}
+    return {f"{field}_{what}": value for field, value in zip(fields, values, strict=True)}

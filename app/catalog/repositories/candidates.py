@@ -1,4 +1,4 @@
-"""What a search reads of the models that it compares: a few columns of few rows, and no objects."""
+"""Queries for the candidates of a search: few columns of few rows, and no ORM objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Candidate", "candidates_by_id", "candidates_by_name", "candidates_in
 
 Ids = npt.NDArray[np.int64]
 
-_AT_ONCE = 500  # below every backend's limit of bound parameters
+_IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 
 _COLUMNS = (
     ModelRow.id,
@@ -28,8 +28,8 @@ _COLUMNS = (
 )
 
 
-# Looked for by id alone: SQLite, told the space, would read all of it. Made once: to make it takes
-# longer than to ask it.
+# Filter by id only: with a space filter SQLite scans the whole space. Built once, because compiling
+# costs more than executing.
 _BY_ID = select(ModelRow.space_id, *_COLUMNS).where(
     ModelRow.id.in_(bindparam("ids", expanding=True))
 )
@@ -37,7 +37,7 @@ _BY_ID = select(ModelRow.space_id, *_COLUMNS).where(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model as far as it takes to compare it; ``blob_key`` is None without a support."""
+    """The data to compare a model; a model without a support has no ``blob_key``."""
 
     id: int
     name: str
@@ -47,11 +47,11 @@ class Candidate:
 
 
 def candidates_by_id(session: Reader, space: SpaceRecord, ids: Sequence[int]) -> list[Candidate]:
-    """Those of the models that this view of the space has, in no order."""
+    """The models of the space among ``ids``, in any order."""
     found: list[Candidate] = []
     connection = session.connection()
-    for at in range(0, len(ids), _AT_ONCE):
-        rows = connection.execute(_BY_ID, {"ids": ids[at : at + _AT_ONCE]})
+    for at in range(0, len(ids), _IDS_PER_STATEMENT):
+        rows = connection.execute(_BY_ID, {"ids": ids[at : at + _IDS_PER_STATEMENT]})
         found.extend(Candidate(*row[1:]) for row in rows if row[0] == space.id)
     return found
 
@@ -59,10 +59,10 @@ def candidates_by_id(session: Reader, space: SpaceRecord, ids: Sequence[int]) ->
 def candidates_by_name(
     session: Reader, space: SpaceRecord, names: Sequence[str]
 ) -> list[Candidate]:
-    """Those of the models that there are, in no order."""
+    """The existing models among ``names``, in any order."""
     found: list[Candidate] = []
-    for at in range(0, len(names), _AT_ONCE):
-        some = ModelRow.name.in_(names[at : at + _AT_ONCE])
+    for at in range(0, len(names), _IDS_PER_STATEMENT):
+        some = ModelRow.name.in_(names[at : at + _IDS_PER_STATEMENT])
         rows = session.execute(select(*_COLUMNS).where(ModelRow.space_id == space.id, some))
         found.extend(Candidate(*row) for row in rows)
     return found
@@ -75,15 +75,15 @@ def candidates_in_pages(
     if among is None:
         yield from _all_in_pages(session, space)
         return
-    for at in range(0, among.size, _AT_ONCE):
-        yield candidates_by_id(session, space, among[at : at + _AT_ONCE].tolist())
+    for at in range(0, among.size, _IDS_PER_STATEMENT):
+        yield candidates_by_id(session, space, among[at : at + _IDS_PER_STATEMENT].tolist())
 
 
 def _all_in_pages(session: Reader, space: SpaceRecord) -> Iterator[list[Candidate]]:
     last = -1
     query = select(*_COLUMNS).where(ModelRow.space_id == space.id).order_by(ModelRow.id)
     while True:
-        rows = session.execute(query.where(ModelRow.id > last).limit(_AT_ONCE)).all()
+        rows = session.execute(query.where(ModelRow.id > last).limit(_IDS_PER_STATEMENT)).all()
         if not rows:
             return
         page = [Candidate(*row) for row in rows]

@@ -1,4 +1,4 @@
-"""Every query about models: their rows, tags and signatures, and what changed since a version."""
+"""Queries for models: their rows, tags and signatures."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_IDS_AT_ONCE = 500  # below every backend's limit of bound parameters
+_IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 
 
 @dataclass(frozen=True, slots=True)
 class NewModel:
-    """What a model begins with."""
+    """The initial data of a model."""
 
     name: str
     content: Content
@@ -54,7 +54,7 @@ class NewModel:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a model is, not what is said of it: its support or signature, and what follows."""
+    """The content of a model, without its metadata: its support or signature, and derived data."""
 
     kind: Kind
     support_size: int
@@ -64,10 +64,10 @@ class Content:
     band_values: bytes | None = None
     """In a space with a stop-list; None for an unbanded model."""
     sketch: bytes | None = None
-    """What its client sent beside a signature, in the native format."""
+    """Sent by the client beside a signature, in the native format."""
 
     def new_id(self) -> int:
-        """What marks this content from now on; 0 where nobody has a sketch of it."""
+        """A new id for this content; 0 if there can be no sketch of it."""
         if self.kind == "signature" and self.sketch is None:
             return 0
         return drawn_content_id()
@@ -90,7 +90,7 @@ def get_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
 def find_models(
     session: Reader, space: SpaceRecord, names: Iterable[str]
 ) -> dict[str, ModelRecord]:
-    """Those of the models that there are, under their names."""
+    """The existing models among ``names``, by name."""
     found: dict[str, ModelRecord] = {}
     for some in _batches(dict.fromkeys(names)):
         query = select(ModelRow).where(_in(space), ModelRow.name.in_(some))
@@ -109,7 +109,7 @@ def get_models(session: Reader, space: SpaceRecord, names: Sequence[str]) -> lis
 
 
 def models_by_id(session: Reader, ids: Iterable[int]) -> dict[int, ModelRecord]:
-    """Those of the models that still exist, under their ids."""
+    """The existing models among ``ids``, by id."""
     found: dict[int, ModelRecord] = {}
     for some in _batches(ids):
         records = _records(session, select(ModelRow).where(ModelRow.id.in_(some)))
@@ -118,7 +118,7 @@ def models_by_id(session: Reader, ids: Iterable[int]) -> dict[int, ModelRecord]:
 
 
 def signatures_by_id(session: Reader, ids: Iterable[int]) -> dict[int, bytes]:
-    """The signatures' little-endian values, under the ids of their models."""
+    """The signatures' little-endian values, by model id."""
     found: dict[int, bytes] = {}
     for some in _batches(ids):
         query = select(SignatureRow.model_id, SignatureRow.values).where(
@@ -151,7 +151,7 @@ def ids_with_tags(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> l
 
 
 def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
-    """Those of ``keys`` under which a model keeps its support."""
+    """Those of ``keys`` that are the support of a model."""
     found: set[str] = set()
     for some in _batches(keys):
         query = select(ModelRow.blob_key).where(ModelRow.blob_key.in_(some))
@@ -162,9 +162,9 @@ def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
 def insert_models(
     session: Writer, space: SpaceRecord, new: Sequence[NewModel], *, version: int
 ) -> list[ModelRecord]:
-    """New models, in order, in as few statements as one of them takes.
+    """Insert models, in order, in as few statements as one of them takes.
 
-    The caller holds the space's lock, and has seen that their names are free and distinct.
+    The caller holds the space's lock, and has made sure that their names are free and distinct.
     ``version`` is the first one's, and each following model has the next.
     """
     now = datetime.now(UTC)
@@ -203,9 +203,9 @@ def insert_models(
 def update_contents(
     session: Writer, changes: Sequence[tuple[ModelRecord, Content, int]]
 ) -> list[ModelRecord]:
-    """Replace what models are, each at a version: their next revisions, in few statements.
+    """Replace the contents of models, each at a version: their next revisions, in few statements.
 
-    The caller holds the space's lock, so that the records are the models as they stand.
+    The caller holds the space's lock, so the records are up to date.
     """
     now = datetime.now(UTC)
     changed = [
@@ -240,7 +240,7 @@ def update_contents(
 
 
 def move_blob(session: Writer, model: ModelRecord, blob_key: str) -> None:
-    """The same support in another blob: nothing that is said or asked of the model changes."""
+    """Record that the same support is in another blob; version and content stay."""
     _update(session, model, blob_key=blob_key)
 
 
@@ -252,14 +252,14 @@ def update_metadata(
     tags: Sequence[str] | None = None,
     **columns: Any,
 ) -> None:
-    """Replace what is said of the model: ``tags`` where given, and any of the columns."""
+    """Replace the metadata of the model: ``tags`` if given, and any of the columns."""
     _update(session, model, version=version, updated_at=datetime.now(UTC), **columns)
     if tags is not None:
         _set_tags(session, model.id, tags)
 
 
 def delete_model(session: Writer, model: ModelRecord, *, version: int) -> None:
-    """Remove the model and leave word of it for the indexes that know it."""
+    """Delete the model and leave a tombstone for the indexes that hold it."""
     session.execute(delete(ModelRow).where(ModelRow.id == model.id))
     session.execute(
         insert(TombstoneRow).values(space_id=model.space_id, version=version, model_id=model.id)
@@ -287,7 +287,7 @@ def _in(space: SpaceRecord) -> Any:
 
 
 def tagged(tags: Sequence[str]) -> list[Any]:
-    """Conditions that together ask for every one of ``tags``."""
+    """Conditions that together require every one of ``tags``."""
     return [
         ModelRow.id.in_(select(TagRow.model_id).where(TagRow.tag == tag))
         for tag in dict.fromkeys(tags)
@@ -330,7 +330,7 @@ def _batches(items: Iterable[T]) -> Iterator[list[T]]:
     batch: list[T] = []
     for item in items:
         batch.append(item)
-        if len(batch) == _IDS_AT_ONCE:
+        if len(batch) == _IDS_PER_STATEMENT:
             yield batch
             batch = []
     if batch:

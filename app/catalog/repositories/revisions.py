@@ -1,4 +1,4 @@
-"""Every query about revisions: the contents that models had before, and how near one another."""
+"""Queries for revisions: the past contents of models, and their overlaps."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
 __all__ = [
-    "First",
+    "FirstRevision",
     "NewRevision",
-    "Past",
+    "ModelPast",
     "blob_keys",
     "blob_keys_of",
     "drop_blobs",
@@ -32,10 +32,10 @@ __all__ = [
     "list_revisions",
     "move_blob",
     "pasts",
-    "supports_before",
+    "last_supports_before",
 ]
 
-_AT_ONCE = 500  # below every backend's limit of bound parameters
+_IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 _ROWS = RevisionRow.metadata.tables[RevisionRow.__tablename__]
 # Of the table and not of the class: an update in the middle of every change has to be quick.
 _DROP = (
@@ -46,8 +46,8 @@ _DROP = (
 
 
 @dataclass(frozen=True, slots=True)
-class First:
-    """The first revision that is known of a model: later ones are held against it."""
+class FirstRevision:
+    """The first known revision of a model, with which later ones are compared."""
 
     revision: int
     support_size: int
@@ -56,61 +56,65 @@ class First:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What a model has been until now, as far as its next revision depends on it.
+class ModelPast:
+    """The past of a model, as far as its next revision depends on it.
 
     Attributes:
-        model: as it is.
-        signature: its little-endian values; None where nobody was going to need them.
-        first: None where the present content is the first that is known.
-        kept: number and blob of the revisions that are, and whose supports are kept.
+        model: its present row.
+        signature: its little-endian values; None if they are not needed.
+        first: None if the present content is the first known one.
+        kept: number and blob of the revisions whose supports are kept.
     """
 
     model: ModelRecord
     signature: bytes | None
-    first: First | None
+    first: FirstRevision | None
     kept: tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NewRevision:
-    """What a model becomes.
+    """The next revision of a model.
 
     Attributes:
-        model: as it is under the lock.
-        past: what it has been until now.
-        content: what it is from now on.
-        previous: how near that is to the content before.
-        first: to the first that is known.
+        model: as read under the lock.
+        past: until now.
+        content: the new one.
+        previous: the overlap with the content before.
+        first: the overlap with the first known content.
     """
 
     model: ModelRecord
-    past: Past
+    past: ModelPast
     content: models.Content
     previous: SelfOverlap
     first: SelfOverlap
 
 
-def pasts(session: Reader, present: Sequence[ModelRecord], *, signatures: bool) -> dict[int, Past]:
-    """What these models have been, under their ids.
+def pasts(
+    session: Reader, present: Sequence[ModelRecord], *, signatures: bool
+) -> dict[int, ModelPast]:
+    """The pasts of these models, by id.
 
     Args:
         session: of any kind.
-        present: the models as they are.
+        present: the present models.
         signatures: of all of them; else only of those whose present content is the first.
     """
     ids = [model.id for model in present]
-    firsts: dict[int, First] = {}
+    firsts: dict[int, FirstRevision] = {}
     kept: dict[int, list[tuple[int, str]]] = {}
-    for row in _telling(session, ids):
+    for row in _first_or_kept_rows(session, ids):
         if row.minhash is not None:
-            firsts[row.model_id] = First(row.revision, row.support_size, row.blob_key, row.minhash)
+            firsts[row.model_id] = FirstRevision(
+                row.revision, row.support_size, row.blob_key, row.minhash
+            )
         if row.blob_key is not None:
             kept.setdefault(row.model_id, []).append((row.revision, row.blob_key))
     wanted = ids if signatures else [model_id for model_id in ids if model_id not in firsts]
     values = models.signatures_by_id(session, wanted)
     return {
-        model.id: Past(
+        model.id: ModelPast(
             model,
             values.get(model.id),
             firsts.get(model.id),
@@ -121,7 +125,7 @@ def pasts(session: Reader, present: Sequence[ModelRecord], *, signatures: bool) 
 
 
 def insert_revisions(session: Writer, new: Sequence[NewRevision]) -> None:
-    """Next revisions of distinct models, and the present ones of those that have no row yet.
+    """Insert the next revisions of distinct models, and the present ones of those without a row.
 
     The caller holds the space's lock, and the models still have the contents of their pasts.
     """
@@ -144,12 +148,12 @@ def insert_revisions(session: Writer, new: Sequence[NewRevision]) -> None:
 
 
 def drop_blobs(session: Writer, dropped: Iterable[tuple[int, int]]) -> None:
-    """The supports of some revisions, by model and number, are kept no more."""
+    """Record that the supports of some revisions, by model and number, are no longer kept."""
     session.execute(_DROP, [{"of_model": of, "number": number} for of, number in dropped])
 
 
 def drop_rows(session: Writer, model_id: int, until: int) -> None:
-    """Forget the revisions of a model up to one, but for the first."""
+    """Delete the revisions of a model up to one, except for the first."""
     session.execute(
         delete(RevisionRow)
         .where(
@@ -162,7 +166,7 @@ def drop_rows(session: Writer, model_id: int, until: int) -> None:
 
 
 def move_blob(session: Writer, model: ModelRecord, blob_key: str) -> None:
-    """The present support of a model is in another blob."""
+    """Record that the present support of a model is in another blob."""
     session.execute(
         update(RevisionRow)
         .where(RevisionRow.model_id == model.id, RevisionRow.revision == model.revision)
@@ -174,7 +178,7 @@ def move_blob(session: Writer, model: ModelRecord, blob_key: str) -> None:
 def list_revisions(
     session: Reader, model: ModelRecord, *, limit: int, cursor: str | None
 ) -> Page[RevisionRecord]:
-    """What is known of the model's revisions, the newest first."""
+    """The known revisions of the model, newest first."""
     query = select(RevisionRow).where(RevisionRow.model_id == model.id)
     if cursor is not None:
         query = query.where(RevisionRow.revision < _number(cursor))
@@ -187,7 +191,7 @@ def list_revisions(
 
 
 def find_revision(session: Reader, model: ModelRecord, number: int) -> RevisionRecord | None:
-    """One revision, or None where nothing is known of it."""
+    """One revision, or None if it is unknown."""
     row = session.get(RevisionRow, (model.id, number))
     if row is not None:
         return _record(row)
@@ -195,7 +199,7 @@ def find_revision(session: Reader, model: ModelRecord, number: int) -> RevisionR
 
 
 def first_revision(session: Reader, model: ModelRecord) -> int:
-    """The number of the first revision that is known."""
+    """The number of the first known revision."""
     query = select(RevisionRow.revision).where(
         RevisionRow.model_id == model.id, RevisionRow.minhash.is_not(None)
     )
@@ -212,13 +216,11 @@ def kept_revisions(session: Reader, model: ModelRecord) -> list[int]:
     return sorted({*session.scalars(query), *present})
 
 
-def supports_before(session: Reader, firsts: Mapping[int, int]) -> dict[int, tuple[int, str]]:
-    """Size and blob of the last support that is kept from before a revision of each model, under
-    the ids of those that have one.
-    """
+def last_supports_before(session: Reader, firsts: Mapping[int, int]) -> dict[int, tuple[int, str]]:
+    """Size and blob of the last kept support before a revision of each model, by model id."""
     found: dict[int, tuple[int, str]] = {}
     ids = list(firsts)
-    for start in range(0, len(ids), _AT_ONCE):
+    for start in range(0, len(ids), _IDS_PER_STATEMENT):
         query = (
             select(
                 RevisionRow.model_id,
@@ -227,7 +229,7 @@ def supports_before(session: Reader, firsts: Mapping[int, int]) -> dict[int, tup
                 RevisionRow.blob_key,
             )
             .where(
-                RevisionRow.model_id.in_(ids[start : start + _AT_ONCE]),
+                RevisionRow.model_id.in_(ids[start : start + _IDS_PER_STATEMENT]),
                 RevisionRow.blob_key.is_not(None),
             )
             .order_by(RevisionRow.revision)
@@ -239,27 +241,27 @@ def supports_before(session: Reader, firsts: Mapping[int, int]) -> dict[int, tup
 
 
 def blob_keys_of(session: Reader, model: ModelRecord) -> set[str]:
-    """Where the supports of the model are, the present one and those before."""
+    """The blobs of the model's supports, the present one and those before."""
     query = select(RevisionRow.blob_key).where(RevisionRow.model_id == model.id)
     return {key for key in (*session.scalars(query), model.blob_key) if key is not None}
 
 
 def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
-    """Those of ``keys`` under which the support of a revision is kept."""
+    """Those of ``keys`` that are the support of a revision."""
     wanted = list(keys)
     found: set[str | None] = set()
-    for at in range(0, len(wanted), _AT_ONCE):
-        some = wanted[at : at + _AT_ONCE]
+    for at in range(0, len(wanted), _IDS_PER_STATEMENT):
+        some = wanted[at : at + _IDS_PER_STATEMENT]
         found.update(
             session.scalars(select(RevisionRow.blob_key).where(RevisionRow.blob_key.in_(some)))
         )
     return {key for key in found if key is not None}
 
 
-def _telling(
+def _first_or_kept_rows(
     session: Reader, ids: Sequence[int]
 ) -> Iterable[Row[int, int, int, str | None, bytes | None]]:
-    """The rows that tell the first revision of a model, or where a support is."""
+    """The rows of first revisions, and of those whose support is kept."""
     columns = (
         RevisionRow.model_id,
         RevisionRow.revision,
@@ -267,10 +269,10 @@ def _telling(
         RevisionRow.blob_key,
         RevisionRow.minhash,
     )
-    for at in range(0, len(ids), _AT_ONCE):
+    for at in range(0, len(ids), _IDS_PER_STATEMENT):
         yield from session.execute(
             select(*columns).where(
-                RevisionRow.model_id.in_(ids[at : at + _AT_ONCE]),
+                RevisionRow.model_id.in_(ids[at : at + _IDS_PER_STATEMENT]),
                 RevisionRow.minhash.is_not(None) | RevisionRow.blob_key.is_not(None),
             )
         )
@@ -296,12 +298,12 @@ def _row(
 
 
 def _row_of_present(model: ModelRecord) -> dict[str, Any]:
-    """The row of a model whose present content is the first that is known."""
+    """The row of a model whose present content is the first known one."""
     return _row(model.id, model.revision, model, _began(model))
 
 
 def _began(model: ModelRecord) -> datetime:
-    """When the present content came; of later ones than the first no better time is known."""
+    """The time of the present content; for later contents the last update is the best estimate."""
     return model.created_at if model.revision == 1 else model.updated_at
 
 

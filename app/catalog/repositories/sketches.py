@@ -1,6 +1,6 @@
-"""Every query about sketches that clients sent beside their signatures.
+"""Queries for sketches that clients sent beside their signatures.
 
-Those of supports are made from the supports whenever they are wanted, and are not here.
+Sketches of supports are computed from the supports on demand, and are not stored here.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ __all__ = [
     "sketches_by_id",
 ]
 
-_IDS_AT_ONCE = 500  # below every backend's limit of bound parameters
+_IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 
 
 def sketches_by_id(session: Reader, ids: Iterable[int]) -> dict[int, bytes]:
-    """Those of the models that sent a sketch: it in the native format, under the model's id."""
+    """The sent sketches in the native format, by model id."""
     wanted = list(ids)
     found: dict[int, bytes] = {}
-    for at in range(0, len(wanted), _IDS_AT_ONCE):
-        some = SketchRow.model_id.in_(wanted[at : at + _IDS_AT_ONCE])
+    for at in range(0, len(wanted), _IDS_PER_STATEMENT):
+        some = SketchRow.model_id.in_(wanted[at : at + _IDS_PER_STATEMENT])
         rows = session.execute(select(SketchRow.model_id, SketchRow.data).where(some))
         found.update((row.model_id, row.data) for row in rows)
     return found
 
 
 def insert_sketches(session: Writer, sketches: Mapping[int, bytes | None]) -> None:
-    """Keep the sketches, those that are not None, of models that have none."""
+    """Insert the sketches that are given, for models without one."""
     rows = [{"model_id": i, "data": data} for i, data in sketches.items() if data is not None]
     if rows:
         session.execute(insert(SketchRow), rows)
 
 
 def replace_sketches(session: Writer, sketches: Mapping[int, bytes | None]) -> None:
-    """Let the models have these sketches from now on, or none."""
+    """Replace the sketches of the models, or delete them."""
     wanted = list(sketches)
-    for at in range(0, len(wanted), _IDS_AT_ONCE):
-        some = SketchRow.model_id.in_(wanted[at : at + _IDS_AT_ONCE])
+    for at in range(0, len(wanted), _IDS_PER_STATEMENT):
+        some = SketchRow.model_id.in_(wanted[at : at + _IDS_PER_STATEMENT])
         session.execute(delete(SketchRow).where(some).execution_options(synchronize_session=False))
     insert_sketches(session, sketches)
 
@@ -57,7 +57,7 @@ def replace_sketches(session: Writer, sketches: Mapping[int, bytes | None]) -> N
 def change_sketch(
     session: Writer, model: ModelRecord, sketch: bytes, *, version: int
 ) -> ModelRecord:
-    """Let a model have this sketch from now on; the caller holds the space's lock."""
+    """Set the sketch of a model; the caller holds the space's lock."""
     changed = replace(
         model, content_id=drawn_content_id(), version=version, updated_at=datetime.now(UTC)
     )
@@ -74,5 +74,5 @@ def change_sketch(
 
 
 def drawn_content_id() -> int:
-    """What marks a content of which there is, or can be, a sketch: any number from 1 on."""
+    """A new random id, from 1 on, for a content that has or can have a sketch."""
     return 1 + secrets.randbelow(2**63 - 1)

@@ -13,7 +13,7 @@ from app.hubs.clients.download import writing
 from app.hubs.clients.protocol import Hub, HubFile, HubRevision
 from app.hubs.ingestion.checkpoint_files import CheckpointFiles, choose, shards_of
 from app.hubs.ingestion.downloads import DownloadDir
-from app.spaces.service import MAX_DIMENSIONS, MAX_TENSOR_NAME, MAX_TENSORS
+from app.spaces.service import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, MAX_TENSORS
 from modelkin.checkpoints import Bounds, Checkpoint, open_checkpoint
 from modelkin.checkpoints.files import read_index
 from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
@@ -27,7 +27,7 @@ _Get = Callable[[HubRevision, Sequence[HubFile], Path, str], None]
 """Downloads files of a revision into a folder."""
 
 BOUNDS: Final = Bounds(
-    header=8_000_000, tensors=MAX_TENSORS, name=MAX_TENSOR_NAME, dimensions=MAX_DIMENSIONS
+    header=8_000_000, tensors=MAX_TENSORS, name=MAX_TENSOR_NAME_LENGTH, dimensions=MAX_DIMENSIONS
 )
 """Limits of a checkpoint's header: no model has a million tensors."""
 

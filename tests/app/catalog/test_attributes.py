@@ -1,4 +1,4 @@
-"""Which models carry an attribute: the database is asked, and sends nothing of those who do not."""
+"""The models that carry an attribute: the database filters, and sends no other rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.catalog.batches import BatchService, Entry
+from app.catalog.batches import BatchEntry, BatchService
 from app.catalog.puts import Stored
 from app.infra.db.tables.catalog import ModelRow
 from app.kinship import repository as store
@@ -25,7 +25,7 @@ def labelled(app_space: AppSpace) -> AppSpace:
     for number, (name, support) in enumerate(named(planted((12,))[0]).items()):
         others: dict[str, Any] = {"others": list(NAMES), "site": None}
         attributes = dict.fromkeys(NAMES, number) if number % 2 else others
-        entries.append(Entry(name, support, attributes=attributes))
+        entries.append(BatchEntry(name, support, attributes=attributes))
     with app_space.database.reading() as session:
         results = app_space.services[BatchService].put(session, app_space.space, entries)
     assert all(isinstance(outcome, Stored) for _, outcome in results)
@@ -47,7 +47,7 @@ class Counting:
 
 
 def found(app_space: AppSpace, attribute: str, some: slice) -> tuple[dict[int, Any], Counting]:
-    """Which of some models carry the attribute, under their ids, and what it took."""
+    """The models among some that carry the attribute, by id, and the cost of the query."""
     with app_space.database.reading() as session:
         ids = sorted(session.scalars(select(ModelRow.id).where(ModelRow.space_id == app_space.id)))
         counting: Any = Counting(session)
@@ -57,20 +57,22 @@ def found(app_space: AppSpace, attribute: str, some: slice) -> tuple[dict[int, A
 
 @pytest.mark.parametrize("attribute", NAMES)
 @pytest.mark.parametrize("some", [slice(None), slice(3, 6)])
-def test_who_carries_an_attribute_is_found(labelled: AppSpace, attribute: str, some: slice) -> None:
-    """Whatever its name is, and whether all models are asked about or some."""
+def test_models_with_an_attribute_are_found(
+    labelled: AppSpace, attribute: str, some: slice
+) -> None:
+    """For any name of the attribute, among all models or among some."""
     expected = {number: number for number in range(12)[some] if number % 2}
     assert expected == found(labelled, attribute, some)[0]
 
 
-def test_of_who_does_not_carry_it_nothing_is_read(labelled: AppSpace) -> None:
-    """A name that nobody has costs one query, and no row."""
+def test_models_without_the_attribute_are_not_read(labelled: AppSpace) -> None:
+    """An unused name costs one query, and no row."""
     labels, counting = found(labelled, "mistyped", slice(None))
     assert ({}, 1, 0) == (labels, counting.queries, counting.rows)
 
 
 def test_few_of_many_are_looked_up(labelled: AppSpace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where few models are asked about, the others are not read, whatever they carry."""
+    """Among few ids, other models are not read, whatever they carry."""
     monkeypatch.setattr(store, "_ROWS_PER_LOOKUP", 1)
     labels, counting = found(labelled, "site", slice(0, 5))
     assert ({1: 1, 3: 3}, 1, 5) == (labels, counting.queries, counting.rows)

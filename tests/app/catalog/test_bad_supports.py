@@ -1,4 +1,4 @@
-"""Supports and signatures that are none: refused with what is wrong, and nothing is stored."""
+"""Invalid supports and signatures: refused with the reason, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_every_flipped_bit_of_a_native_payload_is_refused(untouched: Space) -> N
 
 
 def test_every_truncation_is_refused(untouched: Space) -> None:
-    """However much of a payload is missing, what is left is no support."""
+    """A truncated payload of any length is not a support."""
     for data, media_type in ((NATIVE, SUPPORT), (BITMAP, ROARING)):
         for length in range(0, len(data), 97):
             answer = untouched.put_bytes("new", data[:length], media_type)

@@ -1,4 +1,4 @@
-"""/v1/spaces/{space}/batch: many models in one request, and what a bad line does to the others."""
+"""/v1/spaces/{space}/batch: many models in one request, and the effect of a bad line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def text(support: Support | bytes) -> str:
 
 
 def dumped(lines: list[Line | bytes]) -> bytes:
-    """A body; bytes stand for lines that no JSON writer would write."""
+    """A body; bytes are lines that no JSON writer would write."""
     return b"".join((x if isinstance(x, bytes) else json.dumps(x).encode()) + b"\n" for x in lines)
 
 
@@ -98,7 +98,7 @@ def test_a_batch_is_as_its_puts_one_by_one(space: Space) -> None:
 
 
 def test_a_status_says_what_changed(space: Space) -> None:
-    """Content, tags or attributes that are others replace; what is not given stays as it is."""
+    """Other content, tags or attributes replace those stored; absent fields keep theirs."""
     whole: Line = {"model": "a", "support": text(A), "tags": ["t"], "attributes": {"n": 1}}
     bare: Line = {"model": "a", "support": text(A)}
     seen = [put(space, line)[0]["status"] for line in (whole, whole, bare, {**bare, "tags": []})]
@@ -123,7 +123,7 @@ def test_of_several_lines_of_a_model_the_last_stands(space: Space) -> None:
 
 
 def test_a_signature_does_not_replace_a_support(space: Space) -> None:
-    """The rule of a single put is that line's error, and the other way round it is none."""
+    """The rule of a single put is that line's error; a support may replace a signature."""
     space.put("full", A)
     alone, upgraded = put(
         space,
@@ -146,7 +146,7 @@ def test_many_lines_change_at_once(space: Space) -> None:
 
 
 def test_a_support_of_too_many_indices_goes_by_itself(space: Space) -> None:
-    """What a line of some kilobytes decodes to is bounded; its error says where it may go."""
+    """The decoded size of a line is bounded; its error says where to send the support."""
     wide = Space(space.http, 2**32)
     dense = Support.from_indices(np.arange(2**22 + 1), 2**32)
     [failed] = put(wide, {"model": "a", "support": text(dense)})
@@ -179,7 +179,7 @@ BAD: dict[str, tuple[Line | bytes, str]] = {
     "a model that climbs": ({"model": "../x", "support": text(A)}, "invalid_name"),
     "a long model": ({"model": "x" * 201, "support": text(A)}, "invalid_name"),
     "a bad tag": ({"model": "x", "support": text(A), "tags": ["\n"]}, "invalid_name"),
-    "tags that are none": ({"model": "x", "support": text(A), "tags": "t"}, "invalid_parameter"),
+    "tags as text": ({"model": "x", "support": text(A), "tags": "t"}, "invalid_parameter"),
     "neither": ({"model": "x"}, "invalid_parameter"),
     "both": ({"model": "x", "support": text(A), "signature": SIGNED}, "invalid_parameter"),
     "no base64": ({"model": "x", "support": "not base64!"}, "invalid_support"),
@@ -218,7 +218,7 @@ BAD: dict[str, tuple[Line | bytes, str]] = {
 
 @pytest.mark.parametrize("bad", BAD)
 def test_a_bad_line_spoils_no_other(space: Space, bad: str) -> None:
-    """It fails with its own code and changes nothing; those around it are stored."""
+    """It fails with its own code and changes nothing; the lines around it are stored."""
     line, code = BAD[bad]
     good: list[Line] = [{"model": name, "support": text(A)} for name in "ab"]
     first, failed, last = put(space, good[0], line, good[1])
@@ -229,7 +229,7 @@ def test_a_bad_line_spoils_no_other(space: Space, bad: str) -> None:
 
 
 def test_a_failed_line_names_its_model_and_field(space: Space) -> None:
-    """The error of a line has what a problem document has: a field where there is one."""
+    """The error of a line has the fields of a problem document, with a field if there is one."""
     line = {"model": "org/x", "support": text(A), "attributes": {"n": 2**70}}
     [result] = put(space, line)
     assert "org/x" == result["model"]
@@ -283,7 +283,7 @@ REFUSED: dict[str, tuple[Callable[[Space], httpx.Response], int, str]] = {
 
 
 @pytest.mark.parametrize("refused", REFUSED)
-def test_what_is_no_batch_is_refused_as_a_whole(untouched: Space, refused: str) -> None:
+def test_an_invalid_batch_is_refused_as_a_whole(untouched: Space, refused: str) -> None:
     """An empty body, too many lines, another type or no space: one problem, nothing stored."""
     send, status, code = REFUSED[refused]
     assert_problem(send(untouched), status, code)

@@ -1,4 +1,4 @@
-"""A disk that loses or changes what it was given: never a wrong support, and a way out."""
+"""A disk that loses or changes data: never a wrong support, and a way to repair it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def only_blob(server: Server) -> Path:
 def test_sending_it_again_mends_a_damaged_file(
     start: Start, support: Support, damage: Callable[[Path], None]
 ) -> None:
-    """What cannot be answered is a 503 that says what to do; doing that changes nothing else."""
+    """A damaged file is a 503 that says what to do; doing that changes nothing else."""
     server = start()
     with checked(httpx.Client(base_url=server.url, trust_env=False)) as http:
         assert 201 == http.post("/v1/spaces", json={"name": "s", "num_parameters": M}).status_code
@@ -62,7 +62,7 @@ def test_sending_it_again_mends_a_damaged_file(
 
 
 def test_a_damaged_list_never_ends_the_service(start: Start) -> None:
-    """An index that points beyond the space is a 503 for whoever overlaps with it."""
+    """An index that points beyond the space is a 503 for a request that overlaps with it."""
     server = start()
     with checked(httpx.Client(base_url=server.url, trust_env=False)) as http:
         http.post("/v1/spaces", json={"name": "s", "num_parameters": M})
@@ -78,7 +78,7 @@ def test_a_damaged_list_never_ends_the_service(start: Start) -> None:
 def test_one_damaged_file_spoils_no_answer_about_others(
     start: Start, damage: Callable[[Path], None]
 ) -> None:
-    """Neighbours of the others are exact, the damaged one is estimated, and the answer says so."""
+    """Other neighbours are exact, the damaged one is estimated, and the answer says so."""
     server = start()
     with checked(httpx.Client(base_url=server.url, trust_env=False)) as http:
         http.post("/v1/spaces", json={"name": "s", "num_parameters": M})

@@ -1,4 +1,4 @@
-"""PATCH of a support: what changed goes over the wire, and what stands is as if it all had."""
+"""PATCH of a support: the delta goes over the wire, and the result is that of a whole PUT."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def patch(
     if_match: str | None = "now",
     **params: Any,
 ) -> httpx.Response:
-    """PATCH the support of a model, on the condition of its present ETag unless told otherwise."""
+    """PATCH the support of a model, by default on the condition of its present ETag."""
     headers = {"Content-Type": media_type}
     if if_match is not None:
         headers["If-Match"] = space.etag(model) if if_match == "now" else if_match
@@ -77,8 +77,9 @@ ENCODINGS: dict[str, Callable[[], tuple[bytes, str]]] = {
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_patch_is_as_good_as_the_whole(filled: Space, encoding: str) -> None:
-    """The answer is the model with its new ETag, and support, signature, neighbours and history are
-    those of a model that got the support whole.
+    """The answer is the model with its new ETag.
+
+    Support, signature, neighbours and history are those of a model that got the support whole.
     """
     answer = patch(filled, *ENCODINGS[encoding]())
     assert 200 == answer.status_code, answer.text
@@ -140,14 +141,14 @@ def test_an_empty_patch_changes_nothing(filled: Space) -> None:
 
 
 def test_any_revision_of_the_listed_ones_will_do(filled: Space) -> None:
-    """``If-Match`` is as RFC 9110 has it: a list of tags, or ``*`` for whatever there is."""
+    """``If-Match`` follows RFC 9110: a list of tags, or ``*`` for any present model."""
     listed = f'"none", {filled.etag("a")}'
     assert 200 == patch(filled, json_delta(ABSENT[:1], []), JSON, if_match=listed).status_code
     assert 200 == patch(filled, json_delta(ABSENT[1:2], []), JSON, if_match="*").status_code
 
 
 def test_a_patch_needs_a_condition(filled: Space) -> None:
-    """Without If-Match it is a 428 that says what to send, and the body is not asked for."""
+    """Without If-Match it is a 428 that says what to send, and the body is not read."""
     answer = patch(filled, wire.encode_delta(BEFORE, AFTER), if_match=None)
     assert "If-Match" in assert_problem(answer, 428, "precondition_required")
     host = str(filled.http.base_url.netloc, "ascii")
@@ -160,7 +161,7 @@ def test_a_patch_needs_a_condition(filled: Space) -> None:
 
 
 def test_a_stale_revision_is_a_412(filled: Space) -> None:
-    """A patch against what was, by its ETag or by the digest within, changes nothing."""
+    """A patch of an old revision, by its ETag or by the digest within, changes nothing."""
     stale = filled.etag("a")
     filled.put("a", AFTER)
     content = wire.encode_delta(BEFORE, AFTER)
@@ -187,11 +188,12 @@ def test_a_stale_revision_is_a_412(filled: Space) -> None:
         (b"", None, "not valid JSON"),
     ],
 )
-def test_what_cannot_be_is_named(
+def test_an_inapplicable_delta_is_named(
     filled: Space, content: bytes, field: str | None, message: str
 ) -> None:
-    """An index that is there already, or is not, is a 422 that names the first, as is any other
-    delta that makes no support of this one; nothing changes.
+    """A delta that cannot be applied is a 422 that names the first wrong index.
+
+    That holds for an index to add that is present, and for one to remove that is absent.
     """
     before = filled.show(), filled.model("a")
     answer = patch(filled, content, JSON)
@@ -237,7 +239,7 @@ def test_a_64_bit_space_is_patched_too(http: httpx.Client) -> None:
 
 
 def test_of_concurrent_patches_one_wins(filled: Space) -> None:
-    """Of eight patches on the condition of one ETag one is made, the others get a 412."""
+    """Of eight patches on the condition of one ETag one succeeds, the others get a 412."""
     random = np.random.default_rng(6)
     contents = [related(random, BEFORE, 0.9) for _ in range(8)]
     tag, barrier = filled.etag("a"), threading.Barrier(8)
@@ -255,7 +257,7 @@ def test_of_concurrent_patches_one_wins(filled: Space) -> None:
 
 
 def test_a_patch_on_any_condition_loses_to_a_put(filled: Space) -> None:
-    """Patches on ``*`` and whole supports race; whatever stands is one of them, whole."""
+    """Patches on ``*`` and whole supports race; the result is one of them, whole."""
     random = np.random.default_rng(7)
     whole = [related(random, BEFORE, 0.5) for _ in range(6)]
     digests = {s.digest for s in whole}

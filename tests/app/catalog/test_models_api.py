@@ -1,4 +1,4 @@
-"""What is said of models: listings, PATCH, DELETE."""
+"""The metadata of models: listings, PATCH, DELETE."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_pages_joined_are_all_models_in_code_point_order(space: Space, limit: in
 
 
 def test_a_listing_goes_on_while_models_come_and_go(space: Space) -> None:
-    """A cursor is a place in the order: what stays is listed once, whatever changes before it."""
+    """A cursor is a place in the order: persisting models are listed once, whatever changes."""
     space.put_all({f"m{i}": SMALL for i in range(6)})
     page = ok(space.http.get(space.path("models"), params={"limit": 3}))
     assert ["m0", "m1", "m2"] == [item["model"] for item in page["items"]]
@@ -64,7 +64,7 @@ def test_a_listing_goes_on_while_models_come_and_go(space: Space) -> None:
 
 
 def test_tags_filter_a_listing(space: Space) -> None:
-    """``tag`` repeats, every one has to be there, and pages are filled with what matches."""
+    """``tag`` repeats, a model must carry every one, and pages are filled with matches."""
     for i in range(12):
         space.put(f"m{i:02d}", SMALL, tags=[f"two{i % 2}", f"three{i % 3}"])
     assert ["m00", "m06"] == listing(space, 1, tag=["two0", "three0"])
@@ -131,7 +131,7 @@ def test_tags_and_attributes_are_cleared_by_empty_ones(stored: Space) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"tags": ["t"]}, {"attributes": {}, "source": None}])
 def test_a_PATCH_that_changes_nothing_changes_nothing(stored: Space, body: Any) -> None:
-    """Version, ETag and time of change stay where all values are the same."""
+    """Version, ETag and time of change stay if all values are the same."""
     before = stored.model("a"), stored.etag("a"), stored.show()
     assert 200 == patch(stored, body).status_code
     assert before == (stored.model("a"), stored.etag("a"), stored.show())
@@ -166,7 +166,7 @@ def test_an_attribute_comes_back_as_it_was(stored: Space, value: Any) -> None:
 
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", str(2**64), "9" * 5000])
 def test_a_number_that_cannot_be_answered_is_refused(stored: Space, number: str) -> None:
-    """What no JSON reader could take back is not stored, at any depth."""
+    """A number that JSON cannot represent is not stored, at any depth."""
     for value in (number, f"[{number}]", f'{{"a":[{number}]}}'):
         body = f'{{"attributes":{{"value":{value}}}}}'.encode()
         url = stored.path("models", "a")
@@ -220,8 +220,8 @@ def test_a_deleted_model_is_gone_everywhere(stored: Space) -> None:
     assert [] == listing(stored, 5, tag="t")
 
 
-def test_a_recreated_model_begins_anew(stored: Space) -> None:
-    """The same name after a DELETE is revision 1 again, without what was said of the old one."""
+def test_a_recreated_model_starts_again(stored: Space) -> None:
+    """The same name after a DELETE is revision 1 again, without the old metadata."""
     ok(patch(stored, FULL))
     old = stored.etag("a")
     stored.http.delete(stored.path("models", "a"))
@@ -232,8 +232,8 @@ def test_a_recreated_model_begins_anew(stored: Space) -> None:
     assert old != stored.etag("a")
 
 
-def test_a_recreated_space_knows_no_old_ETag(space: Space) -> None:
-    """Versions begin anew with the space, ETags do not: a writer of before gets a 412."""
+def test_a_recreated_space_refuses_old_ETags(space: Space) -> None:
+    """Versions start again with the space, ETags do not: an old ETag gets a 412."""
     created = space.put_bytes("a", SMALL.to_bytes(), SUPPORT)
     assert created.headers["ETag"] == space.etag("a")
     url = f"/v1/spaces/{space.name}"
@@ -260,7 +260,7 @@ def test_times_are_UTC_and_move_with_changes(stored: Space) -> None:
 
 
 def test_the_SDK_updates_and_deletes(client: modelkin.Client, stored: Space) -> None:
-    """``update_model`` and ``delete_model`` honour the ETag that ``model`` tells."""
+    """``models.update`` and ``models.delete`` honour the ETag that ``models.get`` returns."""
     model = client.models.get(stored.name, "a")
     updated = client.models.update(
         stored.name, "a", attributes={"n": 1}, source="s", if_match=model.etag

@@ -1,4 +1,4 @@
-"""Revisions over HTTP: every other content is one, held against those before, and some are kept."""
+"""Revisions over HTTP: every new content is one, compared with those before; some are kept."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def jaccard(a: Support, b: Support) -> float:
 
 
 def revisions(space: Space, model: str = "a", **params: Any) -> list[dict[str, Any]]:
-    """What is listed, the newest first."""
+    """The listed revisions, newest first."""
     answer = ok(space.http.get(space.path("revisions", model), params=params))
     assert model == answer["model"]
     found: list[dict[str, Any]] = answer["items"]
@@ -151,7 +151,7 @@ def test_a_batch_makes_revisions_too(space: Space) -> None:
 
 
 def test_a_kept_revision_is_read_in_every_format(space: Space) -> None:
-    """The support of an earlier revision is what was stored then, byte for byte."""
+    """The support of an earlier revision is the one stored then, byte for byte."""
     supports = drifting(3)
     for support in supports:
         space.put("a", support)
@@ -163,9 +163,10 @@ def test_a_kept_revision_is_read_in_every_format(space: Space) -> None:
     assert supports[1].indices.tolist() == answer["indices"]
 
 
-def test_the_oldest_are_let_go_but_for_the_first(start: Start) -> None:
-    """With three to keep, the newest three and the first are read; numbers, digests and overlaps of
-    all stay; the disk holds no more than what can be read.
+def test_the_oldest_are_deleted_but_for_the_first(start: Start) -> None:
+    """With three to keep, the newest three and the first can be read.
+
+    Numbers, digests and overlaps of all stay; the disk holds no other supports.
     """
     server = start("--keep-revisions=3")
     supports = drifting(7)
@@ -183,15 +184,16 @@ def test_the_oldest_are_let_go_but_for_the_first(start: Start) -> None:
             assert supports[number - 1] == Support.from_bytes(read(space, number).content)
         detail = assert_problem(read(space, 3), 404, "revision_not_found")
         assert "revision 3 of model 'a' is not kept" in detail
-        assert "those of revisions 1, 5 to 7 are there" in detail
+        assert "those of revisions 1, 5 to 7 are available" in detail
         assert 4 == len(files(server))
         assert 204 == http.delete(space.path("models", "a")).status_code
         assert set() == files(server)
 
 
 def test_only_the_present_may_be_kept(start: Start) -> None:
-    """With one to keep nothing but the present support is on disk, and the overlap with the first
-    is an estimate from its signature, with its error.
+    """With one to keep, only the present support is on disk.
+
+    The overlap with the first is an estimate from its signature, with its error.
     """
     server = start("--keep-revisions=1")
     supports = drifting(4)
@@ -216,9 +218,10 @@ def check_estimate(item: dict[str, Any], what: str, a: Support, b: Support) -> N
     assert abs(true - item[f"similarity_{what}"]) < 4 * item[f"standard_error_{what}"]
 
 
-def test_a_signature_is_held_by_its_values(space: Space) -> None:
-    """Where a side sent only a signature, the overlap is an estimate, and there is no support to
-    read; between supports it is exact again.
+def test_signatures_give_estimated_overlaps(space: Space) -> None:
+    """If a side sent only a signature, the overlap is an estimate, with no support to read.
+
+    Between supports it is exact again.
     """
     supports = drifting(4, 0.7)
     space.put_signature("a", supports[0].signature())
@@ -237,8 +240,9 @@ def test_a_signature_is_held_by_its_values(space: Space) -> None:
 
 
 def test_a_lost_support_leaves_an_estimate(space: Space, server: Server) -> None:
-    """Where the file of the support before is gone, its signature stands in, for the first revision
-    and for later ones; reading it is a 503 that names it.
+    """If the file of the support before is gone, its signature is used instead.
+
+    That holds for the first and for later ones; reading the support is a 503 that names it.
     """
     supports = drifting(4)
     known = files(server)
@@ -287,8 +291,9 @@ def test_a_long_history_comes_in_pages(space: Space) -> None:
 
 
 def test_the_rows_of_a_long_history_are_bounded(database: Database, tmp_path: Path) -> None:
-    """Of more revisions than are remembered the oldest are forgotten, but for the first, which the
-    newest is still held against.
+    """Beyond the limit the oldest revisions are deleted, except for the first.
+
+    The newest is still compared with the first.
     """
     migrate(database)
     blobs = FileBlobs(tmp_path / "blobs", "0" * 32)
@@ -325,14 +330,14 @@ def test_what_is_not_there_says_so(space: Space) -> None:
     assert_problem(space.http.get(space.path("revisions", "none")), 404, "model_not_found")
     assert_problem(read(space, 1, "none"), 404, "model_not_found")
     detail = assert_problem(read(space, 2), 404, "revision_not_found")
-    assert "revision 2 of model 'a' never was; those of revisions 1 are there" in detail
+    assert "revision 2 of model 'a' never existed; those of revisions 1 are available" in detail
     assert_problem(read(space, 0), 422, "invalid_parameter", "revision")
     assert_problem(read(space, 2**70), 422, "invalid_parameter", "revision")
     nowhere = space.http.get("/v1/spaces/nowhere/revisions/a")
     assert_problem(nowhere, 404, "space_not_found")
 
 
-def test_a_model_made_anew_begins_anew(space: Space) -> None:
+def test_a_recreated_model_has_no_history(space: Space) -> None:
     """A deleted model takes its history with it."""
     first, second, third = drifting(3)
     space.put("a", first)
@@ -343,9 +348,7 @@ def test_a_model_made_anew_begins_anew(space: Space) -> None:
 
 
 def test_concurrent_writers_make_one_line_of_revisions(space: Space) -> None:
-    """Of twelve writers at once each makes a revision, held against the one that came before it,
-    whoever's that was.
-    """
+    """Each of twelve concurrent writers makes a revision, compared with the one before it."""
     contents = {s.digest: s for s in drifting(12, 0.6)}
     barrier = threading.Barrier(len(contents))
 
@@ -388,7 +391,7 @@ def test_readers_of_revisions_never_see_another(space: Space) -> None:
 
 
 def test_other_signatures_are_other_revisions(space: Space) -> None:
-    """The stored signature is that of the present revision, whatever is listed before it."""
+    """The stored signature is that of the present revision, whichever are listed before it."""
     first, second = drifting(2)
     space.put("a", first)
     space.put("a", second)

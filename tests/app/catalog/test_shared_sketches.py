@@ -1,6 +1,6 @@
-"""The cache of sketches around a service: shared, lost, damaged, left over, or never there.
+"""The sketch cache around a service: shared, lost, damaged, stale, or absent.
 
-It may cost time and sharpness, and never an answer: each is held against brute force.
+It may cost time and sharpness, but never a right answer: each is compared with brute force.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def assert_scanned(services: Container, space: SpaceRecord, models: list[Stored]) -> None:
-    """A scan answers what brute force does."""
+    """A scan answers like brute force."""
     found = ask(services, space, "base", k=10, method="scan")
     assert brute(models[0], models, 10) == told(found)
     assert not found.degraded
@@ -71,8 +71,9 @@ def assert_right(space: Space, models: dict[str, Support]) -> None:
 
 
 def test_processes_share_a_file(start: Start, tmp_path: Path) -> None:
-    """What one ingests the other one finds; replaced and deleted through either, it is not found
-    as it was; and a deleted space takes its file with it.
+    """One process finds the sketches of models that the other ingested.
+
+    Replaced and deleted models are not found as they were, and a deleted space loses its file.
     """
     one, other = start(), start()
     with (
@@ -95,8 +96,9 @@ def test_processes_share_a_file(start: Start, tmp_path: Path) -> None:
 
 
 def test_damaged_and_deleted_files_cost_no_answer(services: Container, tmp_path: Path) -> None:
-    """Noise in the place of sketches, and then no file at all: every answer stays right, and the
-    file comes back.
+    """With noise in place of sketches, and without a file, every answer stays right.
+
+    The file comes back.
     """
     space = make(services, M)
     put(services, space, STORED)
@@ -111,9 +113,10 @@ def test_damaged_and_deleted_files_cost_no_answer(services: Container, tmp_path:
     assert [file.name] == [path.name for path in files(tmp_path)]
 
 
-def test_sketches_of_a_restored_database_are_not_believed(tmp_path: Path) -> None:
-    """A copy of the database comes back, and others take the ids of models that are gone, through
-    another machine: what this one remembers of those is of other contents, and is left alone.
+def test_sketches_of_a_restored_database_are_ignored(tmp_path: Path) -> None:
+    """After a restore, new models on another machine take the ids of lost ones.
+
+    The sketches of this machine belong to other contents, and are ignored.
     """
     here = settings_of(tmp_path, SQLITE)
     with open_services(here) as services:
@@ -136,10 +139,10 @@ def test_sketches_of_a_restored_database_are_not_believed(tmp_path: Path) -> Non
             assert_scanned(services, space, [STORED[0], *sent])
 
 
-def test_without_a_place_for_sketches_all_goes_on(
+def test_without_a_folder_for_sketches_queries_go_on(
     backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A folder that cannot be made is one line in the log: what it is, and that queries go on."""
+    """A folder that cannot be created is one line in the log, which says that queries continue."""
     (tmp_path / "in-the-way").write_text("")
     settings = settings_of(tmp_path, backend, sketch_cache_dir=tmp_path / "in-the-way")
     with open_services(settings) as services:
@@ -155,8 +158,9 @@ def test_without_a_place_for_sketches_all_goes_on(
 def test_spaces_that_others_deleted_leave_no_file(
     backend: Backend, services: Container, tmp_path: Path
 ) -> None:
-    """A space that went through another machine has its file here until the next start, or until
-    the house is kept; the file of another database that shares the folder stays.
+    """The file of a space that another machine deleted stays until the next start or clean-up.
+
+    The file of another database in the same folder stays.
     """
     gone, later, kept = (make(services, M) for _ in range(3))
     for space in (gone, later, kept):
@@ -183,7 +187,7 @@ def test_spaces_that_others_deleted_leave_no_file(
 def test_a_damaged_support_only_degrades_a_scan(
     backend: Backend, services: Container, tmp_path: Path
 ) -> None:
-    """The others are exact, the damaged one is told by its signature, and the answer says so."""
+    """Other items are exact, the damaged one is estimated by signature, and the answer says so."""
     space = make(services, M)
     put(services, space, STORED)
     before = {path for path in (tmp_path / "blobs").rglob("*") if path.is_file()}

@@ -85,7 +85,7 @@ def test_a_signature_of_datasketch_finds_the_same_neighbors(
 def test_the_signature_of_a_support_is_datasketchs(
     http: httpx.Client, support: Support, h: int, seed: int
 ) -> None:
-    """What the service computes from a support is what datasketch computes, value by value."""
+    """The service computes the same signature as datasketch, value by value."""
     space = Space(http, M, signature={"num_perm": h, "seed": seed})
     space.put("a", support)
     answer = http.get(space.path("signatures", "a"), headers={"Accept": JSON})
@@ -125,7 +125,7 @@ def test_the_same_signature_again_changes_nothing(space: Space, support: Support
 
 
 def test_another_signature_is_the_next_revision(space: Space, support: Support) -> None:
-    """A changed signature replaces the old one, in what is read and in what is found."""
+    """A changed signature replaces the old one, for reads and for searches."""
     other = random_support(np.random.default_rng(5), M, K)
     put(space, "a", datasketch_json(support))
     answer = put(space, "a", datasketch_json(other))
@@ -144,7 +144,7 @@ def test_another_size_alone_is_the_next_revision(space: Space, support: Support)
 
 
 def test_a_signature_never_replaces_a_support(space: Space, support: Support) -> None:
-    """Where there is a support, a signature alone is a 409, even the right one."""
+    """For a model with a support, a signature alone is a 409, even the right one."""
     space.put("a", support)
     before = space.model("a")
     for body in (datasketch_json(support), datasketch_json(Support.from_indices([1], M))):

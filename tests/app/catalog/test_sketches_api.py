@@ -1,4 +1,4 @@
-"""Sketches over HTTP: sent beside a signature, made of a support, and what they tell."""
+"""Sketches over HTTP: sent beside a signature, made of a support, and the estimates they give."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wide(http: httpx.Client) -> Space:
 
 
 def put(space: Space, model: str, sketch: Sketch | bytes, **headers: str) -> httpx.Response:
-    """PUT of a sketch; the answer, whatever it is."""
+    """PUT a sketch; return the response."""
     data = sketch if isinstance(sketch, bytes) else sketch.to_bytes()
     url, headers = space.path("sketches", model), {"Content-Type": SKETCH, **headers}
     return space.http.put(url, content=data, headers=headers)
@@ -55,7 +55,7 @@ def items(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def assert_sketched(item: dict[str, Any], a: Support, b: Support) -> None:
-    """``item`` is what the sketches of two supports tell, and that is nearly right."""
+    """``item`` has the estimate of the two sketches, which is nearly right."""
     one, other = a.sketch(), b.sketch()
     assert ("sketch", None) == (item["estimate"], item["shared_indices"])
     expected = one.similarity(other), one.standard_error(other)
@@ -91,7 +91,7 @@ def test_the_same_sketch_again_changes_nothing(wide: Space) -> None:
 
 
 def test_a_support_has_its_sketch_made_here(wide: Space) -> None:
-    """What a GET answers of a support is what ``support.sketch()`` makes, in small spaces too."""
+    """A GET for a support answers what ``support.sketch()`` makes, in small spaces too."""
     wide.put("a", BASE)
     assert BASE.sketch().to_bytes() == get(wide, "a").content
     small = Space(wide.http, 10_000)
@@ -102,9 +102,10 @@ def test_a_support_has_its_sketch_made_here(wide: Space) -> None:
 
 
 @pytest.mark.parametrize("method", ["exact", "scan"])
-def test_sketches_tell_more_than_signatures(wide: Space, method: str) -> None:
-    """Between a support and a model that sent a sketch, between two of those, and from a support
-    in a body: S within its error, a quarter of a signature's.
+def test_sketches_are_sharper_than_signatures(wide: Space, method: str) -> None:
+    """S is within its error, a quarter of a signature's.
+
+    That holds between a support and a sketch, between two sketches, and for a support in a body.
     """
     for name, support in KIN.items():
         wide.put_signature(name, support.signature())
@@ -126,7 +127,7 @@ def test_sketches_tell_more_than_signatures(wide: Space, method: str) -> None:
 
 @pytest.mark.parametrize("method", ["exact", "scan"])
 def test_a_signature_in_a_body_stays_a_signature(wide: Space, method: str) -> None:
-    """Where one side has no sketch, all values of the signatures tell."""
+    """If one side has no sketch, all values of the signatures are compared."""
     wide.put_signature("a", KIN["kin9"].signature())
     ok(put(wide, "a", KIN["kin9"].sketch()))
     wide.put("b", KIN["kin5"])
@@ -136,8 +137,8 @@ def test_a_signature_in_a_body_stays_a_signature(wide: Space, method: str) -> No
         assert ("signature", jaccard) == (found[name]["estimate"], found[name]["jaccard"])
 
 
-def test_small_spaces_are_told_exactly(http: httpx.Client) -> None:
-    """Where the sample is all of M, two sketches give the exact S, without an error."""
+def test_small_spaces_are_exact(http: httpx.Client) -> None:
+    """If the sample is all of M, two sketches give the exact S, without an error."""
     space, rng = Space(http, 10_000), np.random.default_rng(1)
     base = random_support(rng, 10_000, 50)
     others = {f"o{i}": related(rng, base, i / 10) for i in range(1, 10)}
@@ -167,7 +168,7 @@ def test_where_a_sketch_sees_little_the_signature_tells(http: httpx.Client) -> N
 
 
 def test_another_signature_drops_the_sketch(wide: Space) -> None:
-    """What was sketched is not what is signed any more; the same signature again keeps it."""
+    """The sketch belongs to the old signature; the same signature again keeps it."""
     wide.put_signature("a", BASE.signature())
     put(wide, "a", BASE.sketch())
     wide.put_signature("a", BASE.signature())
@@ -179,7 +180,7 @@ def test_another_signature_drops_the_sketch(wide: Space) -> None:
 
 
 def test_a_support_takes_the_place_of_a_sketch(wide: Space) -> None:
-    """A model that sends its support after all is compared exactly, and loses what it sent."""
+    """A model that sends its support later is compared exactly, and loses its sketch."""
     wide.put_signature("a", BASE.signature())
     put(wide, "a", KIN["kin5"].sketch())
     wide.put("a", BASE)
@@ -276,8 +277,9 @@ def batch(space: Space, *lines: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_lines_carry_sketches(wide: Space) -> None:
-    """A line stores signature and sketch at once; a sketch alone changed is ``replaced``, without
-    one the sketch stays, and with another signature it goes.
+    """A line stores signature and sketch at once; a changed sketch alone is ``replaced``.
+
+    A line without a sketch keeps the stored one, unless the signature differs.
     """
     a, other = BASE.sketch(), KIN["kin9"]
     steps = [
@@ -299,7 +301,7 @@ def test_lines_carry_sketches(wide: Space) -> None:
 
 
 def test_a_bad_sketch_fails_its_line_alone(wide: Space) -> None:
-    """Each says what is wrong; the lines beside it are stored."""
+    """Each error says what is wrong; the lines beside it are stored."""
     support = base64.b64encode(BASE.to_bytes()).decode()
     results = batch(
         wide,

@@ -17,9 +17,10 @@ USES = st.lists(st.sampled_from("abcdefgh"), max_size=60)
 
 
 @given(uses=USES, most=st.integers(0, 9), most_bytes=st.sampled_from([0, 300, 900, 10**9]))
-def test_it_keeps_what_was_used_last(uses: list[str], most: int, most_bytes: int) -> None:
-    """After any uses it holds what a list in the order of use would, and never more than it may; a
-    support that is larger than the cache is not kept, and evicts no other.
+def test_it_keeps_the_most_recently_used(uses: list[str], most: int, most_bytes: int) -> None:
+    """After any uses it equals a list in the order of use, within its limits.
+
+    A support that is larger than the cache is not kept, and evicts no other.
     """
     opened, expected = SupportCache(most, most_bytes), list[str]()
     for key in uses:

@@ -70,7 +70,7 @@ def test_a_new_support_is_a_201_that_describes_the_model(space: Space, support: 
 def test_a_support_comes_back_in_every_media_type(
     space: Space, support: Support, media_type: str
 ) -> None:
-    """Whatever format it came in, each format it goes out in is byte-correct."""
+    """For every format of the PUT, each format of the GET is byte-correct."""
     sent = encodings(support)
     ok(space.put_bytes("a", sent[media_type], media_type))
     for wanted, expected in sent.items():
@@ -92,7 +92,7 @@ def test_the_native_format_is_the_default(space: Space, support: Support) -> Non
 def test_the_same_content_again_changes_nothing(
     space: Space, support: Support, media_type: str
 ) -> None:
-    """A repeated PUT, in whatever format, is a 200 with the same model, version and ETag."""
+    """A repeated PUT, in any format, is a 200 with the same model, version and ETag."""
     first = space.put_bytes("a", support.to_bytes(), SUPPORT, tag=["t"])
     again = space.put_bytes("a", encodings(support)[media_type], media_type)
     assert (200, first.json()) == (again.status_code, again.json())
@@ -124,7 +124,7 @@ def test_the_ETag_of_every_answer_is_the_models(space: Space, support: Support) 
 
 
 def test_without_tag_a_model_keeps_its_tags(space: Space, support: Support, other: Support) -> None:
-    """A PUT that says nothing of tags leaves them, whether the content changes or not."""
+    """A PUT without ``tag`` keeps the tags, whether the content changes or not."""
     space.put("a", support, tags=["x", "y"])
     same = ok(space.put_bytes("a", support.to_bytes(), SUPPORT))
     changed = ok(space.put_bytes("a", other.to_bytes(), SUPPORT))
@@ -139,7 +139,7 @@ def test_tag_replaces_the_tags(space: Space, support: Support) -> None:
 
 
 def test_an_empty_tag_clears_the_tags(space: Space, support: Support) -> None:
-    """``tag=`` with nothing behind it leaves a model without tags."""
+    """``tag=`` without a value leaves a model without tags."""
     space.put("a", support, tags=["x"])
     assert [] == ok(space.put_bytes("a", support.to_bytes(), SUPPORT, tag=""))["tags"]
 
@@ -163,7 +163,7 @@ def test_a_stale_If_Match_is_a_412_that_stores_nothing(
 def test_a_current_If_Match_lets_the_PUT_through(
     space: Space, support: Support, other: Support, condition: str
 ) -> None:
-    """The present ETag, alone or among others, and ``*`` are met by a model that exists."""
+    """The present ETag, alone or among others, and ``*`` match an existing model."""
     space.put("a", support)
     tag = space.etag("a")
     header = {"current": tag, "*": "*", "listed": f'"none", {tag}'}[condition]
@@ -253,7 +253,7 @@ def test_a_64_bit_space_takes_indices_beyond_32_bits(http: httpx.Client, media_t
 
 
 def random_support_64(rng: np.random.Generator, m: int, k: int) -> Support:
-    """K of M indices where M is too large to shuffle."""
+    """K of M indices, for an M too large to shuffle."""
     return Support.from_indices(np.unique(rng.integers(0, m, k, dtype=np.uint64)), m)
 
 
@@ -284,7 +284,7 @@ def test_the_quality_of_Accept_decides(space: Space, support: Support) -> None:
 
 
 def test_the_support_of_a_signature_is_a_409(space: Space, support: Support) -> None:
-    """Asking for indices that were never sent says so, and what is there instead."""
+    """The error says that there are no indices, and what is stored instead."""
     space.put_signature("a", support.signature())
     answer = space.http.get(space.path("supports", "a"))
     assert "signature" in assert_problem(answer, 409, "support_missing")

@@ -16,7 +16,7 @@ from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.settings import Settings
 from app.spaces.service import SpaceService
-from app.spaces.support_sizes import AskedSize, SupportSizeService
+from app.spaces.support_sizes import SupportSizeRequest, SupportSizeService
 from modelkin import select_support
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidLayout
@@ -106,7 +106,7 @@ def test_the_space_says_how_large(hub: Hub, app: AppHarness, size: dict[str, Any
             scheme=None,
             num_perm=256,
             seed=1,
-            support_size=AskedSize(**size),
+            support_size=SupportSizeRequest(**size),
         )
         if size["policy"] == "agreed":
             services[SupportSizeService].report(session, space, k_star=77, client="c")
@@ -224,7 +224,7 @@ def test_a_space_that_is_made_meanwhile_is_taken(
                 scheme=None,
                 num_perm=64,
                 seed=2,
-                support_size=AskedSize("fixed", k=9),
+                support_size=SupportSizeRequest("fixed", k=9),
             )
         return selection_plan.select(*given)
 

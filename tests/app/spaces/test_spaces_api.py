@@ -27,7 +27,7 @@ def make(http: httpx.Client, name: str, **body: Any) -> httpx.Response:
 
 
 def test_a_new_space_is_a_201_that_describes_it(http: httpx.Client) -> None:
-    """The first POST answers 201, the whole space, and where it is."""
+    """The first POST answers 201, the whole space, and its location."""
     answer = make(http, "new.space_1-a", num_parameters=1000)
     expected = {
         "name": "new.space_1-a",
@@ -45,7 +45,7 @@ def test_a_new_space_is_a_201_that_describes_it(http: httpx.Client) -> None:
 
 
 def test_the_same_body_again_is_a_200(http: httpx.Client) -> None:
-    """The same space asked for again is found, defaults spelled out or not."""
+    """An equal request finds the space, with defaults given or not."""
     first = make(http, "again", num_parameters=1000)
     spelled = {"scheme": "affine32", "num_perm": 256, "seed": 1}
     again = make(http, "again", num_parameters=1000, signature=spelled)
@@ -74,7 +74,7 @@ def test_another_body_is_a_409_that_says_what_differs(
 
 
 def test_a_layout_counts_the_parameters(http: httpx.Client) -> None:
-    """M may be left out where a layout is given; a scalar counts one, an empty tensor none."""
+    """M is optional with a layout; a scalar counts one, an empty tensor zero."""
     space = ok(make(http, "of-a-layout", layout=LAYOUT))
     assert (TOTAL, LAYOUT) == (space["num_parameters"], space["layout"])
     assert 200 == make(http, "of-a-layout", layout=LAYOUT, num_parameters=TOTAL).status_code

@@ -48,7 +48,7 @@ def agreed(http: httpx.Client) -> Space:
 def test_the_agreed_K_is_the_lower_median(
     http: httpx.Client, reports: list[tuple[str | None, int]]
 ) -> None:
-    """Each client counts once, with what it told last; those without a name count as one."""
+    """Each client counts once, with its last report; those without a name count as one."""
     space = agreed(http)
     told: dict[str | None, int] = {}
     for client, k_star in reports:
@@ -63,7 +63,7 @@ def test_the_agreed_K_is_the_lower_median(
 
 
 def test_before_the_first_report_there_is_no_K(http: httpx.Client) -> None:
-    """Nobody has told anything, and nothing is made up."""
+    """Without a report the answer is null."""
     assert {"policy": "agreed", "k": None, "reports": 0} == current(agreed(http))
 
 
@@ -138,15 +138,15 @@ def test_a_fixed_K_holds_for_patches(http: httpx.Client) -> None:
     assert 3 == space.model("a")["support_size"]
 
 
-def test_a_fixed_K_is_told_and_not_voted_on(http: httpx.Client) -> None:
-    """Whatever is reported to it, a fixed K stays."""
+def test_reports_do_not_change_a_fixed_K(http: httpx.Client) -> None:
+    """Any report is answered with the fixed K."""
     space = Space(http, M, support_size={"policy": "fixed", "k": 20})
     expected = {"policy": "fixed", "k": 20, "reports": 0}
     assert expected == ok(report(space, 500, "a")) == current(space)
 
 
-def test_a_free_space_leaves_each_its_own(space: Space) -> None:
-    """Spaces are free unless they say otherwise: who reports is told its own K*, and no more."""
+def test_a_free_space_answers_each_client_its_own_K(space: Space) -> None:
+    """Spaces are free by default: a report is answered with the client's own K*."""
     assert {"policy": "free", "k": None} == space.show()["support_size"]
     assert {"policy": "free", "k": 77, "reports": 0} == ok(report(space, 77, "a"))
     assert {"policy": "free", "k": None, "reports": 0} == current(space)
@@ -203,8 +203,8 @@ def test_what_is_no_policy_is_refused(http: httpx.Client, asked: Any, field: str
 
 
 @pytest.mark.parametrize("k_star", [0, -1, M + 1, 2**63, 1.0, True, "5", None])
-def test_what_is_no_K_is_refused(http: httpx.Client, k_star: Any) -> None:
-    """K* is 1 to M, whatever the policy, and nothing of a refused one is kept."""
+def test_a_K_out_of_range_is_refused(http: httpx.Client, k_star: Any) -> None:
+    """K* is 1 to M, for any policy, and a refused one is not stored."""
     for space in (agreed(http), Space(http, M)):
         before = current(space)
         assert_problem(report(space, k_star, "a"), 422, "invalid_parameter", "k_star")
@@ -220,14 +220,14 @@ def test_a_wrong_name_of_a_client_is_refused(http: httpx.Client) -> None:
 
 
 def test_an_unknown_space_is_a_404(http: httpx.Client) -> None:
-    """Neither is a K told nor taken of a space that there is not."""
+    """An unknown space neither has a K nor takes reports."""
     assert_problem(http.get("/v1/spaces/nowhere/support-size"), 404, "space_not_found")
     answer = http.post("/v1/spaces/nowhere/support-size", json={"k_star": 5})
     assert_problem(answer, 404, "space_not_found")
 
 
 def test_reports_at_once_all_count(http: httpx.Client) -> None:
-    """Forty clients that tell at the same time are forty reports, and their median is right."""
+    """Forty concurrent reports all count, and their median is right."""
     space = agreed(http)
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda k: report(space, k, f"c{k % 40}"), range(1, 81)))
@@ -236,7 +236,7 @@ def test_reports_at_once_all_count(http: httpx.Client) -> None:
 
 
 def test_an_agreement_ends_with_its_space(http: httpx.Client) -> None:
-    """A space made anew under the same name knows no report of the one before."""
+    """A recreated space has no report of the one before."""
     space = agreed(http)
     ok(report(space, 30, "a"))
     http.delete(f"/v1/spaces/{space.name}")
