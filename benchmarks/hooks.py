@@ -20,8 +20,8 @@ from safetensors.numpy import save
 
 from benchmarks.http import service
 from benchmarks.report import Findings, Row, Table, duration
-from tests.support.fake_huggingface import Hub, loopback_hub
 from tests.support.hub_payloads import hf_headers, hf_payload
+from tests.support.servers.fake_huggingface import Hub, loopback_hub
 
 LIBRARIES = ("fastapi", "uvicorn", "sqlalchemy", "httpx", "dbos", "cryptography", "numba")
 

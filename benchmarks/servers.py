@@ -13,7 +13,7 @@ import numpy as np
 import psycopg
 
 from benchmarks.peers import BITS, SEARCHED, Ids, K, Peer, Values
-from tests.support.postgres import postgres_server
+from tests.support.servers.postgres import postgres_server
 
 __all__ = ["Pgvector"]
 

@@ -13,11 +13,11 @@ from app.bootstrap import open_services
 from app.container import Container
 from app.errors import SpaceNotFound
 from tests.support import planted_federation
-from tests.support.app import settings_of
-from tests.support.app_space import AppSpace
+from tests.support.app.harness import settings_of
+from tests.support.app.space import AppSpace
 from tests.support.backends import Backend
 from tests.support.http_space import Space
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 
 @pytest.fixture(scope="module")

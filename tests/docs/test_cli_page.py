@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server_process import Server, environment
+from tests.support.servers.server_process import Server, environment
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 BLOCK = re.compile(r"```(python|console)\n(.*?)```", re.DOTALL)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.docs.pages import blocks, run_python
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 README = Path(__file__).parents[2] / "README.md"
 

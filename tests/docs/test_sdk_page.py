@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import blocks, run_python
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "sdk.md"
 

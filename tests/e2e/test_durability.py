@@ -25,7 +25,7 @@ from tests.support.http_space import (
     true_neighbors,
 )
 from tests.support.ledger import K, Ledger, M, State, finish, start_writers
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 WRITERS = 4
 

@@ -17,9 +17,9 @@ import modelkin
 import modelkin.webhooks
 from modelkin.types import EventType
 from tests.support.checkpoints import Tensors, random_tensors, safetensors
-from tests.support.fake_huggingface import Hub
-from tests.support.server_process import Server
-from tests.support.webhook_receiver import Receiver, receiving
+from tests.support.servers.fake_huggingface import Hub
+from tests.support.servers.server_process import Server
+from tests.support.servers.webhook_receiver import Receiver, receiving
 
 EVENTS: list[EventType] = [
     "support.stored",

@@ -19,7 +19,7 @@ import yaml
 
 from app.auth.service import generate
 from app.settings import Settings
-from tests.support.postgres import postgres
+from tests.support.servers.postgres import postgres
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")

@@ -20,8 +20,8 @@ import numpy as np
 from modelkin import Signature
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.http_space import SIGNATURE, random_support
-from tests.support.postgres import postgres_server
-from tests.support.server_process import Server
+from tests.support.servers.postgres import postgres_server
+from tests.support.servers.server_process import Server
 
 __all__ = ["Checked", "processes", "services"]
 

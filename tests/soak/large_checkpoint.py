@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 _ROWS, _COLUMNS = 4096, 4096
 _LIMIT = 1 << 30

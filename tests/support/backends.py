@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Protocol
 
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 
 __all__ = ["SQLITE", "Backend", "PostgresBackend", "SqliteBackend"]
 

@@ -15,11 +15,11 @@ import modelkin
 from app.infra.db.database import Database
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.declared_problems import checked
-from tests.support.fake_huggingface import Hub, loopback_hub
 from tests.support.http_space import Space
-from tests.support.postgres import Postgres, postgres_server
-from tests.support.redis_server import RedisProcess, redis_cluster, redis_server
-from tests.support.server_process import Server
+from tests.support.servers.fake_huggingface import Hub, loopback_hub
+from tests.support.servers.postgres import Postgres, postgres_server
+from tests.support.servers.redis_server import RedisProcess, redis_cluster, redis_server
+from tests.support.servers.server_process import Server
 
 Start = Callable[..., Server]
 

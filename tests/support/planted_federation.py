@@ -28,8 +28,8 @@ from app.stores import open_reader
 from modelkin import Banding, BulkItem, Support
 from modelkin.core.sketching.banding import band_keys
 from tests.support.http_space import Space, ranking
-from tests.support.redis_server import wait_until
-from tests.support.server_process import Server
+from tests.support.servers.redis_server import wait_until
+from tests.support.servers.server_process import Server
 
 __all__ = [
     "BANDING",

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.backends import Backend
-from tests.support.deployment import Deployment, Process
-from tests.support.postgres import Postgres
+from tests.support.jobs.deployment import Deployment, Process
+from tests.support.servers.postgres import Postgres
 
 Deployments = dict[str, tuple[Deployment, Process]]
 EXPECTED = "failed by a bug\nTraceback"

@@ -16,9 +16,9 @@ import pytest
 
 from tests.support.backends import SQLITE, PostgresBackend
 from tests.support.declared_problems import checked
-from tests.support.deployment import LEASE, Deployment
-from tests.support.job_records import error_of
-from tests.support.postgres import Postgres, postgres_server
+from tests.support.jobs.deployment import LEASE, Deployment
+from tests.support.jobs.records import error_of
+from tests.support.servers.postgres import Postgres, postgres_server
 
 
 def test_kill_9_of_workers_at_any_moment(deployment: Deployment) -> None:

@@ -21,8 +21,8 @@ from app.jobs.records import JobRecord
 from app.jobs.service import JobService, Progress
 from modelkin.errors import JobCancelled
 from tests.support.backends import Backend
-from tests.support.deployment import Deployment
-from tests.support.job_records import error_of, progress_of
+from tests.support.jobs.deployment import Deployment
+from tests.support.jobs.records import error_of, progress_of
 from workers.executor import ATTEMPTS, JobExecutor
 from workers.heartbeat import LOOKS, Heartbeat
 from workers.scheduler import SERVICE, Scheduler, slot_of

@@ -13,8 +13,8 @@ import pytest
 import modelkin
 from modelkin.errors import JobCancelled, JobFailed
 from tests.support.declared_problems import checked
-from tests.support.deployment import Deployment
 from tests.support.http_space import Space, assert_problem, ok
+from tests.support.jobs.deployment import Deployment
 from tests.workers.conftest import Deployments
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.errors import JobFinished, JobNotFound
-from tests.support.deployment import Deployment
-from tests.support.job_records import error_of, progress_of, result_of, span_of
+from tests.support.jobs.deployment import Deployment
+from tests.support.jobs.records import error_of, progress_of, result_of, span_of
 
 
 def test_a_job_succeeds_with_its_effect(busy: Deployment) -> None:

@@ -15,7 +15,7 @@ from app.jobs import queue as work
 from app.jobs.records import JobRecord
 from app.settings import Settings
 from tests.support.backends import SQLITE
-from tests.support.deployment import Deployment
+from tests.support.jobs.deployment import Deployment
 from workers import session as sessions
 from workers.dbos_queue import beside
 from workers.scheduler import SERVICE

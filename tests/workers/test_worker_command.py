@@ -14,7 +14,7 @@ from app.server import server
 from app.settings import Settings
 from modelkin.errors import MissingExtra
 from tests.support.backends import SQLITE
-from tests.support.server_process import ROOT, environment
+from tests.support.servers.server_process import ROOT, environment
 from workers.worker import Worker
 
 WITHOUT = "import sys; sys.modules['dbos'] = None; "

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.auth.counters import Counters, MemoryCounters, Quota, RedisCounters, Standing
 from app.errors import BackendUnavailable
 from app.infra.storage.redis import RedisServer
-from tests.support.redis_server import RedisProcess
+from tests.support.servers.redis_server import RedisProcess
 
 WINDOW = 2
 THREE, FIVE = Quota("writes", 3), Quota("requests", 5)

@@ -20,11 +20,11 @@ from app.auth.service import KeyService, generate
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.infra.db.tables.tenants import ApiKeyRow
-from tests.support import forkserver
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
-from tests.support.server_process import Server, environment
+from tests.support.servers import forkserver
+from tests.support.servers.server_process import Server, environment
 
 UNKNOWN = "mk_QwAU1Z3XPuPcitSRVm8xln2eMuAwofAs41CNtFDWJ5X2QsJ9Y"
 """Well formed, and never stored."""

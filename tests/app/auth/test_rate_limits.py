@@ -18,8 +18,8 @@ from app.auth.service import SCOPES, KeyService, generate
 from app.infra.db.database import Database
 from tests.support.declared_problems import checked
 from tests.support.http_space import SUPPORT, Space, assert_problem, family
-from tests.support.redis_server import RedisProcess, redis_cluster, redis_server
-from tests.support.server_process import Server, raw_exchange
+from tests.support.servers.redis_server import RedisProcess, redis_cluster, redis_server
+from tests.support.servers.server_process import Server, raw_exchange
 
 LIMIT, WRITES = 12, 4
 LIMITED = f"--rate-limit={LIMIT}", f"--write-rate-limit={WRITES}"

@@ -14,7 +14,7 @@ from tests.support.backends import Backend
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import family
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 Two = tuple[httpx.Client, httpx.Client]
 

@@ -12,7 +12,7 @@ from app.catalog.batches import BatchEntry, BatchService
 from app.catalog.puts import Stored
 from app.infra.db.tables.catalog import ModelRow
 from app.kinship import repository as store
-from tests.support.app_space import AppSpace
+from tests.support.app.space import AppSpace
 from tests.support.planted_clusters import named, planted
 
 NAMES = ("site", "läbel", 'quo"ted', "back\\slash", "100%_sure", "$.a[0]", "nul\0", "🦀")

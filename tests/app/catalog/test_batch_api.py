@@ -20,7 +20,7 @@ from tests.sdk.wire.payloads import compressed, forge
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import RAW, ROARING, SUPPORT, Space, assert_problem, ok
-from tests.support.server_process import ROOT, command, environment
+from tests.support.servers.server_process import ROOT, command, environment
 
 JSONL = "application/jsonl"
 M = 10_000

@@ -12,7 +12,7 @@ from modelkin import Support
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import SUPPORT
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 M = 10_000
 DENSE = Support.from_indices(range(0, M, 7), M)

@@ -22,7 +22,7 @@ from tests.support.http_space import (
     random_support,
     related,
 )
-from tests.support.server_process import raw_exchange
+from tests.support.servers.server_process import raw_exchange
 
 M, K = 10_000, 400
 BEFORE = random_support(np.random.default_rng(1), M, K)

@@ -39,7 +39,7 @@ from tests.support.http_space import (
     random_support,
     related,
 )
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 M, K = 10_000, 400
 

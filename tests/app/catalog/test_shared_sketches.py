@@ -21,13 +21,13 @@ from app.maintenance.cleanup import Cleanup
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from modelkin import Client, Support
-from tests.support.app import settings_of
+from tests.support.app.harness import settings_of
 from tests.support.backends import SQLITE, Backend
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import Space, random_support, ranking, related, true_neighbors
 from tests.support.search_space import Stored, ask, brute, make, put, told
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 M, K = 150_000, 12_000
 RNG = np.random.default_rng(12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.app_space import AppSpace
+from tests.support.app.space import AppSpace
 from tests.support.planted_clusters import named, planted
 
 

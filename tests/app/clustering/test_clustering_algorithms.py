@@ -25,7 +25,7 @@ from modelkin.core.clustering.quality import ClusterDistances
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import MatrixDistances
 from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra
-from tests.support.app_space import silent
+from tests.support.app.space import silent
 from tests.support.planted_clusters import GROUPS, Labels, M, planted
 from tests.support.signatures import value_rows
 

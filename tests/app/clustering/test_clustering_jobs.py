@@ -15,7 +15,7 @@ from app.errors import ClusteringNotFound, ModelNotFound, SpaceNotFound
 from app.infra.db.tables.clusterings import ClusteringRow
 from app.settings import Settings
 from modelkin.errors import InvalidParameter, JobCancelled
-from tests.support.app_space import AppSpace
+from tests.support.app.space import AppSpace
 from tests.support.planted_clusters import named, planted
 
 

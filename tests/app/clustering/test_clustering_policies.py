@@ -15,7 +15,7 @@ from app.clustering.request import ClusteringRequest
 from app.jobs import queue
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
-from tests.support.app_space import AppSpace
+from tests.support.app.space import AppSpace
 from tests.support.planted_clusters import named, planted
 
 START = datetime(2026, 5, 1, tzinfo=UTC)

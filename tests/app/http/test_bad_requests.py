@@ -11,7 +11,7 @@ import pytest
 
 from modelkin import Support
 from tests.support.http_space import JSON, SIGNATURE, SUPPORT, Space, assert_problem
-from tests.support.server_process import Server, raw_exchange
+from tests.support.servers.server_process import Server, raw_exchange
 
 GOOD = Support.from_indices(range(0, 10_000, 7), 10_000).to_bytes()
 

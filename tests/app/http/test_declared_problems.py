@@ -24,7 +24,6 @@ from tests.app.auth.test_keys import new_key
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.declared_problems import DECLARED, OPERATIONS, Operation, checked
 from tests.support.http_space import JSON
-from tests.support.postgres import Postgres
 from tests.support.provocations import (
     SOURCE,
     SUBSCRIPTION,
@@ -36,7 +35,8 @@ from tests.support.provocations import (
     provocation,
     with_header,
 )
-from tests.support.server_process import Server, raw_exchange
+from tests.support.servers.postgres import Postgres
+from tests.support.servers.server_process import Server, raw_exchange
 
 MAX_OF_A_TENANT = 1000
 """Sources, and subscriptions, as docs/operations.md has it."""

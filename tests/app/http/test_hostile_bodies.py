@@ -20,7 +20,7 @@ from tests.sdk.wire.payloads import compressed, forge
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import JSON, RAW, ROARING, SUPPORT, Space, assert_problem, ok
-from tests.support.server_process import Server, raw_exchange
+from tests.support.servers.server_process import Server, raw_exchange
 
 M32 = 2**32
 GOOD = Support.from_indices(range(0, 10_000, 7), 10_000).to_bytes()

@@ -13,7 +13,7 @@ import pytest
 from app.auth.service import KeyService
 from app.infra.db.database import Database
 from app.infra.egress.client import Egress
-from tests.support.app import AppHarness, open_keyed_app
+from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import SQLITE
 
 SUBSCRIPTION = {"url": "http://slow.example/", "events": ["support.stored"]}

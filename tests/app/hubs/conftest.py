@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.app import AppHarness, open_app, open_hub_app
+from tests.support.app.harness import AppHarness, open_app, open_hub_app
 from tests.support.backends import Backend
 
 

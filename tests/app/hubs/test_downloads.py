@@ -22,9 +22,9 @@ from app.hubs.ingestion.downloads import Downloads
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
 from modelkin.errors import InvalidCheckpoint
-from tests.support.app import open_hub_app
+from tests.support.app.harness import open_hub_app
 from tests.support.checkpoints import random_tensors, safetensors
-from tests.support.fake_huggingface import Handler, Hub
+from tests.support.servers.fake_huggingface import Handler, Hub
 
 _HOLDER = """
 import sys, time

@@ -11,7 +11,7 @@ import httpx
 
 from tests.support.declared_problems import checked
 from tests.support.hub_payloads import hf_headers, hf_payload
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 SECRET = "shared"
 BEFORE_DEATH = 60

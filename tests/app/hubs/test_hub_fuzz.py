@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.app.http.test_fuzz import TEXT, VALUES, some
-from tests.support.app import AppHarness
-from tests.support.app_hubs import SECRET
+from tests.support.app.harness import AppHarness
+from tests.support.app.hubs import SECRET
 from tests.support.hub_payloads import hf_headers
 
 fuzz = settings(

@@ -17,11 +17,11 @@ import httpx
 import pytest
 
 from modelkin import Support, similarity
-from tests.support.app import AppHarness
+from tests.support.app.harness import AppHarness
 from tests.support.checkpoints import random_tensors, safetensors
 from tests.support.declared_problems import checked
-from tests.support.fake_huggingface import TOKEN, Hub
-from tests.support.server_process import Server
+from tests.support.servers.fake_huggingface import TOKEN, Hub
+from tests.support.servers.server_process import Server
 
 _CLIENT = """
 import hashlib, json, sys

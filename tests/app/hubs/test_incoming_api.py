@@ -16,9 +16,9 @@ from app.hubs.repositories import source_models
 from app.infra.db.tables.hubs import HubEventRow
 from app.infra.db.tables.jobs import JobRow
 from app.jobs.service import JobService
-from tests.support.app import AppHarness, open_app
-from tests.support.app_hubs import SECRET
-from tests.support.app_space import silent
+from tests.support.app.harness import AppHarness, open_app
+from tests.support.app.hubs import SECRET
+from tests.support.app.space import silent
 from tests.support.backends import SQLITE
 from tests.support.hub_payloads import hf_headers, hf_payload, mlflow_payload, signed
 

@@ -20,9 +20,9 @@ from app.spaces.support_sizes import SupportSizeRequest, SupportSizeService
 from modelkin import select_support
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidLayout
-from tests.support.app import AppHarness, open_hub_app
+from tests.support.app.harness import AppHarness, open_hub_app
 from tests.support.checkpoints import SHAPES, random_tensors, safetensors, sharded
-from tests.support.fake_huggingface import TOKEN, Hub, answering
+from tests.support.servers.fake_huggingface import TOKEN, Hub, answering
 
 
 def flat(tensors: dict[str, np.ndarray]) -> np.ndarray:

@@ -13,11 +13,11 @@ import pytest
 from app.errors import HubNotFound
 from app.hubs.clients.mlflow import MLflow
 from modelkin import select_support
-from tests.support.app import AppHarness
+from tests.support.app.harness import AppHarness
 from tests.support.checkpoints import random_tensors, safetensors, sharded
 from tests.support.declared_problems import checked
-from tests.support.mlflow_server import Registry, mlflow_server
-from tests.support.server_process import Server
+from tests.support.servers.mlflow_server import Registry, mlflow_server
+from tests.support.servers.server_process import Server
 
 SECRET = "a secret that both know"
 

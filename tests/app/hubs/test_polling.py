@@ -27,11 +27,11 @@ from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from modelkin.errors import InvalidParameter
-from tests.support.app import AppHarness, open_app, open_hub_app
+from tests.support.app.harness import AppHarness, open_app, open_hub_app
 from tests.support.backends import PostgresBackend
 from tests.support.checkpoints import random_tensors, safetensors
-from tests.support.fake_huggingface import Hub, answering, loopback_hub
-from tests.support.postgres import Postgres
+from tests.support.servers.fake_huggingface import Hub, answering, loopback_hub
+from tests.support.servers.postgres import Postgres
 
 
 def opened(kind: HubKind = "huggingface", **filters: list[str]) -> OpenSource:

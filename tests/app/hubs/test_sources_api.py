@@ -16,11 +16,11 @@ from app.errors import SourceNotFound
 from app.hubs.service import SourceService
 from app.infra.db.secret_rotation import COLUMNS
 from app.infra.db.tables.all_tables import Base
-from tests.support.app import AppHarness, open_app
-from tests.support.app_hubs import SECRET
+from tests.support.app.harness import AppHarness, open_app
+from tests.support.app.hubs import SECRET
 from tests.support.backends import SQLITE, PostgresBackend
 from tests.support.hub_payloads import hf_payload
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 
 TOKEN = "hf_do_not_tell"
 PLAIN = {"kind": "huggingface", "space": "kin", "secret": SECRET}

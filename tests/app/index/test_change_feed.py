@@ -15,7 +15,7 @@ from app.infra.db.tables.catalog import ModelRow
 from tests.app.index.test_warmup import locked
 from tests.app.maintenance.test_cleanup import Written, values
 from tests.support.backends import PostgresBackend
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 
 PAGE = 4
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from app.index.sketch_files import SketchFile, SketchFiles
 from modelkin import Sketch, Support
 from modelkin.core.packed import PackedSupport
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 M = 200_000
 SMALL = 5000

@@ -27,8 +27,8 @@ from tests.support.backends import Backend, PostgresBackend
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import Space, assert_problem, family
-from tests.support.postgres import Postgres
-from tests.support.server_process import Server
+from tests.support.servers.postgres import Postgres
+from tests.support.servers.server_process import Server
 
 
 def loaded(database: Database, indexes: IndexRegistry) -> WarmupProgress:

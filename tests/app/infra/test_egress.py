@@ -27,7 +27,7 @@ from app.infra.egress.client import Egress, EgressRefused
 from app.settings import Settings
 from modelkin.errors import InvalidParameter
 from tests.support.egress_addresses import INSIDE, OUTSIDE, SPELLINGS
-from tests.support.webhook_receiver import Receiver, receiving
+from tests.support.servers.webhook_receiver import Receiver, receiving
 
 LOOPBACK = Allowlist.parse("127.0.0.0/8")
 

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
 from app.infra.db.group_commit import GroupCommit
-from tests.support.app import open_app
+from tests.support.app.harness import open_app
 from tests.support.backends import SQLITE, Backend
 from tests.support.hub_payloads import hf_payload
 

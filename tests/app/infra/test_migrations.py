@@ -35,8 +35,8 @@ from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import Space, family, ranking
-from tests.support.postgres import Postgres
-from tests.support.server_process import ROOT
+from tests.support.servers.postgres import Postgres
+from tests.support.servers.server_process import ROOT
 
 SCRIPTS = ScriptDirectory(str(ROOT / "migrations"))
 MOMENT = "2026-01-01 00:00:00.000000+00:00"

@@ -17,8 +17,8 @@ from tests.support.backends import PostgresBackend
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, assert_problem, random_support
 from tests.support.ledger import K, Ledger, M, finish, start_writers
-from tests.support.postgres import Postgres, postgres_server
-from tests.support.server_process import Server
+from tests.support.servers.postgres import Postgres, postgres_server
+from tests.support.servers.server_process import Server
 
 SUPPORT = random_support(np.random.default_rng(5), M, K)
 

@@ -26,7 +26,7 @@ from tests.support.http_space import (
     true_neighbors,
     true_similarity,
 )
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 M, K, N = 10_000, 500, 30
 MODELS = family(21, M, K, N)

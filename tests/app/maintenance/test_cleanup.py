@@ -41,7 +41,7 @@ from modelkin.types.spaces import SignatureSpec
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, family
 from tests.support.memory_buckets import MemoryBuckets
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 H = 16
 SPEC = SignatureSpec("affine32", H, 1)

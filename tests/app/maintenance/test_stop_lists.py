@@ -39,7 +39,7 @@ from tests.support.planted_federation import (
     lsh,
     settled,
 )
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 COMMON = common(CLIENTS)
 

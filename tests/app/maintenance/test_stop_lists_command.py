@@ -33,8 +33,8 @@ from tests.support.planted_federation import (
     stores,
     stranger,
 )
-from tests.support.redis_server import RedisProcess, redis_server, wait_until
-from tests.support.server_process import ROOT, Server, command, environment
+from tests.support.servers.redis_server import RedisProcess, redis_server, wait_until
+from tests.support.servers.server_process import ROOT, Server, command, environment
 
 CLIENTS = federation(12, strangers=12)
 BASE = CLIENTS["base"]

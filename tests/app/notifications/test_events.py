@@ -26,10 +26,10 @@ from app.webhooks.outbox import (
 )
 from modelkin import Support
 from modelkin.wire import SUPPORT
-from tests.support.app import AppHarness, open_keyed_app
+from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import Backend
 from tests.support.http_space import random_support, related, true_similarity
-from tests.support.webhook_receiver import Receiver, receiving
+from tests.support.servers.webhook_receiver import Receiver, receiving
 from workers.scheduler import Scheduler
 
 M = 10_000

@@ -25,7 +25,6 @@ from app.infra.storage.redis import RedisServer
 from app.settings import Settings, validation_messages
 from modelkin import Banding, Support
 from modelkin.core.sketching.banding import band_keys, recall_at
-from tests.support import forkserver
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
@@ -37,8 +36,9 @@ from tests.support.http_space import (
     related,
     true_neighbors,
 )
-from tests.support.redis_server import RedisProcess, redis_server, wait_until
-from tests.support.server_process import Server, environment
+from tests.support.servers import forkserver
+from tests.support.servers.redis_server import RedisProcess, redis_server, wait_until
+from tests.support.servers.server_process import Server, environment
 
 M, K = 10_000, 600
 RNG = np.random.default_rng(70)

@@ -21,7 +21,7 @@ from app.infra.db.database import Database
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from modelkin import Support
-from tests.support.app import settings_of
+from tests.support.app.harness import settings_of
 from tests.support.backends import Backend
 from tests.support.http_space import random_support, related
 from tests.support.search_space import Kind, Stored, ask, brute, make, put, told

@@ -20,7 +20,7 @@ from tests.soak.freshness import Checked, processes, services
 from tests.support.backends import SQLITE, Backend
 from tests.support.fixtures import Start
 from tests.support.ledger import Ledger, finish, start_writers
-from tests.support.server_process import ROOT, Server, command, environment
+from tests.support.servers.server_process import ROOT, Server, command, environment
 
 
 def serving(server: Server) -> list[int]:

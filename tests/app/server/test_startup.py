@@ -14,11 +14,11 @@ from sqlalchemy import text
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.settings import Settings
-from tests.support import forkserver
 from tests.support.backends import Backend
 from tests.support.fixtures import Start
-from tests.support.postgres import Postgres, postgres_server
-from tests.support.server_process import Server, environment
+from tests.support.servers import forkserver
+from tests.support.servers.postgres import Postgres, postgres_server
+from tests.support.servers.server_process import Server, environment
 
 
 def run(*flags: str, **settings: str) -> subprocess.CompletedProcess[str]:

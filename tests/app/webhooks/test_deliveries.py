@@ -21,10 +21,10 @@ from app.infra.egress.client import Egress
 from app.webhooks import delivery_repository as store
 from app.webhooks.delivery import KIND, SCHEDULE
 from app.webhooks.sender import Sender
-from tests.support.app import AppHarness, open_keyed_app
+from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import Backend
 from tests.support.http_space import random_support
-from tests.support.webhook_receiver import Receiver, receiving
+from tests.support.servers.webhook_receiver import Receiver, receiving
 
 
 @pytest.fixture(scope="module")

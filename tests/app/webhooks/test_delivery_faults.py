@@ -24,13 +24,13 @@ from app.webhooks import delivery_repository as store
 from app.webhooks import event_repository
 from app.webhooks.in_flight import THREAD
 from app.webhooks.sender import Sender
-from tests.support.app import AppHarness, open_keyed_app
-from tests.support.app_worker import PAST
+from tests.support.app.harness import AppHarness, open_keyed_app
+from tests.support.app.worker import PAST
 from tests.support.backends import SQLITE, Backend
 from tests.support.declared_problems import checked
 from tests.support.http_space import random_support
-from tests.support.server_process import Server
-from tests.support.webhook_receiver import Receiver, receiving
+from tests.support.servers.server_process import Server
+from tests.support.servers.webhook_receiver import Receiver, receiving
 
 ROOM = store.FreeSlots(all=32, each_tenant=8, each=2)
 

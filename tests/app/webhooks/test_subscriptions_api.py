@@ -13,7 +13,7 @@ from app.auth.service import KeyService
 from app.infra.db.database import Database
 from app.infra.db.tables.webhooks import SubscriptionRow
 from app.infra.storage.encryption import Secrets
-from tests.support.app import AppHarness, open_keyed_app
+from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import SQLITE
 
 URL = "http://127.0.0.1:9/events"

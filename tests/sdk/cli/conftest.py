@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from modelkin.cli import main
-from tests.support.server_process import Server, environment
+from tests.support.servers.server_process import Server, environment
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

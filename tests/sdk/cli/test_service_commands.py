@@ -13,7 +13,7 @@ import modelkin
 from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.conftest import modelkin as command
 from tests.sdk.cli.files import Tensors, random_tensors, save, save_sharded
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 Ask = Callable[..., str]
 

@@ -27,7 +27,7 @@ from modelkin import (
 )
 from tests.app.auth.test_keys import new_key
 from tests.support.blocking_client import Connect
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 M = 100_000
 SUPPORT = Support.from_indices(range(0, M, 70), M)

@@ -17,7 +17,7 @@ import modelkin
 from modelkin import ApiError, AsyncClient, Client, Layout, SignatureSpec, Support
 from tests.sdk.client.operations import operations
 from tests.support.blocking_client import Connect
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 LAYOUT = Layout.of([("conv.weight", (40, 50)), ("conv.bias", (50,)), ("head.weight", (79, 50))])
 M = LAYOUT.num_parameters

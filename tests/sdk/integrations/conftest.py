@@ -12,7 +12,7 @@ import torch
 
 import modelkin
 from tests.support.client_clock import set_clock
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 
 @pytest.fixture(autouse=True)

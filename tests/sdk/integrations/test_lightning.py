@@ -37,7 +37,7 @@ from tests.sdk.integrations.trainings import (
     oracle,
     warnings_of,
 )
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 # Lightning asks torch in a way that this torch would have put otherwise.
 # The other one is meant for whoever resumes elsewhere without knowing.

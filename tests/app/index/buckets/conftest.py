@@ -8,7 +8,7 @@ import pytest
 
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 
 
 @pytest.fixture(scope="session")

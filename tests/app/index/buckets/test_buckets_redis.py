@@ -20,7 +20,7 @@ from app.infra.storage.redis import RedisServer
 from tests.app.index.buckets.contract import CAP, BucketsContract
 from tests.app.index.buckets.machine import BucketsMachine
 from tests.app.index.buckets.oracle import EPOCH, ids_in, keys, spread, state
-from tests.support.redis_server import RedisProcess, wait_until
+from tests.support.servers.redis_server import RedisProcess, wait_until
 
 PAUSE = 0.2
 

@@ -12,7 +12,7 @@ import pytest
 import modelkin
 from modelkin import Support
 from tests.support.blocking_client import Connect
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 M, K, ROUNDS = 200_000, 20_000, 6
 

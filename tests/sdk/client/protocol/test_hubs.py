@@ -12,7 +12,7 @@ import modelkin
 from modelkin import ApiError, AsyncClient, Client
 from modelkin.errors import InvalidInput, InvalidParameter
 from tests.support.hub_payloads import hf_headers, hf_payload
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 GIVEN: dict[str, Any] = {
     "secret": "between us",

@@ -15,7 +15,7 @@ import modelkin
 from modelkin import BulkItem, BulkResult, Client, Support
 from modelkin.errors import ConnectionFailed
 from tests.support.blocking_client import Connect
-from tests.support.server_process import Server
+from tests.support.servers.server_process import Server
 
 M = 10_000
 WIDE = 8_000_000_000

@@ -12,8 +12,8 @@ import pytest
 from modelkin import ApiError, Support, webhooks
 from modelkin.errors import InvalidName, InvalidParameter
 from tests.support.blocking_client import Connect
-from tests.support.server_process import Server
-from tests.support.webhook_receiver import Receiver, receiving
+from tests.support.servers.server_process import Server
+from tests.support.servers.webhook_receiver import Receiver, receiving
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from app.infra.db.database import Database
 from app.jobs.records import JobRecord
 from app.spaces import repository as spaces
 from modelkin.core.support import Support
-from tests.support.app_worker import AppWorker
+from tests.support.app.worker import AppWorker
 from tests.support.hub_payloads import hf_headers, hf_payload
 
 __all__ = ["SECRET", "AppHubs"]

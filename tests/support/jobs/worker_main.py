@@ -1,10 +1,10 @@
-"""``python -m tests.support.worker_main``: the worker with the job handlers of the tests."""
+"""``python -m tests.support.jobs.worker_main``: the worker with the job handlers of the tests."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.support.job_handlers import register_all
+from tests.support.jobs.handlers import register_all
 from workers.__main__ import main
 
 if __name__ == "__main__":

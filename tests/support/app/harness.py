@@ -22,9 +22,9 @@ from app.main import create_app
 from app.settings import Settings
 from modelkin import Support
 from modelkin.wire import SUPPORT
-from tests.support.app_hubs import AppHubs
-from tests.support.app_webhooks import AppWebhooks
-from tests.support.app_worker import AppWorker
+from tests.support.app.hubs import AppHubs
+from tests.support.app.webhooks import AppWebhooks
+from tests.support.app.worker import AppWorker
 from tests.support.backends import SQLITE, Backend
 from tests.support.declared_problems import checked
 

@@ -15,9 +15,9 @@ from typing import Self
 import httpx
 
 from tests.support.backends import SQLITE, Backend
-from tests.support.forkserver import ModuleProcess
+from tests.support.servers.forkserver import ModuleProcess
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 _ADDRESS = re.compile(r"running on (http://[\d.]+:\d+)")
 _PATIENCE = 60.0
 

@@ -21,10 +21,10 @@ from tempfile import TemporaryDirectory
 
 __all__ = ["ModuleProcess", "run"]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 multiprocessing.get_context("forkserver").set_forkserver_preload(
-    ["tests.support.forkserver", "tests.support.imported_services"]
+    ["tests.support.servers.forkserver", "tests.support.servers.imported_services"]
 )
 
 

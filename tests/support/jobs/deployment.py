@@ -20,9 +20,9 @@ from app.infra.db.migrations import migrate
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from tests.support.backends import Backend
-from tests.support.forkserver import ModuleProcess
-from tests.support.job_handlers import register
-from tests.support.server_process import environment
+from tests.support.jobs.handlers import register
+from tests.support.servers.forkserver import ModuleProcess
+from tests.support.servers.server_process import environment
 
 PATIENCE = 60.0
 LEASE = 2.0
@@ -121,11 +121,11 @@ class Deployment:
 
     def worker(self, *flags: str) -> Process:
         """A new ``python -m workers``, started."""
-        return self._start("tests.support.worker_main", *flags)
+        return self._start("tests.support.jobs.worker_main", *flags)
 
     def service(self, *flags: str) -> Process:
         """A new ``python -m app``, started."""
-        return self._start("tests.support.service_main", "--port=0", *flags)
+        return self._start("tests.support.jobs.service_main", "--port=0", *flags)
 
     def logs(self) -> str:
         """What all processes have said."""
