@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Held:
+class _Entry:
     index: SpaceIndex
     nbytes: int = 0
 
@@ -29,14 +29,14 @@ class IndexRegistry:
     """One :class:`SpaceIndex` a space, created at its first use.
 
     Args:
-        most: bytes of all indexes; beyond it the least recently used are evicted. The index in use
+        max_bytes: of all indexes; beyond it the least recently used are evicted. The index in use
             stays, however large it is.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._held: OrderedDict[int, _Held] = OrderedDict()
+        self._entries: OrderedDict[int, _Entry] = OrderedDict()
         self._nbytes = 0
 
     def snapshot_at(self, space_id: int, spec: SignatureSpec, version: int, feed: Feed) -> Snapshot:
@@ -47,50 +47,50 @@ class IndexRegistry:
             feed: sees the space at ``version`` or later.
         """
         with self._lock:
-            held = self._held.setdefault(space_id, _Held(SpaceIndex(spec)))
-            self._held.move_to_end(space_id)
-        snapshot = held.index.snapshot_at(version, feed)
-        if held.index.nbytes != held.nbytes:
-            self._weigh(space_id, held)
+            entry = self._entries.setdefault(space_id, _Entry(SpaceIndex(spec)))
+            self._entries.move_to_end(space_id)
+        snapshot = entry.index.snapshot_at(version, feed)
+        if entry.index.nbytes != entry.nbytes:
+            self._update_size(space_id, entry)
         return snapshot
 
     def totals(self) -> tuple[int, int, int]:
         """The number of indexed spaces, of their models, and of the bytes they take."""
         with self._lock:
-            indexes = [held.index for held in self._held.values()]
+            indexes = [entry.index for entry in self._entries.values()]
         return len(indexes), sum(len(i) for i in indexes), sum(i.nbytes for i in indexes)
 
     def space_ids(self) -> list[int]:
         """The ids of the spaces that are indexed."""
         with self._lock:
-            return list(self._held)
+            return list(self._entries)
 
     def forget(self, space_id: int) -> None:
         """Drop the index of a deleted space."""
         with self._lock:
-            self._let_go(space_id)
+            self._evict(space_id)
 
-    def _weigh(self, space_id: int, held: _Held) -> None:
+    def _update_size(self, space_id: int, entry: _Entry) -> None:
         """Record how large an index has become, and evict others if the total is too large."""
         with self._lock:
-            if self._held.get(space_id) is not held:
+            if self._entries.get(space_id) is not entry:
                 return
-            self._nbytes += held.index.nbytes - held.nbytes
-            held.nbytes = held.index.nbytes
+            self._nbytes += entry.index.nbytes - entry.nbytes
+            entry.nbytes = entry.index.nbytes
             gone = []
-            while self._nbytes > self.most and len(self._held) > 1:
-                gone.append(next(each for each in self._held if each != space_id))
-                self._let_go(gone[-1])
+            while self._nbytes > self.max_bytes and len(self._entries) > 1:
+                gone.append(next(each for each in self._entries if each != space_id))
+                self._evict(gone[-1])
         if gone:
             log.info(
                 "the index of space %d leaves no room for those of spaces %s: "
                 "MODELKIN_INDEX_MEMORY_BYTES is %d",
                 space_id,
                 ", ".join(map(str, gone)),
-                self.most,
+                self.max_bytes,
             )
 
-    def _let_go(self, space_id: int) -> None:
-        held = self._held.pop(space_id, None)
-        if held is not None:
-            self._nbytes -= held.nbytes
+    def _evict(self, space_id: int) -> None:
+        entry = self._entries.pop(space_id, None)
+        if entry is not None:
+            self._nbytes -= entry.nbytes

@@ -102,7 +102,7 @@ class IndexWarmup:
         with self._database.reading() as session:
             existing = spaces.all_spaces(session)
         existing = sorted(existing, key=lambda space: -index_bytes(space.signature, space.models))
-        free_bytes, wanted = self._indexes.most, []
+        free_bytes, wanted = self._indexes.max_bytes, []
         for space in existing:
             needed = index_bytes(space.signature, space.models)
             if 0 < needed <= free_bytes:

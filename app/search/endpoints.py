@@ -41,7 +41,7 @@ Method = Annotated[
 MinSimilarity = Annotated[
     float, Query(ge=0, le=1, allow_inf_nan=False, description="the least S of a neighbour")
 ]
-AskedModel = Annotated[str, Query(description="the stored model")]
+StoredModelName = Annotated[str, Query(description="the stored model")]
 
 
 @router.get(
@@ -56,7 +56,7 @@ def of_stored(
     space: KnownSpace,
     session: Reading,
     tags: TagFilter,
-    model: AskedModel,
+    model: StoredModelName,
     k: K = 10,
     min_similarity: MinSimilarity = 0.0,
     method: Method = "auto",
