@@ -1,4 +1,4 @@
-"""docs/operations.md: every error that a request may be answered with stands in its table."""
+"""docs/operations.md: every problem that an operation declares stands in its table."""
 
 from __future__ import annotations
 
@@ -7,39 +7,16 @@ from pathlib import Path
 
 import pytest
 
-import app.errors
-import modelkin.errors
 from app.index import banding
-from app.infra.http.problems import status_of
 from app.settings import Settings
+from tests.support.declared_problems import DECLARED
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
-UNANSWERED = {
-    "invalid_input": "only the more special ones are raised",
-    "not_found": "likewise",
-    "invalid_checkpoint": "of the SDK, and of jobs",
-    "invalid_importance": "of the SDK",
-    "invalid_webhook": "of the SDK",
-    "hub_not_found": "of jobs",
-    "hub_unavailable": "of jobs",
-    "backend_unavailable": "the service does without",
-}
-"""Codes that no answer to a request has, and why."""
+ANSWERED = sorted({(status, code) for _, status, code in DECLARED})
+"""Status and code of each problem that an operation declares."""
 
 
-def answered() -> list[tuple[int, str]]:
-    """The status and the code of each error that a request may end with."""
-    trees = (modelkin.errors, app.errors)
-    kinds = [getattr(tree, name) for tree in trees for name in tree.__all__]
-    found: dict[str, int] = {}
-    for kind in kinds:
-        status = status_of(kind)
-        if status != 500 and kind.code not in UNANSWERED:
-            found[f"{status} {kind.code}"] = status
-    return [(status, told.split()[1]) for told, status in sorted(found.items())]
-
-
-@pytest.mark.parametrize(("status", "code"), answered())
+@pytest.mark.parametrize(("status", "code"), ANSWERED)
 def test_an_error_stands_in_the_table(status: int, code: str) -> None:
     """In the row of its status, as code."""
     rows = re.findall(rf"^\| {status} \| (.*) \|$", PAGE.read_text(), flags=re.MULTILINE)
@@ -47,13 +24,13 @@ def test_an_error_stands_in_the_table(status: int, code: str) -> None:
 
 
 def test_what_stands_in_the_table_is_answered() -> None:
-    """No row has a code that no error has any more, but for those that the edge makes itself."""
-    edge = {"route_not_found", "method_not_allowed", "internal_error", "loading"}
+    """No row has a code that no operation declares, but for those of no operation."""
+    edge = {"route_not_found", "method_not_allowed", "internal_error", "client_disconnected"}
     words = {"detail", "request_id"}
     page = PAGE.read_text().partition("\n## Errors\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\d{3}) \| (.*) \|$", page, flags=re.MULTILINE)
     said = {(int(status), code) for status, row in rows for code in re.findall(r"`([a-z_]+)`", row)}
-    assert set(answered()) == {(status, code) for status, code in said if code not in edge | words}
+    assert set(ANSWERED) == {(status, code) for status, code in said if code not in edge | words}
 
 
 def test_the_memory_budgets_add_up() -> None:
