@@ -1,8 +1,7 @@
-"""``python -m demo``: the command line, and what it answers with.
+"""``python -m demo``: the command line and its exit codes.
 
-Exit codes: 0 when the story was told and serving ended by Ctrl-C or was not asked for, 1 for a
-    failure (one line
-says which), 130 for Ctrl-C before the story was told.
+The code is 0 if the demo was printed and, without ``--once``, serving ended by Ctrl-C. It is 1
+for a failure, with one line that says which, and 130 for Ctrl-C before the end of the output.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ DEFAULT_PORT = 8000
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the demo; returns the exit code."""
+    """Run the demo and return the exit code."""
     options = parse(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -52,7 +51,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Tells the story on a service in ``--data``, or in a folder that is removed afterwards."""
+    """Run on a service in ``--data``, or in a folder that is removed afterwards."""
     try:
         from demo.service import DemoError
         from demo.story import serve

@@ -1,7 +1,6 @@
 """The clients' data: scikit-learn's digits under a Dirichlet split, and their true order.
 
-It owns the true label distributions and all that is measured against them; it knows no model and no
-service.
+It owns the true label distributions and all measures based on them, but no model and no service.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ DECIMALS = 9
 
 @dataclass(frozen=True)
 class Split:
-    """Digits dealt out to clients, with some kept aside to test on.
+    """Digits dealt to clients, with a part kept for testing.
 
     Attributes:
         images: float32 ``(samples, 1, 8, 8)``, standardised over the training part.
         labels: int64 ``(samples,)``, 0 to 9.
         clients: one array of sample indices a client, all of one length, without a common element.
-        test: indices of the samples that no client has.
+        test: indices of the test samples, which no client has.
         counts: int64 ``(clients, 10)``, how many samples of each digit a client has.
     """
 
@@ -72,10 +71,10 @@ def load_split(num_clients: int = 40, alpha: float = 0.1, seed: int = 0) -> Spli
 
 
 def deal(stock: Integers, num_clients: int, alpha: float, rng: np.random.Generator) -> Integers:
-    """How many samples of each class every client gets.
+    """The number of samples of each class for every client.
 
     Args:
-        stock: samples there are of each class, ``(classes,)``.
+        stock: available samples of each class, ``(classes,)``.
 
     Returns:
         ``(clients, classes)``; rows sum to ``stock.sum() // num_clients``, columns to at most
@@ -83,17 +82,15 @@ def deal(stock: Integers, num_clients: int, alpha: float, rng: np.random.Generat
     """
     size = int(stock.sum()) // num_clients
     wanted = rng.dirichlet(np.full(len(stock), alpha), num_clients) + 1e-9
-    for _ in range(
-        300
-    ):  # scale columns to the stock and rows to the size, in turn, until both fit (Sinkhorn)
+    # Scale columns to the stock and rows to the size, in turn, until both fit (Sinkhorn).
+    for _ in range(300):
         wanted *= stock / wanted.sum(axis=0)
         wanted *= size / wanted.sum(axis=1, keepdims=True)
     counts = np.zeros_like(wanted, dtype=np.int64)
     left = stock.astype(np.int64)
     for client in rng.permutation(num_clients):
-        for _ in range(
-            size
-        ):  # one at a time, to the class that is furthest behind and not yet sold out
+        # One sample at a time, of the class that is furthest behind and still in stock.
+        for _ in range(size):
             behind = np.where(left > 0, wanted[client] - counts[client], -np.inf)
             chosen = int(np.argmax(behind))
             counts[client, chosen] += 1
@@ -122,7 +119,7 @@ def _relative_entropy(p: Floats, q: Floats) -> Floats:
 
 
 def true_neighbors(divergences: Floats, client: int, k: int) -> npt.NDArray[np.bool_]:
-    """Which clients are among the k nearest to one, ``(n,)``; all that tie with the k-th are."""
+    """The k nearest clients to one, ``(n,)``, with all that tie with the k-th."""
     row = np.round(divergences[client], DECIMALS)
     others = np.delete(row, client)
     near = row <= np.sort(others)[k - 1]

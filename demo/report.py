@@ -1,6 +1,6 @@
-"""What the demo prints: calm tables on a terminal, plain lines where it is piped.
+"""The demo's output: tables on a terminal, plain lines in a pipe.
 
-It formats what it is given and computes nothing.
+It formats results and computes none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Report:
         self._console.print(text, soft_wrap=True, markup=False)
 
     def progress(self, items: Sequence[T], doing: str, done: Callable[[T], str]) -> Iterator[T]:
-        """Yields the items under a progress bar; off a terminal, a plain line for every tenth."""
+        """Yield the items under a progress bar; without a terminal, print every tenth."""
         if not self._console.is_terminal:
             for position, item in enumerate(items, 1):
                 yield item

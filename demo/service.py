@@ -1,7 +1,6 @@
-"""The demo's own service: started as a process, waited for, and stopped whatever happens.
+"""The demo's own service: a process that is started, awaited and always stopped.
 
-It knows how the service is run, ``python -m app`` and its environment, and nothing of what it
-answers.
+It owns the command ``python -m app`` and its environment, and reads no answer.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Service:
         self._log = log
 
     def wait_until_ready(self) -> None:
-        """Returns once the service answers; :class:`DemoError` if it ends or takes too long."""
+        """Return once the service answers; raise :class:`DemoError` if it ends or is late."""
         deadline = time.monotonic() + START_SECONDS
         with Client(self.url, timeout=5.0, retries=0) as client:
             while not client.ready():
@@ -53,12 +52,12 @@ class Service:
                 time.sleep(0.1)
 
     def wait(self) -> None:
-        """Ends by Ctrl-C alone, or by :class:`DemoError` if the service ends by itself."""
+        """Wait until Ctrl-C; raise :class:`DemoError` if the service ends by itself."""
         status = self._process.wait()
         raise DemoError(f"the service ended by itself with status {status}: {self._last_words()}")
 
     def stop(self) -> None:
-        """Asks the service to end, and insists where it does not."""
+        """Terminate the service, and kill it if it does not end."""
         if self._process.poll() is None:
             self._process.terminate()
         try:
@@ -75,7 +74,7 @@ class Service:
 
 @contextmanager
 def running(data: Path, port: int) -> Iterator[Service]:
-    """A service on an embedded store in ``data``, ready; stopped however the block is left."""
+    """Run a service on an embedded store in ``data``; stop it at the end of the block."""
     data.mkdir(parents=True, exist_ok=True)
     log = data / "service.log"
     with log.open("wb") as output:
@@ -97,7 +96,7 @@ def running(data: Path, port: int) -> Iterator[Service]:
 
 
 def choose_port(wanted: int) -> int:
-    """The wanted port where it is free, else any other that is."""
+    """The wanted port if it is free, else any free port."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -110,7 +109,7 @@ def choose_port(wanted: int) -> int:
 
 
 def _environment(data: Path, port: int) -> dict[str, str]:
-    """This process's environment, with the demo's settings in place of the user's own."""
+    """This process's environment, with the demo's settings instead of the user's."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("MODELKIN_")
     }

@@ -1,6 +1,6 @@
-"""The demo's story: train, choose supports, upload, ask, and hold the answers against the truth.
+"""The steps of the demo: train, select supports, upload, query, and compare with the truth.
 
-Every figure it prints was computed in this run, from the service's answers and the clients' labels.
+Every printed figure is computed in this run, from the service's answers and the clients' labels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from demo.report import Report, described
 from demo.service import choose_port, running
 from modelkin import Client, Neighbors, Support, layout_of, select_support
 
-__all__ = ["serve", "tell"]
+__all__ = ["run", "serve"]
 
 SPACE = "digits-cnn"
 NUM_CLIENTS = 40
@@ -54,10 +54,12 @@ class Federation:
 
 
 def serve(folder: Path, wanted_port: int, *, once: bool) -> int:
-    """Starts a service in ``folder``, tells the story, and serves on until Ctrl-C unless ``once``.
+    """Start a service in ``folder``, run the demo, and serve until Ctrl-C unless ``once``.
 
-    Returns 0. Raises DemoError, ModelkinError or OSError where something is in the way, with
-    the service stopped.
+    Return 0. The service is stopped before an error leaves.
+
+    Raises:
+        DemoError, ModelkinError, OSError: the demo cannot go on.
     """
     report = Report()
     port = choose_port(wanted_port)
@@ -67,7 +69,7 @@ def serve(folder: Path, wanted_port: int, *, once: bool) -> int:
     with running(folder, port) as service:
         report.say(f"It answers at {service.url}")
         with Client(service.url) as client:
-            tell(client, report)
+            run(client, report)
         if once:
             return 0
         try:
@@ -78,12 +80,11 @@ def serve(folder: Path, wanted_port: int, *, once: bool) -> int:
     return 0
 
 
-def tell(client: Client, report: Report) -> None:
-    """Runs the demo against the service behind ``client`` and prints it."""
+def run(client: Client, report: Report) -> None:
+    """Run the demo on the service of ``client`` and print it."""
     started = time.monotonic()
-    torch.set_num_threads(
-        1
-    )  # the network is too small to share out, and one thread always adds alike
+    # The network is too small for several threads, and one thread always adds in the same order.
+    torch.set_num_threads(1)
     federation = prepare(report)
     supports = choose_supports(federation, report)
     trained = train_all(federation, report)

@@ -1,6 +1,6 @@
 """The clients' models: one small network, trained by each client alone, and averages.
 
-It owns all that happens on a client before anything is sent; it knows no service.
+It owns the work of a client before anything is sent, and uses no service.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def importance(model: nn.Module, split: Split, client: int) -> Tensor:
 
 
 def train(model: nn.Module, split: Split, client: int, seed: int = 0) -> Tensor:
-    """Trains the model on one client's data alone, in place; returns its weights, ``(M,)``."""
+    """Train the model on one client's data alone, in place; return its weights, ``(M,)``."""
     shuffle = torch.Generator().manual_seed(seed * 1_000_003 + client)
     loader = DataLoader(_dataset(split, client), batch_size=BATCH, shuffle=True, generator=shuffle)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)

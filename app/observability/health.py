@@ -1,4 +1,4 @@
-"""/livez and /readyz: whether the process runs, and whether it serves as well as it can."""
+"""Health endpoints: /livez for the process, /readyz for its database and indexes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Health(BaseModel):
 
 
 class IndexesOut(BaseModel):
-    """What is loaded at start: not empty spaces, nor those for which there is no memory."""
+    """The indexes to load at start, without empty spaces and those beyond the memory bound."""
 
     spaces: int
     spaces_loaded: int
@@ -51,10 +51,10 @@ async def livez() -> Health:
     response_model=Readiness,
 )
 def readyz(request: Request, database: Service[Database], warmup: Service[IndexWarmup]) -> Any:
-    """The database answers and the indexes are loaded; 503 while it is not so.
+    """The database answers and the indexes are loaded; 503 otherwise.
 
-    While they load, queries are answered all the same; those that need what is not loaded yet wait
-    for it. The problem document says how far it is, in `indexes`.
+    Queries are answered while indexes load; a query waits for the index that it needs. The problem
+    document has the progress in `indexes`.
     """
     database.check()
     progress = warmup.progress
@@ -65,8 +65,8 @@ def readyz(request: Request, database: Service[Database], warmup: Service[IndexW
         f"{progress.models_loaded} of {progress.models} signatures are loaded; until all are, "
         f"queries may be slow"
     )
-    told = {"version": __version__, "indexes": indexes.model_dump()}
-    return not_ready(request, detail, told)
+    members = {"version": __version__, "indexes": indexes.model_dump()}
+    return not_ready(request, detail, members)
 
 
 def _indexes(progress: WarmupProgress) -> IndexesOut:

@@ -13,7 +13,7 @@ from app.settings import Settings
 __all__ = ["configure", "request_id"]
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
-"""The id of the request that is being answered; threads that work for it see it too."""
+"""The id of the current request; threads that work for it inherit it."""
 
 _FIELDS = "%(asctime)s %(levelname)s %(name)s %(request_id)s %(message)s"
 
@@ -35,6 +35,6 @@ def configure(settings: Settings) -> None:
     )
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    # They log whole URLs, and those of receivers and downloads may hold what is nobody's business.
+    # They log whole URLs, and those of receivers and downloads may hold secrets.
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)

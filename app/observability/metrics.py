@@ -1,4 +1,4 @@
-"""/metrics: how the service is doing, for Prometheus. Sums over all tenants, so it takes a scope.
+"""Metrics for Prometheus at /metrics. They sum over all tenants, so a key needs a scope.
 
 Labels hold routes, methods and status codes, never a name that a tenant chose.
 """
@@ -43,7 +43,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self.registry.register(_Indexes(indexes))
         info = ["version", "process"]
-        Gauge("modelkin_info", "Who answers", info, registry=self.registry).labels(
+        Gauge("modelkin_info", "The version and process id", info, registry=self.registry).labels(
             __version__, str(os.getpid())
         ).set(1)
         self.in_flight = Gauge(
@@ -64,7 +64,7 @@ class Metrics:
 
 
 class _Indexes(Collector):
-    """The in-process indexes, as large as they are at the moment of asking."""
+    """The size of the in-process indexes at the time of the scrape."""
 
     def __init__(self, indexes: IndexRegistry) -> None:
         self._indexes = indexes

@@ -1,6 +1,6 @@
-"""Around every request: its id, its line in the log, its place in the metrics.
+"""Request ids, the access log and request metrics, as a middleware.
 
-Pure ASGI, so that nothing it wraps is buffered.
+It is pure ASGI, so it buffers no body.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("modelkin.access")
 
 
 class RequestLogMiddleware:
-    """Takes a caller's ``X-Request-Id`` where it is harmless, makes one otherwise."""
+    """Use the client's ``X-Request-Id`` if it is safe to log, else a new one."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -39,7 +39,7 @@ class RequestLogMiddleware:
         scope["request_id"] = given if _SAFE.fullmatch(given) else secrets.token_hex(8)
         token = request_id.set(scope["request_id"])
         began = time.perf_counter()
-        status = 0  # stays so where the client left before there was an answer
+        status = 0  # of a client that left before the answer
 
         async def send_signed(message: Message) -> None:
             nonlocal status

@@ -1,4 +1,4 @@
-"""Serving by uvicorn: one process, alone or one of several, and the jobs it carries out beside."""
+"""Serve one process with uvicorn, alone or as one of several, with an embedded worker if set."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = ["embedded_worker", "serve", "serve_all", "serve_one"]
 
 log = logging.getLogger(__name__)
 
-_GRACE = 20
-"""Seconds that requests under way may take once the service is told to stop."""
+_SHUTDOWN_TIMEOUT_S = 20
+"""Time for requests in progress once the service is asked to stop."""
 
 
 def serve(
@@ -38,33 +38,35 @@ def serve(
     listening: socket.socket | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve until told to stop. Being told is no failure, but uvicorn raises the signal once more
-    when it has finished, and by default that would end the process as a killed one.
+    """Serve until a signal asks to stop.
+
+    uvicorn raises the signal again when it has finished. By default that would end the process as
+    if it was killed, so a handler exits with 0.
 
     Args:
         app: with its stores open.
         settings: of the service.
-        listening: a socket that listens already; by default one of its own.
+        listening: a socket that listens already; by default a new one.
         ready: called once connections are accepted.
 
     Returns:
-        The exit code: 1 where the port is taken.
+        The exit code: 1 if the port is in use.
     """
-    for told in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(told, lambda *_: sys.exit(0))
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(stop, lambda *_: sys.exit(0))
     config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
-        access_log=False,  # app.observability.request_log writes one, with request ids
+        access_log=False,  # app.observability.request_log writes it, with request ids
         log_config=None,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies or "",
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
     )
     try:
         _Server(app, config, ready).run(None if listening is None else [listening])
-    except SystemExit as ended:  # uvicorn's own code for a port that is taken is 3
+    except SystemExit as ended:  # uvicorn's own code for a port in use is 3
         return 1 if ended.code else 0
     return 0
 
@@ -75,7 +77,7 @@ def serve_all(
     listening: socket.socket | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve, and carry out jobs if the settings say so, until told to stop; as :func:`serve`.
+    """Serve as :func:`serve`, with an embedded worker if the settings ask for one.
 
     Raises:
         MissingExtra: the settings ask for jobs, and what they need is not installed.
@@ -88,7 +90,7 @@ def serve_all(
         code = _serve_kept(services, settings, listening, ready)
     finally:
         worker.stop()
-    if worker.abandoned:  # a job that does not hear is taken over as if this were a kill
+    if worker.abandoned:  # other workers take over the abandoned jobs, as after a kill
         logging.shutdown()
         os._exit(code)
     return code
@@ -110,7 +112,7 @@ def serve_one(
     *,
     register: Callable[[Container], None] = register_jobs,
 ) -> int:
-    """One process of several, as :class:`app.server.supervisor.Serve` wants it."""
+    """Serve one of several processes, as a :class:`app.server.supervisor.Serve`."""
     configure(settings)
     try:
         with open_services(settings, prepared=True, register=register) as services:
@@ -133,11 +135,11 @@ def embedded_worker(settings: Settings, database: Database, jobs: JobService) ->
 
 
 class _Server(uvicorn.Server):
-    """Says when it serves, and when it stops.
+    """A uvicorn server that reports its start and its shutdown.
 
     Args:
-        app: hears in ``app.state.stopping`` that it is to be left: uvicorn closes the connections
-            that it knows of, and one that it accepts in that moment would go on and on.
+        app: ``app.state.stopping`` is set at shutdown, so that answers close their connections.
+            uvicorn closes only known connections; one accepted at that moment would stay open.
         config: uvicorn's.
         ready: called once connections are accepted.
     """

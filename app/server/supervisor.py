@@ -1,10 +1,9 @@
-"""Several processes behind one address: started together, started again when they die, ended
-together.
+"""A supervisor of several server processes behind one address.
 
-Each opens its own database connections, keeps its own indexes and listens with a socket of its own;
-what they share is the port, over which the kernel spreads connections, and the stores. (On one
-shared socket the process that is idle longest takes nearly all.) This module serves nothing itself
-and never touches a store.
+It starts them together, replaces those that die, and ends them together. Each process has its own
+database connections, indexes and listening socket. They share the stores and the port, over which
+the kernel spreads connections. (On one shared socket the process that is idle longest takes nearly
+all.) This module opens no store.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ from app.settings import Settings
 __all__ = ["Serve", "listen", "reserve", "supervise"]
 
 _BACKLOG = 2048
-_LOOK = 0.2
-"""Seconds between looks for a signal; a process that dies is seen at once."""
-_PAUSE = 1.0
-"""Seconds before a process that died is started again: no faster, while a store is away."""
-_PATIENCE = 30.0
-"""Seconds that a process has to end once it is told to; its requests have 20 of them."""
+_POLL_INTERVAL_S = 0.2
+"""Time between checks for a signal; the end of a process is noticed at once."""
+_RESTART_DELAY_S = 1.0
+"""Delay before a dead process is replaced, so that an unavailable store is not flooded."""
+_SHUTDOWN_TIMEOUT_S = 30.0
+"""Time for a process to end after SIGTERM; its requests have 20 s of it."""
 
 log = logging.getLogger(__name__)
-_spawn = multiprocessing.get_context("spawn")  # threads and connections survive no fork
+_spawn = multiprocessing.get_context("spawn")  # threads and connections do not survive a fork
 
 
 class Serve(Protocol):
-    """Serves until SIGTERM, calls ``ready`` once it does; the exit code."""
+    """Serve until SIGTERM, call ``ready`` once connections are accepted, return the exit code."""
 
     def __call__(self, settings: Settings, ready: Callable[[], None]) -> int: ...
 
 
 def reserve(settings: Settings) -> socket.socket:
-    """The address, taken from everyone but the processes that :func:`listen` there.
+    """Reserve the address for the processes that :func:`listen` there.
 
     Raises:
-        Unavailable: it is taken, or not this machine's.
+        Unavailable: the address is in use, or does not belong to this machine.
     """
     address, family = (settings.host, settings.port), _family(settings)
     try:
-        with socket.create_server(address, family=family) as probe:  # shares it with nobody
+        with socket.create_server(address, family=family) as probe:  # fails if in use
             address = probe.getsockname()[:2]
         reserved = socket.socket(family)
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -66,10 +65,10 @@ def reserve(settings: Settings) -> socket.socket:
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A socket of this process's own on the address that is reserved."""
+    """A socket of this process on the reserved address."""
     address, family = (settings.host, settings.port), _family(settings)
     listening = socket.create_server(address, family=family, backlog=_BACKLOG, reuse_port=True)
-    # asyncio does this for its own sockets alone; without it every answer waits 40 ms for an ACK.
+    # asyncio does this only for its own sockets; without it every answer waits 40 ms for an ACK.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
@@ -78,32 +77,32 @@ def supervise(serve: Serve, settings: Settings) -> int:
     """Keep ``settings.processes`` processes serving until SIGTERM or SIGINT.
 
     Args:
-        serve: a function of a module, since each process imports it anew.
-        settings: handed to each; the port is reserved.
+        serve: a module-level function, since each process imports it.
+        settings: for each process; the port is reserved.
 
     Returns:
-        The exit code: 1 where a process could not start in the first place.
+        The exit code: 1 if a process could not start at all.
     """
-    told = threading.Event()
+    stopping = threading.Event()
     for stop in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(stop, lambda *_: told.set())
-    workers = [ChildProcess(serve, settings) for _ in range(settings.processes)]
+        signal.signal(stop, lambda *_: stopping.set())
+    processes = [ChildProcess(serve, settings) for _ in range(settings.processes)]
     try:
-        while not told.is_set() and not all(worker.ready for worker in workers):
-            wait_for([x for worker in workers for x in worker.news], _LOOK)
-            if any(worker.ended for worker in workers):
+        while not stopping.is_set() and not all(process.ready for process in processes):
+            wait_for([x for process in processes for x in process.events], _POLL_INTERVAL_S)
+            if any(process.ended for process in processes):
                 return 1
-        if not told.is_set():
+        if not stopping.is_set():
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            log.info("running on http://%s:%d in %d processes", host, settings.port, len(workers))
-        _keep(workers, told)
+            log.info("running on http://%s:%d in %d processes", host, settings.port, len(processes))
+        _keep(processes, stopping)
     finally:
-        _end(workers)
+        _end(processes)
     return 0
 
 
 class ChildProcess:
-    """One process, and the next one in its place when it dies."""
+    """One server process, and its replacements."""
 
     def __init__(self, serve: Serve, settings: Settings) -> None:
         self._arguments = serve, settings
@@ -111,17 +110,17 @@ class ChildProcess:
         self.start()
 
     def start(self) -> None:
-        self._hears, says = _spawn.Pipe(duplex=False)
-        self.process: SpawnProcess = _spawn.Process(target=_work, args=(*self._arguments, says))
+        self._receiver, sender = _spawn.Pipe(duplex=False)
+        self.process: SpawnProcess = _spawn.Process(target=_work, args=(*self._arguments, sender))
         self.process.start()
-        says.close()  # so that its end is heard here
+        sender.close()  # so that this side sees the end of the pipe
 
     @property
     def ready(self) -> bool:
-        """Whether it serves, or did so before it died."""
-        if not self._ready and self._hears.poll():
+        """Whether it serves, or served before it died."""
+        if not self._ready and self._receiver.poll():
             try:
-                self._ready = bool(self._hears.recv())
+                self._ready = bool(self._receiver.recv())
             except EOFError:
                 return False
         return self._ready
@@ -131,43 +130,43 @@ class ChildProcess:
         return self.process.exitcode is not None
 
     @property
-    def news(self) -> list[Connection | int]:
-        """What to wait for: its end, and before that its readiness."""
-        return [self.process.sentinel, *([] if self._ready else [self._hears])]
+    def events(self) -> list[Connection | int]:
+        """What to wait for: the end of the process, and its readiness before that."""
+        return [self.process.sentinel, *([] if self._ready else [self._receiver])]
 
 
-def _keep(workers: list[ChildProcess], told: threading.Event) -> None:
-    """Start again what dies, until told to stop."""
-    while not told.is_set():
-        wait_for([worker.process.sentinel for worker in workers], _LOOK)
-        ended = [worker for worker in workers if worker.ended]
-        for worker in ended:
-            log.error("process %s ended with %s", worker.process.pid, worker.process.exitcode)
-        if ended and not told.wait(_PAUSE):
-            for worker in ended:
-                worker.start()
+def _keep(processes: list[ChildProcess], stopping: threading.Event) -> None:
+    """Replace dead processes until asked to stop."""
+    while not stopping.is_set():
+        wait_for([each.process.sentinel for each in processes], _POLL_INTERVAL_S)
+        ended = [each for each in processes if each.ended]
+        for each in ended:
+            log.error("process %s ended with %s", each.process.pid, each.process.exitcode)
+        if ended and not stopping.wait(_RESTART_DELAY_S):
+            for each in ended:
+                each.start()
 
 
-def _end(workers: list[ChildProcess]) -> None:
-    """Let requests under way finish, everywhere at once; then no process is left."""
-    for worker in workers:
-        if not worker.ended:
-            worker.process.terminate()
-    end = time.monotonic() + _PATIENCE
-    for worker in workers:
-        worker.process.join(max(0.0, end - time.monotonic()))
-        if not worker.ended:
-            worker.process.kill()
-            worker.process.join()
+def _end(processes: list[ChildProcess]) -> None:
+    """Terminate all processes at once, and kill those that exceed the timeout."""
+    for each in processes:
+        if not each.ended:
+            each.process.terminate()
+    end = time.monotonic() + _SHUTDOWN_TIMEOUT_S
+    for each in processes:
+        each.process.join(max(0.0, end - time.monotonic()))
+        if not each.ended:
+            each.process.kill()
+            each.process.join()
 
 
-def _work(serve: Serve, settings: Settings, says: Connection) -> None:
-    """The life of one process, which does not outlive its parent, however that ends."""
+def _work(serve: Serve, settings: Settings, sender: Connection) -> None:
+    """The main function of a child process; it ends when its parent does."""
     threading.Thread(target=_follow_parent, daemon=True).start()
 
     def ready() -> None:
-        says.send(True)
-        says.close()
+        sender.send(True)
+        sender.close()
 
     raise SystemExit(serve(settings, ready))
 

@@ -1,4 +1,4 @@
-"""The pages of the explorer, rendered on the server: no script, nothing from elsewhere."""
+"""The pages of the explorer, rendered on the server, without scripts and external resources."""
 
 from __future__ import annotations
 
