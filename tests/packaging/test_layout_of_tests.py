@@ -1,0 +1,98 @@
+"""The rules of the tests: they use public names, lie in small folders and share fixtures."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+MAX_FILES = 20
+
+ALLOWED = {
+    ("app/hubs/test_downloads.py", "_replace"): "a public method of named tuples",
+    ("sdk/integrations/test_huggingface.py", "_training"): "a private module of the SDK",
+    ("sdk/integrations/test_lightning.py", "_training"): "likewise",
+    ("sdk/integrations/test_huggingface.py", "_get_output_dir"): "of transformers' Trainer",
+    ("support/client_clock.py", "_connection"): "no clock in the public constructor of a client",
+    ("workers/test_session.py", "_get_dbos_instance"): "DBOS offers no way to fail its database",
+    ("workers/test_session.py", "_sys_db"): "likewise",
+}
+"""Private names that tests use, and why each may be used."""
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """All modules of the tests by their path."""
+    return {
+        str(path.relative_to(TESTS)): ast.parse(path.read_text()) for path in TESTS.rglob("*.py")
+    }
+
+
+def is_private(name: object) -> bool:
+    """Whether a name begins with one underscore."""
+    return isinstance(name, str) and name.startswith("_") and not name.startswith("__")
+
+
+def is_replaceable(name: str) -> bool:
+    """Whether monkeypatch may replace a name: a public one, or a constant of a module."""
+    return not is_private(name) or name.isupper()
+
+
+def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The private names of others that a module reads, imports or replaces, with their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
+            if is_private(node.attr) and not own:
+                yield node.lineno, node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, each.name) for each in node.names if is_private(each.name))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            (".setattr", ".delattr")
+        ):
+            texts = (each.value for each in node.args[:2] if isinstance(each, ast.Constant))
+            names = (text.rpartition(".")[2] for text in texts if isinstance(text, str))
+            yield from ((node.lineno, name) for name in names if not is_replaceable(name))
+
+
+def fixtures_of(tree: ast.Module) -> set[str]:
+    """The names of the fixtures that a module defines."""
+    return {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any("fixture" in ast.unparse(decorator) for decorator in node.decorator_list)
+    }
+
+
+def test_private_names_of_others_are_not_used() -> None:
+    """A test that needs more of an object than it shows has it made public under a good name; no
+    exception is left that no test takes.
+    """
+    used = {
+        (file, name): line for file, tree in modules().items() for line, name in private_names(tree)
+    }
+    assert {} == {place: line for place, line in used.items() if place not in ALLOWED}
+    assert set() == ALLOWED.keys() - used.keys()
+
+
+def test_folders_are_small() -> None:
+    """No folder has more modules than can be read at a glance."""
+    sizes = Counter(str(Path(file).parent) for file in modules())
+    assert {} == {folder: size for folder, size in sizes.items() if size > MAX_FILES}
+
+
+def test_fixtures_are_not_imported() -> None:
+    """Those of several folders are in tests/support/fixtures.py: an imported one starts again."""
+    fixtures = {
+        "tests." + file.removesuffix(".py").replace("/", "."): fixtures_of(tree)
+        for file, tree in modules().items()
+    }
+    for file, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module in fixtures:
+                imported = {each.name for each in node.names}
+                assert set() == imported & fixtures[node.module], file
