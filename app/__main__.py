@@ -1,4 +1,4 @@
-"""``python -m app``: serve until told to stop."""
+"""``python -m app``: serve until a signal stops it."""
 
 from __future__ import annotations
 

@@ -39,10 +39,10 @@ def keys(arguments: list[str]) -> int:
 
 
 def rebuild_buckets(arguments: list[str]) -> int:
-    """``rebuild-buckets [--space NAME]``; 0 done, 1 it could not be, 2 wrong settings."""
+    """``rebuild-buckets [--space NAME]``; exit code 0 done, 1 failed, 2 wrong settings."""
     parser = argparse.ArgumentParser(
         prog="python -m app rebuild-buckets",
-        description="Build the LSH buckets anew from the database, while services go on.",
+        description="Rebuild the LSH buckets from the database, while services go on.",
     )
     parser.add_argument("--space", help="only the spaces of this name (default: all)")
     parser.set_defaults(run=_rebuild_buckets)
@@ -189,7 +189,7 @@ def _make_stop_lists(options: argparse.Namespace) -> int:
                 if options.space is not None:
                     raise
                 print(f"{space.name}: {error}")
-            except (Conflict, SpaceNotFound) as error:  # somebody else sees to this one
+            except (Conflict, SpaceNotFound) as error:  # another process handles this space
                 refused = 1
                 print(f"modelkin: {error}", file=sys.stderr)
             else:
@@ -221,7 +221,7 @@ def _told(made: StopList | None, share: float) -> str:
 
 @contextmanager
 def _drawn(space: str) -> Iterator[Progress | None]:
-    """A line that grows, where somebody sees it."""
+    """A progress line, on a terminal."""
     if not is_terminal():
         yield None
         return

@@ -35,7 +35,7 @@
     │   ├── StorageFull                    there is no room left to write
     │   ├── BackendUnavailable             an accelerator is away; the truth is not
     │   └── RetryLater                     a job waits for another service and begins again
-    │       └── HubUnavailable             a hub is down, too slow or asks for patience
+    │       └── HubUnavailable             a hub is down, too slow or asks to wait
     ├── HubForbidden                       the hub knows the model and does not give it
     ├── HubTimeout                         all requests of a sync together took too long
     ├── HubProtocolError                   a hub sent something else than it declared
@@ -313,7 +313,7 @@ class RetryLater(Unavailable):
 
 
 class HubUnavailable(RetryLater):
-    """The hub is down, too slow or asks for patience: the job begins again later, for days."""
+    """The hub is down, too slow or asks to wait: the job is retried later, for days."""
 
     code = "hub_unavailable"
 
@@ -322,7 +322,7 @@ class HubUnavailable(RetryLater):
 
 
 class HubForbidden(ModelkinError):
-    """The hub knows the model and does not give it: private, gated, or a token that is no good."""
+    """The hub refuses the model: it is private or gated, or the hub rejects the token."""
 
     code = "hub_refused"
 

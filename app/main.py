@@ -57,10 +57,10 @@ Send supports, or only MinHash signatures, and ask for neighbours, overlaps and 
 
 
 def create_app(services: Container) -> FastAPI:
-    """The application over these services, ready to be served; it does not close them.
+    """Create the application over these services, ready to be served; it does not close them.
 
-    They are open before the server starts, so that what keeps them shut is one line to whoever
-    started it, and not the traceback that a failing lifespan becomes.
+    They are open before the server starts. So a store that cannot be opened is one line to the
+    operator, and not the traceback of a failing lifespan.
     """
     settings = services[Settings]
     app = FastAPI(

@@ -1,4 +1,4 @@
-"""Stores, opened: the database up to date, and what a crash left cleared away."""
+"""Open the stores: bring the database up to date, and remove what a crash left behind."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 DEFAULT_TENANT = "default"
 _ORPHAN_AGE = 3600.0
-"""Seconds after which a blob that no row names is no write under way but what a crash left."""
+"""Seconds after which a blob without a row was left by a crash, and is not a write under way."""
 
 _BUCKETS_TIMEOUT = 0.5
 """Seconds that a query waits for the buckets before a scan answers in their place."""
@@ -53,11 +53,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What one process keeps things in.
+    """The open stores of one process.
 
     Attributes:
-        token: of the database: names what is kept elsewhere for it.
-        tenant: whose everything is where no keys are asked for.
+        token: of the database: names its files and keys in other stores.
+        tenant: the owner of everything where keys are not required.
     """
 
     database: Database
@@ -72,11 +72,11 @@ class Stores:
 
 @contextmanager
 def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
-    """Open them, bring the database up to date, clean up after a crash.
+    """Open all stores, bring the database up to date, clean up after a crash.
 
     Args:
         settings: of the service.
-        prepared: another process of this service has done so just now: only open them.
+        prepared: another process of this service has just prepared the stores: only open them.
 
     Raises:
         Unavailable: a store cannot be opened; says which and why.
@@ -114,10 +114,10 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
 
 
 def open_reader(settings: Settings, database: Database) -> ModelReader:
-    """The supports of a migrated database, to be read.
+    """A reader of the supports of a migrated database.
 
     Raises:
-        Unavailable: their folder cannot be used.
+        Unavailable: the folder of supports cannot be used.
     """
     with database.reading() as session:
         token = store_token(session)
@@ -131,9 +131,9 @@ def passing(database: Database, blobs: FileBlobs) -> ModelReader:
 
 @contextmanager
 def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
-    """The Redis of the settings, which is not connected to yet; None where there is none.
+    """The Redis of the settings, not connected yet; None where no Redis is set.
 
-    One for all that is kept there: where it is away, a request waits for it once.
+    One server object for all uses: while Redis is down, a request waits for it once.
     """
     if settings.redis_url is None:
         yield None
@@ -149,13 +149,13 @@ def open_buckets(
     """The LSH buckets, in Redis where there is one.
 
     Raises:
-        Unavailable: the database cannot be opened once more, for buckets in it.
+        Unavailable: the database cannot be opened a second time, for its buckets.
     """
     with ExitStack() as stack:
         if server is not None:
             service = BucketService(database, RedisBuckets(server), bands)
         else:
-            # Of their own: a query that waits for them must not wait as long as a writer may.
+            # A second pool: a query must not wait for buckets as long as a writer may wait.
             own = Database(
                 settings.database_url, timeout=_BUCKETS_TIMEOUT, connections=_BUCKETS_CONNECTIONS
             )
@@ -166,19 +166,20 @@ def open_buckets(
 
 
 def _require_keys(session: Writer, settings: Settings) -> None:
-    """Store the initial key where there is none; refuse to open to a network without any."""
+    """Store the initial key if there is no key; refuse to listen on a network without keys."""
     keys = KeyService()
     if settings.initial_key is not None and not keys.any(session):
         initial = settings.initial_key.get_secret_value()
         keys.create(session, DEFAULT_TENANT, key=initial, label="initial key", scopes=SCOPES)
     if settings.auth == "off" and not settings.on_loopback:
         raise Unavailable(
-            f"MODELKIN_AUTH=off would open everything to whoever reaches {settings.host}: "
+            f"MODELKIN_AUTH=off would open everything to every client that reaches "
+            f"{settings.host}: "
             f"listen on 127.0.0.1, or leave it at auto"
         )
     if not settings.on_loopback and not keys.any(session):
         raise Unavailable(
-            "there is no key, so nobody could use the service: make one with "
+            "there is no key, so no client could use the service: make one with "
             "`python -m app keys create`, or set MODELKIN_INITIAL_KEY"
         )
 
@@ -194,11 +195,11 @@ def _sweep(database: Database, blobs: FileBlobs) -> None:
 
 
 def _sweep_sketches(database: Database, sketches: SketchFiles) -> None:
-    """Delete those of spaces that another machine deleted, or that went in a crash."""
+    """Delete the sketches of spaces that another machine deleted, or that a crash left."""
     with database.reading() as session:
         sketches.sweep(space.id for space in all_spaces(session))
 
 
 def _open_supports(settings: Settings) -> int:
-    """How many stay open: a quarter of the descriptors is left to them, whatever was set."""
+    """The number of open supports: within the setting and the budget of file descriptors."""
     return min(settings.support_cache_entries, support_fd_budget())

@@ -1,14 +1,13 @@
-"""How often somebody did something within the last minute: the counters of rate limits.
+"""Sliding-window counters of rate limits, in Redis or in this process.
 
-They count by whole seconds, so that no sixty of these hold more than the limit, wherever they
-begin, and so that it is known to the second when there is room again. In Redis, where all processes
-see them and its own clock counts; or in this process. Who it is stands behind a name that tells
-nothing. This module decides nothing about who is counted, and refuses nobody.
+They count by whole seconds. So no sixty consecutive seconds exceed the limit, and the reset time is
+exact to the second. In Redis all processes share the counters, by the clock of Redis. Callers stand
+behind opaque names. ``rate_limits`` decides what is counted and what is refused.
 
-The library ``limits`` is not used. Its Redis storages open connections of their own, have to be
-told whether they talk to a cluster, know no breaker that would spare every request its own wait,
-and take two round trips to count and to tell what is left. Its memory storage starts a thread every
-10 ms under load, which walks over all callers.
+The library ``limits`` is not used. Its Redis storages open connections of their own, need to know
+whether they face a cluster, and have no circuit breaker, so every request would wait for a Redis
+that is down. They take two round trips to count and to report what is left. Its memory storage
+starts a thread every 10 ms under load, which walks over all callers.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from app.infra.storage.redis import RedisServer, Script
 __all__ = ["WINDOW", "Counters", "MemoryCounters", "Quota", "RedisCounters", "Standing", "Taken"]
 
 WINDOW = 60
-"""Seconds that are counted together, where nobody says otherwise."""
+"""Seconds that are counted together by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """So many of something within a window of seconds.
+    """A limit on the number of requests within a window of seconds.
 
     Attributes:
         name: of lower-case letters.
@@ -45,7 +44,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is left of a quota.
+    """The remaining part of a quota.
 
     Attributes:
         remaining: how many more there may be now.
@@ -59,19 +58,19 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What came of taking from some quotas at once: from all of them, or from none."""
+    """The result of taking from several quotas at once: from all of them, or from none."""
 
     admitted: bool
     standings: tuple[Standing, ...]
 
 
 class Counters(Protocol):
-    """The counters of everybody."""
+    """The counters of all callers."""
 
     def take(self, who: str, quotas: Sequence[Quota], cost: int = 1) -> Taken:
         """Take ``cost`` from each of ``who``'s quotas, if each has something left.
 
-        What is refused is not counted. A cost of 0 only looks.
+        Refused requests are not counted. A cost of 0 only reads.
 
         Raises:
             BackendUnavailable: the counters cannot be reached now.
@@ -83,7 +82,7 @@ class MemoryCounters:
 
     Args:
         window: seconds that are counted together.
-        callers: how many are remembered; of more, those who were not seen for longest are not.
+        callers: the number of callers to remember; the least recently seen is evicted.
         clock: seconds, never going back.
     """
 
@@ -120,7 +119,7 @@ class MemoryCounters:
 
 
 class _Seconds:
-    """How many there were in each of the last seconds, in a ring."""
+    """The counts of the last seconds, in a ring."""
 
     __slots__ = ("_counts", "_now")
 
@@ -149,9 +148,9 @@ class _Seconds:
         return window
 
 
-# KEYS[1]: HASH of "quota:second" -> how many. ARGV: window, cost; then name and limit of each
-# quota. Answers whether it was admitted; then of each quota how many there were, and when the
-# oldest of them is forgotten. A clock that was put back would leave seconds that never pass.
+# KEYS[1]: HASH of "quota:second" -> count. ARGV: window, cost; then name and limit of each quota.
+# Returns whether it was admitted; then for each quota the count, and the seconds until the oldest
+# expires. Seconds in the future go: a clock that was put back would leave them there.
 _TAKE = Script("""
 local window, cost = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = tonumber(redis.call('TIME')[1])
@@ -190,7 +189,7 @@ class RedisCounters:
     """Counters in a Redis or a Redis Cluster: one key a caller, gone a window after its last call.
 
     Args:
-        server: whose close is left to whoever opened it.
+        server: closed by the code that opened it.
         window: seconds that are counted together.
     """
 
@@ -202,9 +201,9 @@ class RedisCounters:
         arguments: list[int | str | bytes] = [self._window, cost]
         for quota in quotas:
             arguments += (quota.name, quota.limit)
-        admitted, *told = self._server.run(_TAKE, f"modelkin:rate:{who}", arguments)
+        admitted, *counts = self._server.run(_TAKE, f"modelkin:rate:{who}", arguments)
         standings = tuple(
             Standing(quota, max(0, quota.limit - int(used)), int(reset))
-            for quota, used, reset in zip(quotas, told[::2], told[1::2], strict=True)
+            for quota, used, reset in zip(quotas, counts[::2], counts[1::2], strict=True)
         )
         return Taken(bool(admitted), standings)

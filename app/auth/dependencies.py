@@ -1,7 +1,7 @@
-"""Who is asking: the key in a request, and the tenant and scopes that it opens.
+"""Authentication of requests: the API key, and the tenant and scopes that it opens.
 
 Bearer is for programs; Basic, with the key as password, is for the explorer in a browser. Where
-keys are not asked for, everybody is the default tenant.
+keys are not required, every caller is the default tenant.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "identify",
 ]
 
-# Only for the OpenAPI document: what is sent is read below, where Basic is understood too.
+# Only for the OpenAPI document: the header is read below, which understands Basic too.
 _declared = HTTPBearer(auto_error=False, description="an API key, `mk_...`")
 
 
@@ -39,7 +39,7 @@ def identify(request: Request) -> Identity:
     """The holder of the request's key, looked up once a request.
 
     Raises:
-        Unauthorized: a key is asked for, and there is none, or it opens nothing.
+        Unauthorized: a key is required, and the request has none or an invalid one.
     """
     authenticator = services_of(request)[Authenticator]
     if not authenticator.keys_required:
@@ -54,7 +54,7 @@ def identify(request: Request) -> Identity:
 async def _identity(request: Request, _: Annotated[object, Depends(_declared)]) -> Identity:
     if services_of(request)[Authenticator].keys_required and not hasattr(request.state, "identity"):
         return await run_in_threadpool(identify, request)
-    return identify(request)  # nothing to be looked up, and no thread to wait for
+    return identify(request)  # no query, so no thread to wait for
 
 
 async def _tenant(
@@ -67,7 +67,7 @@ async def _tenant(
 
 
 AUTHENTICATED = [Depends(_identity)]
-"""Dependencies of a router that answers nobody without a key, before it looks at anything else."""
+"""Dependencies of a router that requires a key before it reads anything else of a request."""
 
 REFUSALS: Final = problems(Unauthorized, Forbidden, RateLimited, Unavailable)
 """What every operation of such a router may answer."""
@@ -97,5 +97,5 @@ def _presented(header: str) -> str:
         try:
             return base64.b64decode(value, validate=True).decode().partition(":")[2]
         except (ValueError, binascii.Error):
-            raise Unauthorized("the Authorization header is no valid Basic") from None
+            raise Unauthorized("malformed Basic credentials in the Authorization header") from None
     raise Unauthorized("send Authorization: Bearer mk_..., no other kind is understood")

@@ -1,9 +1,9 @@
-"""Rate limits at the edge: who has asked too often is refused before anything is read or done.
+"""``RateLimitMiddleware``: refuse requests beyond the rate limits before anything is read or done.
 
-Pure ASGI, around everything but the log. What is left is told in the fields ``RateLimit`` and
-``RateLimit-Policy`` (draft-ietf-httpapi-ratelimit-headers-11). Probes and the pages about the
-service itself cost nothing and are not counted; neither are ``/metrics``, but a key is not guessed
-there either. Deliveries of hubs show no key: they are counted by the address that they come from.
+Pure ASGI, around everything but the log. The response fields ``RateLimit`` and ``RateLimit-Policy``
+report what is left (draft-ietf-httpapi-ratelimit-headers-11). Probes and the pages about the
+service itself are not counted; neither are ``/metrics``, but wrong keys are counted there, too.
+Webhooks of hubs carry no key: they are counted by the address that they come from.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ __all__ = ["RateLimitMiddleware"]
 _OPEN = frozenset(
     {"/livez", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"}
 )
-"""What nobody needs a key for."""
+"""Paths that need no key."""
 _UNCOUNTED = "/metrics"
 _READ = frozenset({"GET", "HEAD", "OPTIONS"})
 _QUESTIONS = ("/neighbors", "/donors", "/similarity", "/assign")
-"""How the paths end on which a POST asks about what is in its body and stores nothing."""
+"""Path endings of the queries: there a POST stores nothing."""
 
 
 class RateLimitMiddleware:
-    """Lets requests through to ``app`` as far as the limits allow.
+    """Passes requests on to ``app`` as far as the limits allow.
 
     Args:
         rates: the limits.
-        keys_required: whether tenants are told apart by keys; if not, addresses are counted.
+        keys_required: whether keys identify tenants; if not, addresses are counted.
     """
 
     def __init__(self, app: ASGIApp, rates: RateLimits, *, keys_required: bool) -> None:
@@ -62,17 +62,17 @@ class RateLimitMiddleware:
         except ModelkinError as error:
             app = answer(request, error)
 
-        async def send_told(message: Message) -> None:
+        async def send_with_limits(message: Message) -> None:
             if message["type"] == "http.response.start" and standings:
                 headers = MutableHeaders(scope=message)
                 headers["RateLimit-Policy"] = _policies(standings)
                 headers["RateLimit"] = _left(standings)
             await send(message)
 
-        await app(scope, receive, send_told)
+        await app(scope, receive, send_with_limits)
 
     def _admit(self, request: Request) -> Sequence[Standing]:
-        """Count the request; what is left to whoever made it."""
+        """Count the request; return what is left to its caller."""
         address = request.client.host if request.client else ""
         counted = request.scope["path"] != _UNCOUNTED
         if not self._keys_required or request.scope["path"].startswith(HOOKS):

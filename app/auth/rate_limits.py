@@ -1,8 +1,8 @@
-"""Rate limits: who may ask how often, and who has asked too often.
+"""``RateLimits``: the limits of requests and writes, by tenant or by address.
 
-A tenant is counted as a whole, however many keys it has; where keys are not asked for, an address
-is. Keys that open nothing are counted by the address that they come from, so that guessing takes
-time; whoever has shown a good key is not held up by others who guess from the same address.
+A tenant is counted as a whole, however many keys it has; where keys are not required, an address
+is. Wrong keys are counted by address, so that guessing takes time. Callers with a valid key are not
+affected by others who guess from the same address.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from app.errors import BackendUnavailable, RateLimited
 
 __all__ = ["RateLimits", "RateLimitExceeded"]
 
-_GOOD = 10_000
-"""Good keys that are remembered."""
-_NETWORK = 64
-"""Bits of an IPv6 address that tell one household from another; the rest anybody chooses."""
+_MAX_VALID_KEYS = 10_000
+"""Valid keys that are remembered."""
+_IPV6_PREFIX_BITS = 64
+"""Bits of an IPv6 address that identify a household; a client may choose the rest freely."""
 
 log = logging.getLogger(__name__)
 
 
 class RateLimitExceeded(RateLimited):
-    """A refusal, and what is left of each quota that was asked.
+    """A refusal, with the standing of each quota.
 
     Args:
-        message: with room for the name and the limit of the quota that is used up.
-        taken: nothing.
+        message: with placeholders for the name and the limit of the exhausted quota.
+        taken: the result that was not admitted.
     """
 
     def __init__(self, message: str, taken: Taken) -> None:
         spent = [standing for standing in taken.standings if standing.remaining == 0]
         last = max(spent, key=lambda standing: standing.reset)
-        told = message.format(last.quota.name, last.quota.limit)
-        super().__init__(f"{told}; try again in {last.reset} s", retry_after=last.reset)
+        text = message.format(last.quota.name, last.quota.limit)
+        super().__init__(f"{text}; try again in {last.reset} s", retry_after=last.reset)
         self.standings = taken.standings
 
 
@@ -49,11 +49,11 @@ class RateLimits:
     """The limits of one service.
 
     Args:
-        requests: of a tenant in a minute; None for no limit.
-        writes: likewise, of those that change something.
-        shared: counters that all processes see; None where each has to count for itself.
-        secret: of the database: makes the names of those who are counted tell nothing, and differ
-            from those of another database on the same counters.
+        requests: requests of a tenant in a minute; None for no limit.
+        writes: requests that change something, in a minute; None for no limit.
+        shared: counters that all processes share; None where each process counts alone.
+        secret: of the database: hides callers behind opaque names, which differ from those of
+            another database on the same counters.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RateLimits:
         self._shared = shared
         self._own = MemoryCounters()
         self._secret = secret.encode()
-        self._good: LRUCache[bytes, bool] = LRUCache(_GOOD)
+        self._valid: LRUCache[bytes, bool] = LRUCache(_MAX_VALID_KEYS)
         self._lock = threading.Lock()
         self._failing = False
 
@@ -76,45 +76,45 @@ class RateLimits:
         return self._tries is not None
 
     def count_tenant(self, tenant: Tenant, *, writes: bool) -> tuple[Standing, ...]:
-        """Count a request of a tenant; what is left to it.
+        """Count a request of a tenant; return what is left to it.
 
         Raises:
-            RateLimited: it had asked too often already.
+            RateLimited: the tenant has reached a limit.
         """
         return self._count("tenant", str(tenant.id), f"tenant {tenant.name!r}", writes)
 
     def count_address(self, address: str, *, writes: bool) -> tuple[Standing, ...]:
-        """Count a request from an address, where nobody needs a key.
+        """Count a request from an address, where no key is required.
 
         Raises:
-            RateLimited: too many came from there already.
+            RateLimited: the address has reached a limit.
         """
         return self._count("address", _network(address), "this address", writes)
 
     def check_tries(self, address: str, credentials: str) -> None:
-        """Let nobody try one more key who has tried too many, unless this one was good before.
+        """Refuse another key from an address with too many wrong keys, unless it was valid before.
 
         Raises:
-            RateLimited: too many keys that open nothing came from there.
+            RateLimited: too many wrong keys came from this address.
         """
         with self._lock:
-            if self._good.get(self._digest(credentials)):  # reading it makes it the newest
+            if self._valid.get(self._digest(credentials)):  # reading it makes it the newest
                 return
         self._try(address, cost=0)
 
     def note_good(self, credentials: str) -> None:
-        """These opened something."""
+        """Remember valid credentials."""
         with self._lock:
-            self._good[self._digest(credentials)] = True
+            self._valid[self._digest(credentials)] = True
 
     def note_bad(self, address: str, credentials: str) -> None:
-        """These opened nothing.
+        """Count wrong credentials.
 
         Raises:
-            RateLimited: others from the same address did so at the same moment, too often.
+            RateLimited: too many wrong keys came from this address at the same moment.
         """
         with self._lock:
-            self._good.pop(self._digest(credentials), None)
+            self._valid.pop(self._digest(credentials), None)
         self._try(address, cost=1)
 
     def _count(self, kind: str, who: str, called: str, writes: bool) -> tuple[Standing, ...]:
@@ -139,7 +139,7 @@ class RateLimits:
                 )
 
     def _take(self, kind: str, who: str, quotas: Sequence[Quota], cost: int = 1) -> Taken:
-        """Count where all processes see it or, while that cannot be reached, here."""
+        """Count in the shared counters, or in this process while those cannot be reached."""
         name = self._digest(f"{kind} {who}").hex()
         if self._shared is not None:
             try:
@@ -155,7 +155,7 @@ class RateLimits:
         return hashlib.blake2b(text.encode(), key=self._secret, digest_size=16).digest()
 
     def _note_failure(self, error: BackendUnavailable) -> None:
-        """One line when it begins, not one a request."""
+        """Log one line when it begins, not one a request."""
         if not self._failing:
             self._failing = True
             log.warning("%s; until it answers each process counts requests for itself", error)
@@ -167,13 +167,13 @@ class RateLimits:
 
 
 def _network(address: str) -> str:
-    """The address, or the network that one household has."""
+    """The address, or the IPv6 network of one household."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        return address  # of a socket that is no network's
+        return address  # of a Unix socket
     if isinstance(parsed, ipaddress.IPv4Address):
         return str(parsed)
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, _NETWORK), strict=False))
+    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX_BITS), strict=False))

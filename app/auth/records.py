@@ -10,7 +10,7 @@ __all__ = ["Identity", "KeyRecord", "Tenant"]
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Whose data it is. Everything stored belongs to exactly one tenant."""
+    """The owner of data. Everything stored belongs to exactly one tenant."""
 
     id: int
     name: str
@@ -28,7 +28,7 @@ class Identity:
 class KeyRecord:
     """An API key as it is stored: its hash, and never itself.
 
-    ``prefix`` is the part of the key by which people tell it from others.
+    ``prefix`` is the part of the key by which people recognize it.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""Every query about API keys."""
+"""Queries over API keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["any_key", "find_key", "insert_key", "list_keys", "revoke_key"]
 
 
 def find_key(session: Reader, sha256: bytes) -> KeyRecord | None:
-    """The key with this hash, whatever has become of it, or None."""
+    """The key with this hash, revoked and expired ones included, or None."""
     found = _records(session, ApiKeyRow.sha256 == sha256)
     return found[0] if found else None
 
@@ -27,7 +27,7 @@ def list_keys(session: Reader) -> list[KeyRecord]:
 
 
 def any_key(session: Reader, now: datetime) -> bool:
-    """Whether there is a key that still opens anything."""
+    """Whether a valid key exists."""
     usable = select(ApiKeyRow.id).where(
         ApiKeyRow.revoked_at.is_(None),
         (ApiKeyRow.expires_at.is_(None)) | (ApiKeyRow.expires_at > now),
@@ -46,7 +46,7 @@ def insert_key(
     created_at: datetime,
     expires_at: datetime | None,
 ) -> None:
-    """Store a new key; the same one once more, from another process too, changes nothing."""
+    """Store a new key; storing it again, from another process too, changes nothing."""
     try:
         with session.begin_nested():
             session.add(

@@ -1,8 +1,8 @@
-"""API keys: making, checking and revoking them.
+"""API keys: create, check and revoke them; identify callers by them.
 
-A key is ``mk_``, 43 characters that hold 256 random bits, and 6 that check them, so that a mistyped
-key is told from an unknown one without a look into the database. Only its SHA-256 is stored, and it
-is looked up by that: what takes time does not depend on how much of a guess is right.
+A key is ``mk_``, 43 characters that hold 256 random bits, and 6 that check them. So a mistyped key
+is distinguished from an unknown one without a query. Only its SHA-256 is stored, and a lookup uses
+that: its time does not depend on how much of a guess is right.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from modelkin.errors import InvalidParameter
 __all__ = ["SCOPES", "Authenticator", "KeyService", "generate"]
 
 SCOPES = ("read", "write", "metrics")
-"""What a key may open: queries, changes, and the operator's ``/metrics``."""
+"""The scopes of a key: queries, changes, and the operator's ``/metrics``."""
 
-MAX_LABEL = 200
+MAX_LABEL_LENGTH = 200
 _MARK = "mk_"
-_SECRET = 43  # 62^43 > 2^256
-_CHECK = 6  # 62^6 > 2^32
-_SHOWN = len(_MARK) + 8
+_SECRET_LENGTH = 43  # 62^43 > 2^256
+_CHECK_LENGTH = 6  # 62^6 > 2^32
+_PREFIX_LENGTH = len(_MARK) + 8
 _DIGITS = string.digits + string.ascii_letters
 
 
 def generate() -> str:
     """A new key: 256 random bits and their checksum."""
-    secret = _base62(secrets.randbits(256), _SECRET)
+    secret = _base62(secrets.randbits(256), _SECRET_LENGTH)
     return _MARK + secret + _checksum(secret)
 
 
 class KeyService:
-    """The use cases of keys."""
+    """Creates, checks, lists and revokes keys."""
 
     def create(
         self,
@@ -55,16 +55,16 @@ class KeyService:
         scopes: Iterable[str] = ("read", "write"),
         valid_for: timedelta | None = None,
     ) -> str:
-        """Store a key for a tenant, which is made if it is new; answers the key, this once.
+        """Store a key for a tenant, created if it is new; return the key, this once.
 
         Args:
             tenant: named like a space.
-            key: one that :func:`generate` made; a new one by default.
-            label: what people call it, at most 200 characters.
+            key: a result of :func:`generate`; a new one by default.
+            label: a name for people, at most 200 characters.
             scopes: some of :data:`SCOPES`.
 
         Raises:
-            InvalidInput: a name, label, scope or key that cannot be.
+            InvalidInput: a name, label, scope or key is invalid.
         """
         wanted = frozenset(scopes)
         if not wanted or wanted - set(SCOPES):
@@ -72,20 +72,21 @@ class KeyService:
                 f"scopes are {', '.join(SCOPES)}, not {', '.join(sorted(wanted)) or 'none'}",
                 field="scopes",
             )
-        if len(label) > MAX_LABEL:
+        if len(label) > MAX_LABEL_LENGTH:
             raise InvalidParameter(
-                f"a label has {MAX_LABEL} characters at most, this one {len(label)}", field="label"
+                f"a label has {MAX_LABEL_LENGTH} characters at most, this one {len(label)}",
+                field="label",
             )
         key = generate() if key is None else key
         if not _well_formed(key):
             raise InvalidParameter(
-                "this is no key: make one with `python -m app keys generate`", field="key"
+                "this is not a key: make one with `python -m app keys generate`", field="key"
             )
         now = datetime.now(UTC)
         repository.insert_key(
             session,
             ensure_tenant(session, check_space_name(tenant, field="tenant")),
-            prefix=key[:_SHOWN],
+            prefix=key[:_PREFIX_LENGTH],
             sha256=_sha256(key),
             label=label,
             scopes=wanted,
@@ -95,13 +96,13 @@ class KeyService:
         return key
 
     def check(self, session: Reader, key: str) -> KeyRecord:
-        """The record of a key that opens something.
+        """The record of a valid key.
 
         Raises:
-            Unauthorized: it is malformed, unknown, revoked or expired.
+            Unauthorized: the key is malformed, unknown, revoked or expired.
         """
         if not _well_formed(key):
-            raise Unauthorized("this is no modelkin key: it is mistyped or cut short")
+            raise Unauthorized("this is not a modelkin key: it is mistyped or cut short")
         digest = _sha256(key)
         found = repository.find_key(session, digest)
         if found is None or not hmac.compare_digest(found.sha256, digest):
@@ -113,7 +114,7 @@ class KeyService:
         return found
 
     def any(self, session: Reader) -> bool:
-        """Whether there is a key that opens anything."""
+        """Whether a valid key exists."""
         return repository.any_key(session, datetime.now(UTC))
 
     def list(self, session: Reader) -> list[KeyRecord]:
@@ -121,8 +122,8 @@ class KeyService:
         return repository.list_keys(session)
 
     def revoke(self, session: Writer, prefix: str) -> bool:
-        """Revoke the key that begins with ``prefix``; False if there is none to revoke."""
-        return repository.revoke_key(session, prefix[:_SHOWN], datetime.now(UTC))
+        """Revoke the key that begins with ``prefix``; False if there is no such valid key."""
+        return repository.revoke_key(session, prefix[:_PREFIX_LENGTH], datetime.now(UTC))
 
 
 class Authenticator:
@@ -145,12 +146,12 @@ class Authenticator:
         """Every caller, where keys are not required."""
 
     def identify(self, key: str) -> Identity:
-        """The holder of a key.
+        """The tenant and scopes of a key.
 
         In a short transaction of its own, so that a slow body holds no connection.
 
         Raises:
-            Unauthorized: the key opens nothing.
+            Unauthorized: the key is not valid.
         """
         with self._database.reading() as session:
             record = self._keys.check(session, key)
@@ -158,17 +159,17 @@ class Authenticator:
 
 
 def _well_formed(key: str) -> bool:
-    secret, check = key[len(_MARK) : -_CHECK], key[-_CHECK:]
+    secret, check = key[len(_MARK) : -_CHECK_LENGTH], key[-_CHECK_LENGTH:]
     return (
         key.startswith(_MARK)
-        and len(secret) == _SECRET
+        and len(secret) == _SECRET_LENGTH
         and set(secret) <= set(_DIGITS)
         and _checksum(secret) == check
     )
 
 
 def _checksum(secret: str) -> str:
-    return _base62(zlib.crc32(secret.encode()), _CHECK)
+    return _base62(zlib.crc32(secret.encode()), _CHECK_LENGTH)
 
 
 def _base62(number: int, length: int) -> str:

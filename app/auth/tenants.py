@@ -13,12 +13,12 @@ __all__ = ["ensure_tenant", "store_token"]
 
 
 def store_token(session: Reader) -> str:
-    """The token of this database, made when it was."""
+    """The token of this installation, created with its database."""
     return session.scalars(select(InstallationRow.token)).one()
 
 
 def ensure_tenant(session: Writer, name: str) -> Tenant:
-    """The tenant of this name, made if there is none."""
+    """The tenant of this name, created if it does not exist."""
     known = select(TenantRow).where(TenantRow.name == name)
     row = session.scalar(known)
     if row is None:

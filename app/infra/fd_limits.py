@@ -1,6 +1,6 @@
-"""File descriptors: how many this process may hold, and what part of them supports may take.
+"""Limits of file descriptors: for this process, and for memory-mapped supports.
 
-A support that is mapped from its file holds one for as long as it is mapped.
+A memory-mapped support holds a descriptor for as long as it is mapped.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import resource
 
 __all__ = ["support_fd_budget", "raise_limit"]
 
-_WANTED = 65536
+_MAX_DESCRIPTORS = 65536
 
 
 def raise_limit() -> None:
-    """Let this process hold as many as it can use, as far as the system allows it."""
+    """Raise the limit of this process as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _WANTED if hard == resource.RLIM_INFINITY else min(hard, _WANTED)
+    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def support_fd_budget() -> int:
-    """A quarter of what this process may hold."""
+    """The descriptors that supports may use: a quarter of this process's limit."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4

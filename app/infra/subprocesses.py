@@ -1,8 +1,7 @@
-"""Computing in a process of its own what would hold the interpreter's lock for long.
+"""Run a GIL-bound computation in a child process.
 
-Such a computation, in the process of a service or a worker, would answer no request, hear of no
-cancelling, and let other workers believe that this one is dead. Here it does none of that, and ends
-when nobody waits for it any more. This module knows no job.
+In the process of a service or a worker it would block requests, cancellations and heartbeats, so
+that other workers took this one for dead. The child ends when its caller stops waiting.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["run_in_subprocess"]
 
 T = TypeVar("T")
 
-_LOOK = 0.25
+_POLL_INTERVAL_S = 0.25
 """Seconds between two calls of ``meanwhile``."""
 
 _spawn = multiprocessing.get_context("spawn")  # threads and connections survive no fork
@@ -29,28 +28,28 @@ _spawn = multiprocessing.get_context("spawn")  # threads and connections survive
 def run_in_subprocess(
     function: Callable[..., T], *arguments: Any, meanwhile: Callable[[], None]
 ) -> T:
-    """What ``function(*arguments)`` answers, computed in a process of its own.
+    """Compute ``function(*arguments)`` in a child process.
 
-    That takes about a second to start: worth it for what takes several.
+    A child takes about a second to start: worth it for computations of several seconds.
 
     Args:
-        function: of a module, since the other process imports it anew.
-        arguments: what can be sent there: numbers, texts, arrays.
-        meanwhile: called again and again; what it raises ends the computation, and is raised.
+        function: a module's function, since the child imports it.
+        arguments: picklable values: numbers, texts, arrays.
+        meanwhile: called again and again; an error that it raises ends the computation.
 
     Raises:
         ModelkinError: the function raised it.
-        Unavailable: the process was killed, as it is where memory runs out.
-        RuntimeError: the function raised anything else.
+        Unavailable: the child was killed, for example because memory ran out.
+        RuntimeError: the function raised any other error.
     """
-    hears, says = _spawn.Pipe(duplex=False)
-    process = _spawn.Process(target=_compute, args=(says, function, arguments), daemon=True)
+    receiver, sender = _spawn.Pipe(duplex=False)
+    process = _spawn.Process(target=_compute, args=(sender, function, arguments), daemon=True)
     process.start()
-    says.close()  # so that its end is heard here
+    sender.close()  # so that the end of the child closes the pipe
     try:
-        while not hears.poll(_LOOK):
+        while not receiver.poll(_POLL_INTERVAL_S):
             meanwhile()
-        succeeded, answer = hears.recv()
+        succeeded, answer = receiver.recv()
     except EOFError:
         process.join()
         raise Unavailable(
@@ -59,7 +58,7 @@ def run_in_subprocess(
     finally:
         process.kill()
         process.join()
-        hears.close()
+        receiver.close()
     if succeeded:
         result: T = answer
         return result
@@ -68,13 +67,13 @@ def run_in_subprocess(
     raise RuntimeError(answer)
 
 
-def _compute(says: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """The life of the other process."""
+def _compute(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Compute in the child, and send the result or the error."""
     try:
-        told: tuple[bool, Any] = True, function(*arguments)
+        outcome: tuple[bool, Any] = True, function(*arguments)
     except ModelkinError as error:
-        told = False, error
+        outcome = False, error
     except Exception as error:
-        told = False, f"{type(error).__name__}: {error}"
-    with contextlib.suppress(BrokenPipeError):  # nobody waits any more
-        says.send(told)
+        outcome = False, f"{type(error).__name__}: {error}"
+    with contextlib.suppress(BrokenPipeError):  # the parent no longer waits
+        sender.send(outcome)

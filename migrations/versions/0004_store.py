@@ -1,4 +1,4 @@
-"""A token that tells this database from every other."""
+"""A token that identifies this database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sketches that clients send beside their signatures, and a mark that tells contents apart."""
+"""Sketches that clients send beside their signatures, and a mark of each content."""
 
 from __future__ import annotations
 

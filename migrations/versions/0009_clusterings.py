@@ -1,4 +1,4 @@
-"""Clusterings, and the policy that makes them anew."""
+"""Clusterings, and the policy that renews them."""
 
 from __future__ import annotations
 

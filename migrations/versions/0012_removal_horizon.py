@@ -1,4 +1,4 @@
-"""Up to which version the removals of a space are told no more."""
+"""The version up to which the removals of a space are pruned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # The version before knows of no horizon: buckets that are behind it must not follow, so all of
-    # such a space are lost, and built anew.
+    # The previous version has no horizon: buckets behind it must not follow, so all buckets of such
+    # a space are dropped and rebuilt.
     op.execute("UPDATE spaces SET bucket_epoch = NULL WHERE removal_horizon > 0")
     op.drop_column("spaces", "removal_horizon")

@@ -1,4 +1,4 @@
-"""Sources of models on hubs, the deliveries that told of changes there, and what was seen."""
+"""Sources of models on hubs, the webhooks that they sent, and the last known models."""
 
 from __future__ import annotations
 
@@ -90,6 +90,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # Their jobs stay, as a record of what was done: whoever takes one up finds no such kind.
+    # Their jobs stay, as a record: a worker that claims one finds no such kind.
     for table in ("source_models", "deliveries", "sources"):
         op.drop_table(table)

@@ -1,4 +1,4 @@
-"""Subscriptions to events, the events there are to tell of, and what was sent."""
+"""Subscriptions to events, the events, and their deliveries."""
 
 from __future__ import annotations
 
@@ -115,6 +115,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # The version before tells nobody: what was still to be sent is lost with whom to send it to.
+    # The previous version has no webhooks: pending deliveries are lost with their subscriptions.
     for table in ("sent_deliveries", "events", "subscriptions"):
         op.drop_table(table)

@@ -1,4 +1,4 @@
-"""What a policy last had a space clustered by, apart from what came of it."""
+"""The last attempt of a clustering policy, apart from its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which job looks at a model of a hub, so that no second one does beside it."""
+"""The job that synchronizes a model of a hub, so that no second one does beside it."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def renaming(table: str, new: str, columns: Mapping[str, str]) -> Callable[[str]
 
 
 def rename_sqlite(table: str, new: str, renamed: Callable[[str], str]) -> None:
-    """SQLite renames no constraint: the table is made anew. No table refers to one of these."""
+    """Rebuild a table, since SQLite renames no constraint. No table refers to one of these."""
     found = op.get_bind().execute(
         sa.text(
             "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = :table AND sql IS NOT NULL "

@@ -40,9 +40,9 @@ class Writer(Reader):
         self._after_commit.append(action)
 
     def after_rollback(self, action: Callable[[], None]) -> None:
-        """Run ``action`` if the change certainly does not come about.
+        """Run ``action`` if the change was certainly not committed.
 
-        Where a commit fails half-way nobody knows, and it is not run.
+        Where a commit fails half-way that is unknown, and the action does not run.
         """
         self._after_rollback.append(action)
 

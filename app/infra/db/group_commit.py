@@ -1,7 +1,7 @@
-"""One transaction for what many threads ask for at the same moment.
+"""Group commit: concurrent writes share one transaction.
 
-Each commit waits for the disk, and writers of SQLite for each other, by polling. Whoever comes
-while a transaction is under way waits for its end, and the first of them then writes for all.
+Each commit waits for the disk, and SQLite's writers wait for each other by polling. Threads that
+arrive during a transaction wait for its end; the first of them then writes for all.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class _Asked(Generic[T, R]):
-    """What one thread waits for: in the end, an answer or an error."""
+class _Request(Generic[T, R]):
+    """The write of one thread, and its result or error in the end."""
 
     def __init__(self, what: T) -> None:
         self.what = what
@@ -30,13 +30,13 @@ class _Asked(Generic[T, R]):
 
 
 class GroupCommit(Generic[T, R]):
-    """Acts for all who ask, each as if it were alone.
+    """Writes for all waiting threads, with the same result as one by one.
 
     Args:
-        database: where it is written.
-        act: writes what one thread asks for, in a transaction that may be others', too.
-        order: of two that are asked for together, which is first: locks are taken in this order.
-        most: how many share a transaction.
+        database: the database to write.
+        act: writes for one thread, in a transaction that others may share.
+        order: sorts the writes of a transaction, so that locks are taken in one order.
+        most: the number of writes that share a transaction.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class GroupCommit(Generic[T, R]):
         self._act = act
         self._order = order
         self._most = most
-        self._waiting: deque[_Asked[T, R]] = deque()
+        self._waiting: deque[_Request[T, R]] = deque()
         self._writing = threading.Lock()
 
     @property
@@ -60,29 +60,29 @@ class GroupCommit(Generic[T, R]):
         return len(self._waiting)
 
     def do(self, what: T) -> R:
-        """What ``act`` answers, once it is committed; what it raises, and nothing is written."""
-        asked: _Asked[T, R] = _Asked(what)
-        self._waiting.append(asked)
+        """Run ``act`` and commit; return its result, or raise its error with nothing written."""
+        request: _Request[T, R] = _Request(what)
+        self._waiting.append(request)
         with self._writing:
-            while not asked.done:
+            while not request.done:
                 count = min(len(self._waiting), self._most)
                 self._write([self._waiting.popleft() for _ in range(count)])
-        if asked.error is not None:
-            raise asked.error
-        return asked.answer  # type: ignore[return-value]  # done, and without an error
+        if request.error is not None:
+            raise request.error
+        return request.answer  # type: ignore[return-value]  # done, and without an error
 
-    def _write(self, batch: list[_Asked[T, R]]) -> None:
-        """Write for all; where that fails, for each alone, so that nobody suffers for another."""
-        batch.sort(key=lambda asked: self._order(asked.what))
+    def _write(self, batch: list[_Request[T, R]]) -> None:
+        """Write for all; after a failure for each alone, so that one error fails one thread."""
+        batch.sort(key=lambda request: self._order(request.what))
         try:
             with self._database.writing() as session:
-                for asked in batch:
-                    asked.answer = self._act(session, asked.what)
+                for request in batch:
+                    request.answer = self._act(session, request.what)
         except Exception as error:
             if len(batch) > 1:
-                for asked in batch:
-                    self._write([asked])
+                for request in batch:
+                    self._write([request])
                 return
             batch[0].error = error
-        for asked in batch:
-            asked.done = True
+        for request in batch:
+            request.done = True

@@ -1,4 +1,4 @@
-"""Cursors of listings: the last name of a page, made opaque so nobody builds on it."""
+"""Cursors of listings: the last name of a page, encoded so that clients do not build on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def encode_cursor(name: str) -> str:
 
 
 def decode_cursor(cursor: str) -> str:
-    """The name a page begins after; :class:`InvalidParameter` for what no listing gave out."""
+    """The name that a page begins after; :class:`InvalidParameter` for any other text."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         name = base64.b64decode(padded, altchars=b"-_", validate=True).decode()

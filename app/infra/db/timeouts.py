@@ -1,8 +1,8 @@
-"""Connections to Postgres that wait for no answer for ever.
+"""Postgres connections with a timeout on every query.
 
-A server that was paused, or a network that swallows what it is given, neither answers nor fails:
-no timeout of the server's own can fire, and TCP keeps such a connection for minutes or for good. So
-every wait of the driver has an end here, after which the connection is closed.
+A paused server, or a network that drops packets, neither answers nor fails: no timeout of the
+server can fire, and TCP keeps such a connection for minutes or for good. So every wait of the
+driver has a timeout here, after which the connection is closed.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ T = TypeVar("T")
 
 
 class TimeoutConnection(psycopg.Connection[Any]):
-    """Waits for each answer no longer than ``patience`` seconds; without end where that is None."""
+    """Waits for each answer ``timeout_s`` seconds at most; without a limit if that is None."""
 
-    patience: float | None = None
+    timeout_s: float | None = None
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         try:
-            return super().wait(gen, interval, self.patience if timeout is None else timeout)
+            return super().wait(gen, interval, self.timeout_s if timeout is None else timeout)
         except psycopg.OperationalError as error:
             if timeout is not None or self.pgconn.transaction_status != TransactionStatus.ACTIVE:
                 raise
-            self.pgconn.finish()  # the answer may still come, and belongs to no other question
+            self.pgconn.finish()  # a late answer must not be read as that of the next query
             raise psycopg.OperationalError(
-                f"the server has said nothing for {self.patience:g} seconds"
+                f"the server has said nothing for {self.timeout_s:g} seconds"
             ) from error
 
 
-def bound(engine: Engine, patience: float) -> None:
-    """Let no connection of ``engine`` wait longer than so many seconds for one answer."""
+def bound(engine: Engine, timeout_s: float) -> None:
+    """Limit the wait of every connection of ``engine`` for one answer."""
 
     @event.listens_for(engine, "do_connect")
     def connect(
         _dialect: object, _record: object, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> TimeoutConnection:
         connection = TimeoutConnection.connect(*arguments, **options)
-        connection.patience = patience
+        connection.timeout_s = timeout_s
         return connection
 
 
 @contextmanager
 def without_bound(connection: Connection) -> Iterator[None]:
-    """For what may take as long as it likes, as a migration of much data does."""
+    """Lift the timeout for the length of the block, for migrations of much data."""
     driver = connection.connection.driver_connection
     if not isinstance(driver, TimeoutConnection):
         yield
         return
-    patience, driver.patience = driver.patience, None
+    timeout_s, driver.timeout_s = driver.timeout_s, None
     try:
         yield
     finally:
-        driver.patience = patience
+        driver.timeout_s = timeout_s

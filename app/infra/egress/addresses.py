@@ -1,8 +1,7 @@
-"""Which addresses are out on the public internet, whatever form they come in, and which URLs name
-a host.
+"""Classification of addresses, public or not, and validation of URLs.
 
-Pure: nothing here resolves or connects. An address may carry another within it (mapped, translated,
-tunnelled): it is public only if all that it stands for are.
+Pure: it neither resolves nor connects. An address may embed another (mapped, translated,
+tunnelled): it is public only if all embedded addresses are.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 MAX_URL: Final = 2000
-"""Characters of a URL that is kept."""
+"""Characters of a stored URL."""
 PORTS: Final = {"http": 80, "https": 443}
-"""The schemes that are spoken, and where."""
+"""The supported schemes and their default ports."""
 _LAST_PORT: Final = 65535
 
-# IANA's special-purpose registries. Python's flags know most, but what they know differs from one
-# patch release to the next.
+# IANA's special-purpose registries. Python's flags know most of them, but differ from one patch
+# release to the next.
 _SPECIAL_4: Final = tuple(
     IPv4Network(network)
     for network in (
@@ -65,7 +64,7 @@ _SPECIAL_4: Final = tuple(
 # A platform service that answers every virtual machine of its cloud at a public address.
 _PLATFORM: Final = IPv4Address("168.63.129.16")
 _GLOBAL_6: Final = IPv6Network("2000::/3")
-"""All of IPv6 that is given out for the public; what is outside is special, or nothing yet."""
+"""The part of IPv6 that is allocated to the public; the rest is special or unallocated."""
 _SPECIAL_6: Final = tuple(
     IPv6Network(network)
     for network in (
@@ -80,12 +79,12 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")
 _6TO4: Final = IPv6Network("2002::/16")
 _TEREDO: Final = IPv6Network("2001::/32")
 _ISATAP: Final = (0x0000_5EFE, 0x0200_5EFE)
-"""The upper half of an interface's identifier that has an IPv4 address in its lower."""
+"""Upper halves of interface identifiers that have an IPv4 address in their lower half."""
 _LOW_32: Final = 0xFFFF_FFFF
 
 
 def stands_for(address: Address) -> tuple[Address, ...]:
-    """The addresses that a packet to this one may end at: itself, unless it only wraps others."""
+    """The addresses that a packet to this one may reach: itself, or the embedded ones."""
     if isinstance(address, IPv4Address):
         return (address,)
     bits = int(address)
@@ -101,7 +100,7 @@ def stands_for(address: Address) -> tuple[Address, ...]:
 
 
 def is_public(address: Address) -> bool:
-    """Whether everything that the address stands for is out on the public internet."""
+    """Whether the address and all embedded addresses are on the public internet."""
     return all(_is_public(inner) for inner in stands_for(address))
 
 
@@ -119,7 +118,7 @@ def _is_public(address: Address) -> bool:
 
 
 def literal(host: str) -> Address | None:
-    """The address that a host written as one names, in the forms that people write; else None."""
+    """The address of a host that is written as one; None for a host name."""
     try:
         return ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -132,11 +131,11 @@ def parse_url(url: str) -> httpx.URL:
         parsed = httpx.URL(url)
         port = parsed.port
     except (httpx.InvalidURL, ValueError) as error:
-        raise EgressRefused(f"this is no URL: {error}") from None
+        raise EgressRefused(f"this is not a URL: {error}") from None
     if parsed.scheme not in PORTS or not parsed.host:
         raise EgressRefused("use an http:// or https:// URL with a host")
     if parsed.userinfo:
         raise EgressRefused("a URL must hold no user name or password: it is shown and logged")
     if port is not None and not 0 < port <= _LAST_PORT:
-        raise EgressRefused(f"{port} is no port: they go from 1 to {_LAST_PORT}")
+        raise EgressRefused(f"{port} is not a port: they go from 1 to {_LAST_PORT}")
     return parsed

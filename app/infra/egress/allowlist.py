@@ -31,10 +31,10 @@ class Allowlist:
 
     @classmethod
     def parse(cls, text: str | None) -> Allowlist:
-        """An allow-list as settings have it: hosts, host:port and networks, with commas between.
+        """Parse an allow-list: hosts, host:port and networks, separated by commas.
 
         Raises:
-            ValueError: an entry is none of these.
+            ValueError: an entry has another form.
         """
         networks: list[Network] = []
         hosts: set[tuple[str, int | None]] = set()
@@ -57,7 +57,7 @@ class Allowlist:
 def _host_and_port(entry: str) -> tuple[str, int | None]:
     """``hub.internal``, ``hub.internal:8443``, ``127.0.0.1:8000`` or ``[::1]:8000``."""
     refused = ValueError(
-        f"{entry!r} is no host, host:port or network: use such as "
+        f"{entry!r} is not a host, host:port or network: use such as "
         f"hub.internal,receiver.internal:8443,10.0.0.0/8"
     )
     try:

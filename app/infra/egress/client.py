@@ -1,4 +1,4 @@
-"""Safe egress: connections to addresses that somebody else named, and never to our own network.
+"""Safe egress: HTTP clients for addresses that API clients name, never into a private network.
 
 Every connection resolves its host once, has all addresses checked, and goes to one of these very
 addresses, with the host's name kept for ``Host``, SNI and the certificate: a name that resolves to
@@ -66,18 +66,19 @@ class Egress:
         self._making = threading.Lock()
 
     def check_url(self, url: str, field: str) -> None:
-        """Refuse a URL that could not be connected to as things are now. Resolving its host takes
-        two seconds at most, and no transaction should wait for it.
+        """Refuse a URL that cannot be connected to at present.
+
+        Resolving its host takes two seconds at most, and no transaction should wait for it.
 
         Args:
-            field: what the mistake is called by.
+            field: the field that the error names.
 
         Raises:
-            InvalidParameter: it is no http or https URL of a host out on the public internet.
+            InvalidParameter: it is not an http or https URL of a host on the public internet.
         """
         try:
             if len(url) > MAX_URL:
-                raise EgressRefused(f"a URL that is kept has at most {MAX_URL} characters")
+                raise EgressRefused(f"a URL has at most {MAX_URL} characters")
             parsed = parse_url(url)
             self.addresses(parsed.host, parsed.port or PORTS[parsed.scheme], _RESOLVING)
         except EgressRefused as error:
@@ -96,15 +97,14 @@ class Egress:
         deadline: float | None = None,
         pace: float | None = None,
     ) -> httpx.Client:
-        """A client all of whose connections are checked; close it.
+        """An HTTP client that checks every connection; the caller closes it.
 
         Args:
             timeout: seconds for each step, as httpx has it.
-            max_bytes: of a response's body, which then comes uncompressed; beyond it the request
-                is refused.
-            deadline: seconds for a request from connecting to the last byte; no connection is
-                used twice then.
-            pace: bytes a second that must come beyond that; else nothing may.
+            max_bytes: the largest body of a response; it is requested uncompressed.
+            deadline: seconds for a request from connecting to the last byte; connections are then
+                not reused.
+            pace: bytes a second that extend the deadline; None for a fixed one.
 
         Its requests raise :class:`EgressRefused` and what httpx raises.
         """
@@ -123,11 +123,11 @@ class Egress:
         )
 
     def addresses(self, host: str, port: int, timeout: float | None) -> list[Address]:
-        """The addresses to connect to, all of them checked.
+        """The addresses of a host, all of them checked.
 
         Raises:
-            EgressRefused: one of them is not to be connected to.
-            OSError: there are none, or nobody says so in time.
+            EgressRefused: the service may not connect to one of them.
+            OSError: the host has no address, or resolving it took too long.
         """
         address = literal(host)
         found = [address] if address else self._look_up(host, port, timeout)
@@ -142,7 +142,7 @@ class Egress:
             if literal(host):
                 refused = f"{host} is not a public address"
             else:
-                # Where a name leads in our own network is nothing for whoever made it up.
+                # The client must not learn which private address a name resolves to.
                 log.info("refused to connect to %r: it is at %s", host, address)
                 refused = f"{host!r} is not at a public address"
             raise EgressRefused(
@@ -152,14 +152,14 @@ class Egress:
         return found
 
     def _context(self) -> ssl.SSLContext:
-        """What TLS is spoken with; made once, since that takes a while."""
+        """The TLS context; created once, since that takes a while."""
         with self._making:
             if self._tls is None:
                 self._tls = httpx.create_ssl_context()
             return self._tls
 
     def _look_up(self, host: str, port: int, timeout: float | None) -> list[Address]:
-        """The resolver has no time limit of its own, so it is waited for in a thread."""
+        """Resolve a host in a thread, since the resolver has no timeout of its own."""
         found: list[Sequence[str] | OSError] = []
 
         def look_up() -> None:
@@ -175,7 +175,7 @@ class Egress:
             raise TimeoutError(f"resolving it took longer than {timeout:.0f} s")
         if isinstance(found[0], OSError):
             raise found[0]
-        # A zone behind an address is this machine's own business: such an address is not public.
+        # A zone behind an address concerns this machine alone: such an address is not public.
         addresses = [ipaddress.ip_address(address) for address in dict.fromkeys(found[0])]
         if not addresses:
             raise OSError("it has no address")

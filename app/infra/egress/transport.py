@@ -1,6 +1,6 @@
-"""Connections that are checked, for httpx: to addresses that somebody vouches for, and in time.
+"""``GuardedTransport``: an httpx transport with checked addresses and a deadline.
 
-It decides nothing about addresses: whoever makes a transport says where a host may be connected to.
+The caller of the transport decides which addresses a host may have.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from app.infra.egress.addresses import Address, parse_url
 __all__ = ["Addresses", "GuardedTransport", "said"]
 
 Addresses = Callable[[str, int, float | None], Sequence[Address]]
-"""Where a host may be connected to at a port, found in so many seconds; raises where nowhere."""
+"""Resolves host, port and timeout in seconds to the allowed addresses; raises if there are none."""
 
 _IDENTITY: Final = {"", "identity"}
 
 
 class GuardedTransport(httpx.HTTPTransport):
-    """httpx's own, on connections that are checked, and with a limit for what comes back.
+    """httpx's transport over checked connections, with a limit for the response.
 
     Args:
-        addresses: where a host may be connected to.
-        tls: what certificates are checked against.
-        max_bytes: of a response's body; None for no limit.
+        addresses: resolves a host to its allowed addresses.
+        tls: verifies certificates.
+        max_bytes: the largest body of a response; None for no limit.
         deadline: seconds for a request, from connecting to the last byte; None for no limit.
-        pace: bytes for each of which, headers and body alike, the deadline is put off by a
-            second's part of so many; None where it stays.
+        pace: bytes a second, headers and body alike, that extend the deadline; None for a fixed
+            one.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class GuardedTransport(httpx.HTTPTransport):
         pace: float | None = None,
     ) -> None:
         super().__init__(verify=tls, trust_env=False)
-        # httpx takes no network of one's own, so the pool is replaced by the same with it.
+        # httpx accepts no network backend, so its pool is replaced by an equal one with ours.
         self._pool.close()
         self._pool = httpcore.ConnectionPool(
             ssl_context=tls,
@@ -68,7 +68,7 @@ class GuardedTransport(httpx.HTTPTransport):
             if int(response.headers.get("content-length") or 0) > self._max_bytes:
                 raise _too_long(self._max_bytes)
         except ValueError:
-            pass  # a length that is no number: what comes is counted
+            pass  # an invalid length: the bytes are counted as they arrive
         except EgressRefused:
             response.close()
             raise
@@ -78,7 +78,7 @@ class GuardedTransport(httpx.HTTPTransport):
 
 
 class _Capped(httpx.SyncByteStream):
-    """A body, up to so many bytes."""
+    """A body with a size limit."""
 
     def __init__(self, stream: httpx.SyncByteStream, most: int) -> None:
         self._stream = stream
@@ -97,7 +97,7 @@ class _Capped(httpx.SyncByteStream):
 
 
 class _Network(httpcore.NetworkBackend):
-    """Connects to checked addresses alone."""
+    """Connects only to checked addresses."""
 
     def __init__(self, addresses: Addresses, deadline: float | None, pace: float | None) -> None:
         self._addresses = addresses
@@ -132,7 +132,7 @@ class _Network(httpcore.NetworkBackend):
         local_address: str | None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None,
     ) -> httpcore.NetworkStream:
-        """To the first that takes the connection."""
+        """Connect to the first address that accepts."""
         for place, address in enumerate(addresses, 1):
             try:
                 return self._plain.connect_tcp(
@@ -149,9 +149,7 @@ class _Network(httpcore.NetworkBackend):
 
 
 class _Hurried(httpcore.NetworkStream):
-    """A connection that is over at some moment, however slowly its bytes come; one that has a pace,
-    once they come more slowly than that.
-    """
+    """A connection that ends at its deadline; with a pace, received bytes extend the deadline."""
 
     def __init__(self, stream: httpcore.NetworkStream, end: float, pace: float | None) -> None:
         self._stream = stream
@@ -202,7 +200,7 @@ def _least(one: float | None, other: float | None) -> float | None:
 
 
 def said(error: OSError) -> str:
-    """What the system says is wrong, without its number."""
+    """The system's message of an error, without its number."""
     return error.strerror or str(error)
 
 

@@ -34,7 +34,7 @@ BODY_PROBLEMS: Final = (BodyTimeout, PayloadTooLarge, UnsupportedMediaType)
 """What every operation with a body may refuse, before its content is parsed."""
 
 _PACE = 8 << 20
-"""Every so many bytes earn a body another ``timeout``."""
+"""Bytes that extend the deadline of a body by another ``timeout``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ async def read_body(
     """The whole body.
 
     Args:
-        hold: what its bytes are taken from before they are read.
+        hold: the reservation that grows before the bytes are read.
 
     Raises:
-        Unavailable: others hold all memory for bodies.
-        PayloadTooLarge: it is, or says it will be, longer than its media type may be; no more of it
-        is read.
-        BodyTimeout: it comes too slowly.
+        Unavailable: other requests hold all memory for bodies.
+        PayloadTooLarge: the body is, or declares to be, too long for its media type; the rest is
+            not read.
+        BodyTimeout: the body arrives too slowly.
     """
     is_json = media_type == wire.JSON
     limit = limits.max_json_bytes if is_json else limits.max_bytes
@@ -106,7 +106,7 @@ async def read_body(
 
 
 def parse_strictly(body: bytes) -> Any:
-    """What a JSON text holds; ValueError says why it is none, or not one to be taken."""
+    """Parse JSON; ValueError says why it is invalid, or why it is refused."""
     document = from_json(body, allow_inf_nan=False)
     # pydantic's parser, the stricter about surrogates and depth, would take the last of two fields
     # of one name and ignore the first without a word.

@@ -79,8 +79,10 @@ ConnectionSlot = Annotated[None, Depends(_slot, scope="function")]
 
 
 async def _reading(database: Service[Database], _: ConnectionSlot) -> AsyncIterator[Reader]:
-    """A view that begins with the first question, which is asked in a thread. It ends in one too,
-    unless whoever asked has ended it: nothing here ever waits for a database in the event loop.
+    """A read transaction that begins with the first query, which runs in a thread.
+
+    It ends in a thread too, unless the endpoint has ended it: the event loop never waits for a
+    database.
     """
     with database.reading() as session:
         try:

@@ -1,7 +1,7 @@
-"""Memory for what strangers send: budgets for all bodies at a time and what they decode to.
+"""Memory budgets for request bodies, and for what they decode to.
 
-A few kilobytes may honestly mean gigabytes, and many may come at once. So a request takes the bytes
-it needs before it has them, waits for others to give theirs back, and is a 503 if that takes long.
+A few kilobytes may decode to gigabytes, and many requests may arrive at once. So a request reserves
+memory before it uses it, waits for others to release theirs, and is a 503 if that takes too long.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from app.errors import Unavailable
 
 __all__ = ["Budget", "Budgets", "Reservation"]
 
-_STEP = 0.02
-"""Seconds between two looks of one who waits, on a thread or on the loop."""
+_POLL_INTERVAL_S = 0.02
+"""Seconds between two attempts of a waiting request, on a thread or on the loop."""
 
 
 class Budget:
-    """Bytes that requests may hold at a time, in all.
+    """Bytes that all requests together may hold at a time.
 
     Args:
-        limit: of bytes. A request that alone needs more goes on once nobody else holds any.
-        patience: seconds to wait for others.
+        limit: in bytes. A request that needs more goes on once no other request holds any.
+        timeout: seconds to wait for other requests.
     """
 
-    def __init__(self, limit: int, patience: float) -> None:
+    def __init__(self, limit: int, timeout: float) -> None:
         self.limit = limit
-        self.patience = patience
+        self.timeout = timeout
         self._lock = threading.Lock()
         self._held = 0
 
@@ -41,7 +41,7 @@ class Budget:
         return self._held
 
     def take(self, size: int, mine: int) -> bool:
-        """Take ``size`` more bytes for one who holds ``mine``, if there are so many."""
+        """Reserve ``size`` more bytes for a request that holds ``mine``, if so many are free."""
         with self._lock:
             if self._held + size > self.limit and self._held > mine:
                 return False
@@ -49,17 +49,17 @@ class Budget:
             return True
 
     def give(self, size: int) -> None:
-        """Give bytes back."""
+        """Release bytes."""
         with self._lock:
             self._held -= size
 
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """For bodies as they come, and for what they decode to.
+    """Two budgets: for bodies as received, and for what they decode to.
 
-    Whoever takes of the second takes once, and asks the first for nothing more: nobody waits for
-    one who waits.
+    A request reserves once from the second, and then nothing more from the first. So no request
+    waits for one that waits.
     """
 
     bodies: Budget
@@ -67,7 +67,7 @@ class Budgets:
 
     @contextmanager
     def holding(self) -> Iterator[tuple[Reservation, Reservation]]:
-        """What one request holds of each, all of it given back in the end."""
+        """The reservations of one request in both budgets, released at the end of the block."""
         bodies, decoded = Reservation(self.bodies), Reservation(self.decoded)
         try:
             yield bodies, decoded
@@ -77,28 +77,28 @@ class Budgets:
 
 
 class Reservation:
-    """What one request holds of the budget, until it is released."""
+    """The part of a budget that one request holds, until it is released."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._size = 0
 
     async def take_in_turn(self, size: int) -> None:
-        """Take bytes on the loop; :class:`Unavailable` if others hold them for too long."""
-        deadline = time.monotonic() + self._budget.patience
+        """Reserve bytes on the event loop; :class:`Unavailable` if that takes too long."""
+        deadline = time.monotonic() + self._budget.timeout
         while not self._took(size):
-            _require_patience(deadline)
-            await asyncio.sleep(_STEP)
+            _require_time(deadline)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     def take(self, size: int) -> None:
-        """The same on a thread."""
-        deadline = time.monotonic() + self._budget.patience
+        """Reserve bytes on a thread; :class:`Unavailable` if that takes too long."""
+        deadline = time.monotonic() + self._budget.timeout
         while not self._took(size):
-            _require_patience(deadline)
-            time.sleep(_STEP)
+            _require_time(deadline)
+            time.sleep(_POLL_INTERVAL_S)
 
     def release(self) -> None:
-        """Give everything back."""
+        """Release all bytes."""
         self._budget.give(self._size)
         self._size = 0
 
@@ -109,7 +109,7 @@ class Reservation:
         return taken
 
 
-def _require_patience(deadline: float) -> None:
+def _require_time(deadline: float) -> None:
     if time.monotonic() > deadline:
         raise Unavailable(
             "the service has no memory left for bodies of this size just now: try again, or raise "

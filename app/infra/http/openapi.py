@@ -4,9 +4,9 @@ A router declares what all its operations may answer, an operation what its serv
 
     @router.get("/{space}", operation_id="get_space", responses=problems(SpaceNotFound))
 
-FastAPI by itself would promise a body for 422 that is never sent, and no other error. What is no
-operation's own is declared by none: an unknown path or method (404, 405), a client that left (400)
-and a bug (500).
+FastAPI by itself would promise a body for 422 that is never sent, and no other error. Problems
+outside all operations are declared by none: an unknown path or method (404, 405), a client that
+left (400) and a bug (500).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""URLs that requests bring: whether the service may connect to them, seen to before all else.
+"""``UrlChecker``: check URLs in requests before anything else.
 
-Resolving a host waits for whoever answers for its name, whom somebody else chose. Whoever waits
-here holds no turn, no connection and none of the threads that carry out requests.
+Resolving a host waits for a name server that the client chose. A request that waits here holds no
+connection slot, no database connection and none of the request threads.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from app.infra.egress.client import Egress
 
 __all__ = ["UrlChecker"]
 
-_AT_ONCE = 16
+_MAX_CONCURRENT_CHECKS = 16
 
 
 class UrlChecker:
     """Checks URLs, a few at a time.
 
     Args:
-        egress: the way out to them.
-        timeout: seconds that a check waits for others.
+        egress: resolves and checks the hosts.
+        timeout: seconds that a check waits for others to finish.
     """
 
     def __init__(self, egress: Egress, timeout: float) -> None:
         self._egress = egress
         self._seconds = timeout
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="reach")
+        self._threads = ThreadPoolExecutor(_MAX_CONCURRENT_CHECKS, thread_name_prefix="url-check")
 
     async def require(self, url: str | None) -> None:
-        """Refuse a URL that could not be connected to as things are now; None passes.
+        """Refuse a URL that cannot be connected to at present; None passes.
 
         Raises:
-            InvalidParameter: why it could not.
-            Unavailable: others are waiting for their hosts to be found.
+            InvalidParameter: the reason.
+            Unavailable: too many other URLs are being checked.
         """
         if url is None:
             return

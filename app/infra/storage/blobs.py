@@ -25,7 +25,7 @@ __all__ = ["FileBlobs", "BlobStore"]
 
 _TEMPORARY = ".part"
 _OURS = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
-"""What a sweep may remove: whatever else lies in the folder is somebody else's."""
+"""Paths that a sweep may remove: other files in the folder belong to other programs."""
 _WORTH_MAPPING = 1 << 16
 _SWEPT_AT_ONCE = 1000
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -36,8 +36,8 @@ class FileBlobs:
 
     Args:
         root: the folder; it is made if it does not exist.
-        realm: whose blobs: the token of one database. Nothing beside it in ``root`` is touched, so
-            that databases which share a folder never take each other's blobs for left over.
+        realm: the token of one database. Nothing beside it in ``root`` is touched, so that
+            databases which share a folder never sweep each other's blobs.
 
     Raises:
         Unavailable: the folder cannot be made or written.
@@ -148,20 +148,20 @@ class BlobStore(Protocol):
     """Immutable bytes under opaque keys. A key never holds anything a user wrote."""
 
     def put(self, prefix: str, data: bytes) -> str:
-        """Store ``data`` and answer its new key; once this returns it survives power loss."""
+        """Store ``data`` and return its new key; once this returns it survives power loss."""
 
     def open(self, key: str) -> memoryview:
         """The bytes, mapped where that is possible; ``KeyError`` if there is no such blob."""
 
     def delete(self, key: str) -> None:
-        """Forget one blob; deleting what is not there is no error."""
+        """Delete one blob; deleting a missing one is not an error."""
 
     def delete_prefix(self, prefix: str) -> None:
-        """Forget every blob stored under ``prefix``."""
+        """Delete every blob stored under ``prefix``."""
 
     def sweep(self, wanted: Callable[[Sequence[str]], set[str]], *, older_than: float) -> int:
-        """Forget the blobs older than ``older_than`` seconds that nobody wants; how many.
+        """Delete unreferenced blobs older than ``older_than`` seconds; return their number.
 
         Args:
-            wanted: those of some keys that must stay.
+            wanted: of some keys, those that must stay.
         """

@@ -15,8 +15,7 @@ __all__ = ["CircuitBreaker"]
 class CircuitBreaker:
     """Closed while calls succeed; open for ``pause`` seconds after one failed.
 
-    When the pause is over, one call at a time is let through to try; the others are still refused
-    until it succeeds.
+    After the pause one call at a time may try; the others are still refused until it succeeds.
 
     Args:
         pause: seconds.
@@ -30,7 +29,7 @@ class CircuitBreaker:
         self._open_until: float | None = None
 
     def allows(self) -> bool:
-        """Whether to call now. Who is allowed reports with ``succeeded`` or ``failed``."""
+        """Whether to call now. An allowed caller reports with ``succeeded`` or ``failed``."""
         with self._lock:
             if self._open_until is None:
                 return True
@@ -40,11 +39,11 @@ class CircuitBreaker:
             return True
 
     def succeeded(self) -> None:
-        """The server answered: let everyone through."""
+        """The server answered: allow all calls."""
         with self._lock:
             self._open_until = None
 
     def failed(self) -> None:
-        """The server did not answer: let nobody through for a while."""
+        """The server did not answer: refuse calls for a while."""
         with self._lock:
             self._open_until = self._clock() + self._pause

@@ -57,11 +57,11 @@ class Secrets:
         except InvalidToken:
             raise Unavailable(
                 "a stored secret cannot be decrypted: it was stored under another key; add that "
-                "one to MODELKIN_ENCRYPTION_KEYS, behind a comma, or store the secret anew"
+                "one to MODELKIN_ENCRYPTION_KEYS, behind a comma, or store the secret again"
             ) from None
 
     def require_key(self) -> None:
-        """Know that secrets can be read at all; :class:`Unavailable` where there is no key."""
+        """Require an encryption key; :class:`Unavailable` without one."""
         if not self._keys and self._file is None:
             raise Unavailable(
                 "stored secrets cannot be decrypted: MODELKIN_ENCRYPTION_KEYS is not set here; "
@@ -93,7 +93,7 @@ class Secrets:
 
 
 def _key_in(file: Path) -> str:
-    """The key in a file that is made if there is none; whoever is first makes it for all."""
+    """The key in a file; the first process that needs the file creates it for all."""
     try:
         if not file.exists():
             _make(file)

@@ -28,7 +28,7 @@ def keys_of(text: str) -> tuple[str, ...]:
     for number, key in enumerate(keys, 1):
         if len(key) < _SHORTEST:
             raise ValueError(
-                f"key {number} of {len(keys)} is no key: one has {_SHORTEST} random characters or "
+                f"key {number} of {len(keys)} is too short: use {_SHORTEST} random characters or "
                 f"more, as from `openssl rand -hex 32`"
             )
     return tuple(map(_fernet_key, keys))

@@ -41,7 +41,7 @@ class Script:
 
 
 class RedisServer:
-    """One Redis, connected to when first needed; which of the two kinds it is, it tells itself.
+    """One Redis, connected when first needed; it reports itself whether it is a cluster.
 
     Args:
         url: ``redis://`` or ``rediss://``, with any number of ``HOST:PORT`` separated by commas:
@@ -151,7 +151,7 @@ class RedisServer:
 
 
 def _refuse_evicting(client: Redis) -> None:
-    """A server that evicts any key would lose buckets, and nobody could tell."""
+    """Refuse a server that evicts any key: it would lose buckets without a trace."""
     memory = client.info("memory")
     policy = str(memory.get("maxmemory_policy", "noeviction"))
     if memory.get("maxmemory") and policy.startswith("allkeys"):

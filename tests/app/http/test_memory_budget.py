@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 def test_a_hold_takes_and_gives_back() -> None:
     """What is held is counted, and a release gives all of it back."""
-    budget = Budget(100, patience=0)
+    budget = Budget(100, timeout=0)
     hold = Reservation(budget)
     hold.take(60)
     hold.take(40)
@@ -31,7 +31,7 @@ def test_a_hold_takes_and_gives_back() -> None:
 
 def test_the_budget_is_shared() -> None:
     """What one holds another cannot have: it waits, then is refused, and keeps what it had."""
-    budget = Budget(100, patience=0.05)
+    budget = Budget(100, timeout=0.05)
     first, second = Reservation(budget), Reservation(budget)
     first.take(60)
     second.take(30)
@@ -42,7 +42,7 @@ def test_the_budget_is_shared() -> None:
 
 def test_one_that_is_too_large_goes_alone() -> None:
     """More than the whole budget is given to one while nobody else holds any."""
-    budget = Budget(100, patience=0)
+    budget = Budget(100, timeout=0)
     hold = Reservation(budget)
     hold.take(500)
     with pytest.raises(Unavailable):

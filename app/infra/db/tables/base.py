@@ -17,7 +17,7 @@ from sqlalchemy.orm import DeclarativeBase
 
 __all__ = ["Base"]
 
-# Names sort by code point everywhere: SQLite does so by itself, Postgres when told to.
+# Names sort by code point everywhere: SQLite does so by itself, Postgres by this collation.
 Name = String().with_variant(String(collation="C"), "postgresql")
 # SQLite gives automatic ids to INTEGER keys only.
 Id = BigInteger().with_variant(Integer(), "sqlite")
