@@ -42,6 +42,7 @@ CLEAN = (
     "app/ui",
     "benchmarks",
     "client_sdk/README.md",
+    "client_sdk/modelkin/cli",
     "client_sdk/modelkin/client",
     "client_sdk/modelkin/integrations",
     "client_sdk/modelkin/types",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import modelkin
+import modelkin.types
 
 PUBLIC = """
     ApiError Assignment AsyncClient AuthenticationError BadRequestError Banding BulkItem BulkResult
@@ -35,6 +36,16 @@ def test_the_public_names_are_these() -> None:
     """A name enters or leaves the public list only on purpose."""
     assert sorted(PUBLIC.split()) == sorted(modelkin.__all__)
     assert set(modelkin.__all__) <= vars(modelkin).keys()
+
+
+def test_every_public_type_is_in_types() -> None:
+    """modelkin.types has all values of the client, beside those that modelkin itself exports."""
+    assert set(modelkin.types.__all__) <= vars(modelkin.types).keys()
+    shared = set(modelkin.__all__) & vars(modelkin.types).keys()
+    assert (
+        {"Neighbors", "JobInfo", "HubEvent", "UNCHANGED"} <= shared <= set(modelkin.types.__all__)
+    )
+    assert all(getattr(modelkin, name) is getattr(modelkin.types, name) for name in shared)
 
 
 def test_importing_needs_no_extra() -> None:

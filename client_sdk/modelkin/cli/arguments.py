@@ -1,4 +1,4 @@
-"""What can be typed: commands, options and their help.
+"""The command line: commands, options and their help.
 
 It decides nothing about values that the domain checks anyway.
 """

@@ -1,6 +1,6 @@
-"""One function a command: arguments in, an :class:`Answer` out.
+"""The commands, a function each, from arguments to an :class:`Answer`.
 
-They print nothing; what is computed is ``checkpoints``' and ``core``'s, what is asked the client's.
+``run`` prints the answers. ``checkpoints`` and ``core`` compute, and the client asks the service.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def overlap(arguments: argparse.Namespace) -> Answer:
 
 
 def inspect(arguments: argparse.Namespace) -> Answer:
-    """``modelkin inspect``: whatever a file is; supports and signatures are verified whole."""
+    """``modelkin inspect``: describes a file; supports and signatures are verified whole."""
     source = open_source(arguments, arguments.source)
     if isinstance(source, Support):
         return _inspect_support(source, Path(arguments.source).stat().st_size)
@@ -153,9 +153,10 @@ def inspect(arguments: argparse.Namespace) -> Answer:
 def _agreed(
     client: Client, arguments: argparse.Namespace, source: Checkpoint, chosen: Support
 ) -> tuple[Support, tuple[str, ...]]:
-    """The checkpoint's support of the size that the space asks for, and what to note about it.
+    """The checkpoint's support of the size that the space asks for, with a note about it.
 
-    Whoever names a size means it; what coverage chose is told to the space, and its answer taken.
+    A size on the command line stays. The K* that coverage chose is reported to the space, whose
+    answer is the size.
     """
     if arguments.k is not None or arguments.fraction is not None:
         return chosen, ()
@@ -182,7 +183,7 @@ def _query(arguments: argparse.Namespace) -> tuple[str | Support | Signature, tu
 
 
 def _signed(support: Support, space: SpaceInfo) -> Signature:
-    """The signature that the space wants; made here, so that indices stay here."""
+    """The signature with the parameters of the space, made here so that the indices stay here."""
     spec = space.signature
     return support.signature(num_perm=spec.num_perm, seed=spec.seed, scheme=spec.scheme)
 

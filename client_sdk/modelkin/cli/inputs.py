@@ -1,4 +1,4 @@
-"""What a command is given as a file: a support, a signature or a checkpoint; the content tells."""
+"""The input file of a command: a support, a signature or a checkpoint, by its content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How answers look: for people aligned columns, for programs JSON in the service's shapes.
+"""The output: aligned columns for people, JSON in the service's shapes for programs.
 
 It never writes anywhere.
 """

@@ -1,4 +1,4 @@
-"""A line that says how far a pass over a checkpoint has come, on a terminal and nowhere else."""
+"""The progress of a pass over a checkpoint, as a line that only a terminal shows."""
 
 from __future__ import annotations
 

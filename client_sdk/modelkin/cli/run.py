@@ -1,4 +1,4 @@
-"""From a command line to an exit code."""
+"""The entry point: from a command line to an exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the command line without the program's name; ``sys.argv`` where left out.
 
     Returns:
-        0; 1 for what went wrong, told in one line; 130 for an interruption. Usage errors and
+        0; 1 for an error, reported in one line; 130 for an interruption. Usage errors and
         ``--help`` leave by SystemExit, with 2 and 0, as argparse has it.
     """
     arguments = parse(argv)

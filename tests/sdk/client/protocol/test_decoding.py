@@ -169,6 +169,43 @@ def test_unknown_fields_are_ignored(wire: Any, neighbors_json: dict[str, Any]) -
     assert old == wire.client(httpx.Response(200, json=newer)).neighbors("digits", "org/a")
 
 
+def test_unknown_words_are_read(wire: Any, neighbors_json: dict[str, Any]) -> None:
+    """A newer service may answer a word that this version does not know."""
+    newer = neighbors_json | {"method": "hnsw"}
+    newer["items"] = [item | {"estimate": "delta"} for item in neighbors_json["items"]]
+    found = wire.client(httpx.Response(200, json=newer)).neighbors("digits", "org/a")
+    assert ("hnsw", ["delta", "delta"]) == (found.method, [item.estimate for item in found])
+
+
+def test_older_services_leave_out_optional_fields(wire: Any, model_json: dict[str, Any]) -> None:
+    """What may be null may be missing too."""
+    for name in ("digest", "source", "base_model"):
+        del model_json[name]
+    model = wire.client(httpx.Response(200, json=model_json)).models.get("digits", "org/a")
+    assert (None, None, None) == (model.digest, model.source, model.base_model)
+
+
+@pytest.mark.parametrize("name", ["scheme", "num_perm", "seed"])
+def test_a_signature_spec_is_never_guessed(
+    name: str, wire: Any, space_json: dict[str, Any]
+) -> None:
+    """The defaults of a new space do not stand in for a missing field of an answer."""
+    spec = {key: value for key, value in space_json["signature"].items() if key != name}
+    client = wire.client(httpx.Response(200, json=space_json | {"signature": spec}))
+    with pytest.raises(ModelkinError, match=f"missing required field `{name}`"):
+        client.spaces.get("digits")
+
+
+@pytest.mark.parametrize("layout", [[{"name": "w"}], [{"name": "w", "shape": [1, -1]}], [], {}])
+def test_what_is_not_a_layout_is_refused(
+    layout: Any, wire: Any, space_json: dict[str, Any]
+) -> None:
+    """The layout of an answer passes the same checks as one that is made here."""
+    client = wire.client(httpx.Response(200, json=space_json | {"layout": layout}))
+    with pytest.raises(ModelkinError, match="in a form"):
+        client.spaces.get("digits")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
