@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from app.infra.egress.allowlist import Allowlist
-from app.infra.storage.encryption_keys import keys_of
+from app.infra.storage.encryption_keys import parse_keys
 
 __all__ = ["DEFAULT_DATABASE_URL", "Settings", "validation_messages"]
 
@@ -267,7 +267,7 @@ class Settings(BaseSettings):
     def _known_keys(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None or not value.get_secret_value():
             return None  # an empty variable of a compose file
-        keys_of(value.get_secret_value())
+        parse_keys(value.get_secret_value())
         return value
 
     @property
@@ -303,7 +303,7 @@ class Settings(BaseSettings):
     def encryption_key_list(self) -> tuple[str, ...]:
         """The encryption keys, the one that encrypts first."""
         keys = self.encryption_keys
-        return () if keys is None else keys_of(keys.get_secret_value())
+        return () if keys is None else parse_keys(keys.get_secret_value())
 
     @property
     def encryption_key_file(self) -> Path | None:

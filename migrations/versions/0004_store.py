@@ -1,4 +1,4 @@
-"""A token that identifies this database."""
+"""The token that identifies this database."""
 
 from __future__ import annotations
 

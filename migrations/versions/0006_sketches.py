@@ -1,4 +1,4 @@
-"""Sketches that clients send beside their signatures, and a mark of each content."""
+"""Sketches that clients send beside their signatures, and an id of each content."""
 
 from __future__ import annotations
 

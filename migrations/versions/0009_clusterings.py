@@ -15,7 +15,7 @@ MOMENT = sa.DateTime(timezone=True)
 
 
 def of_a_space(table: str) -> sa.ForeignKeyConstraint:
-    """What is a space's goes with it."""
+    """Rows of a space are deleted with it."""
     name = f"fk_{table}_space_id"
     return sa.ForeignKeyConstraint(["space_id"], ["spaces.id"], name=name, ondelete="CASCADE")
 

@@ -1,4 +1,4 @@
-"""The version up to which the removals of a space are pruned."""
+"""The version up to which the removals of a space may be deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # The previous version has no horizon: buckets behind it must not follow, so all buckets of such
-    # a space are dropped and rebuilt.
+    # The version before has no horizon: buckets that are behind it must not follow the space, so
+    # all buckets of such a space are dropped, and built again.
     op.execute("UPDATE spaces SET bucket_epoch = NULL WHERE removal_horizon > 0")
     op.drop_column("spaces", "removal_horizon")

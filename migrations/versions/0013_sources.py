@@ -1,4 +1,4 @@
-"""Sources of models on hubs, the webhooks that they sent, and the last known models."""
+"""Sources of models on hubs, the events they sent, and the state of each model there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOMENT = sa.DateTime(timezone=True)
 
 
 def of_a_source(table: str) -> sa.ForeignKeyConstraint:
-    """What is a source's goes with it."""
+    """Rows of a source are deleted with it."""
     name = f"fk_{table}_source_id"
     return sa.ForeignKeyConstraint(["source_id"], ["sources.id"], name=name, ondelete="CASCADE")
 
@@ -90,6 +90,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # Their jobs stay, as a record: a worker that claims one finds no such kind.
+    # Their jobs stay, as a record: a worker that takes one finds no such kind.
     for table in ("source_models", "deliveries", "sources"):
         op.drop_table(table)

@@ -1,4 +1,4 @@
-"""Subscriptions to events, the events, and their deliveries."""
+"""Subscriptions, the outbox of events, and deliveries."""
 
 from __future__ import annotations
 
@@ -115,6 +115,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # The previous version has no webhooks: pending deliveries are lost with their subscriptions.
+    # The version before sends no webhooks: pending deliveries are lost with their subscriptions.
     for table in ("sent_deliveries", "events", "subscriptions"):
         op.drop_table(table)

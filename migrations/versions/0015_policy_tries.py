@@ -1,4 +1,4 @@
-"""The last attempt of a clustering policy, apart from its result."""
+"""The last clustering that a policy requested, whatever its outcome."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # The version before takes what was asked for as done.
+    # The version before treats a requested clustering as done.
     op.execute(
         "UPDATE clustering_policies SET done_version = tried_version"
         " WHERE tried_version > done_version"

@@ -1,4 +1,4 @@
-"""The job that synchronizes a model of a hub, so that no second one does beside it."""
+"""The job that syncs a model of a hub, so that no second one runs beside it."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def renaming(table: str, new: str, columns: Mapping[str, str]) -> Callable[[str]
 
 
 def rename_sqlite(table: str, new: str, renamed: Callable[[str], str]) -> None:
-    """Rebuild a table, since SQLite renames no constraint. No table refers to one of these."""
+    """Recreate the table, since SQLite cannot rename constraints. No other table refers to it."""
     found = op.get_bind().execute(
         sa.text(
             "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = :table AND sql IS NOT NULL "
@@ -132,5 +132,5 @@ def rename_postgres(table: str, new: str, renamed: Callable[[str], str]) -> None
 
 
 def run(sql: str) -> None:
-    """As the driver takes it: a colon in it is no parameter."""
+    """Execute SQL as it is: a colon in it does not mark a parameter."""
     op.get_bind().exec_driver_sql(sql)

@@ -28,7 +28,7 @@ class Reader(Session):
 
 
 class Writer(Reader):
-    """One change of the database. What must follow its outcome is queued with it."""
+    """One change of the database, with the actions that follow its outcome."""
 
     def __init__(self, bind: Engine) -> None:
         super().__init__(bind, autoflush=True, expire_on_commit=False)
@@ -42,7 +42,7 @@ class Writer(Reader):
     def after_rollback(self, action: Callable[[], None]) -> None:
         """Run ``action`` if the change was certainly not committed.
 
-        Where a commit fails half-way that is unknown, and the action does not run.
+        If the commit itself fails, its outcome is unknown, and the action does not run.
         """
         self._after_rollback.append(action)
 
@@ -52,11 +52,11 @@ class Database:
 
     Args:
         url: an SQLAlchemy URL.
-        timeout: seconds a writer waits for another one to finish.
-        connections: how many there may be at a time.
+        timeout: seconds that a writer waits for another writer.
+        connections: size of the pool.
 
     Raises:
-        Unavailable: it cannot be opened, or would lose what it acknowledges.
+        Unavailable: it cannot be opened, or could lose acknowledged writes.
     """
 
     def __init__(self, url: str, *, timeout: float, connections: int = 40) -> None:
@@ -73,8 +73,8 @@ class Database:
     def writing(self) -> Iterator[Writer]:
         """A change: committed, durably, when the block ends; rolled back when it raises.
 
-        The transaction begins with the first statement. SQLite takes its one write lock there, so
-        do what is slow before it.
+        The transaction begins with the first statement. SQLite takes its only write lock there,
+        so do slow work before it.
         """
         with _faults(), Writer(self._engines.writing) as session:
             try:
@@ -101,7 +101,7 @@ class Database:
 
 @contextmanager
 def _faults() -> Iterator[None]:
-    """A database that is locked, full or gone becomes :class:`Unavailable`; mistakes stay so."""
+    """Turn a locked, full or lost database into :class:`Unavailable`; bugs stay what they are."""
     try:
         yield
     except PoolTimeout as error:

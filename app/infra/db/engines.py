@@ -1,6 +1,6 @@
-"""What differs between SQLite and Postgres: how a connection is set up, and how a write begins.
+"""Engines of SQLite and Postgres: how a connection is set up, and how a write begins.
 
-Everything above this module speaks to one :class:`Engines` and does not know which it is.
+All other modules use :class:`Engines`, and need not know which database it is.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from app.errors import Unavailable
-from app.infra.db.timeouts import bound
+from app.infra.db.timeouts import limit_waits
 
 __all__ = ["Engines", "connect"]
 
-_SILENCES = 3
-"""Times the timeout that Postgres may be silent: it may wait for a lock so long, and then work."""
+_SILENCE_FACTOR = 3
+"""Timeouts that Postgres may stay silent: it may first wait for a lock, and then work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """One pool of connections, begun in two ways.
+    """One pool of connections, for two kinds of transactions.
 
     Attributes:
         reading: begins a consistent snapshot.
@@ -39,10 +39,10 @@ def connect(url: URL, *, timeout: float, connections: int) -> Engines:
 
     Args:
         timeout: seconds to wait for another writer's lock, and for a connection.
-        connections: how many there may be.
+        connections: size of the pool.
 
     Raises:
-        Unavailable: it cannot be opened, or is set up so that it would lose acknowledged writes.
+        Unavailable: it cannot be opened, or its configuration could lose acknowledged writes.
     """
     pool = {"pool_size": connections, "max_overflow": 0, "pool_timeout": timeout}
     if url.get_backend_name() == "sqlite":
@@ -65,14 +65,14 @@ def _sqlite(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
     event.listen(engine, "begin", _begin_sqlite)
     try:
         engine.connect().close()
-    except DatabaseError as error:  # no place to write, or a file of something else
+    except DatabaseError as error:  # not writable, or not a database
         raise Unavailable(f"cannot open the database {url.database}: {error.orig}") from error
     return Engines(engine, engine.execution_options(begin="IMMEDIATE"))
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
-    """WAL, foreign keys, and full syncs: what was acknowledged survives power loss."""
-    connection.isolation_level = None  # BEGIN is ours to say, below
+    """Set WAL, foreign keys and full syncs: acknowledged writes survive a power loss."""
+    connection.isolation_level = None  # _begin_sqlite begins transactions
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-4096"):
         cursor.execute(f"PRAGMA {pragma}")
@@ -80,7 +80,7 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Writers take the lock at once: a deferred one fails where an immediate one waits."""
+    """Take the lock of a writer at once: a deferred one fails where an immediate one waits."""
     mode = connection.get_execution_options().get("begin", "DEFERRED")
     connection.exec_driver_sql(f"BEGIN {mode}")
 
@@ -96,8 +96,8 @@ def _postgres(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
         **pool,
         pool_pre_ping=True,  # a restarted server costs one ping, not one failed request each
     )
-    bound(engine, _SILENCES * timeout)
-    _refuse_forgetful(engine)
+    limit_waits(engine, _SILENCE_FACTOR * timeout)
+    _require_durability(engine)
     snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     return Engines(
         engine.execution_options(**snapshot),
@@ -105,8 +105,8 @@ def _postgres(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
     )
 
 
-def _refuse_forgetful(engine: Engine) -> None:
-    """A server without fsync or synchronous commits acknowledges what it may lose."""
+def _require_durability(engine: Engine) -> None:
+    """Refuse a server that acknowledges writes which it may lose in a crash."""
     try:
         with engine.connect() as connection:
             for setting in ("fsync", "synchronous_commit", "full_page_writes"):

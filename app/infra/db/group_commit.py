@@ -1,7 +1,7 @@
 """Group commit: concurrent writes share one transaction.
 
-Each commit waits for the disk, and SQLite's writers wait for each other by polling. Threads that
-arrive during a transaction wait for its end; the first of them then writes for all.
+Each commit waits for the disk, and writers of SQLite wait for each other, by polling. A thread that
+comes during a transaction waits for its end; the first one waiting then writes for all.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class _Request(Generic[T, R]):
-    """The write of one thread, and its result or error in the end."""
+class _Pending(Generic[T, R]):
+    """A write that a thread waits for: in the end it has an answer or an error."""
 
-    def __init__(self, what: T) -> None:
-        self.what = what
+    def __init__(self, item: T) -> None:
+        self.item = item
         self.answer: R | None = None
         self.error: Exception | None = None
         self.done = False
 
 
 class GroupCommit(Generic[T, R]):
-    """Writes for all waiting threads, with the same result as one by one.
+    """Writes for many threads at once, for each as if it were alone.
 
     Args:
-        database: the database to write.
-        act: writes for one thread, in a transaction that others may share.
-        order: sorts the writes of a transaction, so that locks are taken in one order.
-        most: the number of writes that share a transaction.
+        database: receives the writes.
+        act: carries out one write, in a transaction that others may share.
+        order: sort key of writes that share a transaction, so that locks are taken in one order.
+        max_batch_size: writes that share a transaction.
     """
 
     def __init__(
@@ -45,44 +45,44 @@ class GroupCommit(Generic[T, R]):
         act: Callable[[Writer, T], R],
         *,
         order: Callable[[T], Any],
-        most: int = 64,
+        max_batch_size: int = 64,
     ) -> None:
         self._database = database
         self._act = act
         self._order = order
-        self._most = most
-        self._waiting: deque[_Request[T, R]] = deque()
+        self._max_batch_size = max_batch_size
+        self._waiting: deque[_Pending[T, R]] = deque()
         self._writing = threading.Lock()
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for a transaction."""
+        """How many writes wait for a transaction."""
         return len(self._waiting)
 
-    def do(self, what: T) -> R:
-        """Run ``act`` and commit; return its result, or raise its error with nothing written."""
-        request: _Request[T, R] = _Request(what)
-        self._waiting.append(request)
+    def do(self, item: T) -> R:
+        """Return the result of ``act`` once it is committed; if it raises, nothing is written."""
+        write: _Pending[T, R] = _Pending(item)
+        self._waiting.append(write)
         with self._writing:
-            while not request.done:
-                count = min(len(self._waiting), self._most)
+            while not write.done:
+                count = min(len(self._waiting), self._max_batch_size)
                 self._write([self._waiting.popleft() for _ in range(count)])
-        if request.error is not None:
-            raise request.error
-        return request.answer  # type: ignore[return-value]  # done, and without an error
+        if write.error is not None:
+            raise write.error
+        return write.answer  # type: ignore[return-value]  # done, and without an error
 
-    def _write(self, batch: list[_Request[T, R]]) -> None:
-        """Write for all; after a failure for each alone, so that one error fails one thread."""
-        batch.sort(key=lambda request: self._order(request.what))
+    def _write(self, batch: list[_Pending[T, R]]) -> None:
+        """Write for all; if that fails, for each alone: one error affects no other thread."""
+        batch.sort(key=lambda write: self._order(write.item))
         try:
             with self._database.writing() as session:
-                for request in batch:
-                    request.answer = self._act(session, request.what)
+                for write in batch:
+                    write.answer = self._act(session, write.item)
         except Exception as error:
             if len(batch) > 1:
-                for request in batch:
-                    self._write([request])
+                for write in batch:
+                    self._write([write])
                 return
             batch[0].error = error
-        for request in batch:
-            request.done = True
+        for write in batch:
+            write.done = True

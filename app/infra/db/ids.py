@@ -1,4 +1,4 @@
-"""Ids of what clients address by them: jobs, sources, subscriptions, events, deliveries."""
+"""Ids of jobs, sources, subscriptions, events and deliveries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def new_id(at: datetime, name: str | None = None) -> str:
     """A UUID of version 7: ``at`` to the microsecond, then random bits, or those of a name.
 
-    What one process makes comes in order. Source: RFC 9562, section 6.2, method 3.
+    Ids from one process are in order. Source: RFC 9562, section 6.2, method 3.
     """
     milliseconds, rest = divmod(round(at.timestamp() * 1_000_000), 1000)
     drawn = secrets.token_bytes(8) if name is None else hashlib.sha256(name.encode()).digest()[:8]
@@ -26,5 +26,5 @@ def new_id(at: datetime, name: str | None = None) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether it can be one: databases do not take every text to compare with."""
+    """Whether a text has the form of an id: databases do not accept every text in a comparison."""
     return _ID.fullmatch(text) is not None

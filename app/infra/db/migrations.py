@@ -1,4 +1,4 @@
-"""Bring the database to this version of the service, or say that it is not."""
+"""Migrate the database to this version of the service, or check that it is there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from app.errors import Unavailable
 from app.infra.db.database import Database
-from app.infra.db.timeouts import without_bound
+from app.infra.db.timeouts import without_limit
 
 __all__ = ["migrate", "require_current"]
 
@@ -24,17 +24,17 @@ def migrate(database: Database) -> None:
     """Run every migration the database has not seen, in one transaction, all or none.
 
     Raises:
-        Unavailable: a newer version of the service has written this database, or it cannot be
-        written.
+        Unavailable: the database was written by a newer version of the service, or cannot
+        be written.
     """
     with database.writing() as session:
         connection = session.connection()
         try:
-            with without_bound(connection):
+            with without_limit(connection):
                 _lock(connection)
                 _refuse_newer(MigrationContext.configure(connection).get_current_heads(), database)
                 command.upgrade(_config(connection), "head")
-        except ProgrammingError as error:  # so Postgres calls a table that is in the way
+        except ProgrammingError as error:  # Postgres: a table of this name exists
             reason = str(error.orig).strip().splitlines()[0]
             raise Unavailable(f"cannot migrate the database at {database.url}: {reason}") from error
 
@@ -52,7 +52,7 @@ def require_current(database: Database) -> None:
 
 
 def _lock(connection: Connection) -> None:
-    """Of two processes that start at once, one migrates and the other waits for it."""
+    """Let one process migrate while others that start at the same time wait."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('modelkin migrations'))"))
     # SQLite's writers queue up at BEGIN IMMEDIATE already.

@@ -1,4 +1,4 @@
-"""Cursors of listings: the last name of a page, encoded so that clients do not build on it."""
+"""Cursors of listings: the last name of a page, opaque so that clients do not depend on it."""
 
 from __future__ import annotations
 

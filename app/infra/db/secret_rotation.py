@@ -1,4 +1,4 @@
-"""Every query about secrets as such: which columns hold what is encrypted."""
+"""Rotation of the encryption key: all columns that hold encrypted secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS: Final[tuple[tuple[Any, str], ...]] = (
 
 
 def renew_secrets(session: Writer, renew: Callable[[bytes], bytes]) -> int:
-    """Put something else in the place of each encrypted secret; how many there are."""
+    """Replace each encrypted secret; returns how many there are."""
     renewed = 0
     for table, column in COLUMNS:
         held = getattr(table, column)

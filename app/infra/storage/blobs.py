@@ -1,7 +1,7 @@
 """Blobs in a folder: each one file, written beside its place, synced, then renamed into it.
 
-A crash leaves at most a file that no row names; ``sweep`` removes those. This module never looks
-into a blob.
+A crash leaves at most a file that no row names; ``sweep`` removes those. This module never reads
+the content of a blob.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from app.errors import StorageFull, Unavailable
 __all__ = ["FileBlobs", "BlobStore"]
 
 _TEMPORARY = ".part"
-_OURS = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
-"""Paths that a sweep may remove: other files in the folder belong to other programs."""
-_WORTH_MAPPING = 1 << 16
-_SWEPT_AT_ONCE = 1000
+_KEY = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
+"""Files that a sweep may remove; all others in the folder belong to other programs."""
+_MIN_MAPPED_BYTES = 1 << 16
+_SWEEP_BATCH_SIZE = 1000
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class FileBlobs:
-    """The :class:`app.index.buckets.protocol.BlobStore` of one machine.
+    """A :class:`BlobStore` in a folder of this machine.
 
     Args:
-        root: the folder; it is made if it does not exist.
-        realm: the token of one database. Nothing beside it in ``root`` is touched, so that
-            databases which share a folder never sweep each other's blobs.
+        root: the folder, created if it is missing.
+        realm: the token of one database, a folder in ``root``. Nothing beside it is touched, so
+            databases that share ``root`` never sweep each other's blobs.
 
     Raises:
-        Unavailable: the folder cannot be made or written.
+        Unavailable: the folder cannot be created or written.
     """
 
     def __init__(self, root: Path, realm: str) -> None:
@@ -60,7 +60,7 @@ class FileBlobs:
         try:
             try:
                 self._write(self.root / key, data)
-            except FileNotFoundError:  # the prefix was deleted meanwhile: make its folder again
+            except FileNotFoundError:  # the prefix was deleted meanwhile: create its folder again
                 self._write(self.root / key, data)
         except OSError as error:
             kind = StorageFull if error.errno in _NO_ROOM else Unavailable
@@ -72,11 +72,11 @@ class FileBlobs:
         try:
             with open(path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                if size < _WORTH_MAPPING:
+                if size < _MIN_MAPPED_BYTES:
                     return memoryview(file.read())
                 try:
                     return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-                except OSError as error:  # a mapping holds a descriptor; without one left, read
+                except OSError as error:  # no descriptor left for a mapping: read
                     if error.errno != errno.EMFILE:
                         raise
                     return memoryview(file.read())
@@ -95,7 +95,7 @@ class FileBlobs:
     def sweep(self, wanted: Callable[[Sequence[str]], set[str]], *, older_than: float) -> int:
         swept = 0
         old = self._older_than(time.time() - older_than)
-        while keys := list(islice(old, _SWEPT_AT_ONCE)):
+        while keys := list(islice(old, _SWEEP_BATCH_SIZE)):
             for key in set(keys) - wanted(keys):
                 self.delete(key)
                 swept += 1
@@ -108,7 +108,7 @@ class FileBlobs:
                 path = Path(folder, name)
                 key = path.relative_to(realm).as_posix()
                 with contextlib.suppress(FileNotFoundError):
-                    if _OURS.fullmatch(key) and path.stat().st_mtime < horizon:
+                    if _KEY.fullmatch(key) and path.stat().st_mtime < horizon:
                         yield f"{self._realm}/{key}"
 
     def _write(self, path: Path, data: bytes) -> None:
@@ -126,7 +126,7 @@ class FileBlobs:
             raise
 
     def _make_folder(self, folder: Path) -> None:
-        """Make ``folder``, and sync what gained a name: a file lasts no longer than its folder."""
+        """Create ``folder``, and sync each parent: a file lasts no longer than its folder."""
         missing = []
         while not folder.exists():
             missing.append(folder)
@@ -148,20 +148,20 @@ class BlobStore(Protocol):
     """Immutable bytes under opaque keys. A key never holds anything a user wrote."""
 
     def put(self, prefix: str, data: bytes) -> str:
-        """Store ``data`` and return its new key; once this returns it survives power loss."""
+        """Store ``data`` and return its new key; then it survives a power loss."""
 
     def open(self, key: str) -> memoryview:
-        """The bytes, mapped where that is possible; ``KeyError`` if there is no such blob."""
+        """The bytes, mapped if possible; ``KeyError`` if there is no such blob."""
 
     def delete(self, key: str) -> None:
-        """Delete one blob; deleting a missing one is not an error."""
+        """Delete one blob, if it exists."""
 
     def delete_prefix(self, prefix: str) -> None:
-        """Delete every blob stored under ``prefix``."""
+        """Delete all blobs under ``prefix``."""
 
     def sweep(self, wanted: Callable[[Sequence[str]], set[str]], *, older_than: float) -> int:
-        """Delete unreferenced blobs older than ``older_than`` seconds; return their number.
+        """Delete unwanted blobs that are older than ``older_than`` seconds; returns how many.
 
         Args:
-            wanted: of some keys, those that must stay.
+            wanted: returns those of some keys whose blobs must stay.
         """

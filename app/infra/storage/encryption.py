@@ -1,6 +1,6 @@
-"""Secrets of others, encrypted before they are stored: shared secrets of hooks, tokens of hubs.
+"""Encryption at rest of webhook secrets and hub tokens.
 
-Owns the key: that of the settings or, for the embedded store, a file in the data folder. A secret
+Owns the keys: those of the settings or, on SQLite, a file in the data folder. A secret
 is never logged, never answered, and never in the parameters of a job.
 """
 
@@ -24,9 +24,9 @@ class Secrets:
     """Encrypts with the first key, decrypts with any.
 
     Args:
-        keys: those of the settings, as :func:`keys_of` reads them; they may be none.
-        file: holds a key, made with the first secret if there is neither a key nor the file; None
-            where there is no folder that all processes of the service share.
+        keys: those of the settings, as ``parse_keys`` reads them; may be empty.
+        file: holds a key, created with the first secret if there is neither a key nor the file.
+            None if there is no folder that all processes of the service share.
     """
 
     def __init__(self, keys: tuple[str, ...], file: Path | None) -> None:
@@ -36,10 +36,10 @@ class Secrets:
         self._cipher: MultiFernet | None = None
 
     def encrypt(self, secret: str) -> bytes:
-        """What may be stored of a secret.
+        """Encrypt a secret, to be stored.
 
         Raises:
-            SecretKeyMissing: there is no key, and no place to keep one.
+            SecretKeyMissing: there is no key, and no file for one.
             Unavailable: the key's file cannot be used.
         """
         return self._opened().encrypt(secret.encode())
@@ -48,8 +48,8 @@ class Secrets:
         """The secret.
 
         Raises:
-            Unavailable: there is no key any more, or it was encrypted with another key, or is
-                damaged.
+            Unavailable: there is no key any more, the secret was encrypted with another key,
+                or it is damaged.
         """
         self.require_key()
         try:
@@ -61,7 +61,7 @@ class Secrets:
             ) from None
 
     def require_key(self) -> None:
-        """Require an encryption key; :class:`Unavailable` without one."""
+        """Raise :class:`Unavailable` if there is no key, so that secrets cannot be read."""
         if not self._keys and self._file is None:
             raise Unavailable(
                 "stored secrets cannot be decrypted: MODELKIN_ENCRYPTION_KEYS is not set here; "
@@ -79,7 +79,7 @@ class Secrets:
             return self._cipher
 
     def _all_keys(self) -> list[str]:
-        """Those of the settings, then that of the file: it stays good when a setting is added."""
+        """The keys of the settings, then the key of the file, which stays valid beside them."""
         keys = list(self._keys)
         if self._file is None:
             if not keys:
@@ -93,7 +93,7 @@ class Secrets:
 
 
 def _key_in(file: Path) -> str:
-    """The key in a file; the first process that needs the file creates it for all."""
+    """The key in a file; the first process creates it for all."""
     try:
         if not file.exists():
             _make(file)
@@ -109,7 +109,7 @@ def _key_in(file: Path) -> str:
 
 
 def _make(file: Path) -> None:
-    """Whole or not at all, durable before it is used, and never in the place of another."""
+    """Create the key file: atomically, durably, and never over another one."""
     fresh = file.with_name(f".{file.name}.{random.token_hex(8)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
     try:

@@ -1,4 +1,4 @@
-"""Encryption keys, as the setting that holds them is read."""
+"""Parsing of the setting that holds the encryption keys."""
 
 from __future__ import annotations
 
@@ -8,28 +8,27 @@ from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-__all__ = ["keys_of"]
+__all__ = ["parse_keys"]
 
 
-_SHORTEST = 32
-"""Characters of a key: what people think up is shorter, and is guessed."""
+_MIN_KEY_LENGTH = 32
+"""Characters of a key: shorter texts can be guessed."""
 
 
-def keys_of(text: str) -> tuple[str, ...]:
-    """The keys in a setting, with commas between them, as Fernet takes them.
+def parse_keys(text: str) -> tuple[str, ...]:
+    """The keys in a setting, separated by commas, in the form that Fernet takes.
 
-    One is 32 bytes in URL-safe base64, or any other text that is long enough to be random: a key is
-    then derived of it.
+    A key is 32 bytes in URL-safe base64. From any other text that is long enough a key is derived.
 
     Raises:
         ValueError: one of them is too short.
     """
     keys = [key.strip() for key in text.split(",")]
     for number, key in enumerate(keys, 1):
-        if len(key) < _SHORTEST:
+        if len(key) < _MIN_KEY_LENGTH:
             raise ValueError(
-                f"key {number} of {len(keys)} is too short: use {_SHORTEST} random characters or "
-                f"more, as from `openssl rand -hex 32`"
+                f"key {number} of {len(keys)} is too short: use {_MIN_KEY_LENGTH} random "
+                f"characters or more, as from `openssl rand -hex 32`"
             )
     return tuple(map(_fernet_key, keys))
 

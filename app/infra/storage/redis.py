@@ -1,6 +1,6 @@
-"""A Redis server or a Redis Cluster, and what to do when it is away.
+"""A Redis server or a Redis Cluster, with timeouts and a circuit breaker.
 
-Owns connections, time limits and scripts. It never holds anything that the database does not know.
+Owns connections, timeouts and scripts. Redis holds nothing that the database cannot rebuild.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class Script:
 
 
 class RedisServer:
-    """One Redis, connected when first needed; it reports itself whether it is a cluster.
+    """A connection to Redis, made when first needed; the server reports whether it is a cluster.
 
     Args:
         url: ``redis://`` or ``rediss://``, with any number of ``HOST:PORT`` separated by commas:
-            of a cluster, those that are tried in turn to find the others.
+            of a cluster, the nodes to try in turn to find all others.
         timeout: seconds to connect, and to wait for an answer.
-        pause: seconds to leave it alone once it failed.
+        pause: seconds without calls after a failure.
     """
 
     def __init__(self, url: str, *, timeout: float = 0.5, pause: float = 2.0) -> None:
-        self._urls = _each(url)
+        self._urls = _single_urls(url)
         self._options: dict[str, Any] = {
             "socket_timeout": timeout,
             "socket_connect_timeout": timeout,
-            "retry": Retry(NoBackoff(), 0),  # the request path has no time for a second try
+            "retry": Retry(NoBackoff(), 0),  # a request has no time for a second try
             "protocol": 2,
         }
         self._timeout = timeout
@@ -64,10 +64,10 @@ class RedisServer:
         self._client: AnyRedis | None = None
 
     def call(self, command: Callable[[AnyRedis], T]) -> T:
-        """What ``command`` answers, given the connection.
+        """The result of ``command``, called with the connection.
 
         Raises:
-            BackendUnavailable: Redis is away, refuses, or failed a moment ago.
+            BackendUnavailable: Redis is unavailable, refuses, or failed a moment ago.
         """
         if not self._breaker.allows():
             raise BackendUnavailable("Redis did not answer a moment ago and is left alone for now")
@@ -86,7 +86,7 @@ class RedisServer:
         return answer
 
     def run(self, script: Script, key: str, arguments: Sequence[bytes | int | str]) -> Any:
-        """What a script answers; it goes to the server that holds ``key``.
+        """The result of a script, run on the server that holds ``key``.
 
         Raises:
             BackendUnavailable: as :meth:`call`.
@@ -95,7 +95,7 @@ class RedisServer:
         def command(client: AnyRedis) -> Any:
             try:
                 return client.evalsha(script.sha1, 1, key, *arguments)
-            except NoScriptError:  # a server that was started since, or another one
+            except NoScriptError:  # the server was restarted, or is another one
                 return client.eval(script.source, 1, key, *arguments)
 
         return self.call(command)
@@ -105,7 +105,7 @@ class RedisServer:
         self.call(lambda client: client.ping())
 
     def close(self) -> None:
-        """Let the connections go; the next call makes new ones."""
+        """Close the connections; the next call makes new ones."""
         with self._lock:
             if self._client is not None:
                 self._client.close()
@@ -114,7 +114,7 @@ class RedisServer:
     def _connected(self) -> AnyRedis:
         client = self._client
         if client is None:
-            # Behind a server that never answers, all who wait for it would wait one after another.
+            # If the server never answers, waiting threads would wait one after another.
             if not self._lock.acquire(timeout=self._timeout):
                 raise BackendUnavailable("Redis has not let us connect yet")
             try:
@@ -126,7 +126,7 @@ class RedisServer:
         return client
 
     def _connect(self) -> AnyRedis:
-        """The first of the addresses that answers decides; the last one's failure is raised."""
+        """Connect to the first address that answers; raise the failure of the last one."""
         for url in self._urls[:-1]:
             try:
                 return self._connect_to(url)
@@ -151,7 +151,7 @@ class RedisServer:
 
 
 def _refuse_evicting(client: Redis) -> None:
-    """Refuse a server that evicts any key: it would lose buckets without a trace."""
+    """Refuse a server that evicts any key: it would lose buckets unnoticed."""
     memory = client.info("memory")
     policy = str(memory.get("maxmemory_policy", "noeviction"))
     if memory.get("maxmemory") and policy.startswith("allkeys"):
@@ -161,7 +161,7 @@ def _refuse_evicting(client: Redis) -> None:
         )
 
 
-def _each(url: str) -> list[str]:
+def _single_urls(url: str) -> list[str]:
     """One URL for every ``HOST:PORT`` of ``url``."""
     parts = urlsplit(url)
     user, at, hosts = parts.netloc.rpartition("@")

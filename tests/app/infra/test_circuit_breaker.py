@@ -6,7 +6,7 @@ from app.infra.storage.circuit_breaker import CircuitBreaker
 
 
 class Clock:
-    """Time that passes when told to."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -21,7 +21,7 @@ def test_a_new_breaker_lets_everyone_through() -> None:
 
 
 def test_it_opens_for_the_pause_after_a_failure() -> None:
-    """Until the pause is over nobody calls."""
+    """Until the pause is over no call is allowed."""
     clock = Clock()
     breaker = CircuitBreaker(2.0, clock=clock)
     breaker.failed()

@@ -1,4 +1,4 @@
-"""Egress: the service connects to the public internet and to what it is told to, nowhere else."""
+"""Egress: the service connects to the public internet and to allowed hosts, nowhere else."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_no_spelling_of_an_inner_address_gets_through(host: str) -> None:
     ],
 )
 def test_urls_that_are_none(url: str, said: str) -> None:
-    """Each mistake is told, under the name of its field."""
+    """Each mistake is reported under the name of its field."""
 
     def resolve(host: str, port: int) -> Sequence[str]:
         raise OSError(f"{host} is unknown")
@@ -128,7 +128,7 @@ def test_every_address_of_a_host_counts() -> None:
 def test_names_of_our_own_network_are_not_resolved_for_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Where a name leads is told to the operator, in one line, and not to whoever gave it."""
+    """The operator sees in one line where a name leads; the client that gave it does not."""
     caplog.set_level("INFO")
     egress = Egress(Allowlist(), resolve=lambda host, port: ["10.11.12.13"])
     with pytest.raises(InvalidParameter) as caught:
@@ -227,7 +227,7 @@ def test_it_connects_to_the_address_that_was_checked(receiver: Receiver) -> None
 
 
 def test_the_next_address_is_tried(receiver: Receiver) -> None:
-    """Where nobody listens at the first address of a host, the second is connected to."""
+    """Where no server listens at the first address of a host, the second is connected to."""
     egress = Egress(LOOPBACK, resolve=lambda host, port: ["127.0.0.99", "127.0.0.1"])
     with egress.client(timeout=5) as client:
         url = receiver.url.replace("127.0.0.1", "receiver.example")
@@ -308,7 +308,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, ssl
 
     class Server(HTTPServer):
         def handle_error(self, *args: object) -> None:
-            pass  # a client that does not believe the certificate hangs up
+            pass  # a client that does not trust the certificate hangs up
 
         def get_request(self):  # type: ignore[no-untyped-def]
             connection, address = super().get_request()

@@ -1,4 +1,4 @@
-"""Secrets at rest: whoever has the key reads them, and nobody else does."""
+"""Secrets at rest: only the key reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from app.errors import SecretKeyMissing, Unavailable
 from app.infra.storage.encryption import Secrets
-from app.infra.storage.encryption_keys import keys_of
+from app.infra.storage.encryption_keys import parse_keys
 from app.settings import Settings, validation_messages
 
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
@@ -41,7 +41,7 @@ def test_keys_rotate() -> None:
 
 
 def test_what_was_changed_is_refused() -> None:
-    """A stored secret that is damaged is none, and what it was is not told."""
+    """A damaged secret is refused, and the error does not show it."""
     secrets = Secrets((OLD,), None)
     stored = bytearray(secrets.encrypt("geheim"))
     stored[20] ^= 1
@@ -63,7 +63,7 @@ def test_the_embedded_store_makes_its_key(tmp_path: Path) -> None:
 
 
 def test_processes_that_come_at_once_make_one_key(tmp_path: Path) -> None:
-    """Whoever is first makes the key for all of them."""
+    """The first process makes the key for all of them."""
     context = get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=context) as pool:
         stored = list(pool.map(_encrypt, [tmp_path / "secret.key"] * 6))
@@ -115,16 +115,16 @@ def test_a_setting_that_is_no_key_is_refused(text: str, monkeypatch: pytest.Monk
 def test_any_long_text_is_a_key() -> None:
     """Hexadecimal digits, say; the same text opens what it closed, and no other does."""
     text, other = "0123456789abcdef" * 4, "0123456789abcdef" * 3 + "0123456789abcdeg"
-    stored = Secrets(keys_of(text), None).encrypt("geheim")
-    assert "geheim" == Secrets(keys_of(f"{NEW},{text}"), None).decrypt(stored)
+    stored = Secrets(parse_keys(text), None).encrypt("geheim")
+    assert "geheim" == Secrets(parse_keys(f"{NEW},{text}"), None).decrypt(stored)
     with pytest.raises(Unavailable):
-        Secrets(keys_of(other), None).decrypt(stored)
+        Secrets(parse_keys(other), None).decrypt(stored)
 
 
 def test_settings_hide_their_keys(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever prints or logs the settings shows no key."""
+    """Printed or logged settings show no key."""
     settings = Settings(_env_file=None, encryption_keys=f"{NEW}, {OLD}")
     with caplog.at_level(logging.INFO):
         logging.getLogger("test").info("%s %r", settings, settings)
     assert NEW not in caplog.text
-    assert (NEW, OLD) == settings.encryption_key_list == keys_of(f"{NEW},{OLD}")
+    assert (NEW, OLD) == settings.encryption_key_list == parse_keys(f"{NEW},{OLD}")

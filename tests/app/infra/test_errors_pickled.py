@@ -21,7 +21,7 @@ GIVEN = {
     "status": 404,
     "taken": SimpleNamespace(standings=(SPENT,)),
 }
-"""What is no text among the arguments of errors."""
+"""The arguments of errors that are not texts."""
 
 
 def tree(error: type[ModelkinError]) -> list[type[ModelkinError]]:

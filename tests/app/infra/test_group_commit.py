@@ -1,4 +1,4 @@
-"""Writing together: whoever asks at the same moment shares a transaction, and nothing else."""
+"""Group commit: concurrent writes share a transaction, and nothing else."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def numbers(database: Database) -> list[int]:
 
 def test_everybody_gets_an_answer_of_their_own(database: Database) -> None:
     """Many at once are all written, and each is answered for what it asked; one that fails alone
-    is told so, and spoils nothing for those who shared its transaction.
+    gets its error, and spoils nothing for the writes that shared its transaction.
     """
-    together = GroupCommit(database, insert, order=lambda number: number, most=7)
+    together = GroupCommit(database, insert, order=lambda number: number, max_batch_size=7)
     lead = threading.Event()
 
     def ask(number: int) -> int | str:
@@ -89,7 +89,7 @@ def test_those_who_wait_are_written_at_once(database: Database) -> None:
 
 
 def test_a_database_that_is_away_is_told_to_all(tmp_path: Path) -> None:
-    """Nobody waits for ever, and nobody is told that something was written."""
+    """Every thread gets an error in time, and none gets a success."""
     database = Database(SQLITE.url(tmp_path), timeout=0.1)
     together = GroupCommit(database, insert, order=lambda number: number)
     with ThreadPoolExecutor(3) as pool:

@@ -147,7 +147,7 @@ def test_down_and_up_keeps_what_is_stored(start: Start) -> None:
 
 
 def rows(database: Database) -> dict[str, list[tuple[Any, ...]]]:
-    """What the service keeps of supports, by table: all but marks that are drawn anew."""
+    """What the service keeps of supports, by table: all but marks that are drawn again."""
     kept = {
         "spaces": "id, name, num_parameters, scheme, num_perm, seed, version, supports, bands",
         "models": "id, name, kind, support_size, digest, blob_key, revision, version, updated_at",
@@ -166,7 +166,7 @@ def rows(database: Database) -> dict[str, list[tuple[Any, ...]]]:
 
 def test_a_model_from_before_revisions_begins_with_its_present(start: Start) -> None:
     """A model that changed before there were revisions has its present one, under its number, and
-    what comes next is held against that.
+    what comes next is compared with that.
     """
     server = start()
     supports = list(family(5, 10_000, 300, 4).values())
@@ -643,7 +643,7 @@ def test_a_write_that_raises_is_rolled_back(database: Database) -> None:
 
 
 def test_a_writer_that_waits_too_long_is_unavailable(backend: Backend, tmp_path: Path) -> None:
-    """A lock that nobody lets go of is a fault of the moment, not of the request."""
+    """A lock that is not released is a fault of the moment, not of the request."""
     database = Database(backend.url(tmp_path), timeout=0.1)
     migrate(database)
     change = text("UPDATE tenants SET name = name || 'x'")

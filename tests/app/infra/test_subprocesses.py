@@ -35,7 +35,7 @@ def fail(how: str) -> None:
 
 
 def test_what_holds_the_lock_holds_up_nobody_here() -> None:
-    """While it computes for a second this process's threads go on, and hear again and again."""
+    """While it computes for a second this process's threads go on, and ``meanwhile`` is called."""
     calls: list[float] = []
     ticks: list[float] = []
     over = threading.Event()

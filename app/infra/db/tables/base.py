@@ -1,4 +1,4 @@
-"""The tables. One convention names all constraints, so that migrations can name them."""
+"""Base of all tables. One convention names all constraints, so that migrations can name them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sqlalchemy.orm import DeclarativeBase
 
 __all__ = ["Base"]
 
-# Names sort by code point everywhere: SQLite does so by itself, Postgres by this collation.
+# Names sort by code point on both databases: SQLite by default, Postgres with this collation.
 Name = String().with_variant(String(collation="C"), "postgresql")
 # SQLite gives automatic ids to INTEGER keys only.
 Id = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Moment(TypeDecorator[datetime]):
-    """A point in time, always UTC; SQLite keeps no zone, so it is put back on the way out."""
+    """A point in time, always UTC; SQLite stores no zone, so results get it here."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

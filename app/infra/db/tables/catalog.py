@@ -107,7 +107,7 @@ class ModelRow(Base):
 class RevisionRow(Base):
     """A revision of a model that has changed; a model that never changed has no row here.
 
-    ``blob_key`` is None where the support was never sent or is no longer kept. ``minhash`` is the
+    ``blob_key`` is NULL where the support was never sent or is no longer kept. ``minhash`` is the
     signature; only a model's first row has it, since all later ones are compared with that. The
     self-overlaps J are with the revision before and with the first one.
     """

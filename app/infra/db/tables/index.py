@@ -51,7 +51,7 @@ class StopListRow(Base):
 class BandedSignatureRow(Base):
     """A model's MinHash values after a stop-list, little-endian; bands are cut from these.
 
-    ``minhash`` is None where the stop-list leaves nothing, or the model has no support. Rows of
+    ``minhash`` is NULL where the stop-list leaves nothing, or the model has no support. Rows of
     versions that are not in force are ignored.
     """
 
@@ -78,7 +78,7 @@ class BandedSignatureRow(Base):
 class BucketBuildRow(Base):
     """One build of a space's LSH buckets.
 
-    ``space_id`` is None once the build is dropped and waits for the sweep. There is no foreign key,
+    ``space_id`` is NULL once the build is dropped and waits for the sweep. There is no foreign key,
     so that deleting a space does not wait for it.
     """
 
