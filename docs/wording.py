@@ -59,7 +59,11 @@ CLEAN = (
     "tests/app/maintenance",
     "tests/app/search",
     "tests/app/spaces",
+    "tests/benchmarks",
+    "tests/demo",
     "tests/docs",
+    "tests/e2e",
+    "tests/packaging",
 )
 """Folders and files where an offence fails the check. The list grows until it holds all."""
 

@@ -28,6 +28,6 @@ def test_every_way_is_measured_on_any_device() -> None:
 
 
 def test_the_page_has_a_place_for_it() -> None:
-    """The section can be put into the page by whoever has a device."""
+    """The page has a place for the section of a machine with a device."""
     page = gpu.PAGE.read_text()
     assert "figures to come" in report.replaced(page, "gpu", "figures to come")

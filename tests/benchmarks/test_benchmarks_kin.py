@@ -32,7 +32,7 @@ def test_kin_are_as_similar_as_they_are_said_to_be(background: Background) -> No
 def test_others_are_as_unrelated_as_they_are_said_to_be(
     background: Background, jaccard: float
 ) -> None:
-    """Models that are nobody's kin agree as often as random supports of that density do."""
+    """Unrelated models agree as often as random supports of that density do."""
     kin = simulated(background, 4000, 1)
     equal = (kin.values[:2000] == kin.values[2000:]).mean()
     assert abs(equal - jaccard) < 4 * np.sqrt(jaccard * (1 - jaccard) / kin.values.size * 2)
@@ -57,7 +57,7 @@ def test_the_models_are_the_same_every_time() -> None:
 
 
 def test_found_counts_each_kin_once() -> None:
-    """Kin among the answers are found, absent answers are nobody."""
+    """Kin among the answers are found, absent answers count nothing."""
     kin = simulated(SPARSE, 100, 2)
     answers = np.full((2, NEAR), -1)
     answers[0] = kin.near[0][::-1]

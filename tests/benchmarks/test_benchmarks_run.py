@@ -58,7 +58,7 @@ def test_every_subject_yields_whole_rows(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["signature", "selection"])
 def test_equal_answers_are_among_the_figures(name: str) -> None:
-    """Speed is only told of kernels whose answers were seen to be the same in that very run."""
+    """A speed is reported only for kernels with equal answers in the same run."""
     exact = [row for row in quick(name).rows if "bit-" in row.target]
     assert exact
     assert all(row.met for row in exact)
@@ -150,7 +150,7 @@ def test_only_the_marked_part_of_the_page_changes() -> None:
 
 
 def test_a_page_without_the_markers_is_refused() -> None:
-    """A new subject's section is never lost in silence: the message tells what to add."""
+    """A new subject's section is never lost silently: the message says what to add."""
     with pytest.raises(ValueError, match="add the lines"):
         replaced(MARKED, "http", "new")
 

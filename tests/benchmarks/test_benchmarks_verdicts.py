@@ -47,7 +47,7 @@ def test_recall_is_judged_from_a_hundred_thousand_models_on() -> None:
 
 
 def test_the_time_before_exact_overlaps_counts_at_a_hundred_thousand() -> None:
-    """There 4 ms are within 6; of a million, all stages together are held against 25."""
+    """There 4 ms are within 6; for a million, the target of all stages together is 25."""
     rows = verdicts.findings([searched()]).rows
     assert ("4 ms (p95 4 ms)", True) == (
         row(rows, "p50, before").ours,
@@ -77,7 +77,7 @@ def test_a_scan_that_is_slower_or_finds_less_misses() -> None:
 
 
 def test_every_way_is_a_line_with_its_recall_at_one_n() -> None:
-    """Lines reach over all n that a way took part in, and tell the recall at 100,000."""
+    """Lines cover all n of a contender, and show the recall at 100,000."""
     small, large = searched(n=10_000), searched(missed=3)
     del small.found[FAISS]
     lines = {line.name: line for line in verdicts.lines([small, large])}

@@ -1,4 +1,4 @@
-"""Groups that only the models know: the same digits under different concepts, told by supports."""
+"""Groups of concepts: supports distinguish models of the same digits under different labels."""
 
 from __future__ import annotations
 

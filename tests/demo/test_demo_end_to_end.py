@@ -22,7 +22,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    """One whole run, with its port already taken by somebody else."""
+    """One whole run, with its port already in use."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         return demo("--once", "--port", port, "--data", str(tmp_path_factory.mktemp("demo")))

@@ -1,4 +1,4 @@
-"""From a push to whoever wants to know, with nobody at the keyboard: all of it, in one service."""
+"""From a push to a hub to the subscriber's webhook, automatically, in one service."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def client(tmp_path: Path) -> Iterator[modelkin.Client]:
 
 def test_whoever_subscribed_hears_of_a_push(hub: Hub, client: modelkin.Client) -> None:
     """Two families and some strangers are pushed to a hub, with one webhook each: the nearest are
-    those of the family, a clustering by the space's policy tells the families apart, and the
-    subscriber has heard of supports, neighbours, clusters and of a base that cannot be.
+    those of the family, a clustering by the space's policy separates the families, and the
+    subscriber has received supports, neighbours, clusters and an impossible base.
     """
     with receiving() as receiver:
         subscription = client.webhooks.create(
@@ -61,7 +61,7 @@ def test_whoever_subscribed_hears_of_a_push(hub: Hub, client: modelkin.Client) -
         }
         for number in range(6):
             pushed[f"org/stranger{number}"] = random_tensors(10 + number), {}
-        # Last, and after all others: among few there is nothing to hold a declared base against.
+        # Last, and after all others: a verdict on a declared base needs enough other models.
         pushed["org/first-lies"] = _drifted(first, 5), {"base_model": "org/second"}
         for stored, (name, (tensors, card)) in enumerate(pushed.items()):
             if name == "org/first-lies":

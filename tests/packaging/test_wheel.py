@@ -22,7 +22,7 @@ signature = support.signature()
 assert modelkin.Signature.from_bytes(signature.to_bytes()) == signature
 assert modelkin.similarity(support, support) == 1.0
 try:
-    modelkin.Client("http://127.0.0.1:9", retries=0).spaces.get("nobody-is-there")
+    modelkin.Client("http://127.0.0.1:9", retries=0).spaces.get("missing-space")
 except modelkin.ConnectionFailed as error:
     print(error)
 heavy = {"torch", "numba", "pyroaring", "datasketch", "pandas", "fastapi"} & set(sys.modules)
