@@ -24,8 +24,8 @@ from tests.support.http_space import (
     related,
     true_neighbors,
 )
-from tests.support.ledger import K, Ledger, M, State, finish, start_writers
 from tests.support.servers.server_process import Server
+from tests.support.write_log import K, M, State, WriteLog, finish, start_writers
 
 WRITERS = 4
 
@@ -64,14 +64,14 @@ def files(server: Server) -> set[str]:
     return {path.relative_to(server.blobs).as_posix() for path in found}
 
 
-def check(server: Server, space: str, ledgers: list[Ledger]) -> None:
+def check(server: Server, space: str, write_logs: list[WriteLog]) -> None:
     """What the service holds is what it acknowledged, whole, counted right, and found."""
     with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
         states = stored(http, space)
-        for ledger in ledgers:
-            for name in {*ledger.acknowledged, *ledger.pending}:
-                assert states.get(name, State()) in ledger.possible(name), name
-                ledger.settle(name, states.get(name, State()))
+        for write_log in write_logs:
+            for name in {*write_log.acknowledged, *write_log.pending}:
+                assert states.get(name, State()) in write_log.possible(name), name
+                write_log.settle(name, states.get(name, State()))
         held = supports(http, space, list(states))
         assert {name: s.digest for name, s in states.items()} == {
             name: support.digest for name, support in held.items()
@@ -116,11 +116,11 @@ def make_space(server: Server, name: str = "s") -> str:
     return name
 
 
-def wait_for_writes(ledgers: list[Ledger], more: int = 25) -> None:
+def wait_for_writes(write_logs: list[WriteLog], more: int = 25) -> None:
     """Until so many more writes were acknowledged."""
-    target = sum(ledger.writes for ledger in ledgers) + more
+    target = sum(write_log.writes for write_log in write_logs) + more
     end = time.monotonic() + 60
-    while sum(ledger.writes for ledger in ledgers) < target:
+    while sum(write_log.writes for write_log in write_logs) < target:
         assert time.monotonic() < end
         time.sleep(0.01)
 
@@ -129,16 +129,16 @@ def test_kill_9_under_load_loses_nothing_acknowledged(start: Start) -> None:
     """After each of four kills at random moments all that was acknowledged is there, whole."""
     server = start()
     space = make_space(server)
-    ledgers = [Ledger() for _ in range(WRITERS)]
+    write_logs = [WriteLog() for _ in range(WRITERS)]
     random = np.random.default_rng(2026)
     for seed in range(4):
-        writers = start_writers(server.url, space, ledgers, seed)
-        wait_for_writes(ledgers)
+        writers = start_writers(server.url, space, write_logs, seed)
+        wait_for_writes(write_logs)
         time.sleep(random.uniform(0.0, 1.0))
         server.kill()
         assert [] == finish(writers)
         server.start()
-        check(server, space, ledgers)
+        check(server, space, write_logs)
 
 
 def test_the_sweep_removes_what_a_crash_left(start: Start) -> None:
@@ -192,26 +192,26 @@ def test_SIGTERM_under_load_ends_cleanly(start: Start) -> None:
     """Requests under way are finished, the exit code is 0, and nothing acknowledged is lost."""
     server = start()
     space = make_space(server)
-    ledgers = [Ledger() for _ in range(WRITERS)]
-    writers = start_writers(server.url, space, ledgers, 7)
-    wait_for_writes(ledgers)
+    write_logs = [WriteLog() for _ in range(WRITERS)]
+    writers = start_writers(server.url, space, write_logs, 7)
+    wait_for_writes(write_logs)
     code = server.stop()
     assert ([], 0) == (finish(writers), code)
     assert "Traceback" not in server.log.read_text()
     server.start()
-    check(server, space, ledgers)
+    check(server, space, write_logs)
 
 
 def test_concurrent_writers_leave_no_blob_behind(start: Start) -> None:
     """While the service lives, the blobs on disk are exactly those that rows name."""
     server = start()
     space = make_space(server)
-    ledgers = [Ledger() for _ in range(WRITERS)]
-    writers = start_writers(server.url, space, ledgers, 3)
+    write_logs = [WriteLog() for _ in range(WRITERS)]
+    writers = start_writers(server.url, space, write_logs, 3)
     time.sleep(0.8)
     assert [] == finish(writers)
     assert blob_keys(server) == files(server)
-    check(server, space, ledgers)
+    check(server, space, write_logs)
 
 
 def put_together(space: Space, contents: list[Support], **headers: str) -> list[httpx.Response]:

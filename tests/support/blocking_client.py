@@ -14,7 +14,7 @@ from tests.support.client_clock import set_async_clock, set_clock
 Connect = Callable[..., Any]
 
 
-class Blocking:
+class BlockingClient:
     """Awaits what the client gives before it answers.
 
     Args:
@@ -39,7 +39,7 @@ class Blocking:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
         if isinstance(found, AsyncResource):
-            return Blocking(found, self._runner)
+            return BlockingClient(found, self._runner)
         if not callable(found):
             return found
         return lambda *arguments, **options: self._answer(found(*arguments, **options))
@@ -66,13 +66,13 @@ class Blocking:
     def _answer(self, given: Any) -> Any:
         if isinstance(given, AsyncIterator):
             assert isinstance(given, AsyncListing)
-            return Blocking(given, self._runner)
+            return BlockingClient(given, self._runner)
         return self._runner.run(_await(given)) if inspect.isawaitable(given) else given
 
 
 def with_pauses(client: Any, pauses: list[float]) -> Any:
     """Either client, whose pauses are as long as they can be, and go to a list."""
-    if isinstance(client, Blocking):
+    if isinstance(client, BlockingClient):
         return client.set_clock(pauses.append, lambda: 1.0)
     return set_clock(client, sleep=pauses.append)
 

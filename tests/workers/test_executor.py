@@ -113,10 +113,10 @@ def test_a_beginning_that_nobody_heard_of_is_one(deployment: Deployment) -> None
     """The worker asks again, has the job, carries it out, and has made one attempt."""
     job = deployment.enqueue("count")
     database: Any = Unheard(deployment.database)
-    bench = JobExecutor(
+    executor = JobExecutor(
         database, Own(lambda job, progress: {"ok": 1}), known(deployment, "hard of hearing")
     )
-    bench.carry_out(job.id, job.dispatch_no)
+    executor.carry_out(job.id, job.dispatch_no)
     after = deployment.show(job)
     assert ("succeeded", {"ok": 1}, 1) == (after.state, after.result, after.attempts)
 
@@ -127,15 +127,15 @@ def test_a_turn_is_under_way_once_at_a_time(deployment: Deployment) -> None:
     begun: list[bool] = []
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
-        begun.append(bench.has(job.id, job.dispatch_no))
-        bench.carry_out(job.id, job.dispatch_no)
+        begun.append(executor.has(job.id, job.dispatch_no))
+        executor.carry_out(job.id, job.dispatch_no)
         return {}
 
-    bench = JobExecutor(deployment.database, Own(handler), known(deployment, "asked twice"))
-    bench.carry_out(job.id, job.dispatch_no)
+    executor = JobExecutor(deployment.database, Own(handler), known(deployment, "asked twice"))
+    executor.carry_out(job.id, job.dispatch_no)
     after = deployment.show(job)
     assert ("succeeded", 1, [True]) == (after.state, after.attempts, begun)
-    assert not bench.has(job.id, job.dispatch_no)
+    assert not executor.has(job.id, job.dispatch_no)
 
 
 def test_who_lost_a_job_changes_nothing_about_it(deployment: Deployment) -> None:
@@ -310,13 +310,13 @@ def test_a_stopping_worker_puts_back_and_takes_nothing(deployment: Deployment) -
         while True:
             progress(0, 0)
 
-    bench = JobExecutor(deployment.database, Own(handler), "w")
-    thread = threading.Thread(target=bench.carry_out, args=(job.id, job.dispatch_no))
+    executor = JobExecutor(deployment.database, Own(handler), "w")
+    thread = threading.Thread(target=executor.carry_out, args=(job.id, job.dispatch_no))
     thread.start()
     assert heard.wait(10)
-    assert bench.stop(10)
+    assert executor.stop(10)
     thread.join()
-    bench.carry_out(next_one.id, next_one.dispatch_no)
+    executor.carry_out(next_one.id, next_one.dispatch_no)
     for put_back in (deployment.show(job), deployment.show(next_one)):
         state = put_back.state, put_back.dispatch_no, put_back.attempts, put_back.worker
         assert ("queued", 2, 0, None) == state
@@ -339,27 +339,27 @@ def test_cancelling_reaches_a_handler_as_an_error(deployment: Deployment) -> Non
     assert [JobCancelled] == seen
 
 
-# --- pulse ----------------------------------------------------------------------------------------
+# --- heartbeats -----------------------------------------------------------------------------------
 
 
 def listening(deployment: Deployment) -> Heartbeat:
     """A worker that hears, and looks when the test says so."""
-    pulse = Heartbeat(deployment.database, "me", lease=60, alone=False, on_silence=lambda: None)
-    known(deployment, f"{id(pulse)}")
-    return pulse
+    heartbeat = Heartbeat(deployment.database, "me", lease=60, alone=False, on_silence=lambda: None)
+    known(deployment, f"{id(heartbeat)}")
+    return heartbeat
 
 
 def test_who_says_nothing_for_long_is_silent(deployment: Deployment) -> None:
     """After so many looks without a word a worker is known no more; one that says any, is."""
-    pulse = listening(deployment)
+    heartbeat = listening(deployment)
     known(deployment, "mute")
     known(deployment, "loud")
     for look in range(LOOKS + 1):
-        assert {"mute", "loud"} <= pulse.living(), look
+        assert {"mute", "loud"} <= heartbeat.living(), look
         with deployment.database.writing() as session:
             queue.heartbeat(session, "loud")
-        pulse.check_others()
-    assert {"mute", "loud"} & pulse.living() == {"loud"}
+        heartbeat.check_others()
+    assert {"mute", "loud"} & heartbeat.living() == {"loud"}
     with deployment.database.writing() as session:
         assert not queue.heartbeat(session, "mute")
 

@@ -45,13 +45,13 @@ def test_everybody_gets_an_answer_of_their_own(database: Database) -> None:
     """Many at once are all written, and each is answered for what it asked; one that fails alone
     gets its error, and spoils nothing for the writes that shared its transaction.
     """
-    together = GroupCommit(database, insert, order=lambda number: number, max_batch_size=7)
+    group_commit = GroupCommit(database, insert, order=lambda number: number, max_batch_size=7)
     lead = threading.Event()
 
     def ask(number: int) -> int | str:
         try:
             lead.wait(5)
-            return together.do(number)
+            return group_commit.do(number)
         except ValueError as error:
             return str(error)
 
@@ -74,12 +74,12 @@ def test_those_who_wait_are_written_at_once(database: Database) -> None:
         seen.append((session, number))
         return insert(session, number)
 
-    together = GroupCommit(database, act, order=lambda number: -number)
+    group_commit = GroupCommit(database, act, order=lambda number: -number)
     with ThreadPoolExecutor(5) as pool:
-        first = pool.submit(together.do, 0)
+        first = pool.submit(group_commit.do, 0)
         entered.wait(5)
-        rest = [pool.submit(together.do, number) for number in (1, 2, 3, 4)]
-        while together.waiting < 4:
+        rest = [pool.submit(group_commit.do, number) for number in (1, 2, 3, 4)]
+        while group_commit.waiting < 4:
             pass
         go.set()
         assert [0, -1, -2, -3, -4] == [future.result() for future in (first, *rest)]
@@ -91,9 +91,9 @@ def test_those_who_wait_are_written_at_once(database: Database) -> None:
 def test_a_database_that_is_away_is_told_to_all(tmp_path: Path) -> None:
     """Every thread gets an error in time, and none gets a success."""
     database = Database(SQLITE.url(tmp_path), timeout=0.1)
-    together = GroupCommit(database, insert, order=lambda number: number)
+    group_commit = GroupCommit(database, insert, order=lambda number: number)
     with ThreadPoolExecutor(3) as pool:
-        failures = [pool.submit(together.do, number).exception() for number in range(3)]
+        failures = [pool.submit(group_commit.do, number).exception() for number in range(3)]
     assert [Unavailable] * 3 == [type(failure) for failure in failures]
     database.close()
 

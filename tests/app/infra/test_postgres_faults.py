@@ -16,9 +16,9 @@ from tests.e2e.test_durability import WRITERS, check, make_space
 from tests.support.backends import PostgresBackend
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, assert_problem, random_support
-from tests.support.ledger import K, Ledger, M, finish, start_writers
 from tests.support.servers.postgres import Postgres, postgres_server
 from tests.support.servers.server_process import Server
+from tests.support.write_log import K, M, WriteLog, finish, start_writers
 
 SUPPORT = random_support(np.random.default_rng(5), M, K)
 
@@ -51,17 +51,17 @@ def test_kill_9_of_Postgres_under_load_loses_nothing_acknowledged(
 ) -> None:
     """After each of three kills the service, which never stopped, answers what it acknowledged."""
     space = make_space(service)
-    ledgers = [Ledger() for _ in range(WRITERS)]
+    write_logs = [WriteLog() for _ in range(WRITERS)]
     random = np.random.default_rng(2027)
     for seed in range(3):
-        writers = start_writers(service.url, space, ledgers, seed, through_faults=True)
+        writers = start_writers(service.url, space, write_logs, seed, through_faults=True)
         time.sleep(random.uniform(0.5, 1.5))
         mortal.kill()
         refused = finish(writers)
         assert all(": 503 " in refusal for refusal in refused)
         mortal.restart()
-        check(service, space, ledgers)
-    assert sum(ledger.writes for ledger in ledgers) > 20
+        check(service, space, write_logs)
+    assert sum(write_log.writes for write_log in write_logs) > 20
 
 
 def test_while_Postgres_is_gone_every_answer_is_a_503(mortal: Postgres, service: Server) -> None:

@@ -56,7 +56,7 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture
-def place(app: AppHarness, request: pytest.FixtureRequest) -> Iterator[str]:
+def space(app: AppHarness, request: pytest.FixtureRequest) -> Iterator[str]:
     """A space of the test's own, after which nobody is subscribed to anything any more."""
     yield app.create_space(request.node.name.split("[")[0].replace("_", "-")[:90])
     for subscription in app.http.get("/v1/subscriptions").json()["items"]:
@@ -74,12 +74,12 @@ def fresh(rng: np.random.Generator) -> Support:
 
 
 def test_a_stored_support_is_told_of(
-    app: AppHarness, receiver: Receiver, place: str, rng: np.random.Generator
+    app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
     """Once, signed as the library of Standard Webhooks asks for, small and without indices."""
     path = f"/ok/{app.services[Database].url.get_backend_name()}/stored"
-    made = app.webhooks.subscribe(f"{receiver.url}{path}", space=place)
-    stored = app.put_support(place, "org/a", fresh(rng))
+    made = app.webhooks.subscribe(f"{receiver.url}{path}", space=space)
+    stored = app.put_support(space, "org/a", fresh(rng))
     assert ["events", "deliveries"] == app.worker.run_all()
     [request] = receiver.at(path)
     event = Webhook(made["secret"]).verify(request.body, request.headers)
@@ -96,20 +96,20 @@ def test_a_stored_support_is_told_of(
 
 
 def test_only_what_changed_is_told_of(
-    app: AppHarness, receiver: Receiver, place: str, rng: np.random.Generator
+    app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
     """The same support again, other tags, a signature alone and a refused write tell nobody."""
     support = fresh(rng)
-    app.put_support(place, "a", support)
+    app.put_support(space, "a", support)
     made = app.webhooks.subscribe(f"{receiver.url}/ok")
-    app.put_support(place, "a", support)
-    app.put_support(place, "a", support, tag="red")
+    app.put_support(space, "a", support)
+    app.put_support(space, "a", support, tag="red")
     signature = support.signature(256, 1).to_bytes()
     headers = {"Content-Type": "application/vnd.modelkin.signature"}
-    path = f"/v1/spaces/{place}/signatures/b"
+    path = f"/v1/spaces/{space}/signatures/b"
     assert 201 == app.http.put(path, content=signature, headers=headers).status_code
     refused = app.http.put(
-        f"/v1/spaces/{place}/supports/a",
+        f"/v1/spaces/{space}/supports/a",
         content=fresh(rng).to_bytes(),
         headers={"Content-Type": SUPPORT, "If-Match": '"0"'},
     )
@@ -119,16 +119,16 @@ def test_only_what_changed_is_told_of(
 
 
 def test_a_patch_is_told_of(
-    app: AppHarness, receiver: Receiver, place: str, rng: np.random.Generator
+    app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
     """A support that came of what was added and removed is told of like any other."""
     support = fresh(rng)
-    revision = app.put_support(place, "a", support)["revision"]
+    revision = app.put_support(space, "a", support)["revision"]
     made = app.webhooks.subscribe(f"{receiver.url}/ok")
     present = [int(index) for index in support.indices]
     added = next(index for index in range(M) if index not in set(present))
     answer = app.http.patch(
-        f"/v1/spaces/{place}/supports/a",
+        f"/v1/spaces/{space}/supports/a",
         json={"added": [added], "removed": present[:1]},
         headers={"If-Match": "*"},
     )
@@ -143,22 +143,22 @@ def test_a_patch_is_told_of(
 
 
 def test_without_subscribers_nothing_is_written(
-    app: AppHarness, place: str, rng: np.random.Generator
+    app: AppHarness, space: str, rng: np.random.Generator
 ) -> None:
     """Neither an event nor a job comes of a write that nobody has asked to be told of."""
     with app.services[Database].reading() as session:
         count = text("SELECT count(*) FROM events")
         before = session.execute(count).scalar_one()
     app.webhooks.subscribe("http://127.0.0.1:9/", CLUSTERING_COMPLETED)
-    app.webhooks.subscribe("http://127.0.0.1:9/", space=app.create_space(f"{place}-2"))
-    app.put_support(place, "a", fresh(rng))
+    app.webhooks.subscribe("http://127.0.0.1:9/", space=app.create_space(f"{space}-2"))
+    app.put_support(space, "a", fresh(rng))
     assert [] == app.worker.run_all()
     with app.services[Database].reading() as session:
         assert before == session.execute(count).scalar_one()
 
 
 def test_a_batch_is_told_of_model_by_model(
-    app: AppHarness, receiver: Receiver, place: str, rng: np.random.Generator
+    app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
     """Each support of a batch is an event, and each subscription hears of each once."""
     backend = app.services[Database].url.get_backend_name()
@@ -168,10 +168,10 @@ def test_a_batch_is_told_of_model_by_model(
         for n in range(5)
     ]
     headers = {"Content-Type": "application/jsonl"}
-    path = f"/v1/spaces/{place}/batch"
+    path = f"/v1/spaces/{space}/batch"
     assert 200 == app.http.post(path, content="\n".join(lines), headers=headers).status_code
     for n in range(5):
-        app.put_support(place, f"m{n}", fresh(rng))
+        app.put_support(space, f"m{n}", fresh(rng))
     app.worker.run_all()
     for n, made in enumerate(both, 1):
         heard = told(receiver, f"/ok/{backend}/batch/{n}")
@@ -181,16 +181,16 @@ def test_a_batch_is_told_of_model_by_model(
 
 
 def test_filters_narrow_what_is_told(
-    app: AppHarness, receiver: Receiver, place: str, rng: np.random.Generator
+    app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
     """By space, model and tag, each alone."""
-    elsewhere = app.create_space(f"{place}-2")
+    elsewhere = app.create_space(f"{space}-2")
     url = f"{receiver.url}/ok"
     heard = {
         name: app.webhooks.subscribe(url, **{name: value})
-        for name, value in (("space", place), ("model", "org/a"), ("tag", "red"))
+        for name, value in (("space", space), ("model", "org/a"), ("tag", "red"))
     }
-    app.put_support(place, "org/a", fresh(rng))
+    app.put_support(space, "org/a", fresh(rng))
     app.put_support(elsewhere, "org/a", fresh(rng))
     app.put_support(elsewhere, "b", fresh(rng), tag="red")
     app.worker.run_all()
@@ -202,14 +202,14 @@ def test_filters_narrow_what_is_told(
         for name, made in heard.items()
     }
     assert {
-        "space": [(place, "org/a")],
-        "model": [(place, "org/a"), (elsewhere, "org/a")],
+        "space": [(space, "org/a")],
+        "model": [(space, "org/a"), (elsewhere, "org/a")],
         "tag": [(elsewhere, "b")],
     } == found
 
 
 def test_neighbors_that_cross_the_threshold_are_told(
-    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """Those who came near and those who went away, with what they were before, and no others."""
     base = fresh(rng)
@@ -220,10 +220,10 @@ def test_neighbors_that_cross_the_threshold_are_told(
         "never": fresh(rng),
     }
     for name, support in models.items():
-        app.put_support(place, name, support)
-    app.put_support(place, "x", base)
+        app.put_support(space, name, support)
+    app.put_support(space, "x", base)
     made = app.webhooks.subscribe(
-        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.4
+        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=space, threshold=0.4
     )
     indices = np.union1d(
         np.setdiff1d(base.indices, models["leaves"].indices)[:60],
@@ -239,7 +239,7 @@ def test_neighbors_that_cross_the_threshold_are_told(
             way = "above" if now >= 0.4 else "below"
             expected[name] = (way, pytest.approx(now, abs=1e-6), pytest.approx(before, abs=1e-6))
     assert {"comes"} <= expected.keys() < models.keys()
-    app.put_support(place, "x", after)
+    app.put_support(space, "x", after)
     app.worker.run_all()
     [delivery] = app.webhooks.deliveries(made)
     event = json.loads(delivery["payload"])
@@ -254,7 +254,7 @@ def test_neighbors_that_cross_the_threshold_are_told(
         item["model"]: (item["crossed"], item["similarity"], item["previous"])
         for item in data["changes"]
     }
-    app.put_support(place, "x", base)
+    app.put_support(space, "x", base)
     app.worker.run_all()
     back = json.loads(app.webhooks.deliveries(made)[1]["payload"])["data"]["changes"]
     assert {
@@ -263,17 +263,17 @@ def test_neighbors_that_cross_the_threshold_are_told(
 
 
 def test_changes_that_come_faster_than_they_are_told(
-    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """Several revisions that nobody was told of yet are held as one against the one before them."""
     base, near = fresh(rng), fresh(rng)
-    app.put_support(place, "y", near)
-    app.put_support(place, "x", base)
+    app.put_support(space, "y", near)
+    app.put_support(space, "x", base)
     made = app.webhooks.subscribe(
-        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5
+        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=space, threshold=0.5
     )
     for support in (fresh(rng), related(rng, near, 0.9), fresh(rng), related(rng, near, 0.7)):
-        app.put_support(place, "x", support)
+        app.put_support(space, "x", support)
     app.worker.run_all()
     [delivery] = app.webhooks.deliveries(made)
     data = json.loads(delivery["payload"])["data"]
@@ -281,14 +281,14 @@ def test_changes_that_come_faster_than_they_are_told(
     assert [("y", "above")] == [(item["model"], item["crossed"]) for item in data["changes"]]
 
 
-def a_batch(app: AppHarness, place: str, supports: dict[str, Support]) -> None:
+def a_batch(app: AppHarness, space: str, supports: dict[str, Support]) -> None:
     """Store them all in one request."""
     lines = [
         json.dumps({"model": name, "support": b64encode(support.to_bytes()).decode()})
         for name, support in supports.items()
     ]
     headers = {"Content-Type": "application/jsonl"}
-    path = f"/v1/spaces/{place}/batch"
+    path = f"/v1/spaces/{space}/batch"
     assert 200 == app.http.post(path, content="\n".join(lines), headers=headers).status_code
 
 
@@ -297,14 +297,14 @@ def span(start: int, stop: int) -> Support:
 
 
 def test_a_pair_that_crosses_because_both_move_is_told_once(
-    app: AppHarness, place: str, receiver: Receiver
+    app: AppHarness, space: str, receiver: Receiver
 ) -> None:
     """Where neither side crosses the threshold to what the other has become, one tells all the
     same: the first, held against what the other was; whether they are told together or not.
     """
     after = {"a": span(150, 550), "b": span(100, 500)}
     for way in ("batch", "between", "after"):
-        where = app.create_space(f"{place}-{way}")
+        where = app.create_space(f"{space}-{way}")
         app.put_support(where, "a", span(0, 400))
         app.put_support(where, "b", span(280, 680))
         made = app.webhooks.subscribe(
@@ -328,13 +328,13 @@ def test_a_pair_that_crosses_because_both_move_is_told_once(
 
 
 def test_what_is_told_of_a_pair_is_its_history(
-    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """However changes and their telling follow one another, each pair crosses by turns, and what
     was told last is how it is.
     """
     made = app.webhooks.subscribe(
-        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5
+        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=space, threshold=0.5
     )
     now: dict[str, Support] = {}
     for _ in range(12):
@@ -344,10 +344,10 @@ def test_what_is_told_of_a_pair_is_its_history(
         }
         now |= supports
         if rng.random() < 0.5:
-            a_batch(app, place, supports)
+            a_batch(app, space, supports)
         else:
             for name, support in supports.items():
-                app.put_support(place, name, support)
+                app.put_support(space, name, support)
         if rng.random() < 0.5:
             app.worker.run_all()
     app.worker.run_all()
@@ -364,37 +364,37 @@ def test_what_is_told_of_a_pair_is_its_history(
 
 
 def test_what_one_change_tells_for_others_is_heard_by_all(
-    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """Changes that are told as one are told to whoever asked for any of them, by its tags then."""
     base = fresh(rng)
-    app.put_support(place, "y", base)
-    fields = {"space": place, "threshold": 0.5}
+    app.put_support(space, "y", base)
+    fields = {"space": space, "threshold": 0.5}
     red, blue, green = (
         app.webhooks.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, tag=tag, **fields)
         for tag in ("red", "blue", "green")
     )
-    app.put_support(place, "x", fresh(rng), tag="red")
-    app.put_support(place, "x", related(rng, base, 0.9), tag="blue")
-    app.http.patch(f"/v1/spaces/{place}/models/x", json={"tags": ["green"]})
+    app.put_support(space, "x", fresh(rng), tag="red")
+    app.put_support(space, "x", related(rng, base, 0.9), tag="blue")
+    app.http.patch(f"/v1/spaces/{space}/models/x", json={"tags": ["green"]})
     app.worker.run_all()
     assert [1, 1, 0] == [len(app.webhooks.deliveries(made)) for made in (red, blue, green)]
 
 
 def test_tags_are_those_of_the_moment(
-    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """What a model was called when it changed says who hears of it, whatever it is called, or
     whether it is there, when that is found out.
     """
     red, blue = (
-        app.webhooks.subscribe(f"{receiver.url}/ok", space=place, tag=tag)
+        app.webhooks.subscribe(f"{receiver.url}/ok", space=space, tag=tag)
         for tag in ("red", "blue")
     )
-    app.put_support(place, "a", fresh(rng), tag="red")
-    app.http.patch(f"/v1/spaces/{place}/models/a", json={"tags": ["blue"]})
-    app.put_support(place, "b", fresh(rng), tag="red")
-    assert 204 == app.http.delete(f"/v1/spaces/{place}/models/b").status_code
+    app.put_support(space, "a", fresh(rng), tag="red")
+    app.http.patch(f"/v1/spaces/{space}/models/a", json={"tags": ["blue"]})
+    app.put_support(space, "b", fresh(rng), tag="red")
+    assert 204 == app.http.delete(f"/v1/spaces/{space}/models/b").status_code
     app.worker.run_all()
     assert (["a", "b"], []) == (models_of(app, red), models_of(app, blue))
 
@@ -406,21 +406,21 @@ def models_of(app: AppHarness, made: dict[str, Any]) -> list[str]:
 
 def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
     app: AppHarness,
-    place: str,
+    space: str,
     receiver: Receiver,
     rng: np.random.Generator,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is known is told at once, and other events too; what takes the store when it is back."""
     base = fresh(rng)
-    app.put_support(place, "y", base)
-    app.put_support(place, "x", fresh(rng))
-    stored = app.webhooks.subscribe(f"{receiver.url}/ok", space=place)
+    app.put_support(space, "y", base)
+    app.put_support(space, "x", fresh(rng))
+    stored = app.webhooks.subscribe(f"{receiver.url}/ok", space=space)
     near = app.webhooks.subscribe(
-        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=place, threshold=0.5
+        f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=space, threshold=0.5
     )
-    app.put_support(place, "x", related(rng, base, 0.9))
-    app.put_support(place, "z", fresh(rng))
+    app.put_support(space, "x", related(rng, base, 0.9))
+    app.put_support(space, "z", fresh(rng))
     whole = NeighborChanges.changes
     tries = []
 
@@ -457,7 +457,7 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
 
 
 def test_without_listeners_no_lineage_is_asked_after(
-    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """Whether another event follows about the model is asked only where its lineage is judged."""
     asked: list[str] = []
@@ -465,8 +465,8 @@ def test_without_listeners_no_lineage_is_asked_after(
     def listen(*args: Any) -> None:
         asked.append(args[2])
 
-    app.webhooks.subscribe(f"{receiver.url}/ok", space=place)
-    app.put_support(place, "a", fresh(rng))
+    app.webhooks.subscribe(f"{receiver.url}/ok", space=space)
+    app.put_support(space, "a", fresh(rng))
     with app.database.reading() as session:
         engine = session.get_bind()
     event.listen(engine, "before_cursor_execute", listen)
@@ -479,14 +479,14 @@ def test_without_listeners_no_lineage_is_asked_after(
 
 
 def test_a_clustering_is_told_of(
-    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """With its number, its clusters and where it is read."""
     for n in range(4):
-        app.put_support(place, f"m{n}", fresh(rng))
-    made = app.webhooks.subscribe(f"{receiver.url}/ok", CLUSTERING_COMPLETED, space=place)
+        app.put_support(space, f"m{n}", fresh(rng))
+    made = app.webhooks.subscribe(f"{receiver.url}/ok", CLUSTERING_COMPLETED, space=space)
     asked = {"algorithm": "agglomerative", "n_clusters": 2}
-    assert 202 == app.http.post(f"/v1/spaces/{place}/clusterings", json=asked).status_code
+    assert 202 == app.http.post(f"/v1/spaces/{space}/clusterings", json=asked).status_code
     assert ["clustering", "events", "deliveries"] == app.worker.run_all()
     [delivery] = app.webhooks.deliveries(made)
     data = json.loads(delivery["payload"])["data"]
@@ -500,20 +500,20 @@ def test_a_clustering_is_told_of(
 
 
 def test_a_mismatched_lineage_is_told(
-    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """A base that is declared and cannot be is told when it is declared, and with each support; a
     base that can be is not.
     """
     bases = [fresh(rng), fresh(rng)]
     for n in range(40):
-        app.put_support(place, f"other-{n}", fresh(rng))
+        app.put_support(space, f"other-{n}", fresh(rng))
     for n, base in enumerate(bases):
-        app.put_support(place, f"base-{n}", base)
-    made = app.webhooks.subscribe(f"{receiver.url}/ok", LINEAGE_MISMATCH, space=place)
-    app.put_support(place, "child", related(rng, bases[0], 0.8))
+        app.put_support(space, f"base-{n}", base)
+    made = app.webhooks.subscribe(f"{receiver.url}/ok", LINEAGE_MISMATCH, space=space)
+    app.put_support(space, "child", related(rng, bases[0], 0.8))
     for named in ("base-0", "base-1"):
-        answer = app.http.patch(f"/v1/spaces/{place}/models/child", json={"base_model": named})
+        answer = app.http.patch(f"/v1/spaces/{space}/models/child", json={"base_model": named})
         assert 200 == answer.status_code
         app.worker.run_all()
     [delivery] = app.webhooks.deliveries(made)
@@ -526,17 +526,17 @@ def test_a_mismatched_lineage_is_told(
         data["likely_base"],
         data["summary"],
     )
-    app.put_support(place, "child", related(rng, bases[0], 0.7))
+    app.put_support(space, "child", related(rng, bases[0], 0.7))
     app.worker.run_all()
     assert 2 == len(app.webhooks.deliveries(made))
 
 
 def test_events_are_not_lost_with_their_worker(
-    app: AppHarness, place: str, receiver: Receiver, rng: np.random.Generator
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
     """What is committed is told although every job that was to do so was cancelled."""
-    made = app.webhooks.subscribe(f"{receiver.url}/ok", space=place)
-    app.put_support(place, "a", fresh(rng))
+    made = app.webhooks.subscribe(f"{receiver.url}/ok", space=space)
+    app.put_support(space, "a", fresh(rng))
     for job in app.http.get("/v1/jobs?state=queued&kind=events").json()["items"]:
         assert 202 == app.http.post(f"/v1/jobs/{job['id']}/cancel").status_code
     assert [] == app.worker.run_all()

@@ -19,8 +19,8 @@ from tests.e2e.test_durability import WRITERS, check, make_space
 from tests.soak.freshness import Checked, processes, services
 from tests.support.backends import SQLITE, Backend
 from tests.support.fixtures import Start
-from tests.support.ledger import Ledger, finish, start_writers
 from tests.support.servers.server_process import ROOT, Server, command, environment
+from tests.support.write_log import WriteLog, finish, start_writers
 
 
 def serving(server: Server) -> list[int]:
@@ -64,15 +64,15 @@ def test_SIGTERM_ends_all_processes_cleanly(start: Start) -> None:
     """Under load requests are finished everywhere, the exit code is 0, and nothing is lost."""
     server = start("--processes=2")
     space = make_space(server)
-    ledgers = [Ledger() for _ in range(WRITERS)]
-    writers = start_writers(server.url, space, ledgers, 11)
+    write_logs = [WriteLog() for _ in range(WRITERS)]
+    writers = start_writers(server.url, space, write_logs, 11)
     time.sleep(0.7)
     code = server.stop()
     assert ([], 0) == (finish(writers), code)
     assert not any(lives(pid) for pid in serving(server))
     assert "Traceback" not in server.log.read_text()
     server.start()
-    check(server, space, ledgers)
+    check(server, space, write_logs)
     assert 0 == server.stop()
 
 

@@ -341,13 +341,13 @@ def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: P
         body = {"url": f"{receiver.url}/ok", "events": ["support.stored"]}
         subscribed = [httpx.post(f"{server.url}/v1/subscriptions", json=body) for _ in range(3)]
         paths = [f"/v1/subscriptions/{made.json()['id']}" for made in subscribed]
-        ledger = set[str]()
+        write_log = set[str]()
 
         def go_on() -> None:
             with checked(httpx.Client(base_url=server.url, timeout=30)) as http:
                 for number in range(10_000):
                     try:
-                        ledger.add(http.post(f"{paths[number % 3]}/ping").json()["id"])
+                        write_log.add(http.post(f"{paths[number % 3]}/ping").json()["id"])
                     except httpx.TransportError:
                         return
 
@@ -366,12 +366,12 @@ def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: P
         database.close()
         server.start()
         with checked(httpx.Client(base_url=server.url, timeout=30)) as http:
-            ledger.add(http.post(f"{paths[0]}/ping").json()["id"])
-            until(lambda: ledger <= {r.headers["webhook-id"] for r in receiver.requests}, 60)
+            write_log.add(http.post(f"{paths[0]}/ping").json()["id"])
+            until(lambda: write_log <= {r.headers["webhook-id"] for r in receiver.requests}, 60)
             until(lambda: not pending(http, paths), 60)
             listed = [d for path in paths for d in deliveries(http, path)]
         times = Counter(request.headers["webhook-id"] for request in receiver.requests)
-        assert {each["id"] for each in listed} == times.keys() >= ledger
+        assert {each["id"] for each in listed} == times.keys() >= write_log
         assert {("succeeded", 1)} == {(each["state"], each["attempts"]) for each in listed}
         assert sum(times.values()) - len(times) <= 6  # those that were under way
         assert 0 == server.stop()

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from modelkin.client import AsyncClient, Client
-from tests.support.blocking_client import Blocking, Connect, with_pauses
+from tests.support.blocking_client import BlockingClient, Connect, with_pauses
 
 Answer = httpx.Response | Exception
 
@@ -56,7 +56,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
         yield Client
         return
     with asyncio.Runner() as runner:
-        yield lambda *arguments, **options: Blocking.connect(runner, *arguments, **options)
+        yield lambda *arguments, **options: BlockingClient.connect(runner, *arguments, **options)
 
 
 @pytest.fixture

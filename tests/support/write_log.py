@@ -1,4 +1,4 @@
-"""Writers that keep a ledger of what the service has acknowledged, and of what it has not."""
+"""Writers that log which writes the service has acknowledged, and which not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class State:
 
 
 @dataclass
-class Ledger:
+class WriteLog:
     """Per model the state that was acknowledged last, and one that may have come about since."""
 
     acknowledged: dict[str, State] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Writer(threading.Thread):
     Args:
         url: of the service.
         space: that exists.
-        ledger: of this writer alone; it goes on from where that stands.
+        write_log: of this writer alone; it goes on from where that stands.
         seed: of what it does.
         through_faults: a 503 leaves open whether the write came about, as a lost answer does.
     """
@@ -72,14 +72,14 @@ class Writer(threading.Thread):
         self,
         url: str,
         space: str,
-        ledger: Ledger,
+        write_log: WriteLog,
         number: int,
         seed: int,
         *,
         through_faults: bool = False,
     ) -> None:
         super().__init__()
-        self.ledger = ledger
+        self.write_log = write_log
         self._through_faults = through_faults
         self.refused: list[str] = []
         self._http = checked(
@@ -98,7 +98,7 @@ class Writer(threading.Thread):
             while not self._told.is_set():
                 name = str(self._random.choice(self._names))
                 try:
-                    self._write(name, self.ledger.acknowledged.get(name, State()))
+                    self._write(name, self.write_log.acknowledged.get(name, State()))
                 except httpx.TransportError:
                     return  # killed: what is pending stays so
                 if self._through_faults and self.refused:
@@ -144,23 +144,23 @@ class Writer(threading.Thread):
         self._change(name, state, "PATCH", url, content=content, headers=headers)
 
     def _change(self, name: str, after: State, method: str, url: str, **request: Any) -> None:
-        self.ledger.pending[name] = after
+        self.write_log.pending[name] = after
         answer = self._http.request(method, url, **request)
         if answer.is_success:
-            self.ledger.acknowledge(name, after)
+            self.write_log.acknowledge(name, after)
         else:
             self.refused.append(f"{method} {url}: {answer.status_code} {answer.text}")
             if not (self._through_faults and answer.status_code == 503):
-                self.ledger.pending.pop(name)
+                self.write_log.pending.pop(name)
 
 
 def start_writers(
-    url: str, space: str, ledgers: list[Ledger], seed: int, *, through_faults: bool = False
+    url: str, space: str, write_logs: list[WriteLog], seed: int, *, through_faults: bool = False
 ) -> list[Writer]:
-    """One running writer for each ledger."""
+    """One running writer for each log."""
     writers = [
-        Writer(url, space, ledger, number, seed, through_faults=through_faults)
-        for number, ledger in enumerate(ledgers)
+        Writer(url, space, write_log, number, seed, through_faults=through_faults)
+        for number, write_log in enumerate(write_logs)
     ]
     for writer in writers:
         writer.start()
