@@ -168,7 +168,7 @@ class SourceService:
             getattr(after, name) != getattr(before, name) for name in _RESYNC_FIELDS
         )
         if resync:
-            source_models.look_again(session, after.id)
+            source_models.request_resync(session, after.id)
         if resync or after.poll_seconds != before.poll_seconds:
             asked = given.get("poll_seconds") is not None
             after = _polled(after, filters, asked=asked, now=now)

@@ -208,7 +208,7 @@ class IngestWriter:
         removes = source.on_delete == "remove"
         held = held_by(session, source, name) if removes else None
         left = (None, None) if removes else place
-        if not source_models.end_look(
+        if not source_models.finish_sync(
             session,
             source.id,
             name,
@@ -240,7 +240,7 @@ class IngestWriter:
             source_models.hold(session, source.id, known)
             if (held := held_by(session, source, known)) is not None:
                 past.append(held)
-        if not source_models.end_look(
+        if not source_models.finish_sync(
             session,
             source.id,
             made.name,
@@ -303,7 +303,7 @@ def note(
 ) -> None:
     """A look has ended at a revision, and what is here of the model stays where it is."""
     place = source_models.hold(session, source.id, name) or (None, None)
-    source_models.end_look(
+    source_models.finish_sync(
         session,
         source.id,
         name,

@@ -214,7 +214,7 @@ class IngestionService:
     def _begin(self, source: OpenSource, name: str, job: JobRecord) -> int:
         """The number of a look, the only one at its model that is under way."""
         with self._database.writing() as session:
-            number = source_models.begin_look(session, source.id, name, job.id)
+            number = source_models.start_sync(session, source.id, name, job.id)
         if number is None:
             raise _Busy(f"another look at {name} is under way", most=_BUSY)
         return number

@@ -1,7 +1,7 @@
-"""Every query about what was seen of the models of a source, on its hub.
+"""Queries about the models of a source, as their last syncs found them on its hub.
 
-Of two looks at a model the one that began later has seen the same, or what is newer. So looks are
-numbered as they begin, and one that ends after a later one has ended changes nothing.
+Of two syncs of a model, the one that started later saw the same or a newer state. So syncs are
+numbered as they start, and one that ends after a later one has ended changes nothing.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from app.infra.db.tables.hubs import SourceModelRow, SourceRow
 from app.infra.db.tables.jobs import JobRow
 
 __all__ = [
-    "begin_look",
-    "end_look",
+    "start_sync",
+    "finish_sync",
     "forget",
     "hold",
-    "look_again",
+    "request_resync",
     "note_listed",
     "placed",
     "seen_models",
 ]
 
-_AT_ONCE = 500
-_AGAIN = ""
-"""The revision of what is to be looked at again: no model is at it."""
+_BATCH_SIZE = 500
+_UNKNOWN = ""
+"""The revision of a model that is due for a sync: no hub has it."""
 
 
-def begin_look(session: Writer, source_id: str, name: str, job_id: str) -> int | None:
-    """The number of a look at a model; to be drawn, and committed, before the hub is asked.
+def start_sync(session: Writer, source_id: str, name: str, job_id: str) -> int | None:
+    """Start a sync of a model: its sequence number, to be committed before the hub is asked.
 
     Returns:
-        None while another job looks at the model.
+        None while another job syncs the model.
     """
     row = _lock(session, source_id, name)
     if row is None:
@@ -68,11 +68,11 @@ def begin_look(session: Writer, source_id: str, name: str, job_id: str) -> int |
     return row.sync_started_seq
 
 
-def end_look(
+def finish_sync(
     session: Writer,
     source_id: str,
     name: str,
-    look: int,
+    sequence: int,
     *,
     opened: datetime,
     revision: str | None,
@@ -80,26 +80,27 @@ def end_look(
     model: str | None = None,
     error: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Note what a look has found, in the change that stores it; the model is locked until then.
+    """Record the result of a sync in the transaction that stores the model, which locks it.
 
     Args:
-        opened: when the source was last changed, as far as the look knows. Where that was later,
-            the next poll has the model looked at once more.
-        revision: that was looked at; None where the model is gone.
-        space: where it is stored now, as ``model``; None where it is not.
-        error: ``{"code", "detail"}`` of why it is not; it is not tried again at this revision.
+        sequence: of this sync.
+        opened: when the source was last changed, as the sync knows it. If it was changed later, the
+            next poll syncs the model once more.
+        revision: the revision that was synced; None if the model is gone.
+        space: the space that stores it now, as ``model``; None if it is not stored.
+        error: ``{"code", "detail"}`` of why not; this revision is not tried again.
 
     Returns:
-        False, and nothing is noted, if a later look has ended before, or the source is gone: then
+        False, with nothing recorded, if a later sync has ended before, or the source is gone. Then
         nothing may be stored.
     """
     row = _lock(session, source_id, name)
-    if row is None or row.sync_applied_seq > look:
+    if row is None or row.sync_applied_seq > sequence:
         return False
-    # Read with the row locked: who changes the source afterwards marks the row after this.
+    # Read with the row locked: a later change of the source marks the row after this.
     if revision is not None and _updated_at(session, source_id) != opened:
-        revision = _AGAIN
-    row.sync_applied_seq = look
+        revision = _UNKNOWN
+    row.sync_applied_seq = sequence
     row.revision, row.space, row.model = revision, space, model
     row.error = None if error is None else dict(error)
     row.synced_at = datetime.now(UTC)
@@ -116,13 +117,13 @@ def placed(session: Reader, source_id: str, name: str) -> tuple[str, str] | None
 
 
 def hold(session: Writer, source_id: str, name: str) -> tuple[str, str] | None:
-    """The same, with no other look at the model coming to its end before this change does."""
+    """The same, locked: no other sync of the model ends before this transaction."""
     _lock(session, source_id, name)
     return placed(session, source_id, name)
 
 
 def forget(session: Writer, source_id: str, name: str) -> None:
-    """Know a model no more, for one: because it has another name now."""
+    """Forget a model, for example one that was renamed."""
     session.execute(
         delete(SourceModelRow).where(
             SourceModelRow.source_id == source_id, SourceModelRow.name == name
@@ -130,20 +131,20 @@ def forget(session: Writer, source_id: str, name: str) -> None:
     )
 
 
-def look_again(session: Writer, source_id: str) -> None:
-    """Have the next poll find every model that is not gone at another revision than it was.
+def request_resync(session: Writer, source_id: str) -> None:
+    """Let the next poll sync every model that is not gone.
 
-    All rows are written, so that this waits for looks that are just ending, whatever they write.
+    All rows are written, so that this waits for all syncs that are about to end.
     """
     session.execute(
         update(SourceModelRow)
         .where(SourceModelRow.source_id == source_id)
-        .values(revision=case((SourceModelRow.revision.is_not(None), _AGAIN)))
+        .values(revision=case((SourceModelRow.revision.is_not(None), _UNKNOWN)))
     )
 
 
 def seen_models(session: Reader, source_id: str) -> Iterator[SeenModel]:
-    """What was seen of every model of a source."""
+    """The last known state of every model of a source."""
     row = SourceModelRow
     columns = (row.name, row.revision, row.listed, row.space.is_not(None))
     query = select(*columns).where(row.source_id == source_id)
@@ -152,14 +153,14 @@ def seen_models(session: Reader, source_id: str) -> Iterator[SeenModel]:
 
 
 def note_listed(session: Writer, source_id: str, names: Collection[str], *, listed: bool) -> None:
-    """Some models are in the newest listing, or are not."""
+    """Record whether some models are in the newest listing."""
     wanted = sorted(names)
-    for begin in range(0, len(wanted), _AT_ONCE):
+    for begin in range(0, len(wanted), _BATCH_SIZE):
         session.execute(
             update(SourceModelRow)
             .where(
                 SourceModelRow.source_id == source_id,
-                SourceModelRow.name.in_(wanted[begin : begin + _AT_ONCE]),
+                SourceModelRow.name.in_(wanted[begin : begin + _BATCH_SIZE]),
             )
             .values(listed=listed)
         )

@@ -178,10 +178,10 @@ def test_what_is_here_is_followed_further(service: AppHarness) -> None:
     """A model that lost its tag on the hub is looked at, if it was stored when it had it."""
     source = service.hubs.create(filters={"tags": ["wanted"]})
     with service.database.writing() as session:
-        look = source_models.begin_look(session, source["id"], "org/a", "job") or 0
+        look = source_models.start_sync(session, source["id"], "org/a", "job") or 0
         placed: Any = {"revision": "s0", "space": "kin", "model": "org/a"}
         opened = service.hubs.source(source["id"]).updated_at
-        source_models.end_look(session, source["id"], "org/a", look, opened=opened, **placed)
+        source_models.finish_sync(session, source["id"], "org/a", look, opened=opened, **placed)
     assert "enqueued" == service.hubs.push(source, "org/a", sha="s1")["outcome"]
     assert "ignored" == service.hubs.push(source, "org/b", sha="s1")["outcome"]
 

@@ -279,11 +279,11 @@ def test_a_poll_and_a_change_take_locks_in_one_order(
         source = app.hubs.create(url=hub.url)["id"]
         database, services = app.database, app.services
         with database.writing() as session:
-            look = source_models.begin_look(session, source, "org/gone", "j") or 0
+            look = source_models.start_sync(session, source, "org/gone", "j") or 0
             found = sources.find_source(session, source)
             assert found is not None
             seen: dict[str, Any] = {"opened": found.updated_at, "revision": "s"}
-            source_models.end_look(session, source, "org/gone", look, **seen)
+            source_models.finish_sync(session, source, "org/gone", look, **seen)
             job = services[SourceService].poll(session, services[Tenant], source)
         finish: Any = services[JobService].handler(POLL)(job, lambda *_: None)
 
@@ -297,7 +297,7 @@ def test_a_poll_and_a_change_take_locks_in_one_order(
                 ending = pool.submit(end)
                 with pytest.raises(TimeoutError):
                     ending.result(0.5)
-                source_models.look_again(session, source)
+                source_models.request_resync(session, source)
             assert 1 == ending.result(10)["gone"]
         with database.reading() as reader:
             (model,) = source_models.seen_models(reader, source)
