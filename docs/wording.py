@@ -43,10 +43,15 @@ CLEAN = (
     "app/ui",
     "benchmarks",
     "client_sdk/README.md",
+    "client_sdk/modelkin/__init__.py",
+    "client_sdk/modelkin/_http_dates.py",
+    "client_sdk/modelkin/_progress_bar.py",
+    "client_sdk/modelkin/_validation.py",
     "client_sdk/modelkin/cli",
     "client_sdk/modelkin/client",
     "client_sdk/modelkin/integrations",
     "client_sdk/modelkin/types",
+    "client_sdk/modelkin/webhooks.py",
     "client_sdk/unasync.py",
     "demo",
     "docs",
@@ -64,6 +69,7 @@ CLEAN = (
     "tests/docs",
     "tests/e2e",
     "tests/packaging",
+    "tests/sdk/client",
 )
 """Folders and files where an offence fails the check. The list grows until it holds all."""
 

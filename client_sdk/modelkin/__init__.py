@@ -1,4 +1,4 @@
-"""modelkin tells which models are kin, by the indices of their most salient parameters.
+"""modelkin finds which models are kin, by the indices of their most salient parameters.
 
 The names here are the public ones, and only these. Importing them needs numpy, httpx, msgspec and
 zstandard. What needs torch is in ``modelkin.torch``; numba is loaded when the first kernel runs.
@@ -164,7 +164,7 @@ def layout_of(model: Module) -> Layout:
     """The layout of a torch model, see :func:`modelkin.torch.layout_of`.
 
     Raises:
-        MissingExtra: torch is not installed. It is looked for at the call, so nobody else needs it.
+        MissingExtra: torch is not installed. It is imported at the call, so nothing else needs it.
     """
     from modelkin import torch
 

@@ -1,4 +1,4 @@
-"""How long an HTTP answer asks whoever hears it to wait: the header ``Retry-After``.
+"""The pause that an HTTP answer asks for: the header ``Retry-After``.
 
 Source: RFC 9110, 10.2.3.
 """
@@ -13,12 +13,12 @@ __all__ = ["retry_after"]
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """The pause in seconds, 0 or more; None where none is asked for that can be read.
+    """The pause in seconds, 0 or more; None without a readable header.
 
     Args:
         headers: of the answer, by names in lower case.
-        now: what a date is taken relative to where the answer has no ``Date`` of its own; by that
-            one no two clocks need to agree.
+        now: the time that a date is compared with where the answer has no ``Date``. Its own
+            ``Date`` works even if the two clocks differ.
     """
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():

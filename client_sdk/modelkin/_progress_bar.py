@@ -1,7 +1,6 @@
-"""One line of a terminal that says how far something has come.
+"""A progress bar on one line of a terminal, for uploads and for passes over checkpoints.
 
-Owns the drawing, for uploads and for passes over checkpoints alike. Whoever draws asks first
-whether there is a terminal: it never looks itself, and never writes to standard output.
+It is drawn on standard error, never on standard output. Callers check :func:`is_terminal` first.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from typing import Final
 
 __all__ = ["Line", "is_terminal"]
 
-_WIDTH: Final = 30
-_PAUSE: Final = 0.1
-"""Seconds between two drawings."""
+_BAR_WIDTH: Final = 30
+_REDRAW_INTERVAL_S: Final = 0.1
 
 
 def is_terminal() -> bool:
-    """Whether standard error is read by someone who sees a line being drawn again."""
+    """Whether standard error is a terminal, which can show a line that is redrawn."""
     return sys.stderr.isatty()
 
 
@@ -27,30 +25,30 @@ class Line:
     """A line of standard error, drawn over itself and wiped in the end."""
 
     def __init__(self) -> None:
-        self._drawn = -_PAUSE
+        self._drawn = -_REDRAW_INTERVAL_S
 
     def draw(self, label: str, share: float | None, note: str = "") -> None:
-        """Shows a bar, unless it has only just changed; the beginning and the end always show.
+        """Draws the bar, at most every 0.1 s; the start and the end are always drawn.
 
         Args:
-            label: what is under way; cut where the terminal has no room for it, for a line that
+            label: names the work; it is cut to the width of the terminal, because a line that
                 wraps cannot be wiped.
-            share: how much of it is done, 0 to 1; None where nobody knows.
-            note: what stands behind the percentage.
+            share: the share done, 0 to 1; None where it is not known.
+            note: follows the percentage.
         """
         now = time.monotonic()
-        if now - self._drawn < _PAUSE and (share is None or 0 < share < 1):
+        if now - self._drawn < _REDRAW_INTERVAL_S and (share is None or 0 < share < 1):
             return
         self._drawn = now
         bar = note
         if share is not None:
-            bar = f" [{('#' * int(share * _WIDTH)).ljust(_WIDTH, '.')}] {share:4.0%}{note}"
+            bar = f" [{('#' * int(share * _BAR_WIDTH)).ljust(_BAR_WIDTH, '.')}] {share:4.0%}{note}"
         room = shutil.get_terminal_size().columns - len(bar) - 1
         shown = label if len(label) <= room else f"{label[: max(room - 1, 0)]}…"
         sys.stderr.write(f"\r{shown}{bar}\x1b[K")
         sys.stderr.flush()
 
     def wipe(self) -> None:
-        """Leaves the line empty for whatever is written next."""
+        """Empties the line for the next output."""
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()

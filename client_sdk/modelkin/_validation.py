@@ -1,8 +1,8 @@
-"""Names of spaces, models and tags: which are allowed, for the SDK and the service alike.
+"""The rules for names of spaces, models and tags, for the SDK and the service alike.
 
 The allow-list keeps out what breaks further down: NUL and control characters (databases refuse
 them), ``.`` and ``..`` segments (HTTP clients collapse them), two spellings of one text (hence
-NFC). It never looks anything up: whether a name exists is the service's to say.
+NFC). Whether a name exists is not checked here.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def check_tags(tags: Iterable[Any], *, field: str = "tags") -> tuple[str, ...]:
         field: what the error calls them; a single wrong tag is ``tags[position]``.
 
     Raises:
-        InvalidName: one of them is no tag, there are too many, or one string was given where
+        InvalidName: one of them is not a tag, there are too many, or one string was given where
             several are meant.
     """
     if isinstance(tags, str):

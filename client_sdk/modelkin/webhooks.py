@@ -1,10 +1,10 @@
-"""Webhooks by the rules of Standard Webhooks: signing what is sent, verifying what is received.
+"""Signatures of webhooks by the Standard Webhooks specification, made and verified.
 
     from modelkin import webhooks
 
     event = webhooks.verify(request.body, request.headers, "whsec_...")
 
-Pure: nothing here sends anything. https://www.standardwebhooks.com
+Nothing here does I/O. https://www.standardwebhooks.com
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any, Final
 
 from modelkin.errors import InvalidParameter, InvalidWebhook
 
-__all__ = ["TOLERANCE", "new_secret", "sign", "verify"]
+__all__ = ["TOLERANCE_S", "new_secret", "sign", "verify"]
 
-TOLERANCE: Final = 300
+TOLERANCE_S: Final = 300
 """Seconds that a webhook may be old, or come early by the receiver's clock."""
 _PREFIX: Final = "whsec_"
-_BYTES: Final = 32
+_SECRET_BYTES: Final = 32
 _VERSION: Final = "v1"
 
 
 def new_secret() -> str:
-    """A secret that nobody guesses: ``whsec_`` and 256 random bits in base64."""
-    return _PREFIX + base64.b64encode(secrets.token_bytes(_BYTES)).decode()
+    """A new secret: ``whsec_`` and 256 random bits in base64."""
+    return _PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def sign(secret: str, message_id: str, timestamp: int, payload: bytes) -> str:
@@ -40,12 +40,12 @@ def sign(secret: str, message_id: str, timestamp: int, payload: bytes) -> str:
 
     Args:
         secret: ``whsec_...``.
-        message_id: what stands in ``webhook-id``.
-        timestamp: what stands in ``webhook-timestamp``, in whole seconds.
+        message_id: the header ``webhook-id``.
+        timestamp: the header ``webhook-timestamp``, in whole seconds.
         payload: the body, byte by byte as it is sent.
 
     Raises:
-        InvalidParameter: the secret is none.
+        InvalidParameter: the secret is malformed.
     """
     signed = b".".join((message_id.encode(), str(timestamp).encode(), payload))
     digest = hmac.new(_key(secret), signed, hashlib.sha256).digest()
@@ -57,15 +57,15 @@ def verify(
     headers: Mapping[str, str],
     secret: str,
     *,
-    tolerance: float = TOLERANCE,
+    tolerance: float = TOLERANCE_S,
     now: float | None = None,
 ) -> Any:
-    """What a webhook says, once it is certain who sent it, and that this was just now.
+    """Verifies the sender and the age of a webhook, and returns its content.
 
     Args:
         payload: the body, byte by byte as it came.
-        headers: of the request, however their names are written.
-        secret: ``whsec_...``, as it was answered when the subscription was made.
+        headers: of the request, with names in upper or lower case.
+        secret: ``whsec_...``, from the answer that created the subscription.
         tolerance: seconds that it may be old.
         now: the time in seconds since 1970; that of this machine by default.
 
@@ -75,7 +75,7 @@ def verify(
 
     Raises:
         InvalidWebhook: a header is missing, it is too old, or it was not signed with this secret.
-        InvalidParameter: the secret is none.
+        InvalidParameter: the secret is malformed.
     """
     body = _encoded(payload, "its body") if isinstance(payload, str) else bytes(payload)
     given = {name.lower(): value for name, value in headers.items()}
@@ -86,7 +86,7 @@ def verify(
         raise InvalidWebhook(f"there is no header webhook-{missing[0]}")
     sent = given["webhook-timestamp"]
     if not (sent.isascii() and sent.isdigit() and len(sent) <= 12):
-        raise InvalidWebhook("webhook-timestamp is no whole number of seconds since 1970")
+        raise InvalidWebhook("webhook-timestamp is not a whole number of seconds since 1970")
     age = (time.time() if now is None else now) - int(sent)
     if abs(age) > tolerance:
         raise InvalidWebhook(
@@ -100,14 +100,14 @@ def verify(
     try:
         return json.loads(body)
     except ValueError as error:
-        raise InvalidWebhook(f"its body is no JSON: {error}") from None
+        raise InvalidWebhook(f"its body is not JSON: {error}") from None
 
 
 def _encoded(text: str, what: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise InvalidWebhook(f"{what} is no Unicode text: it holds half a character") from None
+        raise InvalidWebhook(f"{what} is not Unicode text: it holds half a character") from None
 
 
 def _key(secret: str) -> bytes:

@@ -66,7 +66,7 @@ def wire(connect: Connect) -> Wire:
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test depends on the settings of whoever runs it."""
+    """No test depends on the settings of the user who runs it."""
     for name in ("MODELKIN_URL", "MODELKIN_API_KEY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)

@@ -136,7 +136,7 @@ def test_a_call_may_be_given_up(where: str, model_json: dict[str, Any]) -> None:
 
 
 class Stalled:
-    """A server that reads for ever and answers nothing, until the other side leaves."""
+    """A server that only reads, and answers nothing, until the other side leaves."""
 
     def __init__(self) -> None:
         self.came, self.left = asyncio.Semaphore(0), asyncio.Semaphore(0)

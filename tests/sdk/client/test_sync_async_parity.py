@@ -31,7 +31,7 @@ QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
     "spaces": lambda client, space: [s for s in client.spaces.list() if s.name == space],
     "ensure_space": lambda client, space: client.ensure_space(space, layout=LAYOUT, signature=SPEC),
     "support_size": lambda client, space: client.spaces.support_size(space),
-    "agree_support_size": lambda client, space: client.spaces.report_support_size(
+    "report_support_size": lambda client, space: client.spaces.report_support_size(
         space, 7, client="a"
     ),
     "models": lambda client, space: list(client.models.list(space)),
@@ -234,7 +234,7 @@ def test_pages_are_followed(client: Any, many: list[str]) -> None:
 
 
 def test_many_models_are_put_alike(client: Any, space: str) -> None:
-    """Supports and a signature go in together, and a refused one is told beside the others."""
+    """Supports and a signature go in together, and a refused one is reported beside the others."""
     client.ensure_space(space, num_parameters=M, signature=SPEC)
     assert 4 == client.put_many(space, SUPPORTS.items()).created
     summary = client.put_many(space, [("alone", ALONE), ("org/m0", ALONE)])
@@ -243,7 +243,7 @@ def test_many_models_are_put_alike(client: Any, space: str) -> None:
 
 
 def test_clients_come_to_one_size(client: Any, space: str) -> None:
-    """Importances are stored at the median of the K* told so far, and each model tells its own."""
+    """Importances are stored at the median of the K* reported so far, one of each model."""
     client.ensure_space(space, num_parameters=M, signature=SPEC, support_size="agreed")
     spread = {"a": 30.0, "b": 10.0, "c": 100.0}
     importances = {

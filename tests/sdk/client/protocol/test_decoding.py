@@ -283,7 +283,7 @@ def test_an_empty_listing_becomes_an_empty_table(wire: Any) -> None:
 
 
 def test_a_listing_without_end_ends(wire: Any, space_json: dict[str, Any]) -> None:
-    """A service that answers the same cursor again is not asked for ever."""
+    """A service that answers the same cursor again is not asked again and again."""
     page = httpx.Response(200, json={"items": [space_json], "next_cursor": "x"})
     with pytest.raises(ModelkinError, match="the same page again"):
         list(wire.client(page).spaces.list())
@@ -291,7 +291,7 @@ def test_a_listing_without_end_ends(wire: Any, space_json: dict[str, Any]) -> No
 
 
 def test_a_page_of_another_program_is_shown(wire: Any) -> None:
-    """A success that is no JSON is an ApiError with its first characters."""
+    """A success without JSON is an ApiError with its first characters."""
     page = httpx.Response(200, html="<html>\n<title>Log in</title>")
     with pytest.raises(ApiError, match=r"text/html.*<html> <title>Log in</title>"):
         wire.client(page).spaces.get("digits")

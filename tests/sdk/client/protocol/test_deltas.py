@@ -1,4 +1,4 @@
-"""put_support sends only what changed where that is smaller, and nobody notices where it cannot."""
+"""put_support sends only the changes where that is smaller, and else the whole, unnoticed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Kin:
         return methods
 
     def change(self, support: Support | None = None) -> None:
-        """Somebody else changes the model."""
+        """Another client changes the model."""
         self.stored, self.version = support or self.stored, self.version + 1
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
@@ -158,7 +158,7 @@ def test_other_refusals_are_raised(kin: Kin, client: Any, status: int) -> None:
 
 
 def test_a_change_by_another_is_replaced(kin: Kin, client: Any) -> None:
-    """Where somebody else was faster, the support stands all the same, as it does with a PUT."""
+    """Where another client was faster, the support stands all the same, as it does with a PUT."""
     kin.change(FOREIGN)
     client.put_support("digits", "a", SECOND)
     assert (["PATCH", "PUT"], SECOND) == (kin.methods, kin.stored)
@@ -168,7 +168,7 @@ def test_a_change_by_another_is_replaced(kin: Kin, client: Any) -> None:
 
 def test_a_lost_answer_is_mended(kin: Kin, client: Any) -> None:
     """A delta that took effect while its answer was lost is tried again, refused, and followed by
-    the whole: stored once, as far as anybody can tell.
+    the whole: stored once, by all that a reader can see.
     """
     kin.answers = [httpx.ReadError("reset")]
     version = kin.version
@@ -186,7 +186,7 @@ def test_a_delta_waits_out_an_overload(kin: Kin, client: Any) -> None:
 
 def test_a_condition_of_the_callers_is_kept(kin: Kin, client: Any) -> None:
     """With the ETag that is known a delta goes out, once; with another one the support does, and a
-    412 is raised as ever.
+    412 is raised as without deltas.
     """
     tag = f'"{kin.version}"'
     client.put_support("digits", "a", SECOND, if_match=tag)
@@ -333,7 +333,7 @@ def revision_json(number: int) -> dict[str, Any]:
 
 
 def test_a_long_history_is_read_page_by_page(wire: Any) -> None:
-    """All revisions are told, however many pages they come in; a page without end is an error."""
+    """All revisions are listed, however many pages they come in; a page without end is an error."""
     pages = [
         httpx.Response(
             200,

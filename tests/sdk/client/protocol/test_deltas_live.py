@@ -1,4 +1,4 @@
-"""Drifting supports against a real service: what goes over the wire, and what is told of them."""
+"""Drifting supports against a real service: what goes over the wire, and what the revisions say."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_rounds_of_drift_cost_a_fraction(
     counted: Counted, connect: Connect, request: pytest.FixtureRequest
 ) -> None:
     """Rounds at S of .95 to .98 go out in less than a fifth of their bytes, and are stored as they
-    are; the client tells how far each drifted.
+    are; the client lists how far each drifted.
     """
     name = f"s-{request.node.callspec.id}"
     with connect("http://kin.test", transport=httpx.MockTransport(counted)) as client:
@@ -91,7 +91,7 @@ def test_rounds_of_drift_cost_a_fraction(
 
 
 def check(client: Any, space: str) -> None:
-    """What is stored and told of the rounds is what brute force says of them."""
+    """The revisions of the rounds are those that brute force computes."""
     revisions = client.revisions.list(space, "org/a")
     assert (ROUNDS, "org/a", 1) == (len(revisions), revisions.model, revisions.first_revision)
     assert SUPPORTS[-1] == client.supports.get(space, "org/a")

@@ -72,7 +72,7 @@ def test_a_job_is_cancelled_by_its_id_or_itself(wire: Wire) -> None:
 
 
 def test_waiting_looks_less_and_less_often(wire: Wire) -> None:
-    """Pauses grow to two seconds, and every change is told once."""
+    """Pauses grow to two seconds, and every change is reported once."""
     client = wire.client(
         job("queued"), *[running(1)] * 9, running(2), job("succeeded", result={"size": 3})
     )
@@ -89,7 +89,7 @@ def test_waiting_looks_less_and_less_often(wire: Wire) -> None:
 def test_a_job_that_does_not_succeed_is_an_error(
     wire: Wire, state: str, error: type[JobFailed]
 ) -> None:
-    """It tells which job, and why, and carries it."""
+    """It says which job, and why, and carries it."""
     why = {"code": "space_not_found", "detail": "space 'digits' was deleted"}
     client = wire.client(job(state, error=why))
     words = f"{ID} .stop_list. {state}: space_not_found: space 'digits' was deleted"

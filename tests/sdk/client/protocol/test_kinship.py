@@ -148,7 +148,7 @@ def test_donors_are_read_with_their_reasons(wire: Any) -> None:
 
 
 def test_donors_without_reasons_are_read(wire: Any, donors_json: dict[str, Any]) -> None:
-    """A service that does not tell them gives donors all the same."""
+    """A service without reasons gives donors all the same."""
     found = wire.client(httpx.Response(200, json=donors_json)).donors("digits", "org/a")
     assert ("similarity", DonorExplanation("")) == (found.weights, found[0].why)
 

@@ -1,4 +1,4 @@
-"""put_many of both clients: what goes into which request, and what comes of it."""
+"""put_many of both clients: the items of each request, and their results."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_batch_is_tried_again(opened: Open) -> None:
 
 
 def test_what_came_of_each_item_is_told(opened: Open) -> None:
-    """``on_result`` hears of every item, and the summary keeps the failures with their reason."""
+    """``on_result`` gets every item, and the summary keeps the failures with their reason."""
     told: list[BulkResult] = []
     summary = opened(Service("m1")).put_many("digits", pairs(3), on_result=told.append)
     failed = BulkResult("m1", "failed", "support_exists", "it has one")
@@ -186,7 +186,7 @@ def test_two_contents_of_a_model_are_not_under_way_at_once(opened: Open) -> None
 
 
 def test_progress_counts_items(opened: Open) -> None:
-    """A function hears of the items done, and of all of them where that is known."""
+    """A function gets the items done, and the items in all where that is known."""
     told: list[tuple[int, int | None]] = []
     client = opened(Service())
     client.put_many("digits", pairs(5), batch_size=2, concurrency=1, progress=_into(told))

@@ -74,7 +74,7 @@ def test_a_torn_journal_is_mended(opened: Open, tmp_path: Path, cut: int) -> Non
 
 
 def test_a_journal_is_of_one_space(opened: Open, tmp_path: Path) -> None:
-    """The file of another space, of one that was made anew, or of something else is refused."""
+    """The file of another space, of a space made again, or without a journal is refused."""
     journal = tmp_path / "j"
     service = Service()
     client = opened(service)

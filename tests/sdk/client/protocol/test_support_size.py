@@ -58,7 +58,7 @@ def test_what_is_no_policy_is_never_sent(wrong: Any, wire: Any) -> None:
 
 
 def test_a_policy_is_read(wire: Any, space_json: dict[str, Any]) -> None:
-    """A space tells its policy; one of a service that knows none is free."""
+    """A space answers its policy; one of a service without policies is free."""
     client = wire.client(httpx.Response(200, json=space_json))
     assert SupportSizePolicy("free") == client.spaces.get("digits").support_size
     space_json["support_size"] = {"policy": "fixed", "k": 9}
@@ -70,7 +70,7 @@ def test_a_policy_is_read(wire: Any, space_json: dict[str, Any]) -> None:
     "importance", [IMPORTANCE, torch.from_numpy(IMPORTANCE), K_STAR, np.uint32(K_STAR)]
 )
 def test_K_star_alone_is_told(importance: Any, wire: Any) -> None:
-    """An array, a tensor or K* itself: what leaves is one number and the name of who tells it."""
+    """An array, a tensor or K* itself: only one number leaves, and the name of its model."""
     client = wire.client(size(40))
     assert SupportSize("agreed", 40, 3) == client.spaces.report_support_size(
         "digits", importance, client="org/a"
@@ -88,7 +88,7 @@ def test_coverage_chooses_K_star(wire: Any) -> None:
 
 
 def test_a_report_is_sent_again(wire: Any) -> None:
-    """Telling twice is telling once, so a lost answer is asked for again."""
+    """A second report changes nothing, so a lost answer is requested again."""
     client = wire.client(httpx.Response(503, json={"code": "unavailable"}), size(5))
     assert 5 == client.spaces.report_support_size("digits", 9).k
     assert 2 == len(wire.requests)
@@ -112,7 +112,7 @@ def test_what_has_no_K_star_is_never_sent(arguments: Any, error: Any, wire: Any)
 
 
 def test_a_count_has_no_coverage(wire: Any) -> None:
-    """Options that would be ignored are refused, and so is a name that is none."""
+    """Options that would be ignored are refused, and so is an invalid name."""
     client = wire.client(size(5))
     with pytest.raises(InvalidParameter, match="not of a count"):
         client.spaces.report_support_size("digits", 9, coverage=0.9)

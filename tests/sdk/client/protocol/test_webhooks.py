@@ -86,7 +86,7 @@ def test_what_is_sent_is_seen(client: Any, receiver: Receiver) -> None:
 
 
 def test_the_whole_way(client: Any, server: Server, receiver: Receiver) -> None:
-    """What is put is heard of by another process moments later; the log holds no secrets."""
+    """A receiver gets the event of a PUT moments later; the log holds no secrets."""
     path = f"/ok/{time.time_ns()}"
     made = client.webhooks.create(f"{receiver.url}{path}", ["support.stored"])
     space = f"s{time.time_ns()}"

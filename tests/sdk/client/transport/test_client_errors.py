@@ -104,7 +104,7 @@ def test_redirects_are_not_followed(wire: Any) -> None:
     ],
 )
 def test_a_service_that_is_down(failure: Exception, reason: str, wire: Any) -> None:
-    """Nobody at the address is one line with the address, the reason and what to do."""
+    """An address without a service is one line with the address, the reason and what to do."""
     with pytest.raises(ConnectionFailed) as caught:
         wire.client(failure, retries=0).spaces.get("digits")
     assert (
@@ -122,7 +122,7 @@ def test_a_service_that_is_down(failure: Exception, reason: str, wire: Any) -> N
     ],
 )
 def test_the_systems_reason_is_found_in_the_chain(cause: OSError, reason: str, wire: Any) -> None:
-    """Where the transport hides the cause, the operating system's own words are told."""
+    """Where the transport hides the cause, the operating system's own words are shown."""
     failure = httpx.ConnectError("All connection attempts failed")
     failure.__cause__ = cause
     with pytest.raises(ConnectionFailed, match=rf"\({reason}\)"):

@@ -81,7 +81,7 @@ def test_an_upload_survives_a_dropped_connection(server: Any, dial: Callable[...
 
 
 def test_a_closed_port_is_told_in_one_line(dial: Callable[..., Any]) -> None:
-    """Nobody listening is one line with the address and what to do."""
+    """A closed port is one line with the address and what to do."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with dial(port) as client, pytest.raises(ConnectionFailed) as caught:

@@ -1,4 +1,4 @@
-"""How an upload tells how far it has come."""
+"""Progress reports of uploads."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_the_service_may_ask_for_a_pause(wire: Any, space_json: dict[str, Any]) 
 
 
 def test_a_long_pause_is_not_waited(wire: Any) -> None:
-    """A service that asks for an hour gets no retry, and its refusal is told at once."""
+    """A service that asks for an hour gets no retry, and its refusal is raised at once."""
     busy = httpx.Response(503, json={"code": "unavailable"}, headers={"Retry-After": "3600"})
     with pytest.raises(ApiError, match="503 unavailable"):
         wire.client(busy).spaces.get("digits")
@@ -142,7 +142,7 @@ def test_retry_after(after: str, date: str | None, seconds: float | None) -> Non
 
 
 def test_retry_after_by_our_clock() -> None:
-    """Where an answer has no clock, whoever hears it may bring one."""
+    """Where an answer has no clock, the caller may bring one."""
     headers = {"retry-after": "Sun, 06 Nov 1994 08:49:37 GMT"}
     now = datetime(1994, 11, 6, 8, 49, 30, tzinfo=UTC)
     assert 7.0 == retry_after(headers, now)

@@ -23,7 +23,7 @@ def answer(space_json: dict[str, Any], version: str | None) -> httpx.Response:
 def test_the_same_release_says_nothing(
     version: str | None, wire: Any, space_json: dict[str, Any]
 ) -> None:
-    """Patches, candidates and services that tell no version go without a warning."""
+    """Patches, candidates and services without a version header go without a warning."""
     assert "digits" == wire.client(answer(space_json, version)).spaces.get("digits").name
 
 
