@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 from typing import Protocol, cast
 
-from benchmarks import (
+from benchmarks import report
+from benchmarks.report import Findings
+from benchmarks.subjects import (
     buckets,
     clusterings,
     crowd,
@@ -16,7 +18,6 @@ from benchmarks import (
     hooks,
     http,
     overlaps,
-    report,
     retrieval,
     schemes,
     selection,
@@ -25,7 +26,6 @@ from benchmarks import (
     stop_list,
     wire,
 )
-from benchmarks.report import Findings
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 

@@ -7,9 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.cascade import Cascade, Supports
-from benchmarks.kin import BACKGROUNDS, DENSITY, NEAR, Background, Members, bits, simulated
-from benchmarks.peers import Datasketch, ranked
+from benchmarks.retrieval.cascade import Cascade, Supports
+from benchmarks.retrieval.peers import Datasketch, ranked
+from benchmarks.retrieval.planted_models import (
+    BACKGROUNDS,
+    DENSITY,
+    NEAR,
+    Background,
+    Members,
+    bits,
+    simulated,
+)
 from modelkin.core.estimators import jaccard_of
 
 SPARSE, MIXED, DENSE, FEDERATION = BACKGROUNDS

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks import verdicts
 from benchmarks.harness import Race
-from benchmarks.kin import BACKGROUNDS, NEAR
-from benchmarks.peers import DATASKETCH, FAISS
 from benchmarks.report import Row
-from benchmarks.searches import BYTES, EXACT, READ, SKETCHES, VALUES, Filled, Searched
+from benchmarks.retrieval import verdicts
+from benchmarks.retrieval.peers import DATASKETCH, FAISS
+from benchmarks.retrieval.planted_models import BACKGROUNDS, NEAR
+from benchmarks.retrieval.searches import BYTES, EXACT, READ, SKETCHES, VALUES, Filled, Searched
 
 TIMES = {READ: 0.5, BYTES: 1.0, VALUES: 1.2, SKETCHES: 4.0, EXACT: 6.0, FAISS: 0.9, DATASKETCH: 80}
 MIXED = next(each for each in BACKGROUNDS if each.name == verdicts.COMPARED)

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from benchmarks.data import uniform_support
 from benchmarks.harness import Contender, Race, fastest_read, race, use_kernels
-from benchmarks.peers import installed
 from benchmarks.report import Findings, Row, Table, at_least, at_most, duration
+from benchmarks.retrieval.peers import installed
 from modelkin import Support
 from modelkin.core.kernels import fast
 from modelkin.core.sketching.banding import Banding, collision_probability

@@ -25,8 +25,8 @@ from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.infra.storage.redis import RedisServer
 from benchmarks.harness import Race, kept_memory, use_kernels
-from benchmarks.kin import BACKGROUNDS, H, Kin, simulated
 from benchmarks.report import Findings, Row, Table, duration, range_of
+from benchmarks.retrieval.planted_models import BACKGROUNDS, H, Kin, simulated
 from modelkin.core.sketching.banding import DEFAULT_BANDING, band_keys
 from tests.support.memory_buckets import MemoryBuckets
 from tests.support.servers.postgres import postgres_server

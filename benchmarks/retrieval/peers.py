@@ -16,7 +16,7 @@ import datasketch
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.kin import H
+from benchmarks.retrieval.planted_models import H
 from modelkin.core.sketching.signature import jaccard_estimates
 
 __all__ = [

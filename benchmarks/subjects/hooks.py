@@ -18,8 +18,8 @@ import httpx
 import numpy as np
 from safetensors.numpy import save
 
-from benchmarks.http import service
 from benchmarks.report import Findings, Row, Table, duration
+from benchmarks.subjects.http import service
 from tests.support.hub_payloads import hf_headers, hf_payload
 from tests.support.servers.fake_huggingface import Hub, loopback_hub
 

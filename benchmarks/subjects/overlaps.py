@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.harness import Contender, Race, Spread, race, use_kernels
-from benchmarks.kin import BACKGROUNDS, H, bits, simulated
-from benchmarks.peers import installed
 from benchmarks.report import Findings, Row, Table, at_least, duration, range_of
+from benchmarks.retrieval.peers import installed
+from benchmarks.retrieval.planted_models import BACKGROUNDS, H, bits, simulated
 from modelkin import Support
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport, matrix, shared_packed

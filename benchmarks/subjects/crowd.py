@@ -16,9 +16,9 @@ import httpx
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.http import service
-from benchmarks.kin import BACKGROUNDS, DENSITY, NEAR, Members
 from benchmarks.report import Findings, Row, Table
+from benchmarks.retrieval.planted_models import BACKGROUNDS, DENSITY, NEAR, Members
+from benchmarks.subjects.http import service
 from modelkin import Client, Support
 
 LIBRARIES = ("fastapi", "uvicorn", "sqlalchemy", "httpx", "numba")

@@ -20,7 +20,7 @@ from app.index.cascade import (
 )
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile
 from app.index.space_index import ChangedModels, ScanCandidates, Snapshot, SpaceIndex
-from benchmarks.kin import DENSITY, NEAR, H, Kin, Members, bits
+from benchmarks.retrieval.planted_models import DENSITY, NEAR, H, Kin, Members, bits
 from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch

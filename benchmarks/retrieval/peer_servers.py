@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from benchmarks.peers import BITS, SEARCHED, Ids, K, Peer, Values
+from benchmarks.retrieval.peers import BITS, SEARCHED, Ids, K, Peer, Values
 from tests.support.servers.postgres import postgres_server
 
 __all__ = ["Pgvector"]

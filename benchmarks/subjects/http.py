@@ -28,7 +28,7 @@ from modelkin import Support
 
 LIBRARIES = ("fastapi", "uvicorn", "sqlalchemy", "httpx", "numba")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SUPPORT = {"Content-Type": "application/vnd.modelkin.support"}
 CLIENTS = 4
 DISTINCT = 60

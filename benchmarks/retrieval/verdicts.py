@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.harness import Spread
-from benchmarks.kin import Background, H
-from benchmarks.peers import BY_JACCARD, DATASKETCH, DATASKETCH_WIDE, FAISS
 from benchmarks.plots import Line
 from benchmarks.report import Findings, Row, Table, at_least, duration, range_of
-from benchmarks.searches import BYTES, EXACT, READ, SKETCHES, STRATA, VALUES, Searched
+from benchmarks.retrieval.peers import BY_JACCARD, DATASKETCH, DATASKETCH_WIDE, FAISS
+from benchmarks.retrieval.planted_models import Background, H
+from benchmarks.retrieval.searches import BYTES, EXACT, READ, SKETCHES, STRATA, VALUES, Searched
 
 __all__ = ["COMPARED", "CROWDED", "findings", "lines"]
 

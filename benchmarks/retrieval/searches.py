@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.harness import Race
-from benchmarks.kin import Background
+from benchmarks.retrieval.planted_models import Background
 
 __all__ = [
     "BYTES",

@@ -1,0 +1,1 @@
+"""Planted models, peers and verdicts of the benchmarks about retrieval."""

@@ -1,0 +1,1 @@
+"""Subjects of the benchmarks: each module measures one and has ``run(quick)``."""
