@@ -1,8 +1,9 @@
-"""Telling: who hears of an event, and what else follows from it; a job for each space's events.
+"""``EventFanOut``: creates a delivery for each subscription that matches an event.
 
-Everything that it finds out it writes in one transaction, with the event's mark that it was told:
-a delivery for each subscription that hears of it, once. Nothing is sent from here. Where something
-cannot be found out now, that event waits, and the others are told meanwhile.
+A stored support may also lead to events about its neighbours and its lineage. One transaction
+writes the deliveries and marks the event, so each subscription gets one. ``webhooks`` sends them.
+Where a store is unavailable that event is retried later, and the others go on. Each space has a
+job of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.webhooks import delivery_repository, event_repository
 from app.webhooks import repository as subscriptions
-from app.webhooks.delivery import new_delivery, wake
+from app.webhooks.delivery import new_delivery, schedule_sending
 from app.webhooks.outbox import (
     KIND,
     LINEAGE_MISMATCH,
@@ -39,111 +40,113 @@ from app.webhooks.outbox import (
 )
 from app.webhooks.repository import Subscription
 
-__all__ = ["EVERY", "MOST_TOLD", "EventFanOut"]
+__all__ = ["CHECK_INTERVAL", "MAX_NEIGHBORS_PER_EVENT", "EventFanOut"]
 
-MOST_TOLD: Final = 100
-"""Neighbours in one event; how many more there are is said."""
-_SLICE: Final = 15.0
-"""Seconds after which the job lets others have its place, and is enqueued again."""
-_AT_ONCE: Final = 50
-_ATTEMPTS: Final = 3
-"""Times that a bug may keep an event from being told, before it is told without what follows."""
-_PATIENCE: Final = timedelta(days=1)
-"""Age up to which an event waits for a store that is away, before it is told without that."""
-_SHORTEST, _LONGEST = timedelta(seconds=5), timedelta(minutes=10)
-"""Between two tries; as long as the event is old, but for these."""
-EVERY: Final = timedelta(seconds=5)
-_LATE: Final = timedelta(seconds=5)
-"""An event that waits so long has nobody under way to it: such are looked for."""
+MAX_NEIGHBORS_PER_EVENT: Final = 100
+"""Neighbours in one event; the event also says how many more there are."""
+_TIME_SLICE_S: Final = 15.0
+"""Seconds after which the job ends and is enqueued again, so that other jobs get its place."""
+_BATCH_SIZE: Final = 50
+_MAX_ATTEMPTS: Final = 3
+"""Attempts that a bug may spoil; then the event goes out without its derived events."""
+_MAX_WAIT: Final = timedelta(days=1)
+"""How long an event waits for an unavailable store; then it goes out without derived events."""
+_MIN_RETRY_DELAY, _MAX_RETRY_DELAY = timedelta(seconds=5), timedelta(minutes=10)
+"""The bounds of the delay between two attempts, which is the age of the event."""
+CHECK_INTERVAL: Final = timedelta(seconds=5)
+"""How often the workers check for overdue events."""
+_OVERDUE_AFTER: Final = timedelta(seconds=5)
+"""The age of a pending event after which its job must have been lost."""
 
 log = logging.getLogger(__name__)
 
-_Wanted = tuple[Subscription, str, Mapping[str, Any]]
-_Followed = tuple[ChangeSet | None, list[_Wanted]]
+_Notice = tuple[Subscription, str, Mapping[str, Any]]
+"""The subscription, the type and the data of a delivery."""
+_Derived = tuple[ChangeSet | None, list[_Notice]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Later:
-    """When an event is tried again, and whether it is one of few times."""
+class _Retry:
+    """When the fan-out of an event is retried, and whether the attempt counts as a failure."""
 
     at: datetime
     counts: bool
 
 
 class EventFanOut:
-    """Finds out who hears of what.
+    """Create a delivery for each subscription that matches an event.
 
     Args:
-        database: the truth.
-        jobs: carry this out; the kind is registered here.
-        crossings: compares neighbours with those before.
-        lineage: holds declared bases against what is measured.
+        database: the database of events and deliveries.
+        jobs: the queue, for further fan-out jobs.
+        neighbor_changes: compares the neighbours of a model with those of an earlier revision.
+        lineage: compares declared bases with measured similarities.
     """
 
     def __init__(
         self,
         database: Database,
         jobs: JobService,
-        crossings: NeighborChanges,
+        neighbor_changes: NeighborChanges,
         lineage: LineageService,
     ) -> None:
         self._database = database
         self._jobs = jobs
-        self._crossings = crossings
+        self._neighbor_changes = neighbor_changes
         self._lineage = lineage
 
-    def any_late(self, session: Reader) -> bool:
-        """Whether an event waits that nobody is under way to."""
-        return event_repository.any_overdue(session, datetime.now(UTC) - _LATE)
+    def any_overdue(self, session: Reader) -> bool:
+        """Whether an event is pending for so long that its job must have been lost."""
+        return event_repository.any_overdue(session, datetime.now(UTC) - _OVERDUE_AFTER)
 
     def execute(self, job: JobRecord, progress: Progress) -> CommitHook:
-        """Tell the events of a space; see to it that somebody does where the job is nobody's."""
+        """Fan out the events of a space. A job of the service enqueues this for overdue events."""
         if job.tenant.name == SERVICE:
-            return self._wake_late
-        until, told = time.monotonic() + _SLICE, 0
-        for event in self._waiting(job, until):
-            progress(told, 0, "telling")
-            self.tell(event)
-            told += 1
+            return self._enqueue_overdue
+        until, done = time.monotonic() + _TIME_SLICE_S, 0
+        for event in self._pending(job, until):
+            progress(done, 0, "fanning out events")
+            self.fan_out(event)
+            done += 1
 
         def finish(session: Writer) -> Mapping[str, Any]:
-            # What was written down while this one was about to end may have found its key taken.
+            # An event written while this job was ending got no job of its own: the key was in use.
             if event_repository.events_to_fan_out(
                 session, job.tenant.id, job.space_id, datetime.now(UTC), limit=1
             ):
                 again = not job.parameters.get("again", False)
                 self._enqueue(session, job.tenant, job.space_id, again=again)
-            return {"told": told}
+            return {"told": done}
 
         return finish
 
-    def _wake_late(self, session: Writer) -> Mapping[str, Any]:
-        """A job for each space of which an event is late, unless it has one."""
-        late = event_repository.overdue_spaces(session, datetime.now(UTC) - _LATE)
-        for tenant, space_id in late:
+    def _enqueue_overdue(self, session: Writer) -> Mapping[str, Any]:
+        """Enqueue a job for each space with an overdue event, unless it has one."""
+        overdue = event_repository.overdue_spaces(session, datetime.now(UTC) - _OVERDUE_AFTER)
+        for tenant, space_id in overdue:
             self._enqueue(session, tenant, space_id)
-        return {"spaces": len(late)}
+        return {"spaces": len(overdue)}
 
     def _enqueue(
         self, session: Writer, tenant: Tenant, space_id: int | None, *, again: bool = False
     ) -> None:
-        """A job for the events of a space; all of the tenant where there is no such space.
+        """Enqueue a job for the events of a space, or of the whole tenant if the space is gone.
 
         Args:
-            again: beside the one that has the other key.
+            again: use the second dedup key, since the running job still holds the first.
         """
         space = spaces.find_space_by_id(session, space_id or 0)
         key = dedup_key(None if space is None else space.id, again=again)
         parameters = {"again": True} if again else {}
         self._jobs.enqueue(session, tenant, KIND, parameters, space=space, dedup_key=key)
 
-    def _waiting(self, job: JobRecord, until: float) -> Iterator[event_repository.Event]:
-        """What is to be told, for as long as there is time."""
+    def _pending(self, job: JobRecord, until: float) -> Iterator[event_repository.Event]:
+        """The events to fan out, until the time slice ends."""
         while True:
             with self._database.reading() as session:
                 now = datetime.now(UTC)
                 waiting = event_repository.events_to_fan_out(
-                    session, job.tenant.id, job.space_id, now, limit=_AT_ONCE
+                    session, job.tenant.id, job.space_id, now, limit=_BATCH_SIZE
                 )
             for event in waiting:
                 if time.monotonic() >= until:
@@ -152,65 +155,69 @@ class EventFanOut:
             if not waiting:
                 return
 
-    def tell(self, event: event_repository.Event) -> None:
-        """Write down the deliveries of one event; where not all that follows from it could be found
-        out, those that are known, and when the others are tried again.
+    def fan_out(self, event: event_repository.Event) -> None:
+        """Write the deliveries of one event, and of the events derived from it.
+
+        Where the derived events cannot be computed now, write the others and schedule a retry.
         """
         with self._database.reading() as session:
-            found = event_repository.find_pending(session, event)  # as it is after those before it
+            found = event_repository.find_pending(
+                session, event
+            )  # earlier ones may have covered it
             if found is None:
                 return
             event = found
-            here = subscriptions.find_listeners(session, event.tenant_id, event.space)
+            here = subscriptions.subscriptions_to_space(session, event.tenant_id, event.space)
             model = None
-            if event.model_id is not None:  # by its id: it may have another name by now
+            if event.model_id is not None:  # by id, since the model may have been renamed
                 model = models.models_by_id(session, [event.model_id]).get(event.model_id)
-        wanted: list[_Wanted] = [
-            (s, event.type, event.data) for s in here if _hears(s, event, event.type)
+        notices: list[_Notice] = [
+            (s, event.type, event.data) for s in here if _matches(s, event, event.type)
         ]
-        compared, later = None, None
+        compared, retry = None, None
         if model is not None:
             try:
-                compared, more = self._follow(event, model, here)
-                wanted += more
+                compared, derived = self._derive(event, model, here)
+                notices += derived
             except Exception as error:
-                later = _again(event, error)
+                retry = _retry_after(event, error)
         with self._database.writing() as session:
             now = event_repository.find_pending(session, event, lock=True)
             if now is None or now.neighbors_compared != event.neighbors_compared:
                 return
-            if compared is not None and not self._crossings.holds(session, compared):
-                return  # told by somebody else meanwhile: it is looked at once more
+            if compared is not None and not self._neighbor_changes.is_current(session, compared):
+                return  # another worker has fanned out a change that this compares: start again
             deliveries = [
                 new_delivery(subscription, event.id, kind, _body(kind, event, data))
-                for subscription, kind, data in wanted
+                for subscription, kind, data in notices
             ]
             if delivery_repository.insert_deliveries(session, deliveries):
-                wake(session, self._jobs)
-            if later is not None:
-                event_repository.put_off(session, event, later.at, counts=later.counts)
+                schedule_sending(session, self._jobs)
+            if retry is not None:
+                event_repository.put_off(session, event, retry.at, counts=retry.counts)
                 return
             if compared is not None:
                 event_repository.mark_compared(session, event, compared.model.revision)
             event_repository.mark_fanned_out(session, event)
 
-    def _follow(
+    def _derive(
         self, event: event_repository.Event, model: ModelRecord, here: Sequence[Subscription]
-    ) -> _Followed:
+    ) -> _Derived:
+        """The events about neighbours and lineage that follow from an event."""
         with self._database.reading() as session:
             space = spaces.find_space_by_id(session, event.space_id)
         if space is None:
             return None, []
-        compared, wanted = None, list[_Wanted]()
+        compared, notices = None, list[_Notice]()
         if event.type == SUPPORT_STORED and not event.neighbors_compared:
-            compared, wanted = self._neighbors(space, event, model, here)
-        judged = [s for s in here if _hears(s, event, LINEAGE_MISMATCH)]
-        if judged and model.base_model is not None:
+            compared, notices = self._neighbors(space, event, model, here)
+        interested = [s for s in here if _matches(s, event, LINEAGE_MISMATCH)]
+        if interested and model.base_model is not None:
             with self._database.reading() as session:
                 followed = event_repository.is_followed(session, event)
             if not followed:
-                wanted += self._mismatches(space, model.name, judged)
-        return compared, wanted
+                notices += self._mismatches(space, model.name, interested)
+        return compared, notices
 
     def _neighbors(
         self,
@@ -218,40 +225,39 @@ class EventFanOut:
         event: event_repository.Event,
         model: ModelRecord,
         here: Sequence[Subscription],
-    ) -> _Followed:
-        """The crossings of this event, and of those of its model that are told with it."""
+    ) -> _Derived:
+        """The neighbour changes of this event, and of the model's other uncompared events."""
         with self._database.reading() as session:
-            first, heard = self._together(session, event, model.revision, here)
-        if not heard:
+            first, interested = self._interested(session, event, model.revision, here)
+        if not interested:
             return None, []
-        # Of all who might hear, since what comes meanwhile is told with it as well.
+        # Over all subscriptions: an event that comes meanwhile may match others of them.
         lowest = min(_threshold(s) for s in here if NEIGHBORS_CHANGED in s.events)
-        changes = self._crossings.changes(space, model, first, lowest)
+        changes = self._neighbor_changes.changes(space, model, first, lowest)
         if changes is None:
             return None, []
         with self._database.reading() as session:
-            _, heard = self._together(session, event, changes.model.revision, here)
-        told = [(s, _changed(space, changes, _threshold(s))) for s in heard]
-        return changes, [(s, NEIGHBORS_CHANGED, data) for s, data in told if data]
+            _, interested = self._interested(session, event, changes.model.revision, here)
+        payloads = [(s, _changed(space, changes, _threshold(s))) for s in interested]
+        return changes, [(s, NEIGHBORS_CHANGED, data) for s, data in payloads if data]
 
-    def _together(
+    def _interested(
         self,
         session: Reader,
         event: event_repository.Event,
         revision: int,
         here: Sequence[Subscription],
     ) -> tuple[int, list[Subscription]]:
-        """The first revision of the changes that are told as one, and who hears of any of them."""
-        waiting = event_repository.uncompared_events(session, event, revision)
-        first = min(one.revision or 1 for one in (event, *waiting))
-        heard = [
-            s for s in here if any(_hears(s, one, NEIGHBORS_CHANGED) for one in (event, *waiting))
-        ]
-        return first, heard
+        """The first revision of the uncompared events, and the subscriptions that match any."""
+        events = (event, *event_repository.uncompared_events(session, event, revision))
+        first = min(one.revision or 1 for one in events)
+        matching = [s for s in here if any(_matches(s, one, NEIGHBORS_CHANGED) for one in events)]
+        return first, matching
 
     def _mismatches(
-        self, space: SpaceRecord, name: str, judged: Sequence[Subscription]
-    ) -> list[_Wanted]:
+        self, space: SpaceRecord, name: str, interested: Sequence[Subscription]
+    ) -> list[_Notice]:
+        """The events for a declared base that differs from the measured lineage."""
         with self._database.reading() as session:
             try:
                 found = self._lineage.lineage(session, space, name)
@@ -271,11 +277,11 @@ class EventFanOut:
             "summary": found.summary,
             "url": f"/v1/spaces/{space.name}/lineage?model={quote(found.model, safe='/')}",
         }
-        return [(subscription, LINEAGE_MISMATCH, data) for subscription in judged]
+        return [(subscription, LINEAGE_MISMATCH, data) for subscription in interested]
 
 
-def _hears(subscription: Subscription, event: event_repository.Event, kind: str) -> bool:
-    """Whether a subscription of the event's space hears what follows from it."""
+def _matches(subscription: Subscription, event: event_repository.Event, kind: str) -> bool:
+    """Whether a subscription to the event's space matches it, as an event of some type."""
     if kind not in subscription.events:
         return False
     return event.model is None or (
@@ -284,22 +290,22 @@ def _hears(subscription: Subscription, event: event_repository.Event, kind: str)
     )
 
 
-def _again(event: event_repository.Event, error: Exception) -> _Later | None:
-    """When to look again for what follows from an event; None where that makes no sense."""
+def _retry_after(event: event_repository.Event, error: Exception) -> _Retry | None:
+    """When to retry the derived events of an event; None after the last attempt."""
     now = datetime.now(UTC)
     age, is_away = now - event.created_at, isinstance(error, Unavailable)
-    if age >= _PATIENCE if is_away else event.failures + 1 >= _ATTEMPTS:
-        log.error("what follows from event %s is not told", event.id, exc_info=error)
+    if age >= _MAX_WAIT if is_away else event.failures + 1 >= _MAX_ATTEMPTS:
+        log.error("the events derived from event %s are not sent", event.id, exc_info=error)
         return None
-    pause = min(max(age, _SHORTEST), _LONGEST)
+    pause = min(max(age, _MIN_RETRY_DELAY), _MAX_RETRY_DELAY)
     log.warning(
-        "what follows from event %s is looked for again in %.0f s: %s",
+        "the events derived from event %s are retried in %.0f s: %s",
         event.id,
         pause.total_seconds(),
         error,
         exc_info=not is_away,
     )
-    return _Later(now + pause, counts=not is_away)
+    return _Retry(now + pause, counts=not is_away)
 
 
 def _threshold(subscription: Subscription) -> float:
@@ -308,7 +314,7 @@ def _threshold(subscription: Subscription) -> float:
 
 
 def _changed(space: SpaceRecord, changes: ChangeSet, threshold: float) -> dict[str, Any] | None:
-    """What is said of those who crossed a threshold; None where nobody did."""
+    """The payload about the neighbours that crossed a threshold; None if none did."""
     crossed = [(item, way) for item in changes.items if (way := item.crossed(threshold))]
     if not crossed:
         return None
@@ -319,8 +325,8 @@ def _changed(space: SpaceRecord, changes: ChangeSet, threshold: float) -> dict[s
         "previous_revision": changes.previous,
         "version": changes.model.version,
         "threshold": threshold,
-        "changes": [_line(item, way) for item, way in crossed[:MOST_TOLD]],
-        "more": max(0, len(crossed) - MOST_TOLD),
+        "changes": [_line(item, way) for item, way in crossed[:MAX_NEIGHBORS_PER_EVENT]],
+        "more": max(0, len(crossed) - MAX_NEIGHBORS_PER_EVENT),
     }
 
 
@@ -335,10 +341,10 @@ def _line(item: Change, way: str) -> dict[str, Any]:
 
 
 def _body(kind: str, event: event_repository.Event, data: Mapping[str, Any]) -> bytes:
-    """What is sent, byte by byte: the time is that of the change."""
-    told = {
+    """The bytes that are sent; the timestamp is that of the change."""
+    payload = {
         "type": kind,
         "timestamp": event.created_at.isoformat().replace("+00:00", "Z"),
         "data": {"event": event.id, **data},
     }
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()

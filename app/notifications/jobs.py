@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from app.jobs.service import JobService
-from app.notifications.fan_out import EVERY, EventFanOut
+from app.notifications.fan_out import CHECK_INTERVAL, EventFanOut
 from app.webhooks.outbox import KIND
 
 __all__ = ["register_jobs"]
 
 
 def register_jobs(jobs: JobService, fan_out: EventFanOut) -> None:
-    """Register the fan-out of events, and the search for those whose job was lost."""
+    """Register the fan-out of events, and the check for events whose job was lost."""
     jobs.register(KIND, fan_out.execute)
-    jobs.every(EVERY, KIND, wanted=fan_out.any_late)
+    jobs.every(CHECK_INTERVAL, KIND, wanted=fan_out.any_overdue)

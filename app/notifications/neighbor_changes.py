@@ -1,10 +1,9 @@
-"""Crossings: which neighbours of a model came near, and which went away, with its new support.
+"""``NeighborChanges``: the neighbours that a model gained or lost with its new support.
 
-The support is held against the one before it, each beside all other models as they were told of
-last: one whose own change is still to be told counts as what it was before that. So the changes of
-a space follow one another, in whatever order they are told, and of each pair that crosses one side
-tells. Nothing else is remembered from one change to the next: a subscription sees the first change
-after it was made.
+The new and the previous support are compared with all other models. A model with an uncompared
+change of its own counts as what it was before that change. So the changes of a space form one
+sequence in any order of fan-out, and each crossing is reported once, from one side of its pair.
+No other state is kept: a subscription gets the first change after it was created.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from modelkin.types.search import Neighbor
 
 __all__ = ["Change", "ChangeSet", "NeighborChanges"]
 
-MOST: Final = 1000
-"""Neighbours above a threshold that are looked at, before and after; and changes that are still to
-be told: where there are more of these, the models of the others count as what they are now.
-"""
+MAX_NEIGHBORS: Final = 1000
+"""Neighbours above the threshold that are compared, before and after."""
+MAX_UNCOMPARED: Final = 1000
+"""Uncompared changes that are considered; the models of further ones count as what they are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +39,9 @@ class Change:
     """One neighbour, before and after.
 
     Attributes:
-        similarity: S now, as sharply as what is stored of the neighbour allows.
-        estimate: how sharply that is.
-        previous: S before; None where nobody knows it.
+        similarity: S now, as exactly as the stored data of the neighbour allow.
+        estimate: how exact that is.
+        previous: S before; None where it is unknown.
     """
 
     model: str
@@ -59,16 +58,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """What the neighbours of a model were and are.
+    """The neighbours of a model, before and after.
 
     Attributes:
-        space: where.
+        space: the space of the model.
         model: as it is now.
-        previous: the revision that it was held against; None where none is kept.
+        previous: the revision that it was compared with; None where none is kept.
         items: the neighbours above the lowest threshold, now or before, and maybe others; the
             nearest first.
-        waiting: the first revisions of all that are still to be told of, under the ids of their
-            models, as this took them to be.
+        waiting: the first uncompared revision of each model, by id, at the time of comparison.
     """
 
     space: SpaceRecord
@@ -79,12 +77,12 @@ class ChangeSet:
 
 
 class NeighborChanges:
-    """Compares what a model is with what it was.
+    """Compares the neighbours of a model with those of an earlier revision.
 
     Args:
-        database: the truth.
-        library: reads what is stored.
-        revisions: reads what was.
+        database: the database of models.
+        reader: reads stored models.
+        revisions: reads earlier revisions.
         search: finds neighbours.
         comparer: measures pairs.
     """
@@ -92,13 +90,13 @@ class NeighborChanges:
     def __init__(
         self,
         database: Database,
-        library: ModelReader,
+        reader: ModelReader,
         revisions: RevisionService,
         search: SearchService,
         comparer: Comparer,
     ) -> None:
         self._database = database
-        self._library = library
+        self._reader = reader
         self._revisions = revisions
         self._search = search
         self._comparer = comparer
@@ -109,17 +107,17 @@ class NeighborChanges:
         """The neighbours of a model now, and as of the last revision before ``since``.
 
         Args:
-            space: where.
-            model: whose.
-            since: its first revision that is still to be told of.
-            threshold: S of those who are near, now or before.
+            space: the space of the model.
+            model: the model.
+            since: its first uncompared revision.
+            threshold: the least S of a neighbour, now or before.
 
         Returns:
-            None where there is no such model with a support any more.
+            None if the model is deleted or has no support any longer.
         """
         with self._database.reading() as session:
             try:
-                subject = self._library.stored_subject(session, space, model.name)
+                subject = self._reader.stored_subject(session, space, model.name)
             except ModelNotFound:
                 return None
             present = subject.model
@@ -134,9 +132,9 @@ class NeighborChanges:
             if before is not None:
                 then |= self._named(session, space, before, now.keys() - then.keys())
         with self._database.reading() as session:
-            # Asked last: whatever was read above is either still so, or waits to be told now.
+            # Read last: a model that has changed since it was read above is uncompared now.
             waiting = self._waiting(session, space)
-            others, unborn = _as_told(session, space, model, waiting)
+            others, absent = _before_change(session, space, model, waiting)
             now |= self._measured(session, space, subject, others)
             if before is not None:
                 then |= self._measured(session, space, before, others)
@@ -148,41 +146,43 @@ class NeighborChanges:
                 then[item.model].similarity if item.model in then else None,
             )
             for item in now.values()
-            if item.model not in unborn
+            if item.model not in absent
         ]
         items.sort(key=lambda item: (-item.similarity, item.model))
         previous = None if before is None else kept[-1]
         return ChangeSet(space, present, previous, tuple(items), waiting)
 
-    def holds(self, session: Reader, changes: ChangeSet) -> bool:
-        """Whether nobody has told meanwhile of a change that these were held against as untold."""
+    def is_current(self, session: Reader, changes: ChangeSet) -> bool:
+        """Whether all changes that this set took for uncompared still are."""
         waiting = self._waiting(session, changes.space)
         return all(waiting.get(of) == first for of, first in changes.waiting.items())
 
     def _waiting(self, session: Reader, space: SpaceRecord) -> dict[int, int]:
         return event_repository.first_uncompared_revisions(
-            session, space.id, SUPPORT_STORED, limit=MOST
+            session, space.id, SUPPORT_STORED, limit=MAX_UNCOMPARED
         )
 
     def _before(self, space: SpaceRecord, name: str, number: int) -> Subject | None:
-        """The support of a revision, unless that has just been let go."""
+        """The support of a revision, unless it has just been pruned."""
         try:
             with self._database.reading() as session:
                 support = self._revisions.support(session, space, name, number)
         except (NotFound, SupportMissing):
             return None
-        return self._library.given_subject(space, support)
+        return self._reader.given_subject(space, support)
 
     def _near(
         self, session: Reader, space: SpaceRecord, subject: Subject, threshold: float
     ) -> dict[str, Neighbor]:
-        found = self._search.neighbors(session, space, subject, k=MOST, min_similarity=threshold)
+        found = self._search.neighbors(
+            session, space, subject, k=MAX_NEIGHBORS, min_similarity=threshold
+        )
         return {item.model: item for item in found}
 
     def _named(
         self, session: Reader, space: SpaceRecord, subject: Subject, names: Iterable[str]
     ) -> dict[str, Neighbor]:
-        """How near some models are to a subject; of those that there are."""
+        """The similarities of some models to a subject, of those that exist."""
         found = candidates_by_name(session, space, sorted(names))
         return self._measured(session, space, subject, found)
 
@@ -194,28 +194,28 @@ class NeighborChanges:
         candidates: Iterable[Candidate],
     ) -> dict[str, Neighbor]:
         asked = self._comparer.query(session, space, subject)
-        # A support of before is nothing to remember as the model's.
+        # A cached sketch of an earlier support would be taken for the model's present one.
         found, _ = self._comparer.compare(asked, candidates, cache_sketches=False)
         return {item.model: item for item in found}
 
 
-def _as_told(
+def _before_change(
     session: Reader, space: SpaceRecord, model: ModelRecord, waiting: Mapping[int, int]
 ) -> tuple[list[Candidate], set[str]]:
-    """The other models whose own change is still to be told, as they were before it.
+    """The other models with uncompared changes, as they were before them.
 
     Returns:
-        Those whose support of then is kept, and the names of this one and of all that were not
-        there yet. What is in neither counts as what it is now.
+        The models whose earlier support is kept; and the names of this model and of all that did
+        not exist yet. A model in neither counts as what it is now.
     """
     before = revisions.last_supports_before(session, waiting)
-    others, unborn = list[Candidate](), {model.name}
+    others, absent = list[Candidate](), {model.name}
     for candidate in candidates_by_id(session, space, [*waiting]):
         if candidate.id == model.id:
             continue
         if waiting[candidate.id] == 1:
-            unborn.add(candidate.name)
+            absent.add(candidate.name)
         elif candidate.id in before:
             size, key = before[candidate.id]
             others.append(replace(candidate, support_size=size, blob_key=key))
-    return others, unborn
+    return others, absent

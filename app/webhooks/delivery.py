@@ -1,9 +1,9 @@
-"""Deliveries: each event to each subscription that hears of it, at least once, again if need be.
+"""Webhook deliveries: each event reaches each matching subscription at least once, with retries.
 
-The rows say what is to be sent and when; a job of the service's own begins what is due, many at a
-time and few to one receiver, and waits for none of them: one who is slow holds up nobody else, and
-no other job. Where a worker dies, what it had taken is due again after a while: a receiver may then
-see a ``webhook-id`` twice.
+The rows hold what is due and when. A job starts the due attempts, many at a time and few for each
+receiver, and waits for none of them. So a slow receiver delays neither others nor a job.
+The deliveries of a dead worker become due again when its lease on them expires. A receiver may then
+get a ``webhook-id`` twice.
 """
 
 from __future__ import annotations
@@ -29,38 +29,46 @@ from app.webhooks.delivery_repository import Delivery
 from app.webhooks.in_flight import InFlightDeliveries
 from app.webhooks.repository import Subscription
 from app.webhooks.sender import Outcome, Sender
-from app.webhooks.signing_secrets import signing
+from app.webhooks.signing_secrets import signing_secrets
 from modelkin.errors import ModelkinError
 
-__all__ = ["EVERY", "KIND", "SCHEDULE", "TAKEN", "DeliveryService", "new_delivery", "wake"]
+__all__ = [
+    "RESUME_INTERVAL",
+    "KIND",
+    "RETRY_SCHEDULE",
+    "DELIVERY_LEASE",
+    "DeliveryService",
+    "new_delivery",
+    "schedule_sending",
+]
 
 KIND: Final = "deliveries"
 """The kind of the jobs that send what is due."""
-SCHEDULE: Final = tuple(
+RETRY_SCHEDULE: Final = tuple(
     timedelta(seconds=seconds)
     for seconds in (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
 )
-"""After the first, second, ... attempt that failed: that of Standard Webhooks, 3 days in all."""
-_JITTER: Final = 0.1
-_PATIENCE: Final = timedelta(days=5)
-"""A subscription none of whose attempts has succeeded for so long is disabled."""
-_PAUSE: Final = (5.0, 300.0)
-"""Seconds for which a receiver that does not answer at all is left alone: at first, and at most."""
-TAKEN: Final = timedelta(seconds=90)
-"""Whoever has taken a delivery and is not heard of for so long is dead."""
-_ROOM: Final = delivery_repository.FreeSlots(all=32, each_tenant=8, each=2)
-_SEALED: Final = 60.0
-"""Seconds after which it is tried again to decrypt secrets."""
-_LOGGED: Final = 20
-_AT_ONCE: Final = 500
-EVERY: Final = timedelta(seconds=5)
-"""Between looks for what was left lying."""
+"""The delay after the first, second, ... failed attempt: that of Standard Webhooks, 3 days."""
+_JITTER_FRACTION: Final = 0.1
+_DISABLE_AFTER: Final = timedelta(days=5)
+"""A subscription is disabled when all attempts have failed for so long."""
+_MIN_PAUSE_S, _MAX_PAUSE_S = 5.0, 300.0
+"""Seconds before the next attempt at a receiver that does not answer: at first, and at most."""
+DELIVERY_LEASE: Final = timedelta(seconds=90)
+"""How long a worker reserves a delivery; it is due again then unless its attempt has ended."""
+_LIMITS: Final = delivery_repository.ConcurrencyLimits(total=32, per_tenant=8, per_subscription=2)
+_DECRYPTION_RETRY_S: Final = 60.0
+"""Seconds between two attempts to decrypt the secrets of a subscription."""
+_MAX_LOG_ENTRIES: Final = 20
+_BATCH_SIZE: Final = 500
+RESUME_INTERVAL: Final = timedelta(seconds=5)
+"""How often each worker starts due deliveries, beside the jobs."""
 
 log = logging.getLogger(__name__)
 
 
 def new_delivery(subscription: Subscription, event_id: str, kind: str, body: bytes) -> Delivery:
-    """A delivery that is due at once."""
+    """A delivery that is due now."""
     now = datetime.now(UTC)
     return Delivery(
         id=new_id(now),
@@ -78,8 +86,12 @@ def new_delivery(subscription: Subscription, event_id: str, kind: str, body: byt
     )
 
 
-def wake(session: Writer, jobs: JobService, at: datetime | None = None) -> None:
-    """Have what is due sent, now or at some moment, once the caller's change is committed."""
+def schedule_sending(session: Writer, jobs: JobService, at: datetime | None = None) -> None:
+    """Enqueue the job that sends due deliveries, once the caller's transaction is committed.
+
+    Args:
+        at: when the job begins; None for at once.
+    """
     tenant = ensure_tenant(session, SERVICE)
     if at is None:
         jobs.enqueue(session, tenant, KIND, {}, dedup_key="now")
@@ -90,7 +102,7 @@ def wake(session: Writer, jobs: JobService, at: datetime | None = None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """What can be sent, where to, and what signs it."""
+    """A delivery that can be sent, its subscription and its signing secrets."""
 
     delivery: Delivery
     subscription: Subscription
@@ -98,18 +110,18 @@ class _Due:
 
 
 class DeliveryService:
-    """Sends what is due, from the process of a worker.
+    """Sends due deliveries from a worker's process.
 
-    A job or a look begins what there is room for, and is over: the attempts have threads of their
-    own, and whichever ends begins the next one.
+    A job or a periodic task starts as many attempts as the limits allow, and ends. Each attempt has
+    a thread of its own. When it ends, it starts the next one.
 
     Args:
-        database: the truth.
-        jobs: say when there is something to send; the kind is registered here.
-        secrets: decrypts those that sign.
+        database: the database of the deliveries.
+        jobs: the queue, for the jobs that start later attempts.
+        secrets: decrypts the signing secrets.
         sender: makes attempts.
-        retention: for how long what has ended is kept.
-        schedule: see :data:`SCHEDULE`.
+        retention: how long finished deliveries are kept.
+        schedule: see :data:`RETRY_SCHEDULE`.
     """
 
     def __init__(
@@ -120,7 +132,7 @@ class DeliveryService:
         sender: Sender,
         *,
         retention: timedelta,
-        schedule: Sequence[timedelta] = SCHEDULE,
+        schedule: Sequence[timedelta] = RETRY_SCHEDULE,
     ) -> None:
         self._database = database
         self._jobs = jobs
@@ -128,126 +140,131 @@ class DeliveryService:
         self._sender = sender
         self._retention = retention
         self._schedule = schedule
-        self._under_way = InFlightDeliveries()
-        self._beginning = threading.Lock()
-        self._sealed: dict[str, float] = {}
+        self._in_flight = InFlightDeliveries()
+        self._starting = threading.Lock()
+        self._undecryptable: dict[str, float] = {}
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """Begin nothing more. What is under way is due again unless it ends in time."""
+        """Start no more attempts. Those in flight become due again unless they end in time."""
         self._closed.set()
 
-    # --- what makes it begin ------------------------------------------------------------------
+    # --- starting attempts --------------------------------------------------------------------
 
     def execute(self, _job: JobRecord, _progress: Progress) -> CommitHook:
-        """Begin what is due."""
-        begun = self._begin()
+        """Start the due deliveries."""
+        begun = self._start_due()
 
         def finish(session: Writer) -> Mapping[str, Any]:
-            # What came while this job still held its key has got no job of its own.
-            session.after_commit(self._go_on)
+            # A delivery that came while this job held its dedup key has no job of its own.
+            session.after_commit(self._try_start_due)
             return {"begun": begun}
 
         return finish
 
     def resume(self) -> None:
-        """Begin what was left lying, by whoever died or had no room; forget what is old."""
-        self._begin()
+        """Start deliveries that a dead or busy worker has left behind; delete old ones."""
+        self._start_due()
         before = datetime.now(UTC) - self._retention
         with self._database.reading() as session:
             if not (
-                delivery_repository.any_old(session, before)
+                delivery_repository.any_expired(session, before)
                 or event_repository.any_fanned_out(session, before)
             ):
                 return
         with self._database.writing() as session:
-            delivery_repository.prune_deliveries(session, before, limit=_AT_ONCE)
-            event_repository.prune_events(session, before, limit=_AT_ONCE)
+            delivery_repository.prune_deliveries(session, before, limit=_BATCH_SIZE)
+            event_repository.prune_events(session, before, limit=_BATCH_SIZE)
 
-    def _go_on(self) -> None:
-        """Begin what is due, for whom it is none of their business whether that can be done."""
+    def _try_start_due(self) -> None:
+        """Try to start due deliveries; never raise."""
         try:
-            self._begin()
+            self._start_due()
         except ModelkinError as error:
             log.warning("deliveries wait: %s", error)
         except Exception:
             log.exception("deliveries wait, because of a bug")
 
-    def _begin(self) -> int:
-        """Begin every attempt that there is room for; how many."""
+    def _start_due(self) -> int:
+        """Start as many attempts as the limits allow; returns how many."""
         begun = 0
-        with self._beginning:
+        with self._starting:
             while not self._closed.is_set() and (due := self._due()):
-                until = datetime.now(UTC) + TAKEN
-                # In the order of all workers, so that no two wait for each other in a circle.
+                until = datetime.now(UTC) + DELIVERY_LEASE
+                # All workers lock in the same order, so that they cannot deadlock.
                 due.sort(key=lambda each: each.delivery.id)
                 with self._database.writing() as session:
-                    taken = [
+                    leased_until = [
                         each
                         for each in due
-                        if delivery_repository.take(session, each.delivery, until)
+                        if delivery_repository.reserve(session, each.delivery, until)
                     ]
-                for each in taken:
+                for each in leased_until:
                     attempt = partial(self._attempt, each, until)
-                    self._under_way.begin(each.delivery, attempt, self._go_on)
-                begun += len(taken)
+                    self._in_flight.begin(each.delivery, attempt, self._try_start_due)
+                begun += len(leased_until)
         return begun
 
     def _due(self) -> list[_Due]:
-        """What is due and can be sent from here."""
+        """The due deliveries whose signing secrets this process can decrypt."""
         now, clock = datetime.now(UTC), time.monotonic()
-        self._sealed = {name: until for name, until in self._sealed.items() if clock < until}
+        self._undecryptable = {
+            name: until for name, until in self._undecryptable.items() if clock < until
+        }
         with self._database.reading() as session:
             while chosen := delivery_repository.find_due(
                 session,
                 now,
-                room=_ROOM,
-                under_way=self._under_way.deliveries(),
-                without=self._sealed,
+                limits=_LIMITS,
+                in_flight=self._in_flight.deliveries(),
+                excluded=self._undecryptable,
             ):
                 ids = {delivery.subscription_id for delivery in chosen}
                 known = repository.find_subscriptions(session, ids)
-                opened = self._opened(known.values(), now)
+                decrypted = self._decrypted(known.values(), now)
                 due = [
-                    _Due(each, known[each.subscription_id], opened[each.subscription_id])
+                    _Due(each, known[each.subscription_id], decrypted[each.subscription_id])
                     for each in chosen
-                    if each.subscription_id in opened
+                    if each.subscription_id in decrypted
                 ]
                 if due:
                     return due
         return []
 
-    def _opened(
+    def _decrypted(
         self, subscribed: Iterable[Subscription], now: datetime
     ) -> dict[str, Sequence[str]]:
-        """What signs for each; those that this process has no key for are left to others."""
-        opened: dict[str, Sequence[str]] = {}
-        sealed: dict[str, ModelkinError] = {}
+        """The signing secrets by subscription, without those that this process cannot decrypt.
+
+        Another process may have the key of the others.
+        """
+        decrypted: dict[str, Sequence[str]] = {}
+        failed: dict[str, ModelkinError] = {}
         for subscription in subscribed:
             try:
-                opened[subscription.id] = signing(self._secrets, subscription, now)
+                decrypted[subscription.id] = signing_secrets(self._secrets, subscription, now)
             except ModelkinError as error:
-                sealed[subscription.id] = error
-        if sealed:
-            why = next(iter(sealed.values()))
-            log.error("nothing is sent to the subscriptions %s: %s", ", ".join(sealed), why)
-            self._sealed |= dict.fromkeys(sealed, time.monotonic() + _SEALED)
-        return opened
+                failed[subscription.id] = error
+        if failed:
+            why = next(iter(failed.values()))
+            log.error("nothing is sent to the subscriptions %s: %s", ", ".join(failed), why)
+            self._undecryptable |= dict.fromkeys(failed, time.monotonic() + _DECRYPTION_RETRY_S)
+        return decrypted
 
     # --- an attempt ---------------------------------------------------------------------------
 
-    def _attempt(self, due: _Due, taken: datetime) -> None:
-        """Send one, and record what came of it."""
-        outcome = self._sent(due)
+    def _attempt(self, due: _Due, leased_until: datetime) -> None:
+        """Send a delivery, and record the outcome."""
+        outcome = self._send(due)
         delivery, subscription = due.delivery, due.subscription
         with self._database.writing() as session:
-            self._record(session, subscription, delivery, taken, outcome)
+            self._record(session, subscription, delivery, leased_until, outcome)
         if not outcome.succeeded:
-            told = subscription.id, delivery.attempts + 1, outcome.kind
-            log.info("delivery %s to subscription %s, attempt %d: %s", delivery.id, *told)
+            about = subscription.id, delivery.attempts + 1, outcome.kind
+            log.info("delivery %s to subscription %s, attempt %d: %s", delivery.id, *about)
 
-    def _sent(self, due: _Due) -> Outcome:
-        """What came of it; it counts whatever that was, or it would be tried for ever."""
+    def _send(self, due: _Due) -> Outcome:
+        """The outcome of an attempt. A bug counts as a failure, so that retries end."""
         try:
             return self._sender.send(
                 due.subscription.url, due.delivery.id, due.delivery.body, due.secrets
@@ -262,52 +279,52 @@ class DeliveryService:
         session: Writer,
         subscription: Subscription,
         delivery: Delivery,
-        taken: datetime,
+        leased_until: datetime,
         outcome: Outcome,
     ) -> None:
-        """What an attempt means for its delivery and its subscription."""
+        """Update a delivery and its subscription after an attempt."""
         current = repository.lock_subscription(session, subscription.id)
         if current is None:
             return
-        told, fares = self._meaning(delivery, current, outcome, datetime.now(UTC))
+        changes, health = self._changes_after(delivery, current, outcome, datetime.now(UTC))
         if current.url != subscription.url:
-            # Who was asked is asked no more: that says nothing about the receiver there is now.
-            fares = {}
+            # The URL has changed: this attempt says nothing about the new receiver.
+            health = {}
             if not outcome.succeeded:
-                told = {"log": told["log"], "due_at": datetime.now(UTC)}
-        if delivery_repository.record_attempt(session, delivery, taken, **told):
-            # In order, so that two who wait for each other's jobs never do so in a circle.
-            for due in sorted(filter(None, (told["due_at"], fares.get("paused_until")))):
-                wake(session, self._jobs, due)
-            repository.change_by_id(session, subscription.id, **fares)
-            if fares.get("disabled_reason"):
+                changes = {"log": changes["log"], "due_at": datetime.now(UTC)}
+        if delivery_repository.record_attempt(session, delivery, leased_until, **changes):
+            # In order, so that two workers that wait for each other's jobs cannot deadlock.
+            for due in sorted(filter(None, (changes["due_at"], health.get("paused_until")))):
+                schedule_sending(session, self._jobs, due)
+            repository.change_by_id(session, subscription.id, **health)
+            if health.get("disabled_reason"):
                 log.warning("subscription %s is disabled: %s", subscription.id, outcome.kind)
 
-    def _meaning(
+    def _changes_after(
         self, delivery: Delivery, current: Subscription, outcome: Outcome, now: datetime
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What an attempt means, in columns of its delivery and of its subscription."""
+        """The new values of the columns of the delivery, and of those of its subscription."""
         attempts = delivery.attempts + 1
-        told: dict[str, Any] = {"attempts": attempts, "log": _logged(delivery, outcome)}
+        changes: dict[str, Any] = {"attempts": attempts, "log": _appended_log(delivery, outcome)}
         if outcome.succeeded:
-            told |= {"state": "succeeded", "due_at": None, "finished_at": now}
+            changes |= {"state": "succeeded", "due_at": None, "finished_at": now}
         elif outcome.gone or attempts > len(self._schedule):
-            told |= {"state": "failed", "due_at": None, "finished_at": now}
+            changes |= {"state": "failed", "due_at": None, "finished_at": now}
         else:
-            told["due_at"] = now + self._pause(attempts, outcome)
-        fares = _fares(current, outcome, now)
+            changes["due_at"] = now + self._pause(attempts, outcome)
+        health = _health(current, outcome, now)
         if current.previous_until is not None and current.previous_until <= now:
-            fares |= {"previous_secrets": None, "previous_until": None}
-        return told, fares
+            health |= {"previous_secrets": None, "previous_until": None}
+        return changes, health
 
     def _pause(self, attempts: int, outcome: Outcome) -> timedelta:
-        """How long until the next attempt: never sooner than the receiver asked for."""
-        planned = self._schedule[attempts - 1] * (1 + random.uniform(0, _JITTER))  # noqa: S311
+        """The delay until the next attempt: never shorter than the receiver asked for."""
+        planned = self._schedule[attempts - 1] * (1 + random.uniform(0, _JITTER_FRACTION))  # noqa: S311
         return max(planned, timedelta(seconds=outcome.retry_after or 0))
 
 
-def _fares(subscription: Subscription, outcome: Outcome, now: datetime) -> dict[str, Any]:
-    """How the receiver of a subscription fares with this outcome, in columns."""
+def _health(subscription: Subscription, outcome: Outcome, now: datetime) -> dict[str, Any]:
+    """The columns of a subscription that record how its receiver answers, after this outcome."""
     if outcome.succeeded:
         return {
             "failures": 0,
@@ -317,7 +334,7 @@ def _fares(subscription: Subscription, outcome: Outcome, now: datetime) -> dict[
         }
     failures = subscription.failures + 1
     since = subscription.failing_since or now
-    fares: dict[str, Any] = {
+    health: dict[str, Any] = {
         "failures": failures,
         "failing_since": since,
         "last_failure": {
@@ -327,20 +344,19 @@ def _fares(subscription: Subscription, outcome: Outcome, now: datetime) -> dict[
         },
     }
     if outcome.status is None:
-        first, most = _PAUSE
-        pause = min(first * 2 ** min(failures - 1, 20), most)
-        fares["paused_until"] = now + timedelta(seconds=pause)
+        pause = min(_MIN_PAUSE_S * 2 ** min(failures - 1, 20), _MAX_PAUSE_S)
+        health["paused_until"] = now + timedelta(seconds=pause)
     elif outcome.retry_after is not None and outcome.status in {429, 503}:
-        fares["paused_until"] = now + timedelta(seconds=outcome.retry_after)
+        health["paused_until"] = now + timedelta(seconds=outcome.retry_after)
     if outcome.gone:
-        reason = "its receiver answered 410 Gone: it wants no more events"
-        fares |= {"enabled": False, "disabled_reason": reason}
-    elif now - since >= _PATIENCE:
+        reason = "its receiver answered 410 Gone: it accepts no more events"
+        health |= {"enabled": False, "disabled_reason": reason}
+    elif now - since >= _DISABLE_AFTER:
         reason = f"every attempt since {since:%Y-%m-%d %H:%M} UTC has failed: {outcome.detail}"
-        fares |= {"enabled": False, "disabled_reason": reason[:2000]}
-    return fares
+        health |= {"enabled": False, "disabled_reason": reason[:2000]}
+    return health
 
 
-def _logged(delivery: Delivery, outcome: Outcome) -> list[dict[str, Any]]:
+def _appended_log(delivery: Delivery, outcome: Outcome) -> list[dict[str, Any]]:
     line = {**asdict(outcome), "at": outcome.at.isoformat()}
-    return [*delivery.log, line][-_LOGGED:]
+    return [*delivery.log, line][-_MAX_LOG_ENTRIES:]

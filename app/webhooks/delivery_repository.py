@@ -1,7 +1,7 @@
-"""Every query about deliveries of events: what is to be sent, when, and what came of it.
+"""Queries about webhook deliveries: which are due, and the outcomes of their attempts.
 
-A delivery is taken by moving the moment at which it is due: whoever moved it sends it, and if
-nothing is heard of that one it is due again.
+A worker reserves a delivery by postponing the time at which it is due. Where that worker dies, the
+delivery becomes due again at that time.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from modelkin.types.paging import Page
 
 __all__ = [
     "Delivery",
-    "FreeSlots",
-    "any_old",
+    "ConcurrencyLimits",
+    "any_expired",
     "find_due",
     "get_delivery",
-    "hasten",
+    "make_due",
     "insert_deliveries",
     "list_deliveries",
     "prune_deliveries",
     "record_attempt",
     "restart",
-    "take",
+    "reserve",
 ]
 
 
@@ -54,12 +54,12 @@ class Delivery:
     """One event for one subscription.
 
     Attributes:
-        event_id: stable, and the same for all who are told.
-        body: what is sent, byte by byte.
+        event_id: stable, and the same for all subscriptions.
+        body: the bytes that are sent.
         state: ``pending``, ``succeeded`` or ``failed``.
-        attempts: made since it began, or was begun again.
+        attempts: made since it was created or last replayed.
         log: of the last attempts ``{"at", "seconds", "status", "detail"}``, the oldest first.
-        due_at: when the next attempt is.
+        due_at: when the next attempt is due.
     """
 
     id: str
@@ -77,19 +77,19 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class FreeSlots:
-    """How many attempts there may be at a time: in all, for a tenant, for a subscription."""
+class ConcurrencyLimits:
+    """The most attempts at a time: in all, for one tenant, and for one subscription."""
 
-    all: int
-    each_tenant: int
-    each: int
+    total: int
+    per_tenant: int
+    per_subscription: int
 
 
 _DELIVERY = tuple(Delivery.__dataclass_fields__)
 
 
 def insert_deliveries(session: Writer, deliveries: Sequence[Delivery]) -> int:
-    """Those of the deliveries that there are not yet, of subscriptions that still exist."""
+    """Insert the deliveries that are new and whose subscription still exists; returns how many."""
     inserted = 0
     for delivery in deliveries:
         known = select(WebhookDeliveryRow.id).where(
@@ -97,7 +97,7 @@ def insert_deliveries(session: Writer, deliveries: Sequence[Delivery]) -> int:
             WebhookDeliveryRow.event_id == delivery.event_id,
             WebhookDeliveryRow.type == delivery.type,
         )
-        # Deleting a subscription waits for this change, which holds its row.
+        # The lock on the subscription's row delays its deletion until this transaction ends.
         there = select(SubscriptionRow.id).where(SubscriptionRow.id == delivery.subscription_id)
         there = there.with_for_update(read=True, key_share=True)
         if session.scalar(there) is not None and session.scalar(known) is None:
@@ -150,33 +150,33 @@ def find_due(
     session: Reader,
     now: datetime,
     *,
-    room: FreeSlots,
-    under_way: Collection[Delivery] = (),
-    without: Collection[str] = (),
+    limits: ConcurrencyLimits,
+    in_flight: Collection[Delivery] = (),
+    excluded: Collection[str] = (),
 ) -> list[Delivery]:
-    """What is due and there is room for: whose has waited longest comes first.
+    """The due deliveries that the limits allow, those that have waited longest first.
 
-    It costs as much as there are subscriptions that anything waits for, however much that is.
+    The cost grows with the subscriptions that have pending deliveries, not with the deliveries.
 
     Args:
-        room: how many may be under way at a time.
-        under_way: those that are.
-        without: subscriptions to leave out.
+        limits: how many may be in flight at a time.
+        in_flight: the deliveries in flight.
+        excluded: subscriptions to leave out.
     """
-    busy = Counter(delivery.subscription_id for delivery in under_way)
-    tenants = Counter(delivery.tenant_id for delivery in under_way)
-    full = {name for name, count in busy.items() if count >= room.each}
-    full_tenants = [name for name, count in tenants.items() if count >= room.each_tenant]
+    busy = Counter(delivery.subscription_id for delivery in in_flight)
+    tenants = Counter(delivery.tenant_id for delivery in in_flight)
+    full = {name for name, count in busy.items() if count >= limits.per_subscription}
+    full_tenants = [name for name, count in tenants.items() if count >= limits.per_tenant]
     chosen: list[Delivery] = []
-    if len(under_way) >= room.all:
+    if len(in_flight) >= limits.total:
         return chosen
     for subscription_id, tenant_id in session.execute(
-        _who_waits(now, room, full.union(without), full_tenants)
+        _waiting_subscriptions(now, limits, full.union(excluded), full_tenants)
     ).all():
         free = min(
-            room.each - busy[subscription_id],
-            room.each_tenant - tenants[tenant_id],
-            room.all - len(under_way) - len(chosen),
+            limits.per_subscription - busy[subscription_id],
+            limits.per_tenant - tenants[tenant_id],
+            limits.total - len(in_flight) - len(chosen),
         )
         if free > 0:
             found = _oldest_due(session, subscription_id, now, free)
@@ -185,33 +185,33 @@ def find_due(
     return chosen
 
 
-def take(session: Writer, delivery: Delivery, until: datetime) -> bool:
-    """Take a delivery for an attempt; False where somebody else has, or it is not due any more."""
+def reserve(session: Writer, delivery: Delivery, until: datetime) -> bool:
+    """Reserve a delivery for an attempt; False if another worker has, or it is no longer due."""
     return _change(session, _is(delivery), due_at=until)
 
 
 def record_attempt(session: Writer, delivery: Delivery, taken: datetime, **columns: Any) -> bool:
-    """What came of an attempt; False where others took it for lost, or it was deleted.
+    """Record an attempt; False if its lease has expired, or the delivery was deleted.
 
     Args:
-        taken: until when it had been taken.
-        columns: what is new.
+        taken: the end of its lease.
+        columns: the new values.
     """
     held = (WebhookDeliveryRow.id == delivery.id) & (WebhookDeliveryRow.due_at == taken)
     return _change(session, held, **columns)
 
 
 def restart(session: Writer, delivery: Delivery, now: datetime) -> bool:
-    """Send it again from the beginning, as soon as may be; False where it is on its way."""
+    """Make a finished delivery due again, with all its attempts; False if it is pending."""
     ended = (WebhookDeliveryRow.id == delivery.id) & (WebhookDeliveryRow.state != "pending")
     return _change(session, ended, state="pending", attempts=0, due_at=now, finished_at=None)
 
 
-def hasten(session: Writer, subscription_id: str, now: datetime, *, beyond: datetime) -> bool:
-    """Let all that waits for a subscription be due at once; whether anything did.
+def make_due(session: Writer, subscription_id: str, now: datetime, *, beyond: datetime) -> bool:
+    """Make the pending deliveries of a subscription due now; whether there were any.
 
     Args:
-        beyond: what is due by then is left as it is: it may be under way.
+        beyond: deliveries due by then stay as they are: they may be in flight.
     """
     return _change(
         session,
@@ -223,35 +223,35 @@ def hasten(session: Writer, subscription_id: str, now: datetime, *, beyond: date
     )
 
 
-def any_old(session: Reader, before: datetime) -> bool:
+def any_expired(session: Reader, before: datetime) -> bool:
     """Whether there is anything for :func:`prune_deliveries`."""
     ended = select(WebhookDeliveryRow.id).where(WebhookDeliveryRow.finished_at < before).limit(1)
-    return session.scalar(ended) is not None or _neglected(session, before) is not None
+    return session.scalar(ended) is not None or _disabled_subscription(session, before) is not None
 
 
 def prune_deliveries(session: Writer, before: datetime, *, limit: int) -> int:
-    """Forget deliveries that ended before a moment, or were due before it for a subscription that
-    is disabled: at most so many of each; how many.
+    """Delete deliveries that ended before a moment, or were due before it at a disabled
+    subscription: at most ``limit`` of each; returns how many.
     """
-    gone = _forget(session, WebhookDeliveryRow.finished_at < before, limit)
-    neglected = _neglected(session, before)
+    gone = _delete_some(session, WebhookDeliveryRow.finished_at < before, limit)
+    neglected = _disabled_subscription(session, before)
     if neglected is not None:
         waiting = and_(
             WebhookDeliveryRow.subscription_id == neglected, WebhookDeliveryRow.due_at < before
         )
-        gone += _forget(session, waiting, limit)
+        gone += _delete_some(session, waiting, limit)
     return gone
 
 
-def _neglected(session: Reader, before: datetime) -> str | None:
-    """A subscription that is disabled, and was so when something was due to it."""
+def _disabled_subscription(session: Reader, before: datetime) -> str | None:
+    """A disabled subscription with a delivery that was due before a moment."""
     query = select(SubscriptionRow.id).where(
         SubscriptionRow.enabled.is_(False), _first_due() < before
     )
     return session.scalar(query.limit(1))
 
 
-def _forget(session: Writer, condition: ColumnElement[bool], limit: int) -> int:
+def _delete_some(session: Writer, condition: ColumnElement[bool], limit: int) -> int:
     some = select(WebhookDeliveryRow.id).where(condition).limit(limit)
     gone = session.execute(
         delete(WebhookDeliveryRow)
@@ -263,7 +263,7 @@ def _forget(session: Writer, condition: ColumnElement[bool], limit: int) -> int:
 
 
 def _first_due() -> ScalarSelect[datetime | None]:
-    """When anything is due to a subscription first: a look into the index, however much waits."""
+    """The earliest due time of a subscription: one lookup in the index, whatever its length."""
     due = select(func.min(WebhookDeliveryRow.due_at)).where(
         WebhookDeliveryRow.due_at.is_not(None),
         WebhookDeliveryRow.subscription_id == SubscriptionRow.id,
@@ -271,14 +271,18 @@ def _first_due() -> ScalarSelect[datetime | None]:
     return due.correlate(SubscriptionRow).scalar_subquery()
 
 
-def _who_waits(
-    now: datetime, room: FreeSlots, without: Collection[str], full_tenants: Collection[int]
+def _waiting_subscriptions(
+    now: datetime,
+    limits: ConcurrencyLimits,
+    excluded: Collection[str],
+    full_tenants: Collection[int],
 ) -> Select[str, int]:
-    """The subscriptions that anything is due to, and whose they are: no more of a tenant than there
-    is room for, the one that has waited longest first.
+    """The subscriptions with due deliveries, and their tenants; those that wait longest first.
+
+    Each tenant gets at most as many as its limit.
     """
     waits = WebhookDeliveryRow.due_at.is_not(None)
-    # From one subscription to the next along the index, past all that waits for each.
+    # A loose index scan: from one subscription to the next, past the deliveries of each.
     lowest = select(func.min(WebhookDeliveryRow.subscription_id).label("id")).where(waits)
     some = lowest.cte("waiting", recursive=True)
     after = lowest.where(WebhookDeliveryRow.subscription_id > some.c.id)
@@ -292,7 +296,7 @@ def _who_waits(
         .where(
             SubscriptionRow.enabled,
             or_(paused.is_(None), paused <= now),
-            SubscriptionRow.id.not_in(without),
+            SubscriptionRow.id.not_in(excluded),
             SubscriptionRow.tenant_id.not_in(full_tenants),
         )
         .subquery()
@@ -302,9 +306,9 @@ def _who_waits(
     ranked = select(candidates, place.label("place")).where(candidates.c.due_at <= now).subquery()
     return (
         select(ranked.c.id, ranked.c.tenant_id)
-        .where(ranked.c.place <= room.each_tenant)
+        .where(ranked.c.place <= limits.per_tenant)
         .order_by(ranked.c.due_at, ranked.c.id)
-        .limit(2 * room.all)
+        .limit(2 * limits.total)
     )
 
 

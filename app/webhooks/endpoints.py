@@ -1,4 +1,4 @@
-"""/v1/subscriptions: who is told of what happens here, and what was sent."""
+"""/v1/subscriptions: outgoing webhooks and their deliveries."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ router = APIRouter(
 SubscriptionId = Annotated[str, Path(description="the id of the subscription")]
 DeliveryId = Annotated[str, Path(description="the id of the delivery")]
 Overlap = Annotated[
-    int, Query(ge=0, le=366 * 24 * 3600, description="for how long the secret before signs as well")
+    int,
+    Query(
+        ge=0, le=366 * 24 * 3600, description="seconds for which the previous secret still signs"
+    ),
 ]
 State = Annotated[
     Literal["pending", "succeeded", "failed"] | None,
@@ -74,7 +77,7 @@ async def _change(
     return body
 
 
-# Before `session` among the parameters of an endpoint: nothing is held while a host is looked up.
+# Before `session` among an endpoint's parameters: a DNS lookup must not hold a connection.
 New = Annotated[SubscriptionNew, Depends(_new)]
 Changes = Annotated[SubscriptionChange, Depends(_change)]
 
@@ -94,9 +97,9 @@ def create(
     session: Writing,
     response: Response,
 ) -> SubscriptionCreated:
-    """Have events sent to a URL, signed by the rules of Standard Webhooks.
+    """Subscribe a URL to events, signed by the rules of Standard Webhooks.
 
-    The answer holds the secret that they are signed with, this once.
+    Only this answer contains the signing secret.
     """
     made, secret = subscriptions.create(session, tenant, body.wanted())
     response.headers["Location"] = f"/v1/subscriptions/{made.id}"
@@ -126,7 +129,7 @@ def show(
     session: Reading,
     subscription: SubscriptionId,
 ) -> SubscriptionOut:
-    """One subscription, and how its receiver fares."""
+    """One subscription, and how its receiver has answered."""
     return SubscriptionOut.of(subscriptions.get(session, tenant, subscription))
 
 
@@ -144,7 +147,7 @@ def update(
     session: Writing,
     subscription: SubscriptionId,
 ) -> SubscriptionOut:
-    """Replace what is given. `enabled: true` lets a disabled one go on with what waits."""
+    """Change the given fields. `enabled: true` also sends the pending deliveries."""
     given = body.given()
     changed = subscriptions.update(session, tenant, subscription, given)
     return SubscriptionOut.of(changed)
@@ -162,7 +165,7 @@ def delete(
     session: Writing,
     subscription: SubscriptionId,
 ) -> None:
-    """Delete a subscription; what was still to be sent to it is not."""
+    """Delete a subscription; its pending deliveries are not sent."""
     subscriptions.delete(session, tenant, subscription)
 
 
@@ -180,7 +183,10 @@ def rotate(
     subscription: SubscriptionId,
     overlap_seconds: Overlap = 24 * 3600,
 ) -> SubscriptionCreated:
-    """Make a new secret, told this once. The one before signs as well for a day, or as asked."""
+    """Create a new secret, shown only in this answer.
+
+    The previous secret still signs for a day, or for `overlap_seconds`.
+    """
     overlap = timedelta(seconds=overlap_seconds)
     changed, secret = subscriptions.rotate(session, tenant, subscription, overlap)
     return SubscriptionCreated.with_secret(changed, secret)
@@ -198,7 +204,7 @@ def ping(
     session: Writing,
     subscription: SubscriptionId,
 ) -> DeliveryOut:
-    """Send an event of type `ping`, like any other; the delivery tells what came of it."""
+    """Send an event of type `ping`, like any other; its delivery shows the outcome."""
     return DeliveryOut.of(subscriptions.ping(session, tenant, subscription))
 
 
@@ -216,7 +222,7 @@ def list_deliveries(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> DeliveryPage:
-    """What was sent and is to be sent, newest first, each with its attempts."""
+    """The deliveries, pending ones included, newest first, each with its attempts."""
     page = subscriptions.deliveries(
         session, tenant, subscription, limit=limit, cursor=cursor, state=state
     )
@@ -254,6 +260,6 @@ def replay(
     subscription: SubscriptionId,
     delivery: DeliveryId,
 ) -> DeliveryOut:
-    """Send a delivery once more, with the same `webhook-id` and payload."""
+    """Send a delivery again, with the same `webhook-id` and payload."""
     again = subscriptions.replay(session, tenant, subscription, delivery)
     return DeliveryOut.of(again)

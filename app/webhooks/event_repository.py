@@ -31,7 +31,7 @@ __all__ = [
     "overdue_spaces",
 ]
 
-_AT_ONCE = 200  # rows of one statement: below every backend's limit of bound parameters
+_BATCH_SIZE = 200  # rows of one statement: below every backend's limit of bound parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Event:
 
     Attributes:
         type: as subscriptions name it, or one of the service's own.
-        model: the name, the id and the revision, of what is about one; else None.
+        model: the model's name, with its id and revision; None for an event about the space.
         tags: of the model, at that time.
         data: small JSON.
-        neighbors_compared: the neighbours of a later revision stand for those of this one.
+        neighbors_compared: a later revision's comparison covers the neighbours of this one.
         failures: how often its fan-out failed while all stores were available.
         due_at: when the fan-out is tried again, after a failure.
     """
@@ -71,8 +71,8 @@ _EVENT = tuple(Event.__dataclass_fields__)
 def insert_events(session: Writer, events: Sequence[Event]) -> None:
     """Store events, in the transaction of the change that they are about."""
     rows = [{name: getattr(event, name) for name in _EVENT} for event in events]
-    for start in range(0, len(rows), _AT_ONCE):
-        session.execute(insert(EventRow), rows[start : start + _AT_ONCE])
+    for start in range(0, len(rows), _BATCH_SIZE):
+        session.execute(insert(EventRow), rows[start : start + _BATCH_SIZE])
 
 
 def is_followed(session: Reader, event: Event) -> bool:
@@ -91,7 +91,7 @@ def any_overdue(session: Reader, before: datetime) -> bool:
 
 
 def overdue_spaces(session: Reader, before: datetime) -> list[tuple[Tenant, int]]:
-    """Whose events, of which spaces, have been due since before a moment."""
+    """The tenants and spaces whose events have been due since before a moment."""
     query = (
         select(TenantRow.id, TenantRow.name, EventRow.space_id)
         .join(TenantRow, TenantRow.id == EventRow.tenant_id)
@@ -103,11 +103,12 @@ def overdue_spaces(session: Reader, before: datetime) -> list[tuple[Tenant, int]
 def first_uncompared_revisions(
     session: Reader, space_id: int, kind: str, *, limit: int
 ) -> dict[int, int]:
-    """The models of a space whose neighbours are still to be compared, because of events of a type:
-    the first revision of each that such an event is about, under their ids.
+    """The models of a space whose neighbours are not compared yet, by id, with a revision each.
+
+    It is the first revision with a pending event of this type.
 
     Args:
-        limit: so many events are read, those that have waited longest.
+        limit: how many events are read; the oldest come first.
     """
     query = select(EventRow.model_id, EventRow.revision).where(
         EventRow.fanned_out.is_(False),
@@ -123,7 +124,7 @@ def first_uncompared_revisions(
 
 
 def uncompared_events(session: Reader, event: Event, revision: int) -> list[Event]:
-    """The event, and those like it of its model up to a revision, that are still to be compared."""
+    """The uncompared events of this event's model and type, up to a revision."""
     query = select(EventRow).where(
         EventRow.fanned_out.is_(False),
         EventRow.model_id == event.model_id,
@@ -161,7 +162,7 @@ def mark_fanned_out(session: Writer, event: Event) -> None:
 
 
 def mark_compared(session: Writer, event: Event, revision: int) -> None:
-    """Let the neighbours of this revision stand for those of all pending events before it."""
+    """Record that this revision's comparison covers all pending events up to it."""
     session.execute(
         update(EventRow)
         .where(

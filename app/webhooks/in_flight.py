@@ -1,5 +1,6 @@
-"""The attempts that this process makes, a thread each: they outlive the job that began them, which
-would else wait for the slowest receiver of all.
+"""In-flight deliveries, one thread each.
+
+The job that starts them does not wait, so a slow receiver delays only itself.
 """
 
 from __future__ import annotations
@@ -14,39 +15,39 @@ from modelkin.errors import ModelkinError
 __all__ = ["THREAD", "InFlightDeliveries"]
 
 THREAD = "deliver"
-"""The name of each thread."""
+"""The name of the threads."""
 
 log = logging.getLogger(__name__)
 
 
 class InFlightDeliveries:
-    """Attempts under way. For many threads."""
+    """The attempts of this process that are in flight. Safe for many threads."""
 
     def __init__(self) -> None:
         self._deliveries: dict[str, Delivery] = {}
         self._lock = threading.Lock()
 
     def deliveries(self) -> list[Delivery]:
-        """What is being sent."""
+        """The deliveries in flight."""
         with self._lock:
             return list(self._deliveries.values())
 
     def begin(
         self, delivery: Delivery, attempt: Callable[[], None], then: Callable[[], None]
     ) -> None:
-        """Make an attempt in the background. One that is cut short is due again by itself.
+        """Make an attempt in the background. An interrupted one becomes due again by itself.
 
         Args:
-            then: called when it is no more under way, whatever came of it.
+            then: called when the attempt has ended, with or without an error.
         """
 
         def run() -> None:
             try:
                 attempt()
             except ModelkinError as error:
-                log.warning("what came of delivery %s is not recorded: %s", delivery.id, error)
+                log.warning("the outcome of delivery %s is not recorded: %s", delivery.id, error)
             except Exception:
-                log.exception("what came of delivery %s is not recorded", delivery.id)
+                log.exception("the outcome of delivery %s is not recorded", delivery.id)
             finally:
                 with self._lock:
                     del self._deliveries[delivery.id]

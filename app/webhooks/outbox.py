@@ -1,7 +1,7 @@
-"""The outbox of events: written in the transaction of the change that each is about.
+"""The outbox of events: each is written in the transaction of the change that it is about.
 
-Without a subscription, a change costs one small query. ``notifications`` finds out to whom an event
-is to be delivered, and ``delivery`` sends it. The features build the payloads of their own events.
+Without a subscription, a change costs one small query. ``notifications`` fans each event out to
+subscriptions, and ``delivery`` sends it. The features build the payloads of their own events.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ NEIGHBORS_CHANGED: Final = "neighbors.changed"
 CLUSTERING_COMPLETED: Final = "clustering.completed"
 LINEAGE_MISMATCH: Final = "lineage.mismatch"
 TYPES: Final = (SUPPORT_STORED, NEIGHBORS_CHANGED, CLUSTERING_COMPLETED, LINEAGE_MISMATCH)
-"""What can be subscribed to."""
+"""The event types of subscriptions."""
 DECLARED: Final = "base.declared"
-"""Another base of a model was declared: nobody is told, but its lineage is looked at."""
+"""A model's declared base has changed. It is not delivered, but its lineage is checked."""
 KIND: Final = "events"
-"""The kind of the jobs that find out who hears of what."""
+"""The kind of the fan-out jobs."""
 
 
-_ASKED_FOR: Final = {
+_SUBSCRIBED_TYPES: Final = {
     SUPPORT_STORED: (SUPPORT_STORED, NEIGHBORS_CHANGED, LINEAGE_MISMATCH),
     DECLARED: (LINEAGE_MISMATCH,),
     CLUSTERING_COMPLETED: (CLUSTERING_COMPLETED,),
 }
-"""The types of subscriptions for which an event is written: those that it may lead to."""
+"""The subscribed types, by event type, that an event may lead to. Without one, none is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,14 @@ class Outbox:
         self._jobs = jobs
 
     def wanted(self, session: Writer, space: SpaceRecord, kind: str) -> Tenant | None:
-        """The tenant of a space, if a subscription asks for what an event leads to; else None.
+        """The tenant of a space, if a subscription asks for an event of this type; else None.
 
         Args:
             kind: the type of the event.
         """
-        return repository.who_listens(session, space.tenant_id, space.name, _ASKED_FOR[kind])
+        return repository.find_interested_tenant(
+            session, space.tenant_id, space.name, _SUBSCRIBED_TYPES[kind]
+        )
 
     def add(
         self,
@@ -91,9 +93,9 @@ class Outbox:
 
         Args:
             tenant: of the space, from :meth:`wanted`.
-            space: what they happened in.
+            space: the space of the events.
             kind: their type.
-            events: the subject of each, None where it is the space, and its payload.
+            events: the model of each, or None for the space itself, and its payload.
         """
         written = [_event(space, kind, subject, payload) for subject, payload in events]
         event_repository.insert_events(session, written)
@@ -102,11 +104,11 @@ class Outbox:
 
 
 def dedup_key(space_id: int | None, *, again: bool = False) -> str:
-    """A job for each space: whoever holds its lock waits for nobody who holds another's.
+    """The dedup key of a space's fan-out job. A job for each space avoids deadlocks between spaces.
 
     Args:
-        space_id: None for all of a tenant.
-        again: the key of a job that goes on where the one with the other key ends.
+        space_id: None for all spaces of a tenant.
+        again: the key of the job that continues when the first one ends.
     """
     where = "everywhere" if space_id is None else f"space {space_id}"
     return f"{where}, again" if again else where

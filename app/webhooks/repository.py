@@ -1,4 +1,4 @@
-"""Every query about subscriptions: who is told of what, and how their receivers fare."""
+"""Queries about subscriptions, and how their receivers answer."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = [
     "change_by_id",
     "count_subscriptions",
     "delete_subscription",
-    "find_listeners",
+    "subscriptions_to_space",
     "find_subscriptions",
     "get_subscription",
     "insert_subscription",
     "list_subscriptions",
     "lock_subscription",
-    "who_listens",
+    "find_interested_tenant",
 ]
 
 
@@ -39,13 +39,13 @@ class Subscription:
     """A subscription as the database knows it; its secrets are encrypted.
 
     Attributes:
-        events: the types it is told of.
-        space, model, tag: what it is narrowed to; None where to nothing.
+        events: the event types that it receives.
+        space, model, tag: what it is narrowed to; None for all.
         threshold: of ``neighbors.changed``.
-        previous_secrets: those before it that sign as well, the last until ``previous_until``.
-        disabled_reason: why it was disabled; None where somebody did it.
-        failures: attempts that have failed since one succeeded.
-        failing_since: when the first of them was.
+        previous_secrets: earlier secrets that still sign, the last until ``previous_until``.
+        disabled_reason: why the service disabled it; None if a client did.
+        failures: failed attempts since the last success.
+        failing_since: when the first of them failed.
         paused_until: nothing is sent before.
         last_failure: ``{"at", "detail"}``.
     """
@@ -80,7 +80,7 @@ _COLUMNS = tuple(Subscription.__dataclass_fields__)
 
 
 def insert_subscription(session: Writer, subscription: Subscription) -> None:
-    """A new one."""
+    """Store a new subscription."""
     columns = {name: getattr(subscription, name) for name in _COLUMNS}
     session.add(SubscriptionRow(**{**columns, "events": list(subscription.events)}))
     session.flush()
@@ -92,7 +92,7 @@ def get_subscription(
     """The tenant's subscription, or :class:`SubscriptionNotFound`.
 
     Args:
-        lock: until the change ends.
+        lock: until the transaction ends.
     """
     query = select(SubscriptionRow).where(
         SubscriptionRow.id == subscription_id, SubscriptionRow.tenant_id == tenant.id
@@ -108,14 +108,14 @@ def get_subscription(
 
 
 def find_subscriptions(session: Reader, ids: Collection[str]) -> dict[str, Subscription]:
-    """Those of some subscriptions that there are, whosever they are, by their ids."""
+    """The existing subscriptions with these ids, of any tenant, by id."""
     query = select(SubscriptionRow).where(SubscriptionRow.id.in_(ids))
     rows = session.scalars(query.execution_options(populate_existing=True))
     return {row.id: _record(row) for row in rows}
 
 
 def lock_subscription(session: Writer, subscription_id: str) -> Subscription | None:
-    """A subscription, whosever it is, locked until the change ends; None if it was deleted."""
+    """A subscription of any tenant, locked until the transaction ends; None if it was deleted."""
     query = select(SubscriptionRow).where(SubscriptionRow.id == subscription_id)
     row = session.scalar(query.with_for_update().execution_options(populate_existing=True))
     return None if row is None else _record(row)
@@ -124,7 +124,7 @@ def lock_subscription(session: Writer, subscription_id: str) -> Subscription | N
 def list_subscriptions(
     session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
 ) -> Page[Subscription]:
-    """The tenant's, newest first."""
+    """The tenant's subscriptions, newest first."""
     query = select(SubscriptionRow).where(SubscriptionRow.tenant_id == tenant.id)
     if cursor is not None:
         query = query.where(SubscriptionRow.id < decode_cursor(cursor))
@@ -133,17 +133,17 @@ def list_subscriptions(
     return Page(tuple(_record(row) for row in rows[:limit]), more)
 
 
-def who_listens(
+def find_interested_tenant(
     session: Reader, tenant_id: int, space: str, types: Collection[str]
 ) -> Tenant | None:
     """The tenant, if it has a subscription to any of these types for this space; else None.
 
-    It is asked with every change, so it is one question of few rows.
+    Every change of the space runs it, so it is one query of few rows.
     """
     query = (
         select(TenantRow.id, TenantRow.name, SubscriptionRow.events)
         .join(SubscriptionRow, SubscriptionRow.tenant_id == TenantRow.id)
-        .where(_listens(tenant_id, space))
+        .where(_concerns(tenant_id, space))
     )
     for row in session.execute(query):
         if not set(types).isdisjoint(row.events):
@@ -152,19 +152,19 @@ def who_listens(
 
 
 def count_subscriptions(session: Reader, tenant: Tenant) -> int:
-    """How many the tenant has."""
+    """How many subscriptions the tenant has."""
     query = select(func.count()).where(SubscriptionRow.tenant_id == tenant.id)
     return session.execute(query).scalar_one()
 
 
-def find_listeners(session: Reader, tenant_id: int, space: str) -> list[Subscription]:
-    """The subscriptions that may be told of this space, the oldest first."""
-    query = select(SubscriptionRow).where(_listens(tenant_id, space)).order_by(SubscriptionRow.id)
+def subscriptions_to_space(session: Reader, tenant_id: int, space: str) -> list[Subscription]:
+    """The enabled subscriptions to this space, the oldest first."""
+    query = select(SubscriptionRow).where(_concerns(tenant_id, space)).order_by(SubscriptionRow.id)
     return [_record(row) for row in session.scalars(query)]
 
 
 def change(session: Writer, subscription: Subscription, **columns: Any) -> Subscription:
-    """The subscription with other values in some columns. The caller holds its lock."""
+    """Set some columns; returns the changed subscription. The caller holds its lock."""
     if "events" in columns:
         columns["events"] = list(columns["events"])
     change_by_id(session, subscription.id, **columns)
@@ -172,7 +172,7 @@ def change(session: Writer, subscription: Subscription, **columns: Any) -> Subsc
 
 
 def change_by_id(session: Writer, subscription_id: str, **columns: Any) -> None:
-    """Other values in some columns, if any, of a subscription that there may be."""
+    """Set some columns, if any, of a subscription if it exists."""
     if not columns:
         return
     session.execute(
@@ -184,7 +184,7 @@ def change_by_id(session: Writer, subscription_id: str, **columns: Any) -> None:
 
 
 def delete_subscription(session: Writer, subscription: Subscription) -> None:
-    """Forget it, and all that was to be sent to it."""
+    """Delete a subscription with its deliveries."""
     session.execute(
         delete(SubscriptionRow)
         .where(SubscriptionRow.id == subscription.id)
@@ -192,7 +192,7 @@ def delete_subscription(session: Writer, subscription: Subscription) -> None:
     )
 
 
-def _listens(tenant_id: int, space: str) -> ColumnElement[bool]:
+def _concerns(tenant_id: int, space: str) -> ColumnElement[bool]:
     return (
         (SubscriptionRow.tenant_id == tenant_id)
         & SubscriptionRow.enabled

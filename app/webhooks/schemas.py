@@ -1,4 +1,4 @@
-"""The JSON of subscriptions and deliveries: what is taken, strictly, and what is answered."""
+"""The JSON of subscriptions and deliveries. Requests are validated strictly."""
 
 from __future__ import annotations
 
@@ -42,37 +42,39 @@ Events = Annotated[list[EventType], Field(min_length=1, max_length=4)]
 
 class _Fields(RequestModel):
     space: str | None = Field(
-        None, description="only of this space, which may come later; all by default"
+        None, description="only events of this space, which may not exist yet; all by default"
     )
     model: str | None = Field(
-        None, description="only about this model; clusterings are told of whatever it says"
+        None, description="only events about this model; clusterings are sent whatever it says"
     )
-    tag: str | None = Field(None, description="only about models that carry this tag; likewise")
+    tag: str | None = Field(
+        None, description="only events about models with this tag; clusterings are always sent"
+    )
     threshold: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="of neighbors.changed: the similarity S that a pair has to cross; .5 by "
+        description="of neighbors.changed: the similarity S that a pair has to cross; 0.5 by "
         "default",
     )
     description: Text | None = None
 
     def given(self) -> dict[str, Any]:
-        """What the request says, names checked."""
-        told = {name: getattr(self, name) for name in self.model_fields_set}
-        if told.get("space") is not None:
-            told["space"] = check_space_name(told["space"])
-        if told.get("model") is not None:
-            told["model"] = check_model_name(told["model"], field="model")
-        if told.get("tag") is not None:
-            [told["tag"]] = check_tags([told["tag"]], field="tag")
-        if "events" in told:
-            told["events"] = tuple(dict.fromkeys(told["events"]))
-        return told
+        """The fields of the request, with valid names."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        if given.get("space") is not None:
+            given["space"] = check_space_name(given["space"])
+        if given.get("model") is not None:
+            given["model"] = check_model_name(given["model"], field="model")
+        if given.get("tag") is not None:
+            [given["tag"]] = check_tags([given["tag"]], field="tag")
+        if "events" in given:
+            given["events"] = tuple(dict.fromkeys(given["events"]))
+        return given
 
 
 class SubscriptionNew(_Fields):
-    """A subscription to make."""
+    """The fields of a new subscription."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -91,32 +93,32 @@ class SubscriptionNew(_Fields):
     events: Events
 
     def wanted(self) -> SubscriptionIn:
-        """The subscription."""
+        """The same fields, for the service."""
         return SubscriptionIn(**self.given())
 
 
 class SubscriptionChange(_Fields):
-    """What is to be another; a field that is absent stays as it is, `null` clears one."""
+    """The fields to change; an absent field stays as it is, and `null` clears one."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"enabled": True}]})
 
     url: Url | None = None
     events: Events | None = None
     enabled: bool | None = Field(
-        None, description="true also forgets what has failed; what waits is sent at once"
+        None, description="true also resets the failures, and sends pending deliveries at once"
     )
 
     @field_validator("url", "events", "enabled", mode="before")
     @classmethod
     def _needed(cls, value: Any) -> Any:
         if value is None:
-            raise ValueError("it cannot be null: leave it out to keep it")
+            raise ValueError("must not be null: leave it out to keep it")
         return value
 
 
 class FailureOut(ResponseModel):
     at: datetime
-    status: int | None = Field(description="of the answer; null where there was none")
+    status: int | None = Field(description="of the answer; null without an answer")
     detail: str
 
 
@@ -132,15 +134,15 @@ class SubscriptionOut(ResponseModel):
     threshold: float | None
     description: str | None
     enabled: bool
-    disabled_reason: str | None = Field(description="why the service disabled it by itself")
+    disabled_reason: str | None = Field(description="why the service disabled it; else null")
     previous_secret_until: datetime | None = Field(
         validation_alias="previous_until",
-        description="until when any secret from before a rotation signs as well",
+        description="until when a secret from before a rotation still signs",
     )
-    failures: int = Field(description="attempts that have failed since the last one that did not")
+    failures: int = Field(description="failed attempts since the last success")
     failing_since: datetime | None
     paused_until: datetime | None = Field(
-        description="nothing is sent before: its receiver asked for that, or did not answer"
+        description="nothing is sent before: the receiver asked for a delay, or did not answer"
     )
     last_success_at: datetime | None
     last_failure: FailureOut | None
@@ -149,25 +151,25 @@ class SubscriptionOut(ResponseModel):
 
     @classmethod
     def of(cls, subscription: Subscription) -> SubscriptionOut:
-        told = cls.model_validate(subscription)
+        shown = cls.model_validate(subscription)
         now = datetime.now(UTC)
-        if told.paused_until is not None and told.paused_until <= now:
-            told.paused_until = None
-        if told.previous_secret_until is not None and told.previous_secret_until <= now:
-            told.previous_secret_until = None
-        return told
+        if shown.paused_until is not None and shown.paused_until <= now:
+            shown.paused_until = None
+        if shown.previous_secret_until is not None and shown.previous_secret_until <= now:
+            shown.previous_secret_until = None
+        return shown
 
 
 class SubscriptionCreated(SubscriptionOut):
-    """A subscription, and its secret, which is told this once."""
+    """A subscription with its secret, which only this answer contains."""
 
-    secret: str = Field(description="`whsec_...`: what its events are signed with")
+    secret: str = Field(description="`whsec_...`: signs its events")
 
     @classmethod
     def with_secret(cls, subscription: Subscription, secret: str) -> SubscriptionCreated:
-        told = SubscriptionOut.of(subscription).model_dump()
-        told["previous_until"] = told.pop("previous_secret_until")
-        return cls.model_validate({**told, "secret": secret})
+        shown = SubscriptionOut.of(subscription).model_dump()
+        shown["previous_until"] = shown.pop("previous_secret_until")
+        return cls.model_validate({**shown, "secret": secret})
 
 
 class SubscriptionPage(ResponseModel):
@@ -178,26 +180,27 @@ class SubscriptionPage(ResponseModel):
 class AttemptOut(ResponseModel):
     at: datetime
     seconds: float
-    status: int | None = Field(description="of the answer; null where there was none")
-    detail: str = Field(description="what the receiver said, or why nothing came")
+    status: int | None = Field(description="of the answer; null without an answer")
+    detail: str = Field(description="the receiver's answer, or why there was no answer")
 
 
 class DeliveryOut(ResponseModel):
-    """One event for one subscription, and what came of it."""
+    """One event for one subscription, and its outcome."""
 
     id: str = Field(description="the `webhook-id`, the same for every attempt and replay")
     subscription: str = Field(validation_alias="subscription_id")
     type: str
     event: str = Field(
-        validation_alias="event_id", description="the same for all who are told of it"
+        validation_alias="event_id", description="the same for all subscriptions that receive it"
     )
     state: Literal["pending", "succeeded", "failed"]
-    attempts: int = Field(description="since it began, or was last replayed")
+    attempts: int = Field(description="since it was created or last replayed")
     next_attempt_at: datetime | None = Field(
-        validation_alias="due_at", description="null where none is to be made, as while disabled"
+        validation_alias="due_at",
+        description="null if none is planned, as while the subscription is disabled",
     )
-    log: list[AttemptOut] = Field(description="of the last 20 attempts, the oldest first")
-    payload: str = Field(description="the body, as it is sent and signed")
+    log: list[AttemptOut] = Field(description="the last 20 attempts, the oldest first")
+    payload: str = Field(description="the body as it is sent and signed")
     created_at: datetime
     finished_at: datetime | None
 

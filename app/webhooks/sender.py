@@ -1,7 +1,4 @@
-"""One attempt to deliver: a signed request, and what its answer means.
-
-It writes nothing down, and knows no schedule.
-"""
+"""One delivery attempt: a signed request, and the outcome that its answer means."""
 
 from __future__ import annotations
 
@@ -20,23 +17,23 @@ from modelkin.webhooks import sign
 
 __all__ = ["Outcome", "Sender"]
 
-_CONNECT, _DEADLINE = 5.0, 15.0
-"""Seconds to connect in, and for an attempt altogether."""
-_EXCERPT: Final = 500
-"""Bytes of an answer that are kept for whoever reads the log; no more is read."""
-_LONGEST_WAIT: Final = 24 * 3600.0
+_CONNECT_TIMEOUT_S, _DEADLINE_S = 5.0, 15.0
+"""Seconds to connect, and for a whole attempt."""
+_MAX_EXCERPT_BYTES: Final = 500
+"""Bytes of an answer that are read, and kept in the log of the delivery."""
+_MAX_RETRY_AFTER_S: Final = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an attempt.
+    """The outcome of an attempt.
 
     Attributes:
         at: when it was made.
-        seconds: that it took.
-        status: of the answer; None where there was none.
-        detail: for people: what the receiver said, or why there is nothing that it said.
-        retry_after: seconds that the receiver asked for.
+        seconds: its duration.
+        status: of the answer; None without an answer.
+        detail: for people: the receiver's answer, or why there was no answer.
+        retry_after: the delay in seconds that the receiver asked for.
     """
 
     at: datetime
@@ -47,42 +44,42 @@ class Outcome:
 
     @property
     def succeeded(self) -> bool:
-        """The receiver has it: any 2xx, whatever else it said."""
+        """Whether the receiver accepted the event: any 2xx."""
         return self.status is not None and 200 <= self.status < 300
 
     @property
     def kind(self) -> str:
-        """What came of it, for the log of the operator: nothing that a receiver has worded."""
+        """A short description for the operator's log, without any text of the receiver."""
         if self.status is not None:
             return f"answered {self.status}"
         return self.detail.partition(":")[0]
 
     @property
     def gone(self) -> bool:
-        """The receiver wants nothing more, ever."""
+        """Whether the receiver accepts no further events."""
         return self.status == 410
 
 
 class Sender:
-    """Sends. One for many threads.
+    """Makes delivery attempts. Safe for many threads.
 
     Args:
-        egress: the way out.
+        egress: opens connections to public addresses only.
         deadline: seconds for an attempt.
     """
 
-    def __init__(self, egress: Egress, *, deadline: float = _DEADLINE) -> None:
+    def __init__(self, egress: Egress, *, deadline: float = _DEADLINE_S) -> None:
         self._egress = egress
         self._deadline = deadline
 
     def send(self, url: str, message_id: str, body: bytes, secrets: Sequence[str]) -> Outcome:
-        """Make one attempt. Whatever the receiver does, there is an outcome within the deadline.
+        """Make one attempt. Every attempt has an outcome within the deadline.
 
         Args:
             url: of the receiver.
             message_id: the same for every attempt.
             body: the JSON, as it is signed.
-            secrets: each signs.
+            secrets: each adds a signature.
         """
         at, began = datetime.now(UTC), time.monotonic()
         timestamp = int(at.timestamp())
@@ -95,7 +92,7 @@ class Sender:
             "webhook-timestamp": str(timestamp),
             "webhook-signature": signatures,
         }
-        timeout = httpx.Timeout(self._deadline, connect=min(_CONNECT, self._deadline))
+        timeout = httpx.Timeout(self._deadline, connect=min(_CONNECT_TIMEOUT_S, self._deadline))
         status, wait = None, None
         try:
             with (
@@ -104,7 +101,7 @@ class Sender:
             ):
                 status = response.status_code
                 wait = _wait_of(response)
-                detail = _said(response)
+                detail = _answer_of(response)
         except EgressRefused as error:
             detail = f"not sent: {error}"
         except httpx.TimeoutException as error:
@@ -114,37 +111,38 @@ class Sender:
         return Outcome(at, round(time.monotonic() - began, 3), status, detail[:1000], wait)
 
 
-def _said(response: httpx.Response) -> str:
-    """The first of what a receiver says. Its status stands, however its body ends."""
+def _answer_of(response: httpx.Response) -> str:
+    """The beginning of a receiver's answer. Its status counts even if its body breaks off."""
     if response.is_redirect:
         where = _origin(response)
         return f"redirects to {where}, which is not followed: change the subscription's url"
     excerpt = b""
     try:
-        for part in response.iter_raw(_EXCERPT):
+        for part in response.iter_raw(_MAX_EXCERPT_BYTES):
             excerpt += part
-            if len(excerpt) >= _EXCERPT:
+            if len(excerpt) >= _MAX_EXCERPT_BYTES:
                 break
     except (httpx.HTTPError, EgressRefused) as error:
         return f"its answer broke off ({type(error).__name__})"
     if response.is_success:
         return "received"
-    text = excerpt[:_EXCERPT].decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    text = excerpt[:_MAX_EXCERPT_BYTES].decode("utf-8", "replace")
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
     return f"refused: {text}" if text.strip() else "refused"
 
 
 def _origin(response: httpx.Response) -> str:
-    """Where an answer redirects to, as far as that is no secret: paths and queries may be."""
+    """The origin that an answer redirects to. Its path and query may be secret."""
     try:
         to = response.url.join(response.headers.get("location", ""))
     except httpx.InvalidURL:
-        return "what is no URL"
+        return "an invalid URL"
     if to.netloc == response.url.netloc and to.scheme == response.url.scheme:
-        return "another path of its own"
+        return "another path on the same host"
     return f"{to.scheme}://{to.netloc.decode('ascii', 'replace')}"[:300]
 
 
 def _wait_of(response: httpx.Response) -> float | None:
-    """Seconds that the receiver asks for, a day at most; None where it asks for nothing."""
+    """The seconds that the receiver asks for, a day at most; None if it asks for no delay."""
     asked = retry_after(response.headers, datetime.now(UTC))
-    return None if asked is None else min(asked, _LONGEST_WAIT)
+    return None if asked is None else min(asked, _MAX_RETRY_AFTER_S)

@@ -1,8 +1,7 @@
-"""Subscriptions: who is told of which events, where, and under which secret.
+"""Subscriptions: which events are sent to which URL, signed with which secret.
 
-Secrets are made here, answered once, and kept encrypted. Nothing is sent from here: a ping and a
-replay are deliveries like any other. Nor is a URL looked at: whoever brings one has seen whether it
-may be sent to, and every attempt is checked anew.
+Secrets are created here, answered once, and stored encrypted. A ping and a replay are deliveries
+like any other. The endpoints check a URL before it comes here, and every attempt is checked again.
 """
 
 from __future__ import annotations
@@ -20,27 +19,33 @@ from app.infra.db.ids import new_id
 from app.infra.storage.encryption import Secrets
 from app.jobs.service import JobService
 from app.webhooks import delivery_repository, repository
-from app.webhooks.delivery import TAKEN, new_delivery, wake
+from app.webhooks.delivery import DELIVERY_LEASE, new_delivery, schedule_sending
 from app.webhooks.delivery_repository import Delivery
 from app.webhooks.outbox import NEIGHBORS_CHANGED
 from app.webhooks.repository import Subscription
-from app.webhooks.signing_secrets import outgoing
+from app.webhooks.signing_secrets import previous_secrets
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 from modelkin.webhooks import new_secret
 
-__all__ = ["DEFAULT_THRESHOLD", "MOST", "PING", "SubscriptionIn", "SubscriptionService"]
+__all__ = [
+    "DEFAULT_THRESHOLD",
+    "MAX_SUBSCRIPTIONS",
+    "PING",
+    "SubscriptionIn",
+    "SubscriptionService",
+]
 
 DEFAULT_THRESHOLD: Final = 0.5
-MOST: Final = 1000
-"""Subscriptions of a tenant."""
+MAX_SUBSCRIPTIONS: Final = 1000
+"""Subscriptions of one tenant."""
 PING: Final = "ping"
-"""The type of the event that only shows that the way is free."""
+"""The type of the event that only tests the connection to the receiver."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionIn:
-    """What a subscription is to be; ``threshold`` None for the usual one, where one is needed."""
+    """The fields of a new subscription; a ``threshold`` of None is the default one, if needed."""
 
     url: str
     events: tuple[str, ...]
@@ -52,12 +57,12 @@ class SubscriptionIn:
 
 
 class SubscriptionService:
-    """The use cases of subscriptions.
+    """Creates, changes and deletes subscriptions; sends pings and replays deliveries.
 
     Args:
-        jobs: where it is enqueued that there is something to send.
-        secrets: encrypts.
-        now: the time.
+        jobs: the queue, for the jobs that send deliveries.
+        secrets: encrypts the signing secrets.
+        now: the clock.
     """
 
     def __init__(
@@ -73,12 +78,12 @@ class SubscriptionService:
     def create(
         self, session: Writer, tenant: Tenant, wanted: SubscriptionIn
     ) -> tuple[Subscription, str]:
-        """A new subscription, and its secret, which is told this once.
+        """Create a subscription; returns it with its secret, which is shown only once.
 
         Raises:
-            InvalidParameter: something of it makes no sense together.
-            Conflict: the tenant has very many.
-            SecretKeyMissing: this service keeps no secrets.
+            InvalidParameter: the fields contradict each other.
+            Conflict: the tenant has too many subscriptions.
+            SecretKeyMissing: there is no key to encrypt its secret with.
         """
         secret = new_secret()
         now = self._now()
@@ -107,8 +112,10 @@ class SubscriptionService:
                 updated_at=now,
             )
         )
-        if repository.count_subscriptions(session, tenant) >= MOST:
-            raise Conflict(f"there are {MOST:,} subscriptions already: delete some first")
+        if repository.count_subscriptions(session, tenant) >= MAX_SUBSCRIPTIONS:
+            raise Conflict(
+                f"there are {MAX_SUBSCRIPTIONS:,} subscriptions already: delete some first"
+            )
         repository.insert_subscription(session, subscription)
         return subscription, secret
 
@@ -125,12 +132,13 @@ class SubscriptionService:
     def update(
         self, session: Writer, tenant: Tenant, subscription_id: str, given: Mapping[str, Any]
     ) -> Subscription:
-        """Replace what is given. Enabling one, or another URL, forgets how the receiver has fared,
-        and what waits is sent.
+        """Change the given fields.
+
+        Enabling it, or changing its URL, resets its failures and sends pending deliveries.
 
         Raises:
             InvalidParameter: as :meth:`create`.
-            SubscriptionNotFound: there is none of this id.
+            SubscriptionNotFound: there is no subscription with this id.
         """
         columns = dict(given)
         current = repository.get_subscription(session, tenant, subscription_id, lock=True)
@@ -141,36 +149,37 @@ class SubscriptionService:
         columns["threshold"] = checked.threshold
         if "enabled" in columns:
             columns["disabled_reason"] = None
-        afresh = columns.get("enabled") or checked.url != current.url
-        if afresh:
-            columns |= _FRESH
+        resets = columns.get("enabled") or checked.url != current.url
+        if resets:
+            columns |= _HEALTHY
             now = self._now()
-            delivery_repository.hasten(session, current.id, now, beyond=now + TAKEN)
+            delivery_repository.make_due(session, current.id, now, beyond=now + DELIVERY_LEASE)
             if checked.enabled:
-                wake(session, self._jobs)
+                schedule_sending(session, self._jobs)
         if all(getattr(current, name) == value for name, value in columns.items()):
             return current
         return repository.change(session, current, **columns, updated_at=self._now())
 
     def delete(self, session: Writer, tenant: Tenant, subscription_id: str) -> None:
-        """Forget a subscription, and what was still to be sent to it."""
+        """Delete a subscription with its pending deliveries."""
         current = repository.get_subscription(session, tenant, subscription_id, lock=True)
         repository.delete_subscription(session, current)
 
     def rotate(
         self, session: Writer, tenant: Tenant, subscription_id: str, overlap: timedelta
     ) -> tuple[Subscription, str]:
-        """A new secret; the one before signs as well, for as long as ``overlap``, and so do those
-        before it whose time is not over. Without an overlap they all end.
+        """Create a new secret; the previous one still signs for as long as ``overlap``.
+
+        So do earlier secrets that have not expired. Without an overlap all of them expire now.
 
         Raises:
-            Conflict: very many sign already.
-            SecretKeyMissing: this service keeps no secrets.
+            Conflict: too many secrets sign already.
+            SecretKeyMissing: there is no key to encrypt the secret with.
         """
         secret, now = new_secret(), self._now()
         encrypted = self._secrets.encrypt(secret)
         current = repository.get_subscription(session, tenant, subscription_id, lock=True)
-        before, until = outgoing(self._secrets, current, overlap, now)
+        before, until = previous_secrets(self._secrets, current, overlap, now)
         changed = repository.change(
             session,
             current,
@@ -184,23 +193,23 @@ class SubscriptionService:
     # --- deliveries ---------------------------------------------------------------------------
 
     def ping(self, session: Writer, tenant: Tenant, subscription_id: str) -> Delivery:
-        """An event that only shows that the way is free, on its way.
+        """Send an event that only tests the connection to the receiver.
 
         Raises:
-            SubscriptionDisabled: nothing is sent to it now.
+            SubscriptionDisabled: the subscription is disabled.
         """
         subscription = _enabled(session, tenant, subscription_id)
         now = self._now()
-        told = {
+        payload = {
             "type": PING,
             "timestamp": now.isoformat().replace("+00:00", "Z"),
             "data": {"subscription": subscription.id},
         }
-        body = json.dumps(told, separators=(",", ":")).encode()
+        body = json.dumps(payload, separators=(",", ":")).encode()
         delivery = new_delivery(subscription, new_id(now), PING, body)
         delivery_repository.insert_deliveries(session, [delivery])
-        wake(session, self._jobs)
-        return _shown(delivery, subscription)
+        schedule_sending(session, self._jobs)
+        return _with_real_due_time(delivery, subscription)
 
     def deliveries(
         self,
@@ -212,49 +221,50 @@ class SubscriptionService:
         cursor: str | None,
         state: str | None,
     ) -> Page[Delivery]:
-        """What was sent and is to be sent, newest first."""
+        """The deliveries of a subscription, pending ones included, newest first."""
         found = repository.get_subscription(session, tenant, subscription_id)
         page = delivery_repository.list_deliveries(
             session, tenant, found.id, limit=limit, cursor=cursor, state=state
         )
-        return replace(page, items=tuple(_shown(delivery, found) for delivery in page.items))
+        return replace(
+            page, items=tuple(_with_real_due_time(delivery, found) for delivery in page.items)
+        )
 
     def delivery(
         self, session: Reader, tenant: Tenant, subscription_id: str, delivery_id: str
     ) -> Delivery:
         """One delivery, or :class:`DeliveryNotFound`."""
         found = repository.get_subscription(session, tenant, subscription_id)
-        return _shown(
+        return _with_real_due_time(
             delivery_repository.get_delivery(session, tenant, found.id, delivery_id), found
         )
 
     def replay(
         self, session: Writer, tenant: Tenant, subscription_id: str, delivery_id: str
     ) -> Delivery:
-        """Send a delivery once more, under its id, whatever became of it; one that is still on its
-        way is left to that.
+        """Send a finished delivery again under its id. A pending one stays as it is.
 
         Raises:
-            SubscriptionDisabled: nothing is sent to it now.
-            DeliveryNotFound: there is none of this id.
+            SubscriptionDisabled: the subscription is disabled.
+            DeliveryNotFound: there is no delivery with this id.
         """
         subscription = _enabled(session, tenant, subscription_id)
         delivery = delivery_repository.get_delivery(session, tenant, subscription.id, delivery_id)
         if delivery_repository.restart(session, delivery, self._now()):
-            wake(session, self._jobs)
+            schedule_sending(session, self._jobs)
         again = delivery_repository.get_delivery(session, tenant, subscription.id, delivery_id)
-        return _shown(again, subscription)
+        return _with_real_due_time(again, subscription)
 
 
-_FRESH: Final[Mapping[str, Any]] = {
+_HEALTHY: Final[Mapping[str, Any]] = {
     "failures": 0,
     "failing_since": None,
     "paused_until": None,
 }
 
 
-def _shown(delivery: Delivery, subscription: Subscription) -> Delivery:
-    """The delivery, due when it is really sent: a subscription may be paused, or disabled."""
+def _with_real_due_time(delivery: Delivery, subscription: Subscription) -> Delivery:
+    """The delivery with its real next attempt: its subscription may be paused or disabled."""
     due = delivery.due_at
     if due is not None:
         due = max(due, subscription.paused_until or due) if subscription.enabled else None
@@ -262,13 +272,13 @@ def _shown(delivery: Delivery, subscription: Subscription) -> Delivery:
 
 
 def _checked(subscription: Subscription) -> Subscription:
-    """The subscription with the threshold that it needs, unless it makes no sense."""
+    """The subscription with the threshold that it needs, or :class:`InvalidParameter`."""
     if NEIGHBORS_CHANGED in subscription.events:
         if subscription.threshold is None:
             return replace(subscription, threshold=DEFAULT_THRESHOLD)
     elif subscription.threshold is not None:
         raise InvalidParameter(
-            f"a threshold is of {NEIGHBORS_CHANGED}, which is not among the events",
+            f"a threshold applies to {NEIGHBORS_CHANGED}, which is not among the events",
             field="threshold",
         )
     return subscription
@@ -277,7 +287,7 @@ def _checked(subscription: Subscription) -> Subscription:
 def _enabled(session: Writer, tenant: Tenant, subscription_id: str) -> Subscription:
     found = repository.get_subscription(session, tenant, subscription_id)
     if not found.enabled:
-        why = found.disabled_reason or "somebody disabled it"
+        why = found.disabled_reason or "a client disabled it"
         raise SubscriptionDisabled(
             f"the subscription is disabled ({why}): enable it first, with PATCH"
         )

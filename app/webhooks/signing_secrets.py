@@ -1,6 +1,6 @@
-"""The secrets of a subscription: the one it has, and those before it whose time is not over.
+"""The signing secrets of a subscription: its own, and previous ones that have not expired.
 
-Those before it are one encrypted text: so they are as secret as the other, and renewed with it.
+The previous ones are stored as one encrypted text, so key rotation covers them as well.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from app.errors import Conflict
 from app.infra.storage.encryption import Secrets
 from app.webhooks.repository import Subscription
 
-__all__ = ["MOST_BEFORE", "outgoing", "signing"]
+__all__ = ["MAX_PREVIOUS_SECRETS", "previous_secrets", "signing_secrets"]
 
-MOST_BEFORE: Final = 5
-"""Secrets that sign beside the newest: every delivery carries a signature of each."""
+MAX_PREVIOUS_SECRETS: Final = 5
+"""Previous secrets that sign beside the newest: every delivery carries a signature of each."""
 
 
-def signing(secrets: Secrets, subscription: Subscription, now: datetime) -> list[str]:
-    """What signs now, the newest first.
+def signing_secrets(secrets: Secrets, subscription: Subscription, now: datetime) -> list[str]:
+    """The secrets that sign now, the newest first.
 
     Raises:
         Unavailable: this process cannot decrypt them.
@@ -29,37 +29,38 @@ def signing(secrets: Secrets, subscription: Subscription, now: datetime) -> list
     return [secrets.decrypt(subscription.secret), *(secret for secret, _ in before)]
 
 
-def outgoing(
+def previous_secrets(
     secrets: Secrets, subscription: Subscription, overlap: timedelta, now: datetime
 ) -> tuple[bytes | None, datetime | None]:
-    """What is kept of secrets when another takes their place, and until when; with no overlap they
-    all end.
+    """The previous secrets after a rotation, encrypted, and until when the last of them signs.
+
+    Without an overlap none of them signs any longer.
 
     Raises:
-        Conflict: there are very many, and none of them has ended yet.
+        Conflict: too many previous secrets sign already.
         Unavailable: this process cannot decrypt them.
     """
     if not overlap:
         return None, None
     kept = _before(secrets, subscription, now)
-    if len(kept) >= MOST_BEFORE:
+    if len(kept) >= MAX_PREVIOUS_SECRETS:
         ends = min(until for _, until in kept)
         raise Conflict(
-            f"{MOST_BEFORE} secrets from before sign as well, the first of them until "
-            f"{ends:%Y-%m-%d %H:%M} UTC: rotate with overlap_seconds=0 to end them all"
+            f"{MAX_PREVIOUS_SECRETS} previous secrets still sign, the first of them until "
+            f"{ends:%Y-%m-%d %H:%M} UTC: rotate with overlap_seconds=0 to expire them all"
         )
     kept = [(secrets.decrypt(subscription.secret), now + overlap), *kept]
-    told = [[secret, until.isoformat()] for secret, until in kept]
-    return secrets.encrypt(json.dumps(told)), max(until for _, until in kept)
+    listed = [[secret, until.isoformat()] for secret, until in kept]
+    return secrets.encrypt(json.dumps(listed)), max(until for _, until in kept)
 
 
 def _before(
     secrets: Secrets, subscription: Subscription, now: datetime
 ) -> list[tuple[str, datetime]]:
-    """The secrets before, and until when each signs; those whose time is over are left out."""
+    """The previous secrets that have not expired, and until when each signs."""
     until = subscription.previous_until
     if subscription.previous_secrets is None or until is None or until <= now:
         return []
-    told = json.loads(secrets.decrypt(subscription.previous_secrets))
-    held = [(str(secret), datetime.fromisoformat(until)) for secret, until in told]
+    listed = json.loads(secrets.decrypt(subscription.previous_secrets))
+    held = [(str(secret), datetime.fromisoformat(until)) for secret, until in listed]
     return [(secret, until) for secret, until in held if until > now]

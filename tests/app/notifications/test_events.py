@@ -1,4 +1,4 @@
-"""Events out: what subscribers hear of, by real requests to a real receiver, on each database."""
+"""Events: what subscribers receive, by real requests to a real receiver, on each database."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def app(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def rng() -> np.random.Generator:
-    """The same supports every time."""
+    """A random generator with a fixed seed."""
     return np.random.default_rng(7)
 
 
 @pytest.fixture
 def space(app: AppHarness, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A space of the test's own, after which nobody is subscribed to anything any more."""
+    """A space of the test's own; its subscriptions are deleted afterwards."""
     yield app.create_space(request.node.name.split("[")[0].replace("_", "-")[:90])
     for subscription in app.http.get("/v1/subscriptions").json()["items"]:
         assert 204 == app.http.delete(f"/v1/subscriptions/{subscription['id']}").status_code
 
 
 def told(receiver: Receiver, path: str, kind: str | None = None) -> list[dict[str, Any]]:
-    """The data of what has come to a path, of one type or any."""
+    """The data of the events that a path has received, of one type or all."""
     events = [json.loads(request.body) for request in receiver.at(path)]
     return [event["data"] for event in events if kind in {None, event["type"]}]
 
@@ -73,10 +73,10 @@ def fresh(rng: np.random.Generator) -> Support:
     return random_support(rng, M, 400)
 
 
-def test_a_stored_support_is_told_of(
+def test_a_stored_support_is_an_event(
     app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
-    """Once, signed as the library of Standard Webhooks asks for, small and without indices."""
+    """Once, with a signature that the Standard Webhooks library accepts, and without indices."""
     path = f"/ok/{app.services[Database].url.get_backend_name()}/stored"
     made = app.webhooks.subscribe(f"{receiver.url}{path}", space=space)
     stored = app.put_support(space, "org/a", fresh(rng))
@@ -95,10 +95,10 @@ def test_a_stored_support_is_told_of(
     assert [204] == [attempt["status"] for attempt in delivery["log"]]
 
 
-def test_only_what_changed_is_told_of(
+def test_only_changes_are_events(
     app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
-    """The same support again, other tags, a signature alone and a refused write tell nobody."""
+    """The same support again, other tags, a signature alone and a refused write send no event."""
     support = fresh(rng)
     app.put_support(space, "a", support)
     made = app.webhooks.subscribe(f"{receiver.url}/ok")
@@ -118,10 +118,10 @@ def test_only_what_changed_is_told_of(
     assert [] == app.webhooks.deliveries(made)
 
 
-def test_a_patch_is_told_of(
+def test_a_patch_is_an_event(
     app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
-    """A support that came of what was added and removed is told of like any other."""
+    """A support stored by a delta is an event like any other."""
     support = fresh(rng)
     revision = app.put_support(space, "a", support)["revision"]
     made = app.webhooks.subscribe(f"{receiver.url}/ok")
@@ -145,7 +145,7 @@ def test_a_patch_is_told_of(
 def test_without_subscribers_nothing_is_written(
     app: AppHarness, space: str, rng: np.random.Generator
 ) -> None:
-    """Neither an event nor a job comes of a write that nobody has asked to be told of."""
+    """A write without a matching subscription creates neither an event nor a job."""
     with app.services[Database].reading() as session:
         count = text("SELECT count(*) FROM events")
         before = session.execute(count).scalar_one()
@@ -157,10 +157,10 @@ def test_without_subscribers_nothing_is_written(
         assert before == session.execute(count).scalar_one()
 
 
-def test_a_batch_is_told_of_model_by_model(
+def test_a_batch_is_an_event_for_each_model(
     app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
-    """Each support of a batch is an event, and each subscription hears of each once."""
+    """Each support of a batch is an event, and each subscription receives each once."""
     backend = app.services[Database].url.get_backend_name()
     both = [app.webhooks.subscribe(f"{receiver.url}/ok/{backend}/batch/{n}") for n in (1, 2)]
     lines = [
@@ -180,7 +180,7 @@ def test_a_batch_is_told_of_model_by_model(
         assert len(heard) == len(app.webhooks.deliveries(made))
 
 
-def test_filters_narrow_what_is_told(
+def test_filters_narrow_the_events(
     app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
     """By space, model and tag, each alone."""
@@ -208,10 +208,10 @@ def test_filters_narrow_what_is_told(
     } == found
 
 
-def test_neighbors_that_cross_the_threshold_are_told(
+def test_neighbors_that_cross_the_threshold_are_events(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
-    """Those who came near and those who went away, with what they were before, and no others."""
+    """Neighbours gained and lost, with their previous similarities, and no others."""
     base = fresh(rng)
     models = {
         "stays": related(rng, base, 0.9),
@@ -262,10 +262,10 @@ def test_neighbors_that_cross_the_threshold_are_told(
     } == {item["model"]: item["crossed"] for item in back}
 
 
-def test_changes_that_come_faster_than_they_are_told(
+def test_changes_that_come_faster_than_their_fan_out(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
-    """Several revisions that nobody was told of yet are held as one against the one before them."""
+    """Several uncompared revisions are compared as one with the revision before them."""
     base, near = fresh(rng), fresh(rng)
     app.put_support(space, "y", near)
     app.put_support(space, "x", base)
@@ -296,11 +296,12 @@ def span(start: int, stop: int) -> Support:
     return Support.from_indices(np.arange(start, stop, dtype=np.uint32), M)
 
 
-def test_a_pair_that_crosses_because_both_move_is_told_once(
+def test_a_pair_that_crosses_because_both_move_is_reported_once(
     app: AppHarness, space: str, receiver: Receiver
 ) -> None:
-    """Where neither side crosses the threshold to what the other has become, one tells all the
-    same: the first, held against what the other was; whether they are told together or not.
+    """Where both models move, the first change is compared with the other model's earlier support.
+
+    So the crossing is reported once, whether the changes are fanned out together or not.
     """
     after = {"a": span(150, 550), "b": span(100, 500)}
     for way in ("batch", "between", "after"):
@@ -327,11 +328,12 @@ def test_a_pair_that_crosses_because_both_move_is_told_once(
         )
 
 
-def test_what_is_told_of_a_pair_is_its_history(
+def test_the_events_of_a_pair_are_its_history(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
-    """However changes and their telling follow one another, each pair crosses by turns, and what
-    was told last is how it is.
+    """In any order of changes and fan-outs the events of a pair alternate between above and below.
+
+    The last event shows the present state.
     """
     made = app.webhooks.subscribe(
         f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=space, threshold=0.5
@@ -363,10 +365,10 @@ def test_what_is_told_of_a_pair_is_its_history(
     }
 
 
-def test_what_one_change_tells_for_others_is_heard_by_all(
+def test_a_combined_change_reaches_every_matching_subscription(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
-    """Changes that are told as one are told to whoever asked for any of them, by its tags then."""
+    """Combined changes reach each subscription that matches any of them, by its tags then."""
     base = fresh(rng)
     app.put_support(space, "y", base)
     fields = {"space": space, "threshold": 0.5}
@@ -384,9 +386,7 @@ def test_what_one_change_tells_for_others_is_heard_by_all(
 def test_tags_are_those_of_the_moment(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
-    """What a model was called when it changed says who hears of it, whatever it is called, or
-    whether it is there, when that is found out.
-    """
+    """The name and tags at the time of the change decide who receives it, not those at fan-out."""
     red, blue = (
         app.webhooks.subscribe(f"{receiver.url}/ok", space=space, tag=tag)
         for tag in ("red", "blue")
@@ -400,7 +400,7 @@ def test_tags_are_those_of_the_moment(
 
 
 def models_of(app: AppHarness, made: dict[str, Any]) -> list[str]:
-    """Whom a subscription was told of."""
+    """The models that a subscription was notified about."""
     return sorted(json.loads(d["payload"])["data"]["model"] for d in app.webhooks.deliveries(made))
 
 
@@ -411,7 +411,7 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
     rng: np.random.Generator,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is known is told at once, and other events too; what takes the store when it is back."""
+    """Known events are sent at once; those that need the store follow when it is back."""
     base = fresh(rng)
     app.put_support(space, "y", base)
     app.put_support(space, "x", fresh(rng))
@@ -459,7 +459,7 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
 def test_without_listeners_no_lineage_is_asked_after(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
-    """Whether another event follows about the model is asked only where its lineage is judged."""
+    """The query for a later event of the model runs only where its lineage is checked."""
     asked: list[str] = []
 
     def listen(*args: Any) -> None:
@@ -478,10 +478,10 @@ def test_without_listeners_no_lineage_is_asked_after(
     assert not [one for one in asked if "FROM events" in one and "events.id >" in one]
 
 
-def test_a_clustering_is_told_of(
+def test_a_clustering_is_an_event(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
-    """With its number, its clusters and where it is read."""
+    """With its number, its clusters and its URL."""
     for n in range(4):
         app.put_support(space, f"m{n}", fresh(rng))
     made = app.webhooks.subscribe(f"{receiver.url}/ok", CLUSTERING_COMPLETED, space=space)
@@ -499,11 +499,12 @@ def test_a_clustering_is_told_of(
     )
 
 
-def test_a_mismatched_lineage_is_told(
+def test_a_mismatched_lineage_is_an_event(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
-    """A base that is declared and cannot be is told when it is declared, and with each support; a
-    base that can be is not.
+    """An impossible declared base is an event when it is declared, and with each support.
+
+    A plausible base is not.
     """
     bases = [fresh(rng), fresh(rng)]
     for n in range(40):
@@ -534,7 +535,7 @@ def test_a_mismatched_lineage_is_told(
 def test_events_are_not_lost_with_their_worker(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
-    """What is committed is told although every job that was to do so was cancelled."""
+    """Committed events are sent although all their jobs were cancelled."""
     made = app.webhooks.subscribe(f"{receiver.url}/ok", space=space)
     app.put_support(space, "a", fresh(rng))
     for job in app.http.get("/v1/jobs?state=queued&kind=events").json()["items"]:

@@ -1,4 +1,4 @@
-"""Deliveries: whatever a receiver does, there is an answer to it, and the log says which."""
+"""Deliveries: every answer of a receiver has a defined outcome, which the log shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.infra.db.tables.webhooks import EventRow, SubscriptionRow
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
 from app.webhooks import delivery_repository as store
-from app.webhooks.delivery import KIND, SCHEDULE
+from app.webhooks.delivery import KIND, RETRY_SCHEDULE
 from app.webhooks.sender import Sender
 from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import Backend
@@ -46,12 +46,12 @@ def app(
 
 @pytest.fixture
 def sender() -> Sender:
-    """Sends to loopback, and is not patient."""
+    """A sender that may reach loopback, with a short deadline."""
     return Sender(Egress(Allowlist.parse("127.0.0.0/8")), deadline=0.5)
 
 
 def ping(app: AppHarness, made: dict[str, Any]) -> dict[str, Any]:
-    """A new ping of a subscription, which waits."""
+    """A new ping of a subscription, still pending."""
     answer = app.http.post(f"/v1/subscriptions/{made['id']}/ping")
     assert 202 == answer.status_code, answer.text
     delivery: dict[str, Any] = answer.json()
@@ -60,7 +60,7 @@ def ping(app: AppHarness, made: dict[str, Any]) -> dict[str, Any]:
 
 
 def sent(app: AppHarness, made: dict[str, Any]) -> dict[str, Any]:
-    """A ping, once it was tried."""
+    """A ping, after its first attempt."""
     delivery = ping(app, made)
     app.worker.run_all()
     return next(d for d in app.webhooks.deliveries(made) if d["id"] == delivery["id"])
@@ -78,11 +78,11 @@ def sent(app: AppHarness, made: dict[str, Any]) -> dict[str, Any]:
         ("/status/404", 404, "refused: sorry"),
         ("/status/410", 410, "refused: sorry"),
         ("/status/500", 500, "refused: sorry"),
-        ("/redirect", 307, "redirects to another path of its own, which is not followed"),
+        ("/redirect", 307, "redirects to another path on the same host, which is not followed"),
         ("/redirect/https://a.example/T0/key?k=1", 307, "redirects to https://a.example, which"),
         ("/redirect/http://a:b/", None, "no answer: Invalid URL in location header"),
-        ("/patience/Mon, 20 Nov 99999999999999999999 19:12:08 GMT", 503, "refused"),
-        ("/patience/Mon, 20 Nov 2017 19:12:08 GMT", 503, "refused"),
+        ("/retry-after/Mon, 20 Nov 99999999999999999999 19:12:08 GMT", 503, "refused"),
+        ("/retry-after/Mon, 20 Nov 2017 19:12:08 GMT", 503, "refused"),
         ("/later", 503, "refused"),
         ("/hang", None, "no answer within 0.5 s"),
         ("/drip", None, "no answer within 0.5 s"),
@@ -94,7 +94,7 @@ def sent(app: AppHarness, made: dict[str, Any]) -> dict[str, Any]:
 def test_every_answer_means_something(
     sender: Sender, receiver: Receiver, path: str, status: int | None, detail: str
 ) -> None:
-    """Its status stands, its body is not waited for, and an attempt ends in time."""
+    """The status counts, the sender does not wait for the body, and an attempt ends in time."""
     began = time.monotonic()
     outcome = sender.send(f"{receiver.url}{path}", "msg_1", b"{}", ["whsec_AAAA"])
     assert time.monotonic() - began < 3
@@ -102,16 +102,16 @@ def test_every_answer_means_something(
     assert detail in outcome.detail
     assert (path in {"/ok", "/status/200", "/half", "/endless"}) == outcome.succeeded
     assert (path == "/status/410") == outcome.gone
-    waits = {"/later": 3600, "/patience/Mon, 20 Nov 2017 19:12:08 GMT": 0}
+    waits = {"/later": 3600, "/retry-after/Mon, 20 Nov 2017 19:12:08 GMT": 0}
     assert waits.get(path) == outcome.retry_after
 
 
-def test_nobody_who_listens() -> None:
+def test_an_unreachable_receiver_is_an_outcome() -> None:
     """A refused connection, an unknown host and an inner address are outcomes as well."""
     sender = Sender(Egress(Allowlist.parse("127.0.0.1")), deadline=1)
     for url, detail in (
         ("http://127.0.0.1:9/", "no answer: "),
-        ("http://nobody.invalid/", "'nobody.invalid' cannot be found"),
+        ("http://unknown.invalid/", "'unknown.invalid' cannot be found"),
         ("http://127.0.0.2/", "not sent: 127.0.0.2 is not a public address"),
     ):
         outcome = sender.send(url, "msg_1", b"{}", ["whsec_AAAA"])
@@ -123,10 +123,10 @@ def test_nobody_who_listens() -> None:
 
 
 def test_a_failed_delivery_is_tried_again(app: AppHarness, receiver: Receiver) -> None:
-    """By the schedule, under one id with a signature of each moment, until there are none left."""
+    """It follows the schedule, under one id, with a new signature each time, until it ends."""
     made = app.webhooks.subscribe(f"{receiver.url}/status/500/again")
     first = sent(app, made)
-    for attempt, pause in enumerate(SCHEDULE, 1):
+    for attempt, pause in enumerate(RETRY_SCHEDULE, 1):
         [delivery] = app.webhooks.deliveries(made)
         assert ("pending", attempt) == (delivery["state"], delivery["attempts"])
         last = datetime.fromisoformat(delivery["log"][-1]["at"])
@@ -135,11 +135,11 @@ def test_a_failed_delivery_is_tried_again(app: AppHarness, receiver: Receiver) -
         app.worker.make_due()
         app.worker.run_all()
     [delivery] = app.webhooks.deliveries(made)
-    assert ("failed", len(SCHEDULE) + 1, None) == tuple(
+    assert ("failed", len(RETRY_SCHEDULE) + 1, None) == tuple(
         delivery[k] for k in ("state", "attempts", "next_attempt_at")
     )
     requests = receiver.at("/status/500/again")
-    assert len(SCHEDULE) + 1 == len(requests)
+    assert len(RETRY_SCHEDULE) + 1 == len(requests)
     assert {first["id"]} == {request.headers["webhook-id"] for request in requests}
     for request in requests:
         Webhook(made["secret"]).verify(request.body, request.headers)
@@ -162,10 +162,8 @@ def test_the_retries_are_jobs_that_wait(app: AppHarness, receiver: Receiver) -> 
     assert any(timedelta(0) <= moment - due <= timedelta(seconds=1) for moment in moments)
 
 
-def test_a_receiver_that_asks_for_patience_gets_it(app: AppHarness, receiver: Receiver) -> None:
-    """Nothing is sent before ``Retry-After`` is over, neither this delivery nor another, and both
-    say when that is.
-    """
+def test_a_receiver_that_asks_for_a_delay_gets_it(app: AppHarness, receiver: Receiver) -> None:
+    """Neither this delivery nor another is sent before ``Retry-After`` is over; both show when."""
     made = app.webhooks.subscribe(f"{receiver.url}/later/please")
     delivery = sent(app, made)
     due = datetime.fromisoformat(delivery["next_attempt_at"])
@@ -179,7 +177,7 @@ def test_a_receiver_that_asks_for_patience_gets_it(app: AppHarness, receiver: Re
 
 
 def test_success_ends_it(app: AppHarness, receiver: Receiver) -> None:
-    """A receiver that comes back gets what waited, and its failures are forgotten."""
+    """A receiver that recovers gets the pending deliveries, and its failures are reset."""
     made = app.webhooks.subscribe(f"{receiver.url}/status/503/back")
     sent(app, made)
     path = f"/v1/subscriptions/{made['id']}"
@@ -198,7 +196,7 @@ def test_success_ends_it(app: AppHarness, receiver: Receiver) -> None:
 
 
 def test_gone_disables(app: AppHarness, receiver: Receiver) -> None:
-    """A 410 ends the delivery and the subscription, says why, and nothing is sent any more."""
+    """A 410 ends the delivery and disables the subscription, with the reason shown."""
     made = app.webhooks.subscribe(f"{receiver.url}/status/410/gone")
     assert "failed" == sent(app, made)["state"]
     shown = app.webhooks.show(made)
@@ -216,7 +214,7 @@ def test_gone_disables(app: AppHarness, receiver: Receiver) -> None:
 
 
 def test_failing_for_days_disables(app: AppHarness, receiver: Receiver) -> None:
-    """Where nothing has got through for five days nobody tries any more, and it is said why."""
+    """After five days of failures the subscription is disabled, with the reason shown."""
     made = app.webhooks.subscribe(f"{receiver.url}/status/500/days")
     sent(app, made)
     with app.services[Database].writing() as session:
@@ -231,11 +229,11 @@ def test_failing_for_days_disables(app: AppHarness, receiver: Receiver) -> None:
 
 
 def test_replays(app: AppHarness, receiver: Receiver) -> None:
-    """What was delivered or failed is sent once more, the same under the same id."""
+    """A succeeded or failed delivery is sent again, unchanged, under the same id."""
     made = app.webhooks.subscribe(f"{receiver.url}/ok/replay")
     delivery = sent(app, made)
     path = f"/v1/subscriptions/{made['id']}/deliveries/{delivery['id']}"
-    for _ in range(2):  # twice before it is sent is once
+    for _ in range(2):  # two replays before it is sent count as one
         again = app.http.post(f"{path}/replay")
         assert (202, "pending") == (again.status_code, again.json()["state"])
     app.worker.run_all()
@@ -258,7 +256,7 @@ def test_rotation(app: AppHarness, receiver: Receiver) -> None:
     for secret in (made["secret"], rotated["secret"]):
         Webhook(secret).verify(request.body, request.headers)
     assert 2 == len(request.headers["webhook-signature"].split(" "))
-    # A second one ends none of them before its time.
+    # A second rotation expires none of them early.
     third = app.http.post(path, params={"overlap_seconds": 60}).json()
     assert rotated["previous_secret_until"] == third["previous_secret_until"]
     sent(app, made)
@@ -276,15 +274,15 @@ def test_rotation(app: AppHarness, receiver: Receiver) -> None:
 
 
 def test_what_a_dead_worker_had_taken_is_sent(app: AppHarness, receiver: Receiver) -> None:
-    """One worker takes a delivery, no other does until it is due again, and then it is sent."""
+    """While one worker has reserved a delivery no other sends it; then it is due again."""
     made = app.webhooks.subscribe(f"{receiver.url}/ok/taken")
     ping(app, made)
     now = datetime.now(UTC)
     with app.services[Database].writing() as session:
-        due = store.find_due(session, now, room=store.FreeSlots(99, 99, 99))
+        due = store.find_due(session, now, limits=store.ConcurrencyLimits(99, 99, 99))
         [delivery] = [each for each in due if each.subscription_id == made["id"]]
-        assert store.take(session, delivery, now + timedelta(hours=1))
-        assert not store.take(session, delivery, now + timedelta(hours=1))
+        assert store.reserve(session, delivery, now + timedelta(hours=1))
+        assert not store.reserve(session, delivery, now + timedelta(hours=1))
     app.worker.run_all()
     assert [] == receiver.at("/ok/taken")
     app.worker.make_due()
@@ -292,8 +290,8 @@ def test_what_a_dead_worker_had_taken_is_sent(app: AppHarness, receiver: Receive
     assert 1 == len(receiver.at("/ok/taken"))
 
 
-def test_there_is_room_for_everybody(app: AppHarness, receiver: Receiver) -> None:
-    """Of what is due, each subscription and each tenant gets its share, whatever others have."""
+def test_each_tenant_and_subscription_gets_its_share(app: AppHarness, receiver: Receiver) -> None:
+    """The share does not depend on how much is due for the others."""
     other = app.headers_of("crowded")
     mine = app.webhooks.subscribe(f"{receiver.url}/ok/mine")
     body = {"url": f"{receiver.url}/ok/theirs", "events": ["support.stored"]}
@@ -303,11 +301,11 @@ def test_there_is_room_for_everybody(app: AppHarness, receiver: Receiver) -> Non
         assert 202 == app.http.post(path, headers=other).status_code
     for _ in range(3):
         ping(app, mine)
-    room = store.FreeSlots(all=20, each_tenant=6, each=2)
+    limits = store.ConcurrencyLimits(total=20, per_tenant=6, per_subscription=2)
     with app.services[Database].reading() as session:
-        due = store.find_due(session, datetime.now(UTC), room=room)
-        more = store.find_due(session, datetime.now(UTC), room=room, under_way=due)
-        few = store.find_due(session, datetime.now(UTC), room=store.FreeSlots(5, 6, 2))
+        due = store.find_due(session, datetime.now(UTC), limits=limits)
+        more = store.find_due(session, datetime.now(UTC), limits=limits, in_flight=due)
+        few = store.find_due(session, datetime.now(UTC), limits=store.ConcurrencyLimits(5, 6, 2))
     count = Counter(delivery.subscription_id for delivery in due)
     assert (2, 6) == (count[mine["id"]], sum(count[made["id"]] for made in theirs))
     assert max(count.values()) == 2
@@ -320,9 +318,10 @@ def test_there_is_room_for_everybody(app: AppHarness, receiver: Receiver) -> Non
 # --- many -----------------------------------------------------------------------------------------
 
 
-def test_a_slow_receiver_holds_up_nobody(app: AppHarness) -> None:
-    """While one hangs, two attempts at a time are its own, all others get theirs, and no job waits
-    for it; when it answers the rest follows by itself.
+def test_a_slow_receiver_delays_only_itself(app: AppHarness) -> None:
+    """A hanging receiver has two attempts at a time; the others get theirs, and no job waits.
+
+    When it answers, the remaining deliveries follow.
     """
     with receiving() as receiver:
         slow = app.webhooks.subscribe(f"{receiver.url}/held/204/slow")
@@ -351,7 +350,7 @@ def test_a_slow_receiver_holds_up_nobody(app: AppHarness) -> None:
 
 
 def test_subscriptions_are_their_tenants(app: AppHarness, receiver: Receiver) -> None:
-    """Another tenant's subscription hears nothing of this one's, nor is it found by its id."""
+    """Another tenant's subscription gets none of this one's events, nor is it found by its id."""
     other = app.headers_of("another")
     body = {"url": f"{receiver.url}/ok/another", "events": ["support.stored"]}
     theirs = app.http.post("/v1/subscriptions", json=body, headers=other).json()
@@ -375,7 +374,7 @@ def test_subscriptions_are_their_tenants(app: AppHarness, receiver: Receiver) ->
 
 
 def test_what_ended_long_ago_is_forgotten(app: AppHarness, receiver: Receiver) -> None:
-    """Deliveries are kept for so many days, and their events with them."""
+    """Deliveries and their events are deleted after the configured days."""
     made = app.webhooks.subscribe(f"{receiver.url}/ok/old")
     space = app.create_space("old")
     app.put_support(space, "a", random_support(np.random.default_rng(1), 10_000, 100))

@@ -1,4 +1,4 @@
-"""Deliveries and what goes wrong around them: other URLs, lost keys, bugs, backlogs and death."""
+"""Deliveries under faults: changed URLs, lost keys, bugs, backlogs and dead workers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.http_space import random_support
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import Receiver, receiving
 
-ROOM = store.FreeSlots(all=32, each_tenant=8, each=2)
+LIMITS = store.ConcurrencyLimits(total=32, per_tenant=8, per_subscription=2)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def app(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def ping(app: AppHarness, made: dict[str, Any]) -> str:
-    """The id of a new ping, which waits."""
+    """The id of a new ping, still pending."""
     answer = app.http.post(f"/v1/subscriptions/{made['id']}/ping")
     assert 202 == answer.status_code, answer.text
     return str(answer.json()["id"])
@@ -76,7 +76,7 @@ def until(condition: Any, seconds: float = 10) -> None:
 
 
 def test_another_url_starts_afresh(app: AppHarness, receiver: Receiver) -> None:
-    """A pause that one receiver asked for is none of the next one's, who gets what waited."""
+    """A pause that one receiver asked for does not apply to the next; it gets what was pending."""
     made = app.webhooks.subscribe(f"{receiver.url}/later")
     ping(app, made)
     app.worker.run_all()
@@ -94,7 +94,7 @@ def test_another_url_starts_afresh(app: AppHarness, receiver: Receiver) -> None:
 
 
 def test_enabling_sends_what_waits(app: AppHarness, receiver: Receiver) -> None:
-    """What was hours away from its next attempt has none while disabled, and one when enabled."""
+    """A pending delivery has no next attempt while disabled, and an immediate one when enabled."""
     made = app.webhooks.subscribe(f"{receiver.url}/patience/36000")
     ping(app, made)
     app.worker.run_all()
@@ -109,7 +109,7 @@ def test_enabling_sends_what_waits(app: AppHarness, receiver: Receiver) -> None:
 
 
 def test_an_old_receiver_ends_nothing_of_a_new_one(app: AppHarness, receiver: Receiver) -> None:
-    """A 410 of the URL that was does not disable what has another by then; that gets the event."""
+    """A 410 from the old URL does not disable the subscription; the new URL gets the event."""
     made = app.webhooks.subscribe(f"{receiver.url}/held/410")
     ping(app, made)
     app.worker.run_all(wait=False)
@@ -131,7 +131,7 @@ def test_an_old_receiver_ends_nothing_of_a_new_one(app: AppHarness, receiver: Re
 
 
 def test_what_waits_for_a_disabled_one_is_forgotten(app: AppHarness, receiver: Receiver) -> None:
-    """It is kept for as long as all else; what waits for one that is enabled is kept longer."""
+    """It is kept as long as other deliveries; pending ones of an enabled subscription longer."""
     off, on = (
         app.webhooks.subscribe(f"{receiver.url}/later"),
         app.webhooks.subscribe(f"{receiver.url}/later"),
@@ -152,7 +152,7 @@ def test_what_waits_for_a_disabled_one_is_forgotten(app: AppHarness, receiver: R
 
 
 def test_secrets_do_not_pile_up(app: AppHarness) -> None:
-    """Five from before sign beside the newest; a sixth rotation is refused, unless it ends them."""
+    """Five previous secrets sign beside the newest; a sixth rotation needs an overlap of zero."""
     made = app.webhooks.subscribe("http://127.0.0.1:9/")
     path = f"/v1/subscriptions/{made['id']}/rotate-secret"
     assert [200] * 5 == [app.http.post(path).status_code for _ in range(5)]
@@ -169,7 +169,7 @@ def test_secrets_do_not_pile_up(app: AppHarness) -> None:
 def test_a_bug_counts_as_an_attempt(
     app: AppHarness, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever goes wrong with an attempt, the log says so, and it is not tried for ever."""
+    """A bug in an attempt is shown in the log, and retries end."""
 
     def send(*_: Any) -> None:
         raise OverflowError
@@ -193,7 +193,7 @@ def test_a_worker_without_the_key_sends_nothing(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It leaves deliveries to others, spends none of their attempts, and tells its operator."""
+    """It leaves deliveries to other processes, spends no attempts, and warns its operator."""
     made = app.webhooks.subscribe(f"{receiver.url}/ok")
     ping(app, made)
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
@@ -210,7 +210,7 @@ def test_a_worker_without_the_key_sends_nothing(
 
 
 def test_a_service_that_ends_begins_nothing_more(tmp_path: Path, receiver: Receiver) -> None:
-    """What is under way then is the last, although more waits for it to end."""
+    """No attempt starts after those in flight, although more deliveries are due."""
     with open_keyed_app(tmp_path, SQLITE) as app:
         made = app.webhooks.subscribe(f"{receiver.url}/held/204")
         for _ in range(4):
@@ -228,7 +228,7 @@ def test_a_service_that_ends_begins_nothing_more(tmp_path: Path, receiver: Recei
 def test_receivers_write_nothing_into_the_log(
     app: AppHarness, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The operator reads what kind of answer there was, and neither its words nor any URL."""
+    """The operator's log shows the kind of the answer, and neither its text nor any URL."""
     with caplog.at_level(logging.DEBUG, logger="app"):
         for tail in ("/status/500/SECRET", "/redirect/https://a.example/SECRET", "/close/SECRET"):
             ping(app, app.webhooks.subscribe(receiver.url + tail))
@@ -261,9 +261,9 @@ def steps(session: Reader, ask: Any) -> int:
     return taken
 
 
-def test_a_backlog_costs_nothing_to_look_at(tmp_path: Path) -> None:
-    """To choose what is sent next takes no longer with ten thousand times as much waiting, nor does
-    to look for what is old; and who has little to hear is not forgotten over it.
+def test_a_backlog_does_not_slow_queries(tmp_path: Path) -> None:
+    """Ten thousand pending deliveries slow neither the choice of the next nor the search for old
+    ones, and a subscription with few deliveries still gets its share.
     """
     now = datetime.now(UTC)
     with open_keyed_app(tmp_path, SQLITE) as app:
@@ -276,14 +276,14 @@ def test_a_backlog_costs_nothing_to_look_at(tmp_path: Path) -> None:
                 found: list[store.Delivery] = []
                 later = datetime.now(UTC)
                 taken = steps(
-                    session, lambda: found.extend(store.find_due(session, later, room=ROOM))
+                    session, lambda: found.extend(store.find_due(session, later, limits=LIMITS))
                 )
-                return taken + steps(session, lambda: store.any_old(session, PAST)), found
+                return taken + steps(session, lambda: store.any_expired(session, PAST)), found
 
         few, found = look()
         assert 1 == len(found)
         with database.writing() as session:
-            columns = store.find_due(session, datetime.now(UTC), room=ROOM)[0]
+            columns = store.find_due(session, datetime.now(UTC), limits=LIMITS)[0]
             row = {name: getattr(columns, name) for name in store.Delivery.__dataclass_fields__}
             rows = [{**row, "id": new_id(now), "event_id": new_id(now)} for _ in range(10_000)]
             session.execute(insert(WebhookDeliveryRow), rows)
@@ -295,7 +295,7 @@ def test_a_backlog_costs_nothing_to_look_at(tmp_path: Path) -> None:
 
 
 def test_a_backlog_of_events_costs_nothing_either(tmp_path: Path) -> None:
-    """What follows from an event is found as fast with ten thousand others waiting."""
+    """The events of a model are found as fast with ten thousand others pending."""
     now = datetime.now(UTC)
     with open_keyed_app(tmp_path, SQLITE) as app:
         app.webhooks.subscribe("http://127.0.0.1:9/")
@@ -332,7 +332,7 @@ def vars_of(row: EventRow) -> dict[str, Any]:
 
 
 def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: Path) -> None:
-    """Of events that were taken in, some under way at kill -9: each arrives, few of them twice."""
+    """Every recorded event arrives in spite of kill -9, few of them twice."""
     with receiving() as receiver:
         flags = "--embedded-worker=on", "--job-lease-seconds=2", "--egress-allow=127.0.0.1"
         server = Server(
@@ -357,7 +357,7 @@ def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: P
         server.kill()
         pinging.join()
         database = Database(server.database_url, timeout=10)
-        with database.writing() as session:  # what was taken is due again, 90 s later
+        with database.writing() as session:  # reserved deliveries are due again, 90 s later
             session.execute(
                 update(WebhookDeliveryRow)
                 .where(WebhookDeliveryRow.due_at.is_not(None))
@@ -373,7 +373,7 @@ def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: P
         times = Counter(request.headers["webhook-id"] for request in receiver.requests)
         assert {each["id"] for each in listed} == times.keys() >= write_log
         assert {("succeeded", 1)} == {(each["state"], each["attempts"]) for each in listed}
-        assert sum(times.values()) - len(times) <= 6  # those that were under way
+        assert sum(times.values()) - len(times) <= 6  # those that were in flight
         assert 0 == server.stop()
 
 

@@ -1,4 +1,4 @@
-"""Subscriptions as they are made, shown, changed and refused."""
+"""Subscriptions: created, shown, changed and refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppHarness]:
 
 
 def test_a_subscription_is_made_and_shown(app: AppHarness) -> None:
-    """201 with its id, where it is, and once its secret, which is nowhere else."""
+    """201 with its id, its location and its secret, which no other answer contains."""
     app.create_space("shown")
     asked = {
         "url": URL,
@@ -73,7 +73,7 @@ def test_a_list_goes_on_where_it_ended(app: AppHarness) -> None:
 
 
 def test_a_change_replaces_what_it_says(app: AppHarness) -> None:
-    """What is absent stays, null clears, and what a threshold was of goes with it."""
+    """Absent fields stay, null clears, and a threshold goes with its event type."""
     made = app.webhooks.subscribe(URL, "neighbors.changed", description="first", tag="red")
     path = f"/v1/subscriptions/{made['id']}"
     assert 0.5 == made["threshold"]
@@ -124,7 +124,7 @@ def test_a_change_replaces_what_it_says(app: AppHarness) -> None:
 def test_what_makes_no_sense_is_refused(
     app: AppHarness, changes: dict[str, Any], field: str
 ) -> None:
-    """When it is made and when it is changed, with the name of the field."""
+    """On creation and on change, with the name of the field."""
     made = app.webhooks.subscribe(URL)
     for answer in (
         app.http.post("/v1/subscriptions", json={**GOOD, **changes}),
@@ -136,7 +136,7 @@ def test_what_makes_no_sense_is_refused(
 
 
 def test_a_space_may_come_later(app: AppHarness) -> None:
-    """As the one of a source does, which its first model makes."""
+    """As the space of a source, which its first model creates."""
     made = app.webhooks.subscribe(URL, space="still-nowhere")
     assert "still-nowhere" == app.webhooks.show(made)["space"]
     path = f"/v1/subscriptions/{made['id']}"
@@ -145,7 +145,7 @@ def test_a_space_may_come_later(app: AppHarness) -> None:
 
 
 def test_what_is_not_there_is_not_found(app: AppHarness) -> None:
-    """Subscriptions and deliveries, whatever stands in the place of their ids."""
+    """Subscriptions and deliveries, with any text in place of their ids."""
     made = app.webhooks.subscribe(URL)
     path = f"/v1/subscriptions/{made['id']}"
     for name in ("x", "%00", "é", made["id"][:-1], made["id"].replace("-", "0"), "0" * 36):
@@ -156,7 +156,7 @@ def test_what_is_not_there_is_not_found(app: AppHarness) -> None:
 
 
 def test_a_key_that_may_only_read(app: AppHarness) -> None:
-    """It sees subscriptions, without secrets, and changes none."""
+    """It shows subscriptions, without secrets, and changes none."""
     made = app.webhooks.subscribe(URL)
     with app.services[Database].writing() as session:
         key = app.services[KeyService].create(session, "default", scopes=["read"])

@@ -29,7 +29,7 @@ class Receiver:
 
     ``/ok`` answers 204, ``/status/N`` N, ``/later`` 503 and ``Retry-After: 3600``, ``/redirect``
     sends to ``/ok``, ``/hang`` says nothing, ``/close`` hangs up, ``/half`` hangs up in the middle
-    of its 200, ``/endless`` never ends it, and ``/drip`` its header; ``/patience/WHEN`` answers 503
+    of its 200, ``/endless`` never ends it, and ``/drip`` its header; ``/retry-after/WHEN`` has 503
     and ``Retry-After: WHEN``, ``/held/N`` N once it is released. What follows is a name.
     """
 
@@ -99,7 +99,7 @@ def _answer(handler: BaseHTTPRequestHandler, receiver: Receiver) -> None:
         _begin(handler, 307, {"Location": rest or "/ok", "Content-Length": "0"})
     elif kind == "later":
         _begin(handler, 503, {"Retry-After": "3600", "Content-Length": "0"})
-    elif kind == "patience":
+    elif kind == "retry-after":
         _begin(handler, 503, {"Retry-After": unquote(rest), "Content-Length": "0"})
     elif kind == "held":
         receiver.released.wait(30)
