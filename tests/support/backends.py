@@ -12,12 +12,12 @@ __all__ = ["SQLITE", "Backend", "PostgresBackend", "SqliteBackend"]
 
 
 class Backend(Protocol):
-    """Where the services of one folder keep their truth."""
+    """The kind of database that the services of a folder use."""
 
     name: str
 
     def url(self, folder: Path) -> str:
-        """The database of the services in ``folder``: always the same, another for another one."""
+        """The database URL of the services in ``folder``: stable, and different for each folder."""
 
 
 class SqliteBackend:
@@ -33,7 +33,7 @@ class PostgresBackend:
     """A database for each folder on one server.
 
     Args:
-        server: that runs.
+        server: a running server.
     """
 
     name = "postgres"

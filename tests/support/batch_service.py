@@ -1,4 +1,4 @@
-"""A service that knows batches alone, answering in the test's own process."""
+"""A fake service that answers batches only, in the test's own process."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def pairs(n: int) -> list[tuple[str, Support]]:
 
 
 def line(model: str, status: str = "created") -> dict[str, Any]:
-    """A line of an answer."""
+    """One line of an answer."""
     error = {"error": {"code": "support_exists", "detail": "it has one"}}
     return {"model": model, "status": status, **(error if status == "failed" else {})}
 
 
 class Service:
-    """Answers batches: every line is created, unless its model is in ``failing``; keeps requests.
+    """Answers batches and keeps the requests; all models but those in ``failing`` are created.
 
     Args:
         failing: names of models that are refused.
@@ -62,7 +62,7 @@ class Service:
         )
 
     def other(self, request: httpx.Request) -> httpx.Response:
-        """What is no batch."""
+        """Answer a request that is not a batch."""
         if request.url.path == ONE_SPACE:
             return httpx.Response(200, json=self.space)
         if request.method == "GET":
@@ -77,7 +77,7 @@ class Service:
 
 
 def answered(lines: Iterable[Any]) -> httpx.Response:
-    """An answer of these lines."""
+    """An answer with these lines."""
     content = b"".join(json.dumps(x).encode() + b"\n" for x in lines)
     return httpx.Response(200, content=content, headers={"Content-Type": JSONL})
 

@@ -1,4 +1,4 @@
-"""``AsyncClient`` behind the surface of ``Client``, so that one test holds for both."""
+"""``AsyncClient`` with the interface of ``Client``, so that one test covers both."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Connect = Callable[..., Any]
 
 
 class BlockingClient:
-    """Awaits what the client gives before it answers.
+    """Runs each coroutine of an asynchronous client to its end.
 
     Args:
-        target: a client, a namespace of one, or a listing.
-        runner: the event loop, one for all that the client does.
+        target: a client, one of its namespaces, or a listing.
+        runner: the event loop for all calls of the client.
     """
 
     def __init__(self, target: Any, runner: asyncio.Runner) -> None:
@@ -28,11 +28,11 @@ class BlockingClient:
 
     @classmethod
     def connect(cls, runner: asyncio.Runner, *arguments: Any, **options: Any) -> Self:
-        """An AsyncClient."""
+        """Connect an AsyncClient."""
         return cls(AsyncClient(*arguments, **options), runner)
 
     def set_clock(self, sleep: Callable[[float], object], jitter: Callable[[], float]) -> Self:
-        """Replaces the clock of the client, with a plain function for pauses."""
+        """Replace the clock of the client; ``sleep`` is a plain function."""
         set_async_clock(self._target, sleep=_awaitable(sleep), jitter=jitter)
         return self
 
@@ -71,7 +71,7 @@ class BlockingClient:
 
 
 def with_pauses(client: Any, pauses: list[float]) -> Any:
-    """Either client, whose pauses are as long as they can be, and go to a list."""
+    """Either client, with the longest possible pauses, which are appended to a list."""
     if isinstance(client, BlockingClient):
         return client.set_clock(pauses.append, lambda: 1.0)
     return set_clock(client, sleep=pauses.append)

@@ -1,4 +1,4 @@
-"""Small safetensors checkpoints, written with the library that everybody writes them with."""
+"""Small safetensors checkpoints, written with the reference library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Tensors = dict[str, npt.NDArray[Any]]
 
 
 def random_tensors(seed: int, shapes: dict[str, tuple[int, ...]] = SHAPES) -> Tensors:
-    """Normal weights."""
+    """Normally distributed weights."""
     generator = np.random.default_rng(seed)
     return {name: generator.normal(size=shape).astype("f4") for name, shape in shapes.items()}
 

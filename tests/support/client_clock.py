@@ -1,4 +1,4 @@
-"""The clock of a client, replaced: the one place that reaches into it."""
+"""Replace the clock of a client: the only place that uses its private attributes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ Sleep = Callable[[float], object]
 
 
 def no_sleep(seconds: float) -> None:
-    """Returns at once."""
+    """Return at once."""
 
 
 def longest() -> float:
-    """Draws the longest pause."""
+    """Draw the longest pause."""
     return 1.0
 
 
 def set_clock(
     client: Client, *, sleep: Sleep = no_sleep, jitter: Callable[[], float] = longest
 ) -> Client:
-    """The client, whose pauses go to ``sleep``, as long as ``jitter`` draws them."""
+    """The client with pauses that go to ``sleep``; ``jitter`` draws their length."""
     client._connection.clock = Clock(sleep, jitter)
     return client
 
 
 async def no_async_sleep(seconds: float) -> None:
-    """Returns at once."""
+    """Return at once."""
 
 
 def set_async_clock(

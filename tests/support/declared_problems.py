@@ -1,4 +1,4 @@
-"""The problems that operations declare, held against what is answered."""
+"""The problems that operations declare, compared with the answers of the service."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Operation:
         self._path = re.compile(re.sub(r"{\w+}", "[^/]+", pattern))
 
     def is_asked_by(self, request: Any) -> bool:
-        """Whether it is what a request asks for."""
+        """Whether a request calls this operation."""
         path = unquote(request.url.raw_path.decode().partition("?")[0])
         return request.method == self.method and self._path.fullmatch(path) is not None
 

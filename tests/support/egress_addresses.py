@@ -1,4 +1,4 @@
-"""Addresses inside and outside, as a list of its own that the code under test knows nothing of."""
+"""Public and private addresses: a list that is independent of the code under test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OUTSIDE = _words("""
 223.255.255.255 2606:4700::1111 2a00:1450:4001:81b::200e ::ffff:8.8.8.8 64:ff9b::808:808
 2002:808:808::1 2606:4700::5efe:8.8.8.8
 """)
-# Hosts that this machine, or a resolver, may take for an inner address.
+# Hosts that this machine or a resolver may map to a private address.
 SPELLINGS = _words("""
 127.1 127.0.1 0x7f000001 0x7f.1 0177.0.0.1 2130706433 0 0.0.0.0 localhost LOCALHOST localhost.
 [::1] [::] [::ffff:127.0.0.1] [::ffff:7f00:1] 169.254.169.254 [fd00:ec2::254] 10.1 127.0.0.1.

@@ -1,6 +1,6 @@
 """Fixtures of all tests: databases, Redis servers, and the service as a process on each database.
 
-A plugin of pytest, so that each of these servers starts once in a run, whichever folders it runs.
+A pytest plugin, so that each of these servers starts once a run, whichever folders it covers.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Start = Callable[..., Server]
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """The Postgres server that all tests share; it must survive them all."""
+    """The Postgres server that all tests share; tests must not stop it."""
     with postgres_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgres"])
 def backend(request: pytest.FixtureRequest) -> Backend:
-    """Each database the service runs on; whatever starts a service is tested on both."""
+    """Each database of the service: every test that starts a service runs on both."""
     if request.param == "sqlite":
         return SQLITE
     return PostgresBackend(request.getfixturevalue("postgres"))
@@ -49,7 +49,7 @@ def database(backend: Backend, tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def single() -> Iterator[RedisProcess]:
-    """One Redis server; it must survive all tests that share it."""
+    """A shared Redis server; tests must not stop it."""
     with redis_server() as server:
         yield server
 
@@ -63,7 +63,7 @@ def cluster() -> Iterator[list[RedisProcess]]:
 
 @pytest.fixture(scope="session")
 def servers(postgres: Postgres) -> Iterator[dict[str, Server]]:
-    """The shared services by their database, started when first asked for, ended before that."""
+    """The shared services by database; each starts on first use and stops before its database."""
     running: dict[str, Server] = {}
     yield running
     for server in running.values():
@@ -74,10 +74,10 @@ def servers(postgres: Postgres) -> Iterator[dict[str, Server]]:
 def server(
     backend: Backend, servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Server:
-    """The service that most tests share; it must survive them all."""
+    """The service that most tests share; tests must not stop it."""
     if backend.name not in servers:
         folder = tmp_path_factory.mktemp("service")
-        # As an operator of Postgres sets it; elsewhere it would be made.
+        # Operators of Postgres set the key; other services generate it.
         key = "x" * 32
         servers[backend.name] = Server(
             folder, backend=backend, MODELKIN_ENCRYPTION_KEYS=key
@@ -87,7 +87,7 @@ def server(
 
 @pytest.fixture(scope="session")
 def sqlite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A service on SQLite that the tests of the SDK share, each with a space of its own."""
+    """A service on SQLite that the SDK's tests share; each uses its own space."""
     running = Server(tmp_path_factory.mktemp("service")).start()
     yield running
     assert running.stop() == 0, running.log.read_text()
@@ -95,7 +95,7 @@ def sqlite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def start(backend: Backend, tmp_path: Path) -> Iterator[Start]:
-    """Starts services of the test's own; none outlives it."""
+    """Start services for one test; they stop with it."""
     started: list[Server] = []
 
     def start(*flags: str, folder: Path = tmp_path) -> Server:
@@ -110,14 +110,14 @@ def start(backend: Backend, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture(scope="session")
 def http(server: Server) -> Iterator[httpx.Client]:
-    """Plain HTTP; an answer that its operation does not declare fails the test."""
+    """A plain HTTP client; an answer that its operation does not declare fails the test."""
     with checked(httpx.Client(base_url=server.url, timeout=60, trust_env=False)) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def client(server: Server) -> Iterator[modelkin.Client]:
-    """The SDK."""
+    """A client of the SDK."""
     with modelkin.Client(server.url) as client:
         yield client
 
@@ -130,6 +130,6 @@ def space(http: httpx.Client) -> Space:
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    """A Hugging Face hub without a model."""
+    """A Hugging Face hub without models."""
     with loopback_hub() as hub:
         yield hub

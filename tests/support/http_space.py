@@ -1,4 +1,4 @@
-"""What the tests put into a service, and the brute force that its answers are held against."""
+"""Supports and spaces for tests, and the brute force that answers are compared with."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _names = (f"space-{number}" for number in itertools.count())
 
 
 def random_support(rng: np.random.Generator, m: int, k: int) -> Support:
-    """K of M indices, uniformly."""
+    """K of M indices, drawn uniformly."""
     return Support.from_indices(np.sort(rng.choice(m, k, replace=False)), m)
 
 
 def related(rng: np.random.Generator, base: Support, share: float) -> Support:
-    """A support as large as ``base`` that keeps ``share`` of it, the rest drawn from elsewhere."""
+    """A support as large as ``base`` that keeps ``share`` of it; the rest are other indices."""
     kept = rng.choice(base.indices, int(base.k * share), replace=False)
     others = np.setdiff1d(np.arange(base.num_parameters), base.indices)
     new = rng.choice(others, base.k - kept.size, replace=False)
@@ -36,7 +36,7 @@ def related(rng: np.random.Generator, base: Support, share: float) -> Support:
 
 
 def family(seed: int, m: int, k: int, n: int) -> dict[str, Support]:
-    """``n`` supports named m000, m001, ...: a base, and others at all distances from it."""
+    """``n`` supports named m000, m001, ...: a base, and others at different distances from it."""
     rng = np.random.default_rng(seed)
     base = random_support(rng, m, k)
     shares = rng.uniform(0.0, 0.95, n - 1)
@@ -46,7 +46,7 @@ def family(seed: int, m: int, k: int, n: int) -> dict[str, Support]:
 
 
 def true_similarity(a: Support, b: Support) -> float:
-    """S of two supports, by Python's sets."""
+    """S of two supports, computed with Python's sets."""
     first, second = set(a.indices.tolist()), set(b.indices.tolist())
     return 2 * len(first & second) / (len(first) + len(second))
 
@@ -61,12 +61,12 @@ def true_neighbors(
 
 
 class Space:
-    """One space of the service under test, reached over plain HTTP.
+    """One space of the service under test, used over plain HTTP.
 
     Args:
         http: a client whose base URL is the service.
-        m: its number of parameters.
-        body: more of the request that makes it.
+        m: the number of its parameters.
+        body: more fields of the request that creates it.
     """
 
     def __init__(self, http: httpx.Client, m: int = 10_000, **body: Any) -> None:
@@ -77,33 +77,33 @@ class Space:
         assert created.status_code == 201, created.text
 
     def path(self, kind: str, model: str | None = None) -> str:
-        """``/v1/spaces/{space}/{kind}`` and, where one is given, ``/{model}``."""
+        """``/v1/spaces/{space}/{kind}``, with ``/{model}`` if a model is given."""
         tail = "" if model is None else "/" + quote(model, safe="/")
         return f"/v1/spaces/{self.name}/{kind}{tail}"
 
     def put(self, model: str, support: Support, tags: Iterable[str] = ()) -> dict[str, Any]:
-        """Store a support; the answered model."""
+        """Store a support and return the model from the answer."""
         return ok(self.put_bytes(model, support.to_bytes(), SUPPORT, tag=list(tags)))
 
     def put_bytes(self, model: str, data: bytes, media_type: str, **params: Any) -> httpx.Response:
-        """Send bytes as a support; the answer, whatever it is."""
+        """Send bytes as a support and return the answer."""
         headers = {"Content-Type": media_type}
         url = self.path("supports", model)
         return self.http.put(url, content=data, headers=headers, params=params)
 
     def put_all(self, supports: Mapping[str, Support]) -> None:
-        """Store them all."""
+        """Store several supports."""
         for name, support in supports.items():
             self.put(name, support)
 
     def put_signature(self, model: str, signature: modelkin.Signature) -> dict[str, Any]:
-        """Store a signature alone; the answered model."""
+        """Store a signature without a support; return the model from the answer."""
         headers = {"Content-Type": SIGNATURE}
         url = self.path("signatures", model)
         return ok(self.http.put(url, content=signature.to_bytes(), headers=headers))
 
     def model(self, model: str) -> dict[str, Any]:
-        """A model as it is listed alone."""
+        """One model, as the service shows it."""
         return ok(self.http.get(self.path("models", model)))
 
     def etag(self, model: str) -> str:
@@ -121,25 +121,25 @@ class Space:
     def find(
         self, data: bytes, media_type: str = SUPPORT, what: str = "neighbors", **params: Any
     ) -> dict[str, Any]:
-        """The neighbours, or donors, of what is in the body."""
+        """The neighbours or donors of the support or signature in the body."""
         headers = {"Content-Type": media_type}
         return ok(self.http.post(self.path(what), content=data, headers=headers, params=params))
 
 
 def ok(answer: httpx.Response) -> dict[str, Any]:
-    """The JSON of an answer that has to be a success."""
+    """The JSON of a successful answer; any other status fails the test."""
     assert answer.status_code in {200, 201}, f"{answer.status_code}: {answer.text}"
     body: dict[str, Any] = answer.json()
     return body
 
 
 def ranking(answer: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Names and similarities of answered neighbours or donors."""
+    """The names and similarities of neighbours or donors in an answer."""
     return [(item["model"], item["similarity"]) for item in answer["items"]]
 
 
 def assert_problem(answer: httpx.Response, status: int, code: str, field: str = "") -> str:
-    """``answer`` is this problem document, whole, and names ``field`` where one is given."""
+    """Check that ``answer`` is this complete problem document and names ``field`` if given."""
     assert (status, code) == (answer.status_code, answer.json().get("code")), answer.text
     problem = answer.json()
     assert answer.headers["content-type"] == "application/problem+json"

@@ -1,4 +1,4 @@
-"""What hubs would send: payloads, and the headers by which they vouch for them."""
+"""Webhook payloads of hubs, and the headers that authenticate them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def hf_payload(
     refs: list[Any] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """A payload of version 3, as the Hub's documentation shows it."""
+    """A payload of version 3, as in the Hub's documentation."""
     repo = {
         "type": kind,
         "name": name,
@@ -44,12 +44,12 @@ def hf_payload(
 
 
 def hf_headers(secret: str, delivery_id: str | None = None) -> dict[str, str]:
-    """What a hub sends beside it; another delivery each time, unless one is named."""
+    """The headers that a hub sends; each call is a new delivery unless an id is given."""
     return {"x-webhook-secret": secret, "webhook-id": delivery_id or str(uuid4())}
 
 
 def mlflow_payload(event: str, data: dict[str, Any]) -> dict[str, Any]:
-    """What a registry sends of an event."""
+    """The payload of a registry's event."""
     entity, action = event.split(".")
     moment = "2025-07-31T08:27:32.080217+00:00"
     return {"entity": entity, "action": action, "timestamp": moment, "data": data}
@@ -62,7 +62,7 @@ def signed(
     delivery_id: str | None = None,
     timestamp: str | None = None,
 ) -> tuple[dict[str, str], bytes]:
-    """Headers and body of a registry's delivery, by its own recipe."""
+    """Headers and body of a registry's delivery, signed as MLflow documents it."""
     body = json.dumps(payload).encode()
     delivery_id = delivery_id or str(uuid4())
     timestamp = timestamp or str(int(time.time()))

@@ -45,7 +45,7 @@ class MemoryBuckets:
     """The :class:`app.index.buckets.protocol.Buckets` of one process.
 
     Args:
-        cap: entries beyond which a bucket is never read.
+        cap: a bucket with more entries is never read.
     """
 
     max_step_size = MAX_STEP_SIZE

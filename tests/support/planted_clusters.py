@@ -1,4 +1,4 @@
-"""Models in groups that are known: supports that keep a share of what is common to their group."""
+"""Models in known groups: each support keeps a share of the indices common to its group."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ GROUPS = (12, 10, 8, 6)
 def planted(
     sizes: tuple[int, ...] = GROUPS, *, keep: float = 0.7, alone: int = 0, seed: int = 0
 ) -> tuple[list[Support], Labels]:
-    """Supports in groups, shuffled, and the group of each.
+    """Shuffled supports in groups, and the group of each.
 
     Args:
         sizes: of the groups.
         keep: the share of the common indices that each member has.
-        alone: so many more supports that belong to nobody, each a group of its own.
-        seed: of all that is drawn.
+        alone: number of additional supports, each a group by itself.
+        seed: of all random numbers.
     """
     rng = np.random.default_rng(seed)
     bases = [rng.choice(M, K, replace=False) for _ in range(len(sizes) + alone)]
@@ -43,5 +43,5 @@ def member(rng: np.random.Generator, base: npt.NDArray[np.int64], keep: float) -
 
 
 def named(supports: list[Support]) -> dict[str, Support]:
-    """The supports under names in their order."""
+    """The supports by name, in their order."""
     return {f"org/m{number:03d}": support for number, support in enumerate(supports)}

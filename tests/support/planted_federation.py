@@ -1,5 +1,6 @@
-"""A federation as it is: most indices are everybody's, kin share the rest; and the brute force that
-stop-lists are held against.
+"""A realistic federation: clients share most indices, and kin share the rest too.
+
+Brute force gives the expected results of stop-lists.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ __all__ = [
     "lsh",
     "settled",
     "stores",
-    "stranger",
+    "unrelated_client",
 ]
 
 M, K = 10_000, 600
@@ -60,25 +61,29 @@ def _client(rng: np.random.Generator, rare: np.ndarray) -> Support:
     return Support.from_indices(np.sort(np.concatenate([pool, rare])), M)
 
 
-def stranger(rng: np.random.Generator) -> Support:
-    """A client: 375 of the 560 indices that are everybody's, the other 225 from anywhere."""
+def unrelated_client(rng: np.random.Generator) -> Support:
+    """A client with 375 of the 560 common indices; the other 225 are random."""
     return _client(rng, rng.choice(np.arange(_POOL, M), K - _FROM_POOL, replace=False))
 
 
 def kin_of(rng: np.random.Generator, base: Support, kept: int = 190) -> Support:
-    """A client that shares so many of the 225 with another one."""
+    """A client that shares ``kept`` of the 225 indices with another one."""
     rare = base.indices[base.indices >= _POOL]
     others = np.setdiff1d(np.arange(_POOL, M), rare)
     new = rng.choice(others, rare.size - kept, replace=False)
     return _client(rng, np.concatenate([rng.choice(rare, kept, replace=False), new]))
 
 
-def federation(seed: int, strangers: int = 26, kin: int = 4) -> dict[str, Support]:
-    """``base``, kin of S about .73 to it, and strangers of S about .42."""
+def federation(seed: int, unrelated: int = 26, kin: int = 4) -> dict[str, Support]:
+    """``base``, kin of S about .73 to it, and unrelated clients of S about .42."""
     rng = np.random.default_rng(seed)
-    base = stranger(rng)
+    base = unrelated_client(rng)
     close = {f"kin{i}": kin_of(rng, base) for i in range(kin)}
-    return {"base": base, **close, **{f"far{i:02d}": stranger(rng) for i in range(strangers)}}
+    return {
+        "base": base,
+        **close,
+        **{f"far{i:02d}": unrelated_client(rng) for i in range(unrelated)},
+    }
 
 
 CLIENTS = federation(11)
@@ -87,13 +92,13 @@ KIN = {name: support for name, support in CLIENTS.items() if name.startswith("ki
 
 
 def common(supports: Mapping[str, Support], share: float = 0.5) -> list[int]:
-    """The indices that so large a share of them hold."""
+    """The indices that at least this share of the supports contains."""
     counts = Counter(i for support in supports.values() for i in support.indices.tolist())
     return sorted(i for i, count in counts.items() if count >= max(2, share * len(supports)))
 
 
 def left(support: Support, stop_list: list[int]) -> Support | None:
-    """What a stop-list leaves, by Python's sets."""
+    """The support without the stop-list's indices, computed with Python's sets."""
     rest = sorted(set(support.indices.tolist()) - set(stop_list))
     return Support.from_indices(rest, support.num_parameters) if rest else None
 
@@ -124,7 +129,7 @@ class Stores:
         return [] if indices is None else Support.from_bytes(indices).indices.tolist()
 
     def banded(self, name: str) -> dict[str, bytes | None]:
-        """What each model of a space is banded by; None for an unbanded one."""
+        """The digest or signature that gave each model's bands; None for a model without bands."""
         space = self.space(name)
         with self.database.reading() as session:
             return {
@@ -135,16 +140,16 @@ class Stores:
             }
 
     def versions(self, name: str) -> set[int]:
-        """The versions that there are band values of."""
+        """The versions that have band values."""
         of_space = BandedSignatureRow.space_id == self.space(name).id
         with self.database.reading() as session:
             return set(session.scalars(select(BandedSignatureRow.version).where(of_space)))
 
     def in_buckets(self, name: str, expected: Mapping[str, Support | None]) -> dict[str, set[str]]:
-        """The models that share a bucket with each of some, as the database's buckets have it.
+        """The models that share one of the database's buckets with each expected model.
 
         Args:
-            expected: what is left of the models; None is in no bucket.
+            expected: the remaining support of each model; None is in no bucket.
         """
         space, buckets = self.space(name), SqlBuckets(self.database)
         with self.database.reading() as session:
@@ -180,7 +185,7 @@ def _models(session: Reader, space: SpaceRecord) -> list[ModelRecord]:
 def filled(
     http: httpx.Client, client: modelkin.Client, supports: dict[str, Support], **body: Any
 ) -> Space:
-    """A space with some models."""
+    """Create a space with some models."""
     space = Space(http, next(iter(supports.values())).num_parameters, **body)
     summary = client.put_many(space.name, [BulkItem(*each) for each in supports.items()])
     assert len(supports) == summary.created
@@ -188,14 +193,14 @@ def filled(
 
 
 def lsh(space: Space, model: str = "base", **params: Any) -> dict[str, Any]:
-    """The neighbours by buckets, once these answer; what answers before must be as right."""
+    """The neighbours by buckets, once buckets are in use; earlier answers must be right too."""
     return settled(
         lambda: space.neighbors(model, **{"method": "lsh", "min_similarity": 0.6, **params})
     )
 
 
 def settled(ask: Any) -> dict[str, Any]:
-    """What is answered once it is not degraded any more."""
+    """Repeat a request until its answer is no longer degraded, and return the answer."""
     answers: list[dict[str, Any]] = []
 
     def whole() -> bool:
@@ -208,10 +213,10 @@ def settled(ask: Any) -> dict[str, Any]:
 
 
 def assert_banded(opened: Stores, space: Space, supports: dict[str, Support | None]) -> None:
-    """Every model's band values, and the buckets that it shares, are those of a recomputation.
+    """Check that band values and shared buckets of every model equal those of a recomputation.
 
     Args:
-        supports: what the space holds; None for a signature alone.
+        supports: the models of the space; None for a signature without a support.
     """
     stop_list = opened.stop_list(space.name)
     rest = {n: None if s is None else left(s, stop_list) for n, s in supports.items()}
@@ -227,7 +232,7 @@ def assert_banded(opened: Stores, space: Space, supports: dict[str, Support | No
 
 
 def mates(support: Support, others: dict[str, Support | None]) -> set[str]:
-    """Those that agree with a support in all values of a band."""
+    """The models that agree with a support in all values of a band."""
     own = bands(support)
     return {n for n, o in others.items() if o is not None and (bands(o) == own).all(axis=1).any()}
 

@@ -1,4 +1,4 @@
-"""Requests that provoke the problems of the operations: a valid one of each, and what to change."""
+"""Requests that provoke the problems of the operations: valid requests and their changes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def typed(media_type: str, content: bytes, **headers: str) -> dict[str, Any]:
 
 
 def matching(tag: str, request: Request) -> dict[str, Any]:
-    """The request with an ``If-Match``."""
+    """The request with an ``If-Match`` header."""
     return {**request, "headers": {**request.get("headers", {}), "If-Match": tag}}
 
 
@@ -170,7 +170,7 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
 
 
 def provocation(operation: Operation, code: str) -> Request:
-    """What is to be different from a valid request."""
+    """The change that makes a valid request provoke a problem."""
     if (operation.name, code) in SPECIFIC:
         return SPECIFIC[operation.name, code]
     valid = VALID.get(operation.name, {})

@@ -1,4 +1,4 @@
-"""Searching without HTTP: the services of one process, and the brute force over what they hold."""
+"""Searching without HTTP: the services of one process, and brute force over their models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _names = itertools.count()
 
 @dataclass(frozen=True)
 class Stored:
-    """A model as brute force knows it."""
+    """A model as brute force stores it."""
 
     name: str
     kind: Kind
@@ -44,7 +44,7 @@ def make(services: Container, m: int) -> SpaceRecord:
 
 
 def put(services: Container, space: SpaceRecord, models: list[Stored]) -> None:
-    """Store models as their kinds say."""
+    """Store models according to their kinds."""
     entries = [
         BatchEntry(
             model.name,
@@ -72,7 +72,7 @@ def ask(services: Container, space: SpaceRecord, query: str | Support, **how: ob
 
 
 def compared(a: Stored, b: Stored) -> tuple[str, float, str]:
-    """What is to be answered of ``b`` to whoever asks about ``a``: as sharp as both allow."""
+    """The expected answer for ``b`` when ``a`` is the query, as precise as both kinds allow."""
     if a.kind == b.kind == "support":
         return b.name, similarity(a.support, b.support), "exact"
     one, other = a.support.sketch(), b.support.sketch()
@@ -84,12 +84,12 @@ def compared(a: Stored, b: Stored) -> tuple[str, float, str]:
 
 
 def brute(asked: Stored, others: list[Stored], k: int, least: float = 0.0) -> list[object]:
-    """The answer: best first, ties by name."""
+    """The expected answer: best first, ties by name."""
     found = [compared(asked, other) for other in others if other.name != asked.name]
     near = sorted((row for row in found if row[1] >= least), key=lambda row: (-row[1], row[0]))
     return [(name, pytest.approx(s), how) for name, s, how in near[:k]]
 
 
-def told(found: Neighbors) -> list[tuple[str, float, str]]:
-    """The same of an answer."""
+def triples(found: Neighbors) -> list[tuple[str, float, str]]:
+    """The same triples from an answer."""
     return [(item.model, item.similarity, item.estimate) for item in found]

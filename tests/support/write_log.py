@@ -1,4 +1,4 @@
-"""Writers that log which writes the service has acknowledged, and which not."""
+"""Writers that record which writes the service has acknowledged, and which are still open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ M, K = 10_000, 200
 
 @dataclass(frozen=True)
 class State:
-    """What one model is: absent, or a digest with its tags and attributes."""
+    """The state of one model: absent, or a digest with tags and attributes."""
 
     digest: str | None = None
     tags: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class State:
 
     @classmethod
     def of(cls, model: dict[str, Any] | None) -> State:
-        """The state that the service tells."""
+        """The state of a model in an answer of the service."""
         if model is None:
             return cls()
         attributes = tuple(sorted(model["attributes"].items()))
@@ -35,37 +35,37 @@ class State:
 
 @dataclass
 class WriteLog:
-    """Per model the state that was acknowledged last, and one that may have come about since."""
+    """Per model: the last acknowledged state, and a later one that may have been written."""
 
     acknowledged: dict[str, State] = field(default_factory=dict)
     pending: dict[str, State] = field(default_factory=dict)
     writes: int = 0
 
     def acknowledge(self, name: str, state: State) -> None:
-        """A write to ``state`` was acknowledged."""
+        """Record an acknowledged write of ``state``."""
         self.writes += 1
         self.settle(name, state)
 
     def settle(self, name: str, state: State) -> None:
-        """``state`` is what the model is now, for certain."""
+        """Record ``state`` as the confirmed state of the model."""
         self.acknowledged[name] = state
         self.pending.pop(name, None)
 
     def possible(self, name: str) -> set[State]:
-        """What the model may be now."""
+        """The states that the model may have now."""
         certain = self.acknowledged.get(name, State())
         return {certain, self.pending.get(name, certain)}
 
 
 class Writer(threading.Thread):
-    """Puts, changes and deletes models of its own until told to stop or the service is gone.
+    """Puts, changes and deletes its own models until it is stopped or the service is gone.
 
     Args:
         url: of the service.
-        space: that exists.
-        write_log: of this writer alone; it goes on from where that stands.
-        seed: of what it does.
-        through_faults: a 503 leaves open whether the write came about, as a lost answer does.
+        space: an existing space.
+        write_log: used by this writer only; the writer continues from its states.
+        seed: of the random changes.
+        through_faults: after a 503, as after a lost answer, the write may be committed or not.
     """
 
     def __init__(
@@ -87,25 +87,25 @@ class Writer(threading.Thread):
         )
         self._names = [f"w{number}/m{i}" for i in range(6)]
         self._random = np.random.default_rng([seed, number])
-        self._told = threading.Event()
+        self._stopping = threading.Event()
 
     def stop(self) -> None:
         """Finish the write under way and end."""
-        self._told.set()
+        self._stopping.set()
 
     def run(self) -> None:
         with self._http:
-            while not self._told.is_set():
+            while not self._stopping.is_set():
                 name = str(self._random.choice(self._names))
                 try:
                     self._write(name, self.write_log.acknowledged.get(name, State()))
                 except httpx.TransportError:
-                    return  # killed: what is pending stays so
+                    return  # the service was killed: the write stays pending
                 if self._through_faults and self.refused:
                     return
 
     def _write(self, name: str, now: State) -> None:
-        """One change of one model, entered as pending before it is sent."""
+        """Change one model; the change is recorded as pending before it is sent."""
         tags = tuple(sorted({f"t{n}" for n in self._random.integers(9, size=2)}))
         chance = self._random.random()
         if now.digest is None or chance < 0.45:
@@ -130,7 +130,7 @@ class Writer(threading.Thread):
         )
 
     def _patch(self, name: str, now: State) -> None:
-        """Half of the support exchanged, by a delta against what the service has."""
+        """Exchange half of the support, by a delta to the version in the service."""
         url = f"/supports/{name}"
         read = self._http.get(url)
         if not read.is_success:
@@ -157,7 +157,7 @@ class Writer(threading.Thread):
 def start_writers(
     url: str, space: str, write_logs: list[WriteLog], seed: int, *, through_faults: bool = False
 ) -> list[Writer]:
-    """One running writer for each log."""
+    """Start one writer for each log."""
     writers = [
         Writer(url, space, write_log, number, seed, through_faults=through_faults)
         for number, write_log in enumerate(write_logs)
@@ -168,7 +168,7 @@ def start_writers(
 
 
 def finish(writers: list[Writer]) -> list[str]:
-    """Stop them all; what the service has refused."""
+    """Stop all writers; return the refusals that they received."""
     for writer in writers:
         writer.stop()
     for writer in writers:

@@ -26,7 +26,7 @@ from tests.support.backends import SQLITE, Backend
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import Space, random_support, ranking, related, true_neighbors
-from tests.support.search_space import Stored, ask, brute, make, put, told
+from tests.support.search_space import Stored, ask, brute, make, put, triples
 from tests.support.servers.server_process import Server
 
 M, K = 150_000, 12_000
@@ -52,7 +52,7 @@ def files(folder: Path) -> list[Path]:
 def assert_scanned(services: Container, space: SpaceRecord, models: list[Stored]) -> None:
     """A scan answers like brute force."""
     found = ask(services, space, "base", k=10, method="scan")
-    assert brute(models[0], models, 10) == told(found)
+    assert brute(models[0], models, 10) == triples(found)
     assert not found.degraded
 
 
@@ -197,5 +197,5 @@ def test_a_damaged_support_only_degrades_a_scan(
     blob.unlink()
     found = ask(services, space, "base", k=11, method="scan")
     models = [*STORED, Stored("damaged", "signature", twin.support)]
-    assert brute(STORED[0], models, 11) == told(found)
+    assert brute(STORED[0], models, 11) == triples(found)
     assert found.degraded

@@ -31,12 +31,12 @@ from tests.support.planted_federation import (
     kin_of,
     left,
     stores,
-    stranger,
+    unrelated_client,
 )
 from tests.support.servers.redis_server import RedisProcess, redis_server, wait_until
 from tests.support.servers.server_process import ROOT, Server, command, environment
 
-CLIENTS = federation(12, strangers=12)
+CLIENTS = federation(12, unrelated=12)
 BASE = CLIENTS["base"]
 KIN = {name: support for name, support in CLIENTS.items() if name.startswith("kin")}
 
@@ -273,7 +273,7 @@ def test_a_replaced_model_is_banded_again(http: httpx.Client, server: Server) ->
         space.put_signature("signed", BASE.signature())
         assert opened.banded(space.name)["signed"] is None
         for seed, name in enumerate(("signed", "far00")):
-            support = stranger(np.random.default_rng(seed))
+            support = unrelated_client(np.random.default_rng(seed))
             space.put(name, support)
             rest = left(support, stop_list)
             assert rest is not None

@@ -15,7 +15,7 @@ from app.errors import Conflict, SpaceNotFound
 from modelkin import Support
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, ok
-from tests.support.planted_federation import CLIENTS, Stores, assert_banded, stranger
+from tests.support.planted_federation import CLIENTS, Stores, assert_banded, unrelated_client
 
 
 @pytest.mark.parametrize(("at_once", "last"), [(64, 16), (5, 1)])
@@ -41,7 +41,7 @@ def test_writes_while_a_list_is_made_are_not_lost(
         if stages.count(stage) == 3:
             return
         stages.append(stage)
-        put = now[f"new{step}"] = now["far00"] = stranger(rng)
+        put = now[f"new{step}"] = now["far00"] = unrelated_client(rng)
         clients.put(f"new{step}", put)
         clients.put("far00", put)
         gone = f"far{step + 1:02d}"
@@ -49,7 +49,7 @@ def test_writes_while_a_list_is_made_are_not_lost(
         now.pop(gone)
         now["signed"] = None if step < 2 else now["far00"]
         if now["signed"] is None:
-            clients.put_signature("signed", stranger(rng).signature())
+            clients.put_signature("signed", unrelated_client(rng).signature())
         else:
             clients.put("signed", now["signed"])
         ok(clients.http.patch(clients.path("models", "kin0"), json={"tags": [stage]}))
@@ -81,7 +81,7 @@ def test_a_race_of_writers_and_lists_ends_whole(clients: Space, open_stores: Sto
                     http.delete(own.path("models", name))
                     mine[name] = None
                 else:
-                    mine[name] = put = stranger(rng)
+                    mine[name] = put = unrelated_client(rng)
                     own.put(name, put)
         return mine
 
@@ -147,8 +147,8 @@ def test_a_list_that_fails_half_way_leaves_the_old_one(listed: Space, open_store
         with pytest.raises(ZeroDivisionError):
             open_stores.lists.make(record, share=0.6, progress=fail)
         assert 1 == listed.show()["stop_list"]["version"]
-        listed.put("far00", stranger(np.random.default_rng(len(wanted))))
-    now = {**CLIENTS, "far00": stranger(np.random.default_rng(len("measuring recall")))}
+        listed.put("far00", unrelated_client(np.random.default_rng(len(wanted))))
+    now = {**CLIENTS, "far00": unrelated_client(np.random.default_rng(len("measuring recall")))}
     assert_banded(open_stores, listed, dict(now))
     assert open_stores.lists.make(record, share=0.6) is not None
     assert {5} == open_stores.versions(listed.name)

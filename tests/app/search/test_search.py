@@ -24,7 +24,7 @@ from modelkin import Support
 from tests.support.app.harness import settings_of
 from tests.support.backends import Backend
 from tests.support.http_space import random_support, related
-from tests.support.search_space import Kind, Stored, ask, brute, make, put, told
+from tests.support.search_space import Kind, Stored, ask, brute, make, put, triples
 
 SMALL, WIDE = 5000, 150_000
 
@@ -90,14 +90,14 @@ def test_every_method_is_brute_force_where_all_fits(
     for method in ("scan", "exact", "auto"):
         asked = models[0]
         expected = brute(asked, models, k)
-        assert expected == told(ask(services, space, asked.name, k=k, method=method))
+        assert expected == triples(ask(services, space, asked.name, k=k, method=method))
         expected = brute(asked, tagged, k, 0.25)
         found = ask(
             services, space, asked.name, k=k, method=method, tags=["t"], min_similarity=0.25
         )
-        assert expected == told(found)
+        assert expected == triples(found)
         body = Stored("", "support", asked.support)
-        assert brute(body, models, k) == told(
+        assert brute(body, models, k) == triples(
             ask(services, space, asked.support, k=k, method=method)
         )
 
@@ -133,7 +133,7 @@ def test_planted_kin_are_found(
     space, models = throng
     query = next(model for model in models if model.name == "query")
     found = ask(services, space, "query", k=10, method="scan")
-    assert brute(query, models, 10) == told(found)
+    assert brute(query, models, 10) == triples(found)
     assert 200 <= found.candidates <= 201
 
 
@@ -144,7 +144,7 @@ def test_twins_beyond_every_budget_come_by_name(
     space, models = throng
     query = next(model for model in models if model.name == "query")
     found = ask(services, space, "query", k=15, method="scan")
-    assert brute(query, models, 15) == told(found)
+    assert brute(query, models, 15) == triples(found)
     assert ["twin00", "twin01", "twin02", "twin03", "twin04"] == [item.model for item in found][10:]
 
 
@@ -180,7 +180,7 @@ def test_a_rare_tag_of_the_farthest_fills_the_page(
     for method in ("scan", "lsh", "exact", "auto"):
         found = ask(services, space, "query", k=10, method=method, tags=["far"])
         if found.method != "lsh":
-            assert brute(query, rare, 10) == told(found)
+            assert brute(query, rare, 10) == triples(found)
 
 
 def test_lost_sketches_come_back_while_answers_stay_right(
@@ -194,7 +194,9 @@ def test_lost_sketches_come_back_while_answers_stay_right(
     query = next(model for model in models if model.name == "query")
     shutil.rmtree(folder / "blobs-cache")
     for _ in range(4):
-        assert brute(query, models, 10) == told(ask(services, space, "query", k=10, method="scan"))
+        assert brute(query, models, 10) == triples(
+            ask(services, space, "query", k=10, method="scan")
+        )
     with services[Database].reading() as session:
         space = services[SpaceService].get(session, services[Tenant], space.name)
         stored = [model for page in candidates_in_pages(session, space) for model in page]

@@ -1,4 +1,4 @@
-"""The service within the process of a test: one harness, with parts for jobs, hubs and webhooks."""
+"""The service in the test process: one harness, with parts for jobs, hubs and webhooks."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ KEY = Fernet.generate_key().decode()
 
 
 class AppHarness:
-    """The services of one process, its endpoints, and a worker that runs when a test says so.
+    """The services of one process, their endpoints, and a worker that the test drives.
 
     Args:
-        services: open.
-        keyed: requests carry a key of the tenant ``default``, and a failure is answered with 500;
-            else it is raised in the test.
+        services: open services.
+        keyed: requests carry a key of the tenant ``default``, and a failure is answered with 500.
+            Without it, a failure is raised in the test.
     """
 
     def __init__(self, services: Container, *, keyed: bool = False) -> None:
@@ -50,7 +50,7 @@ class AppHarness:
         self._open = ExitStack()
 
     def close(self) -> None:
-        """End the endpoints; the services are their opener's."""
+        """Close the endpoints; the code that opened the services closes them."""
         self._open.close()
 
     @cached_property
@@ -87,7 +87,7 @@ class AppHarness:
         return {"Authorization": f"Bearer {key}"}
 
     def create_space(self, name: str, m: int = 10_000) -> str:
-        """Create a space; its name."""
+        """Create a space and return its name."""
         made = self.http.post("/v1/spaces", json={"name": name, "num_parameters": m})
         assert 201 == made.status_code, made.text
         return name
@@ -95,7 +95,7 @@ class AppHarness:
     def put_support(
         self, space: str, model: str, support: Support, **params: Any
     ) -> dict[str, Any]:
-        """Store a support; the answered model."""
+        """Store a support and return the model from the answer."""
         stored = self.http.put(
             f"/v1/spaces/{space}/supports/{model}",
             content=support.to_bytes(),
@@ -108,7 +108,7 @@ class AppHarness:
 
 
 def settings_of(folder: Path, backend: Backend = SQLITE, **more: Any) -> Settings:
-    """The settings of a service on the database and the supports of a folder."""
+    """The settings of a service whose database and supports are in a folder."""
     stores: dict[str, Any] = {
         "database_url": backend.url(folder),
         "blob_url": f"file://{folder}/blobs",
@@ -126,14 +126,14 @@ def open_app(
     prepared: bool = False,
     **settings: Any,
 ) -> Iterator[AppHarness]:
-    """Open the service of a folder, which may connect to loopback.
+    """Open the service of a folder; it may connect to loopback.
 
     Args:
-        folder: of its database and its supports.
-        backend: of its database.
+        folder: where its database and its supports are.
+        backend: the kind of its database.
         keyed: see :class:`AppHarness`.
-        prepared: the database is migrated.
-        settings: other than those of the tests.
+        prepared: the database is already migrated.
+        settings: settings that differ from those of the tests.
     """
     usual = {
         "egress_allow": "127.0.0.1",
@@ -157,7 +157,7 @@ def open_keyed_app(folder: Path, backend: Backend, **settings: Any) -> Iterator[
 
 @contextmanager
 def open_hub_app(folder: Path, **settings: Any) -> Iterator[AppHarness]:
-    """Open a service on SQLite that waits 2 s for a hub, as fast as it can be opened."""
+    """Open a service on SQLite that waits at most 2 s for a hub and starts fast."""
     file = Path(SQLITE.url(folder).removeprefix("sqlite:///"))
     if not file.exists():
         file.write_bytes(_migrated())
@@ -167,7 +167,7 @@ def open_hub_app(folder: Path, **settings: Any) -> Iterator[AppHarness]:
 
 @cache
 def _migrated() -> bytes:
-    """An empty SQLite database: to migrate one takes longer than most tests."""
+    """An empty migrated SQLite database, because a migration takes longer than most tests."""
     with tempfile.TemporaryDirectory() as folder:
         url = SQLITE.url(Path(folder))
         with closing(Database(url, timeout=5)) as database:

@@ -32,10 +32,10 @@ SECRET = "what only the hub knows"
 
 
 class AppHubs:
-    """What owners of sources, hubs and the worker do.
+    """The actions of source owners, of hubs and of the worker.
 
     Args:
-        services: of the service.
+        services: the services of the process.
         worker: carries out the syncs.
         http: opens the service's endpoints.
     """
@@ -54,7 +54,7 @@ class AppHubs:
     # --- over HTTP ----------------------------------------------------------------------------
 
     def create(self, **fields: Any) -> dict[str, Any]:
-        """Create a source; of a hub that is never asked, unless one is named."""
+        """Create a source; its default hub is never called."""
         usual = {
             "kind": "huggingface",
             "space": "kin",
@@ -69,24 +69,24 @@ class AppHubs:
         return shown
 
     def show(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        """A source as it is now."""
+        """The current state of a source."""
         shown: dict[str, Any] = self._http().get(f"/v1/sources/{source['id']}").json()
         return shown
 
     def send(self, source: Mapping[str, Any], payload: Any, delivery_id: str | None = None) -> Any:
-        """Send an event as a Hugging Face hub might; the answer."""
+        """Send an event as a Hugging Face hub does, and return the answer."""
         headers = hf_headers(SECRET, delivery_id)
         return self._http().post(source["hook"], json=payload, headers=headers)
 
     def push(self, source: Mapping[str, Any], model: str, **more: Any) -> dict[str, Any]:
-        """Send the event of a push; the receipt."""
+        """Send the event of a push and return the receipt."""
         answer = self.send(source, hf_payload(model, **more))
         assert 202 == answer.status_code, answer.text
         receipt: dict[str, Any] = answer.json()
         return receipt
 
     def jobs(self, source: Mapping[str, Any], kind: str = "ingest") -> list[dict[str, Any]]:
-        """Jobs of a source, oldest first."""
+        """The jobs of a source, oldest first."""
         items, cursor = [], None
         while True:
             query = {"kind": kind, "limit": "1000"} | ({"cursor": cursor} if cursor else {})
@@ -95,7 +95,7 @@ class AppHubs:
             if (cursor := page["next_cursor"]) is None:
                 return items[::-1]
 
-    # --- without it ---------------------------------------------------------------------------
+    # --- through the services ---------------------------------------------------------------
 
     def follow(self, url: str | None, **fields: Any) -> SourceRecord:
         """Create a source of a hub."""
@@ -105,7 +105,7 @@ class AppHubs:
             return self._services[SourceService].create(session, self._tenant, given)
 
     def source(self, source_id: str) -> SourceRecord:
-        """A source as it is now."""
+        """The current state of a source."""
         with self._database.reading() as session:
             found = sources.find_source(session, source_id)
         assert found is not None
@@ -126,10 +126,10 @@ class AppHubs:
             known = self._services[SourceService].open(session, self._tenant, source.id)
         return self.registry.hub_of(known)
 
-    # --- what they stored ---------------------------------------------------------------------
+    # --- stored results ---------------------------------------------------------------------
 
     def model(self, name: str, space: str = "kin") -> ModelRecord | None:
-        """A model, if there is one."""
+        """A model, or None if it does not exist."""
         with self._database.reading() as session:
             found = spaces.find_space(session, self._tenant, space)
             return None if found is None else models.find_model(session, found, name)

@@ -1,4 +1,4 @@
-"""A space of a service without endpoints, whose clustering jobs the test carries out itself."""
+"""A space without endpoints; the test itself carries out its clustering jobs."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def silent(done: int, total: int, stage: str = "") -> None:
 
 
 class AppSpace:
-    """A new space, and what its owner and a worker do to it.
+    """A new space with the actions of its owner and of a worker.
 
     Args:
-        services: of the service.
+        services: the services of the process.
     """
 
     def __init__(self, services: Container) -> None:
@@ -93,11 +93,11 @@ class AppSpace:
             )
 
     def begin(self, job: JobRecord, progress: Any = silent) -> Any:
-        """Carry a job out, up to the transaction that ends it: see :meth:`finish`."""
+        """Carry out a job up to its final transaction: see :meth:`finish`."""
         return self.services[JobService].handler(service.KIND)(job, progress)
 
     def finish(self, end: Any) -> Mapping[str, Any]:
-        """What a worker does in the transaction in which a job succeeds."""
+        """Run the transaction that a worker commits when a job succeeds."""
         with self.database.writing() as session:
             result: Mapping[str, Any] = end(session)
             return result

@@ -10,7 +10,7 @@ __all__ = ["AppWebhooks"]
 
 
 class AppWebhooks:
-    """What a subscriber asks of the service.
+    """The requests of a subscriber.
 
     Args:
         http: the service's endpoints.
@@ -28,12 +28,12 @@ class AppWebhooks:
         return answer
 
     def show(self, subscription: dict[str, Any]) -> dict[str, Any]:
-        """A subscription as it is now."""
+        """The current state of a subscription."""
         answer: dict[str, Any] = self._http.get(f"/v1/subscriptions/{subscription['id']}").json()
         return answer
 
     def deliveries(self, subscription: dict[str, Any], **params: Any) -> list[dict[str, Any]]:
-        """Those of a subscription, the oldest first."""
+        """The deliveries of a subscription, oldest first."""
         path = f"/v1/subscriptions/{subscription['id']}/deliveries"
         listed = self._http.get(path, params=params)
         assert 200 == listed.status_code, listed.text

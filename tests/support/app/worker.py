@@ -1,4 +1,4 @@
-"""The jobs of a service, carried out when a test says so, and a clock that the test advances."""
+"""A worker that carries out jobs when the test asks, and a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_JOBS = 500
 
 
 class AppWorker:
-    """A registered worker, which carries out jobs in the thread of the test."""
+    """A registered worker that carries out jobs in the test's thread."""
 
     def __init__(self, services: Container) -> None:
         self._database = services[Database]
@@ -40,7 +40,7 @@ class AppWorker:
             queue.add_worker(session, name, datetime.now(UTC))
 
     def job(self, job_id: str) -> JobRecord:
-        """A job as it is now."""
+        """The current state of a job."""
         with self._database.reading() as session:
             return self._jobs.get(session, self._tenant, job_id)
 
@@ -50,10 +50,10 @@ class AppWorker:
         return self.job(job.id)
 
     def run_all(self, *, wait: bool = True) -> list[str]:
-        """Carry out every job that is due, and those that follow; their kinds in order.
+        """Carry out every due job and its follow-up jobs; return their kinds in order.
 
         Args:
-            wait: for the deliveries that they start, too.
+            wait: also wait for the deliveries that they start.
         """
         done: list[str] = []
         while True:
@@ -73,12 +73,12 @@ class AppWorker:
             assert len(done) < _MAX_JOBS, done
 
     def tick(self, *, wait: bool = True) -> list[str]:
-        """Enqueue what the service's own schedule finds due, and carry it out."""
+        """Enqueue the jobs that the service's schedule finds due, and carry them out."""
         Scheduler(self._database, self._jobs).tick(datetime.now(UTC))
         return self.run_all(wait=wait)
 
     def make_due(self) -> None:
-        """Let so much time pass that all that waits is due."""
+        """Advance the time until all waiting jobs are due."""
         waiting = update(JobRow).where(JobRow.state == "queued").values(not_before=None)
         due = (
             update(WebhookDeliveryRow)
@@ -90,7 +90,7 @@ class AppWorker:
                 session.execute(change)
 
     def age_events(self) -> None:
-        """Let all events and ended deliveries be years old."""
+        """Make all events and finished deliveries years old."""
         with self._database.writing() as session:
             session.execute(update(EventRow).values(created_at=PAST))
             ended = update(WebhookDeliveryRow).where(WebhookDeliveryRow.state != "pending")

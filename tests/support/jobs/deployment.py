@@ -1,4 +1,4 @@
-"""A database with jobs in it, and the service and worker processes that carry them out."""
+"""A database with jobs, and the service and worker processes that carry them out."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ LEASE = 2.0
 
 
 class Deployment:
-    """A migrated database with jobs in it.
+    """A migrated database with jobs.
 
     Args:
-        folder: of its files, and of those of its processes.
-        backend: what it is.
+        folder: for its files and those of its processes.
+        backend: the kind of its database.
     """
 
     def __init__(self, folder: Path, backend: Backend) -> None:
@@ -50,12 +50,12 @@ class Deployment:
         self._processes: list[Process] = []
 
     def make_tenant(self, name: str) -> Tenant:
-        """The tenant of this name."""
+        """Create the tenant of this name, or return it."""
         with self.database.writing() as session:
             return ensure_tenant(session, name)
 
     def make_key(self, tenant: str, *scopes: str) -> str:
-        """A new key of a tenant."""
+        """Create a key of a tenant."""
         with self.database.writing() as session:
             return KeyService().create(session, tenant, scopes=scopes or SCOPES)
 
@@ -68,7 +68,7 @@ class Deployment:
         not_before: datetime | None = None,
         **parameters: Any,
     ) -> JobRecord:
-        """A new job, committed; what it notes goes to :meth:`begun`."""
+        """Enqueue a job and commit; its handler writes to :meth:`begun`."""
         with self.database.writing() as session:
             return self.jobs.enqueue(
                 session,
@@ -80,17 +80,17 @@ class Deployment:
             )
 
     def show(self, job: JobRecord) -> JobRecord:
-        """The job as it is now."""
+        """The current state of a job."""
         with self.database.reading() as session:
             return self.jobs.get(session, job.tenant, job.id)
 
     def cancel(self, job: JobRecord) -> JobRecord:
-        """The job, cancelled."""
+        """Cancel a job and return it."""
         with self.database.writing() as session:
             return self.jobs.cancel(session, job.tenant, job.id)
 
     def until(self, job: JobRecord, condition: Callable[[JobRecord], object]) -> JobRecord:
-        """The job once this holds of it."""
+        """Wait until the condition holds for the job, and return it."""
         end = time.monotonic() + PATIENCE
         while not condition(now := self.show(job)):
             alive = any(process.lives for process in self._processes)
@@ -100,21 +100,21 @@ class Deployment:
         return now
 
     def ended(self, job: JobRecord) -> JobRecord:
-        """The job once it has ended."""
+        """Wait until the job has ended, and return it."""
         return self.until(job, lambda now: now.finished)
 
     def running(self, job: JobRecord) -> JobRecord:
-        """The job once it has told its progress."""
+        """Wait until the job has reported progress, and return it."""
         return self.until(job, lambda now: now.state == "running" and now.progress is not None)
 
     def begun(self, job: JobRecord) -> list[int]:
-        """The attempts that were begun, as the handler noted them."""
+        """The attempts that the handler has started and recorded."""
         file = self.folder / "begun"
         lines = file.read_text().splitlines() if file.exists() else []
         return [int(line.split()[1]) for line in lines if line.startswith(job.id)]
 
     def effects(self, job: JobRecord) -> int:
-        """How often the effect of the job has come about."""
+        """The number of times that the effect of the job was applied."""
         query = text("SELECT count(*) FROM effects WHERE job = :job")
         with self.database.reading() as session:
             return int(session.execute(query, {"job": job.id}).scalar_one())
@@ -128,11 +128,11 @@ class Deployment:
         return self._start("tests.support.jobs.service_main", "--port=0", *flags)
 
     def logs(self) -> str:
-        """What all processes have said."""
+        """The output of all processes."""
         return "\n".join(process.log.read_text() for process in self._processes)
 
     def close(self) -> None:
-        """End everything."""
+        """Stop all processes and close the database."""
         for process in self._processes:
             process.kill()
         self.database.close()
@@ -146,17 +146,17 @@ class Deployment:
 
 
 class Process:
-    """A service or a worker.
+    """A process of the service or of a worker.
 
     Args:
-        log: what it says.
-        module: its entry.
+        log: the file of its output.
+        module: its entry point.
         flags: its command line.
     """
 
     def __init__(self, log: Path, module: str, *flags: str) -> None:
         self.log = log
-        # No job of the tests computes anything: numba would only take time to load.
+        # The jobs of these tests compute nothing; numba would only take time to load.
         settings = environment(MODELKIN_KERNELS="reference")
         self._process = ModuleProcess(module, *flags, env=settings, stdout=log, stderr=log)
         self._process.start()
@@ -171,7 +171,7 @@ class Process:
         return self._process.is_alive()
 
     def says(self, *words: str) -> str:
-        """The first line with any of these, once there is one."""
+        """Wait for the first line that contains one of the words, and return it."""
         end = time.monotonic() + PATIENCE
         while True:
             said = self.log.read_text()
@@ -183,33 +183,33 @@ class Process:
             time.sleep(0.05)
 
     def address(self) -> str:
-        """Where it serves, once it does."""
+        """Wait for the address that it serves at, and return it."""
         return next(w for w in self.says("running on http://").split() if w.startswith("http"))
 
     def kill(self) -> None:
-        """SIGKILL, if it lives."""
+        """Send SIGKILL if it runs."""
         if self.lives:
             self._process.kill()
             self._process.wait(PATIENCE)
 
     def pause(self) -> None:
-        """Not a sound from it, and nothing done, until :meth:`wake`."""
+        """Freeze the process until :meth:`wake`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def wake(self) -> Self:
-        """Let it go on."""
+        """Let the process continue."""
         os.kill(self.pid, signal.SIGCONT)
         return self
 
     def terminate(self) -> None:
-        """SIGTERM, without waiting."""
+        """Send SIGTERM without waiting."""
         self._process.send_signal(signal.SIGTERM)
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM and return the exit code."""
         self.terminate()
         return self.wait()
 
     def wait(self) -> int:
-        """The exit code."""
+        """Wait for the exit code."""
         return self._process.wait(PATIENCE)

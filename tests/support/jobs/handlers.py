@@ -1,7 +1,7 @@
 """The kinds of job that tests enqueue.
 
-What a job does by itself it notes in a file, at each beginning; what it leaves to its end is a row
-of the table ``effects``, which must be there once.
+Each attempt appends a line to a file when it starts. The effect of a job is a row of the table
+``effects``, written in the final transaction, so it must be there exactly once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _begun(job: JobRecord) -> None:
 
 
 def count(job: JobRecord, progress: Progress) -> CommitHook:
-    """Counts to ``steps``, ``pause`` seconds each, and leaves one effect."""
+    """Count to ``steps`` with ``pause`` seconds for each, and leave one effect."""
     _begun(job)
     steps = job.parameters["steps"]
     for step in range(steps):
@@ -44,7 +44,7 @@ def count(job: JobRecord, progress: Progress) -> CommitHook:
 
 
 def watch(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
-    """Tells its progress until there is a file of its own name."""
+    """Report progress until a file with the job's name exists."""
     _begun(job)
     seen = 0
     while not Path(job.parameters["file"]).with_name(job.id).exists():
@@ -54,7 +54,7 @@ def watch(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
 
 
 def deaf(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
-    """Says nothing and hears nothing for ``pause`` seconds."""
+    """Sleep for ``pause`` seconds, without progress and without a check for cancellation."""
     del progress
     _begun(job)
     time.sleep(job.parameters["pause"])
@@ -62,21 +62,21 @@ def deaf(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
 
 
 def wrong(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
-    """Fails by a mistake in what was asked."""
+    """Fail because of an error in the request."""
     progress(1, 3, "looking")
     _begun(job)
     raise InvalidParameter("there are no such leaves", field="leaves")
 
 
 def buggy(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
-    """Fails by a mistake of its author."""
+    """Fail because of a bug."""
     del progress
     _begun(job)
     return {"quotient": 1 // 0}
 
 
 def patient(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
-    """Finds a store away until the attempt ``until``."""
+    """Fail as if a store were unavailable, until the attempt ``until``."""
     del progress
     _begun(job)
     if job.attempts < job.parameters["until"]:
@@ -85,12 +85,12 @@ def patient(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
 
 
 def register(jobs: JobService) -> None:
-    """Let these kinds be carried out."""
+    """Register the kinds of the tests."""
     for handler in (count, watch, deaf, wrong, buggy, patient):
         jobs.register(handler.__name__, handler)
 
 
 def register_all(services: Container) -> None:
-    """Let these kinds be carried out, and those of the service."""
+    """Register the kinds of the tests and those of the service."""
     register_jobs(services)
     register(services[JobService])

@@ -1,4 +1,4 @@
-"""The parts of a job that are there once it has got so far."""
+"""Access to the optional parts of a job; each fails the test if the part is missing."""
 
 from __future__ import annotations
 

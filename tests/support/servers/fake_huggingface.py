@@ -1,5 +1,6 @@
-"""A Hugging Face hub on loopback: two real servers, the hub and the CDN that its large files are
-at, that answer as ``huggingface_hub`` expects it; and that can be told to misbehave.
+"""A Hugging Face hub on loopback: real servers for the hub and for the CDN of its large files.
+
+They answer as ``huggingface_hub`` expects, and tests can make them misbehave.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class Repo:
     commits: list[tuple[str, dict[str, bytes]]] = field(default_factory=list)
 
     def push(self, files: dict[str, bytes]) -> str:
-        """A commit with these files and no others; answers its sha."""
-        told = json.dumps([self.name, len(self.commits), sorted(files)])
-        sha = hashlib.sha1(told.encode()).hexdigest()
+        """Commit these files and no others; return the sha."""
+        content = json.dumps([self.name, len(self.commits), sorted(files)])
+        sha = hashlib.sha1(content.encode()).hexdigest()
         self.commits.append((sha, files))
         return sha
 
@@ -47,7 +48,7 @@ Fault = Callable[["Handler"], bool]
 
 
 class Hub:
-    """The state of both servers, and what they were asked."""
+    """The state of both servers, and the requests that they received."""
 
     def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
@@ -66,7 +67,7 @@ class Hub:
         return self.repos.setdefault(name, Repo(name, **known))
 
     def push(self, name: str, files: dict[str, bytes], **known: Any) -> str:
-        """A commit of a repository, which is made if there is none."""
+        """Commit to a repository, which is created if it does not exist; return the sha."""
         for data in files.values():
             self.blobs[hashlib.sha256(data).hexdigest()] = data
         repo = self.repo(name)
@@ -82,13 +83,13 @@ class Hub:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """What both servers share."""
+    """The common part of both servers."""
 
     hub: Hub
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: Any) -> None:
-        """Quiet."""
+        """Log nothing."""
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -138,7 +139,7 @@ class _Hub(Handler):
             self.refuse(404, "EntryNotFound", "Entry not found")
 
     def listing(self) -> None:
-        """Pages of two, linked as RFC 8288 has it."""
+        """Answer with pages of two models, linked as in RFC 8288."""
         asked = parse_qs(urlsplit(self.path).query)
         author, tags = asked.get("author", [None])[0], asked.get("filter", [])
         seen = [
@@ -199,7 +200,7 @@ class _Hub(Handler):
         )
 
     def seen(self, name: str) -> Repo | None:
-        """The repository, unless it is to be kept from whoever asks; then that is answered."""
+        """The repository; a client that may not see it gets the hub's refusal."""
         repo = self.hub.repos.get(name)
         if repo is not None and (self.token or not repo.private):
             return repo
@@ -227,11 +228,11 @@ class _Hub(Handler):
 
     def sibling(self, path: str, data: bytes) -> dict[str, Any]:
         size = self.hub.sizes.get(path, len(data))
-        told: dict[str, Any] = {"rfilename": path, "size": size}
+        entry: dict[str, Any] = {"rfilename": path, "size": size}
         if path.endswith(".safetensors"):
             digest = hashlib.sha256(data).hexdigest()
-            told["lfs"] = {"sha256": digest, "size": size, "pointerSize": 134}
-        return told
+            entry["lfs"] = {"sha256": digest, "size": size, "pointerSize": 134}
+        return entry
 
 
 class _Cdn(Handler):
@@ -253,7 +254,7 @@ class _Cdn(Handler):
 
 
 def answering(status: int, body: bytes = b"", **headers: Any) -> Fault:
-    """Answers everything so."""
+    """A fault that gives every request this answer."""
 
     def answer(request: Handler) -> bool:
         request.say(status, body, **headers)
@@ -264,7 +265,7 @@ def answering(status: int, body: bytes = b"", **headers: Any) -> Fault:
 
 @contextmanager
 def loopback_hub() -> Iterator[Hub]:
-    """A hub and its CDN, each at a port of its own."""
+    """A hub and its CDN, each on its own port."""
     hub = Hub()
     servers = []
     for kind in (_Hub, _Cdn):

