@@ -25,7 +25,7 @@ from app.settings import Settings, validation_messages
 from app.spaces.records import SpaceRecord, StopList
 from app.spaces.repository import all_spaces
 from app.stores import open_buckets, open_reader, open_redis
-from modelkin._progress_bar import Line, is_terminal
+from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.errors import InvalidParameter, ModelkinError
 
 __all__ = ["keys", "rebuild_buckets", "renew_secrets", "stop_lists"]
@@ -225,7 +225,7 @@ def _drawn(space: str) -> Iterator[Progress | None]:
     if not is_terminal():
         yield None
         return
-    line = Line()
+    line = ProgressLine()
     try:
         yield lambda done, total, stage: line.draw(f"{space}: {stage}", done / max(total, 1))
     finally:

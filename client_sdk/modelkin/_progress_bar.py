@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Final
 
-__all__ = ["Line", "is_terminal"]
+__all__ = ["ProgressLine", "is_terminal"]
 
 _BAR_WIDTH: Final = 30
 _REDRAW_INTERVAL_S: Final = 0.1
@@ -21,7 +21,7 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-class Line:
+class ProgressLine:
     """A line of standard error, drawn over itself and wiped in the end."""
 
     def __init__(self) -> None:

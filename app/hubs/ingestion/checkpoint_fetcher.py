@@ -14,7 +14,7 @@ from app.hubs.clients.protocol import Hub, HubFile, HubRevision
 from app.hubs.ingestion.checkpoint_files import CheckpointFiles, choose, shards_of
 from app.hubs.ingestion.downloads import DownloadDir
 from app.spaces.service import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, MAX_TENSORS
-from modelkin.checkpoints import Bounds, Checkpoint, open_checkpoint
+from modelkin.checkpoints import Checkpoint, CheckpointLimits, open_checkpoint
 from modelkin.checkpoints.files import read_index
 from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
 
@@ -26,7 +26,7 @@ Counter = Callable[[int, int], None]
 _Get = Callable[[HubRevision, Sequence[HubFile], Path, str], None]
 """Downloads files of a revision into a folder."""
 
-BOUNDS: Final = Bounds(
+LIMITS: Final = CheckpointLimits(
     header=8_000_000, tensors=MAX_TENSORS, name=MAX_TENSOR_NAME_LENGTH, dimensions=MAX_DIMENSIONS
 )
 """Limits of a checkpoint's header: no model has a million tensors."""
@@ -111,7 +111,7 @@ class CheckpointFetcher:
                 get(revision, _shards(chosen, first, where), folder, where)
             else:
                 get(revision, [chosen.first], folder, where)
-            checkpoint = open_checkpoint(first, bounds=BOUNDS)
+            checkpoint = open_checkpoint(first, limits=LIMITS)
             _refuse_scaled(checkpoint)
         except InvalidCheckpoint as error:
             message = str(error)
@@ -143,7 +143,7 @@ class CheckpointFetcher:
     def _outline(
         self, revision: HubRevision, files: Sequence[HubFile], folder: Path, where: str
     ) -> None:
-        left = BOUNDS.header
+        left = LIMITS.header
         for file in files:
             begun, total = self.hub.beginning(revision, file, _FIRST_REQUEST_BYTES)
             size = total if file.size is None else file.size
@@ -169,7 +169,7 @@ class CheckpointFetcher:
 
 
 def _shards(files: CheckpointFiles, index: Path, where: str) -> list[HubFile]:
-    return shards_of(files, set(read_index(index, BOUNDS).values()), where)
+    return shards_of(files, set(read_index(index, LIMITS).values()), where)
 
 
 def _refuse_scaled(checkpoint: Checkpoint) -> None:

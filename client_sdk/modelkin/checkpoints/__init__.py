@@ -1,20 +1,20 @@
-"""Supports of safetensors checkpoints: no torch, no safetensors package, and little memory.
+"""Supports of safetensors checkpoints, without torch or the safetensors package, in little memory.
 
-It owns the reading of checkpoints: headers, shards, dtypes, and the importances that weights alone
-give. It never executes anything that a file says, and never has a checkpoint in memory: it is read
-in stretches, once for each pass of a selection.
+It reads headers, shards and dtypes, and computes importance from weights alone. It never executes
+anything from a file, and never has a checkpoint in memory: it reads stretches, once for each pass
+of a selection.
 
-The order of parameters is that of the tensors' names, sorted by code point, since files list
-tensors in whatever order their writer liked. That is another index space than that of
-``modelkin.layout_of(model)``, unless the model's parameters are named in that order.
+Parameters are in the order of the tensors' names, sorted by code point, since a file lists tensors
+in any order. That is another index space than that of ``modelkin.layout_of(model)``, unless the
+model's parameters are named in that order.
 """
 
 from __future__ import annotations
 
 from modelkin.checkpoints.files import Checkpoint, StoredTensor, open_checkpoint
-from modelkin.checkpoints.header import Bounds
+from modelkin.checkpoints.header import CheckpointLimits
 from modelkin.checkpoints.importance import (
-    Watch,
+    PassObserver,
     WrittenSupport,
     importance_chunks,
     select_from_checkpoint,
@@ -22,10 +22,10 @@ from modelkin.checkpoints.importance import (
 )
 
 __all__ = [
-    "Bounds",
+    "CheckpointLimits",
     "Checkpoint",
     "StoredTensor",
-    "Watch",
+    "PassObserver",
     "WrittenSupport",
     "importance_chunks",
     "open_checkpoint",

@@ -1,6 +1,6 @@
-"""The element types that safetensors names, and how those that are floats become numpy's.
+"""The element types of safetensors, and the conversion of floats to numpy's types.
 
-A conversion is exact: every half and 8-bit float is a float32. It never looks at files or shapes.
+A conversion is exact: every half and 8-bit float is a float32.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ UNREADABLE: Final = {
     "F8_E8M0": "holds scales, powers of two, of values that are elsewhere",
     "C64": "holds complex numbers",
 }
-"""The types that hold no parameters by themselves, and why."""
+"""The types that are not parameters by themselves, and why."""
 
 
 def _table(exponent_bits: int, mantissa_bits: int, bias: int, nan: Callable[[int], bool]) -> Any:
@@ -64,7 +64,7 @@ def _table(exponent_bits: int, mantissa_bits: int, bias: int, nan: Callable[[int
 
 
 def _e5m2() -> Any:
-    """As IEEE 754 would have it: the largest exponent is infinity and NaN."""
+    """As in IEEE 754: the largest exponent is infinity and NaN."""
     table = _table(5, 2, 15, lambda code: code & 0x7F > 0x7C)
     table[[0x7C, 0xFC]] = np.inf, -np.inf
     return table
@@ -104,7 +104,7 @@ FLOATS: Final[dict[str, Callable[[Bytes], npt.NDArray[Any]]]] = {
     "BF16": _bfloat16,
     **{name: _looked_up(name) for name in _TABLES},
 }
-"""The types of parameters, and what reads their little-endian bytes."""
+"""The types of parameters, and the functions that read their little-endian bytes."""
 
 
 def decode(raw: Bytes, dtype: str) -> npt.NDArray[Any]:

@@ -1,7 +1,6 @@
 """A checkpoint on disk: one file, or shards and the index that names them, as one list of tensors.
 
-It never keeps a file open and never reads a tensor but into the caller's buffer: what is mapped
-into memory would count as memory in use.
+It never keeps a file open, and maps no tensor: mapped pages would count as memory in use.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from typing import Any, Final
 
 from modelkin.checkpoints.dtypes import BITS, FLOATS, UNREADABLE
 from modelkin.checkpoints.header import (
-    MAX_HEADER,
-    Bounds,
+    MAX_HEADER_BYTES,
+    CheckpointLimits,
     TensorEntry,
     bad_checkpoint,
     header_length,
@@ -33,11 +32,11 @@ __all__ = ["Checkpoint", "StoredTensor", "open_checkpoint", "read_index"]
 
 _SUFFIX: Final = ".safetensors"
 _INDEX_SUFFIX: Final = ".safetensors.index.json"
-_MOST_INTEGERS: Final = 0.1
-"""The share of bytes in integers above which a checkpoint is taken to be quantised: position ids
-and masks stay below it, packed weights do not."""
-_SCALES: Final = ("_scale", "_scale_inv")
-"""How tensors are named that hold the scales of others."""
+_MAX_INTEGER_SHARE: Final = 0.1
+"""The share of integer bytes above which a checkpoint counts as quantised: position ids and masks
+stay below it, packed weights do not."""
+_SCALE_SUFFIXES: Final = ("_scale", "_scale_inv")
+"""The suffixes of the names of tensors with the scales of others."""
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
 
@@ -58,7 +57,7 @@ class StoredTensor:
 
     @property
     def itemsize(self) -> int:
-        """Bytes an element; its dtype is one of whole bytes."""
+        """Bytes an element; its dtype has whole bytes."""
         return BITS[self.dtype] // 8
 
 
@@ -67,10 +66,10 @@ class Checkpoint:
     """The tensors of a checkpoint, sorted by name, which is the order of its parameters.
 
     Attributes:
-        path: what was opened.
-        tensors: those of floats, the parameters. Buffers that are floats are among them: a file
-            does not tell them apart. Tied tensors are where the file has them, once.
-        skipped: tensors of integers and booleans, which carry no gradient and no importance.
+        path: the opened path.
+        tensors: of floats, the parameters. Buffers of floats are among them: a file does not
+            distinguish them. Tied tensors occur once, where the file has them.
+        skipped: tensors of integers and booleans, which have no gradient and no importance.
         excluded: names left out on request.
     """
 
@@ -81,7 +80,7 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """What messages call it: its file's or folder's name, of ``.`` too."""
+        """The name of the file or folder for messages, also for ``.``."""
         return self.path.resolve().name
 
     @cached_property
@@ -104,24 +103,24 @@ class Checkpoint:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of its supports should know, a sentence each."""
+        """Remarks on its supports, a sentence each."""
         notes = []
         if self.skipped:
             notes.append(
-                f"{len(self.skipped)} tensors of integers or booleans are left out, "
-                f"{shown(self.skipped[0].name)} ({self.skipped[0].dtype}) for one"
+                f"{len(self.skipped)} tensors of integers or booleans are left out, such as "
+                f"{shown(self.skipped[0].name)} ({self.skipped[0].dtype})"
             )
-        scales = [t.name for t in self.tensors if t.name.endswith(_SCALES)]
+        scales = [t.name for t in self.tensors if t.name.endswith(_SCALE_SUFFIXES)]
         if scales and any(t.dtype.startswith("F8") for t in self.tensors):
             notes.append(
                 f"8-bit values are compared as they are stored, without their scales "
-                f"({shown(scales[0])} for one); a checkpoint of more bits has no such doubt"
+                f"(such as {shown(scales[0])}); a checkpoint of more bits avoids this doubt"
             )
         return tuple(notes)
 
 
 def open_checkpoint(
-    path: str | Path, exclude: Iterable[str] = (), bounds: Bounds | None = None
+    path: str | Path, exclude: Iterable[str] = (), limits: CheckpointLimits | None = None
 ) -> Checkpoint:
     """A checkpoint's tensors, from its headers alone.
 
@@ -129,18 +128,18 @@ def open_checkpoint(
         path: a ``.safetensors`` file, an index (``*.safetensors.index.json``) of shards beside it,
             or a folder that holds one checkpoint.
         exclude: shell patterns of names to leave out, such as ``"lm_head.*"``.
-        bounds: of what it may declare; None trusts its writer as far as the format does.
+        limits: on what it may declare; None for the limits of the format alone.
 
     Raises:
-        InvalidCheckpoint: no safetensors, damaged, incomplete, quantised, or with no parameters; a
-            pattern that matches nothing; more than ``bounds`` allow.
+        InvalidCheckpoint: not safetensors, damaged, incomplete, quantised, or without parameters; a
+            pattern without a match; more than ``limits`` allow.
         OSError: it cannot be read.
     """
     source = _resolve(Path(path))
     sharded = source.name.endswith(".json")
-    stored = _indexed(source, bounds) if sharded else _in_files([source], bounds)
-    if bounds is not None:
-        _require_modest(stored, bounds, source.name)
+    stored = _indexed(source, limits) if sharded else _in_files([source], limits)
+    if limits is not None:
+        _check_limits(stored, limits, source.name)
     named = {tensor.name: tensor for tensor in sorted(stored, key=lambda t: t.name)}
     excluded = _matching(named, tuple(exclude), source.name)
     kept = [tensor for name, tensor in named.items() if name not in excluded]
@@ -158,7 +157,7 @@ def open_checkpoint(
 
 
 def _resolve(path: Path) -> Path:
-    """The file or the index to begin with."""
+    """The file or the index of a path."""
     if not path.is_dir():
         shard = _SHARD.fullmatch(path.name)
         if shard and int(shard[3]) > 1:
@@ -178,18 +177,20 @@ def _resolve(path: Path) -> Path:
     return found[0]
 
 
-def _in_files(paths: list[Path], bounds: Bounds | None, beside: int = 0) -> list[StoredTensor]:
-    """The tensors of some files.
+def _in_files(
+    paths: list[Path], limits: CheckpointLimits | None, beside: int = 0
+) -> list[StoredTensor]:
+    """The tensors of several files.
 
     Args:
-        beside: bytes that were read of the checkpoint already.
+        beside: bytes of the checkpoint that were read before.
     """
-    if bounds is not None:
+    if limits is not None:
         length = beside + sum(map(header_length, paths))
-        if length > bounds.header:
+        if length > limits.header:
             raise bad_checkpoint(
                 paths[0].name,
-                f"the headers of the checkpoint have {length} bytes, at most {bounds.header} are "
+                f"the headers of the checkpoint have {length} bytes, at most {limits.header} are "
                 f"read here",
             )
     return [_stored(entry, path) for path in paths for entry in read_header(path)]
@@ -199,9 +200,9 @@ def _stored(entry: TensorEntry, path: Path) -> StoredTensor:
     return StoredTensor(entry.name, entry.dtype, entry.shape, path, entry.begin)
 
 
-def _indexed(index: Path, bounds: Bounds | None) -> list[StoredTensor]:
+def _indexed(index: Path, limits: CheckpointLimits | None) -> list[StoredTensor]:
     """The tensors of all shards; index and shards must say the same."""
-    weight_map = read_index(index, bounds)
+    weight_map = read_index(index, limits)
     listed: dict[str, set[str]] = {}
     for name, shard in weight_map.items():
         listed.setdefault(shard, set()).add(name)
@@ -209,7 +210,7 @@ def _indexed(index: Path, bounds: Bounds | None) -> list[StoredTensor]:
         if not (index.parent / shard).is_file():
             raise bad_checkpoint(index.name, f"shard {shown(shard)} is missing beside it")
     stored = _in_files(
-        [index.parent / shard for shard in sorted(listed)], bounds, index.stat().st_size
+        [index.parent / shard for shard in sorted(listed)], limits, index.stat().st_size
     )
     held: dict[str, set[str]] = {shard: set() for shard in listed}
     for tensor in stored:
@@ -226,47 +227,47 @@ def _indexed(index: Path, bounds: Bounds | None) -> list[StoredTensor]:
     return stored
 
 
-def _require_modest(stored: list[StoredTensor], bounds: Bounds, where: str) -> None:
-    """Refuse what a layout would carry along wherever it goes."""
-    if len(stored) > bounds.tensors:
+def _check_limits(stored: list[StoredTensor], limits: CheckpointLimits, where: str) -> None:
+    """Refuse a checkpoint whose layout would be too large."""
+    if len(stored) > limits.tensors:
         raise bad_checkpoint(
-            where, f"it holds {len(stored)} tensors, at most {bounds.tensors} are taken here"
+            where, f"it holds {len(stored)} tensors, at most {limits.tensors} are accepted here"
         )
     for tensor in stored:
-        if len(tensor.name) > bounds.name:
+        if len(tensor.name) > limits.name:
             raise bad_checkpoint(
                 where,
                 f"the name of tensor {shown(tensor.name)} has {len(tensor.name)} characters, at "
-                f"most {bounds.name} are taken here",
+                f"most {limits.name} are accepted here",
             )
-        if len(tensor.shape) > bounds.dimensions:
+        if len(tensor.shape) > limits.dimensions:
             raise bad_checkpoint(
                 where,
                 f"tensor {shown(tensor.name)} has {len(tensor.shape)} dimensions, at most "
-                f"{bounds.dimensions} are taken here",
+                f"{limits.dimensions} are accepted here",
             )
 
 
-def read_index(index: Path, bounds: Bounds | None = None) -> dict[str, str]:
+def read_index(index: Path, limits: CheckpointLimits | None = None) -> dict[str, str]:
     """The shard of every tensor that an index names, each a file beside it.
 
     Raises:
-        InvalidCheckpoint: it is no index of safetensors shards, or longer than may be.
+        InvalidCheckpoint: not an index of safetensors shards, or longer than allowed.
     """
-    most = MAX_HEADER if bounds is None else bounds.header
-    if index.stat().st_size > most:
-        raise bad_checkpoint(index.name, f"an index has at most {most} bytes")
+    max_bytes = MAX_HEADER_BYTES if limits is None else limits.header
+    if index.stat().st_size > max_bytes:
+        raise bad_checkpoint(index.name, f"an index has at most {max_bytes} bytes")
     try:
         fields: Any = json.loads(index.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise bad_checkpoint(index.name, f"it is no JSON: {error}") from None
+        raise bad_checkpoint(index.name, f"it is not JSON: {error}") from None
     weight_map = fields.get("weight_map") if isinstance(fields, dict) else None
     if not isinstance(weight_map, dict) or not weight_map:
-        raise bad_checkpoint(index.name, "it has no weight_map: it is no index of shards")
+        raise bad_checkpoint(index.name, "it has no weight_map: it is not an index of shards")
     for file in weight_map.values():
         if not isinstance(file, str) or Path(file).name != file or not file.endswith(_SUFFIX):
             raise bad_checkpoint(
-                index.name, f"it names {shown(file)}, which is no {_SUFFIX} file beside it"
+                index.name, f"it names {shown(file)}, which is not a {_SUFFIX} file beside it"
             )
     return weight_map
 
@@ -277,7 +278,7 @@ def _matching(names: Iterable[str], patterns: tuple[str, ...], where: str) -> se
     for pattern in patterns:
         found = {name for name in names if fnmatch.fnmatchcase(name, pattern)}
         if not found:
-            raise bad_checkpoint(where, f"no tensor is named like {shown(pattern)}")
+            raise bad_checkpoint(where, f"no tensor name matches {shown(pattern)}")
         matched |= found
     return matched
 
@@ -290,11 +291,11 @@ def _check_parameters(
         raise bad_checkpoint(where, "it holds no tensor of floats, and so no parameters")
     packed = [t for t in skipped if t.dtype != "BOOL"]
     size = sum(tensor.size * tensor.itemsize for tensor in packed)
-    if size > _MOST_INTEGERS * (size + parameters):
+    if size > _MAX_INTEGER_SHARE * (size + parameters):
         largest = max(packed, key=lambda t: t.size * t.itemsize)
         raise bad_checkpoint(
             where,
             f"{size / (size + parameters):.0%} of its bytes are integers, most of them in "
             f"{shown(largest.name)} ({largest.dtype}): it looks quantised; give the checkpoint "
-            f"before quantisation, or exclude these tensors if they are no weights",
+            f"before quantisation, or exclude these tensors if they are not weights",
         )

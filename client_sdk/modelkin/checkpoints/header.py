@@ -1,7 +1,7 @@
-"""The header of one safetensors file, believed only where it adds up.
+"""The header of one safetensors file, read and checked for consistency.
 
 Source: the format's description (https://github.com/huggingface/safetensors#format): 8 bytes of
-length, little-endian, that many bytes of JSON, then the tensors' bytes, without holes. It never
+length, little-endian, that many bytes of JSON, then the tensors' bytes, without gaps. It never
 reads a tensor, and allocates nothing that a header declares.
 """
 
@@ -17,8 +17,8 @@ from modelkin.checkpoints.dtypes import BITS
 from modelkin.errors import InvalidCheckpoint
 
 __all__ = [
-    "MAX_HEADER",
-    "Bounds",
+    "MAX_HEADER_BYTES",
+    "CheckpointLimits",
     "TensorEntry",
     "bad_checkpoint",
     "header_length",
@@ -27,24 +27,23 @@ __all__ = [
     "shown",
 ]
 
-MAX_HEADER: Final = 100_000_000
+MAX_HEADER_BYTES: Final = 100_000_000
 """The longest header the format allows, in bytes."""
 
-_LENGTH = 8
+_LENGTH_BYTES = 8
 _KEYS = ("dtype", "shape", "data_offsets")
 _MAX_COUNT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a checkpoint may declare where strangers write it: headers are read into memory, and a
-    few bytes declare a tensor.
+class CheckpointLimits:
+    """Limits on an untrusted checkpoint, since headers are read into memory.
 
     Attributes:
         header: bytes of all headers and the index together.
-        tensors: how many, of all shards.
+        tensors: the number of tensors in all shards.
         name: characters of a tensor's name.
-        dimensions: of a tensor.
+        dimensions: of a tensor's shape.
     """
 
     header: int
@@ -68,21 +67,21 @@ def read_header(path: Path) -> tuple[TensorEntry, ...]:
     """The tensors of a file, in the order of their bytes.
 
     Raises:
-        InvalidCheckpoint: it is no safetensors file, or truncated, or its header does not add up.
+        InvalidCheckpoint: not a safetensors file, truncated, or with an inconsistent header.
         OSError: it cannot be read.
     """
     length = header_length(path)
     with path.open("rb") as file:
-        file.seek(_LENGTH)
+        file.seek(_LENGTH_BYTES)
         return parse_header(file.read(length), path.stat().st_size, path.name)
 
 
 def header_length(path: Path) -> int:
-    """How many bytes of a file are its header, of which none is read; raises as the above."""
+    """The length of a file's header, without reading it; raises as :func:`read_header`."""
     with path.open("rb") as file:
         size = path.stat().st_size
-        length = int.from_bytes(file.read(_LENGTH), "little")
-    if size < _LENGTH or not 2 <= length <= size - _LENGTH or length > MAX_HEADER:
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+    if size < _LENGTH_BYTES or not 2 <= length <= size - _LENGTH_BYTES or length > MAX_HEADER_BYTES:
         raise bad_checkpoint(path.name, _length_problem(size, length))
     return length
 
@@ -93,22 +92,22 @@ def parse_header(header: bytes, file_size: int, where: str) -> tuple[TensorEntry
     Args:
         header: the JSON, without the 8 bytes before it.
         file_size: bytes of the whole file, which the tensors must fill to its end.
-        where: what errors call the file.
+        where: the name of the file for errors.
 
     Raises:
-        InvalidCheckpoint: the header does not add up.
+        InvalidCheckpoint: the header is inconsistent.
     """
-    begin = _LENGTH + len(header)
+    begin = _LENGTH_BYTES + len(header)
     fields = _load(header, where)
     metadata = fields.pop("__metadata__", None)
     if metadata is not None and not _is_text_map(metadata):
-        raise bad_checkpoint(where, "its __metadata__ is no map of texts")
+        raise bad_checkpoint(where, "its __metadata__ is not a map of strings")
     entries = [_entry(name, value, begin, where) for name, value in fields.items()]
     entries.sort(key=lambda entry: (entry.begin, entry.end))
     at, last = begin, "the header"
     for entry in entries:
         if entry.begin != at:
-            wrong = "overlaps" if entry.begin < at else "leaves a hole behind"
+            wrong = "overlaps" if entry.begin < at else "leaves a gap after"
             raise bad_checkpoint(where, f"tensor {shown(entry.name)} {wrong} {last}")
         at, last = entry.end, shown(entry.name)
     if at != file_size:
@@ -120,44 +119,46 @@ def parse_header(header: bytes, file_size: int, where: str) -> tuple[TensorEntry
 
 
 def _length_problem(size: int, length: int) -> str:
-    if size < _LENGTH + 2:
-        return f"it has {size} bytes, a safetensors file has at least {_LENGTH + 2}"
-    if length > MAX_HEADER:
+    if size < _LENGTH_BYTES + 2:
+        return f"it has {size} bytes, a safetensors file has at least {_LENGTH_BYTES + 2}"
+    if length > MAX_HEADER_BYTES:
         return (
-            f"its first 8 bytes declare a header of {length} bytes, at most {MAX_HEADER} may be: "
-            f"it is no safetensors file"
+            f"its first 8 bytes declare a header of {length} bytes, more than the format's "
+            f"{MAX_HEADER_BYTES}: it is not a safetensors file"
         )
     return (
-        f"its first 8 bytes declare a header of {length} bytes, {size - _LENGTH} follow: it is "
-        f"truncated, or no safetensors file"
+        f"its first 8 bytes declare a header of {length} bytes, {size - _LENGTH_BYTES} follow: it "
+        f"is truncated, or not a safetensors file"
     )
 
 
 def _load(header: bytes, where: str) -> dict[str, Any]:
     if header[:1] != b"{":
-        raise bad_checkpoint(where, "its header does not begin with '{': it is no safetensors file")
+        raise bad_checkpoint(
+            where, "its header does not begin with '{': it is not a safetensors file"
+        )
     try:
-        # Decoded here, since json.loads would take UTF-16 too, and a byte order mark.
+        # Decoded here, since json.loads also accepts UTF-16 and a byte order mark.
         fields = json.loads(
             header.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant
         )
     except (ValueError, RecursionError) as error:
-        raise bad_checkpoint(where, f"its header is not the JSON it has to be: {error}") from None
+        raise bad_checkpoint(where, f"its header is not valid JSON: {error}") from None
     if not isinstance(fields, dict):  # unreachable behind '{', and mypy's proof of it
-        raise bad_checkpoint(where, "its header is no JSON object")
+        raise bad_checkpoint(where, "its header is not a JSON object")
     return fields
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"{shown(twice)} is in it twice")
+        repeated, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the name {shown(repeated)} is repeated")
     return fields
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _is_text_map(value: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Importances that a checkpoint alone gives, |w| and |w - base|, and the supports they select.
+"""Importance from a checkpoint alone, |w| or |w - base|, and the supports that it selects.
 
-Tensors are read in stretches into one buffer and selected by ``core.streaming``: what is in memory
-does not grow with the checkpoint. It never touches the network.
+Tensors are read in stretches into one buffer, and ``core.selection.streaming`` selects from them:
+the memory does not grow with the checkpoint. It never uses the network.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from modelkin.errors import InvalidParameter, SpaceMismatch
 from modelkin.wire.streaming import stream_support
 
 __all__ = [
-    "CHUNK",
-    "Watch",
+    "CHUNK_SIZE",
+    "PassObserver",
     "WrittenSupport",
     "importance_chunks",
     "select_from_checkpoint",
     "write_support",
 ]
 
-CHUNK: Final = 1 << 21
-"""Parameters a chunk: 8 MiB of float32, over which the histograms' fixed cost is little."""
+CHUNK_SIZE: Final = 1 << 21
+"""Parameters a chunk: 8 MiB of float32, so that the fixed cost of a histogram is small."""
 
-_STRETCH = 1 << 18
-"""Parameters read at a time, small enough that the conversions stay in the cache."""
+_STRETCH_SIZE = 1 << 18
+"""Parameters read at a time: few enough for the conversions to stay in the cache."""
 
-Watch = Callable[[Iterable[Floats]], Iterable[Floats]]
-"""Stands between a pass and its reader and hands the chunks on, to count them."""
+PassObserver = Callable[[Iterable[Floats]], Iterable[Floats]]
+"""Wraps the chunks of a pass, to count them on their way to the selection."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenSupport:
-    """What :func:`write_support` wrote.
+    """The result of :func:`write_support`.
 
     Attributes:
         num_parameters: M.
         k: K.
         digest: ``"sha256:..."``, as ``Support.digest``.
-        coverage: the share of all importance that the support holds.
-        size: bytes.
+        coverage: the share of all importance on the support.
+        size: of the file, in bytes.
     """
 
     num_parameters: int
@@ -71,36 +71,36 @@ class WrittenSupport:
 
 
 def importance_chunks(checkpoint: Checkpoint, base: Checkpoint | None = None) -> Chunks:
-    """Begins passes over |w|, or over |w - base| where a base is given, in layout order.
+    """Passes over |w|, or over |w - base| with a base, in layout order.
 
-    Differences are taken in float32, in float64 where one side is F64, and rounded to float32.
+    Differences are taken in float32, or in float64 if one side is F64, and rounded to float32.
 
     Args:
         checkpoint: the model.
-        base: what it was made from, of the same names and shapes; dtypes may differ.
+        base: the model that it was made from, of the same names and shapes; dtypes may differ.
 
     Returns:
-        A function as ``core.streaming.Chunks``: its chunks share one buffer. It raises
+        A function as ``core.selection.streaming.Chunks``: its chunks share one buffer. It raises
         InvalidCheckpoint for an infinite or NaN weight, with its tensor, and for a file that ends
         early.
 
     Raises:
-        SpaceMismatch: the base has other tensors; says which.
+        SpaceMismatch: the base has other tensors; names them.
     """
     if base is not None:
         _check_base(checkpoint, base)
     bases = [None] * len(checkpoint.tensors) if base is None else list(base.tensors)
 
     def chunks() -> Iterator[Floats]:
-        buffer, filled = np.empty(CHUNK, np.float32), 0
+        buffer, filled = np.empty(CHUNK_SIZE, np.float32), 0
         for tensor, other in zip(checkpoint.tensors, bases, strict=True):
             for values in _magnitudes(tensor, other):
                 part = values
                 while part.size:
-                    taken = min(part.size, CHUNK - filled)
+                    taken = min(part.size, CHUNK_SIZE - filled)
                     buffer[filled : filled + taken] = part[:taken]
                     part, filled = part[taken:], filled + taken
-                    if filled == CHUNK:
+                    if filled == CHUNK_SIZE:
                         yield buffer
                         filled = 0
         if filled:
@@ -113,10 +113,10 @@ def select_from_checkpoint(
     checkpoint: Checkpoint,
     base: Checkpoint | None = None,
     rule: SelectionRule | None = None,
-    watch: Watch | None = None,
+    observer: PassObserver | None = None,
 ) -> Support:
     """The support of a checkpoint, with its K indices in memory; else as :func:`write_support`."""
-    chunks = _watched(importance_chunks(checkpoint, base), watch)
+    chunks = _observed(importance_chunks(checkpoint, base), observer)
     return select_from_chunks(chunks, checkpoint.num_parameters, rule)
 
 
@@ -125,27 +125,27 @@ def write_support(
     checkpoint: Checkpoint,
     base: Checkpoint | None = None,
     rule: SelectionRule | None = None,
-    watch: Watch | None = None,
+    observer: PassObserver | None = None,
 ) -> WrittenSupport:
-    """Writes the support of a checkpoint in the native format; its indices are never in memory.
+    """Write the support of a checkpoint in the native format; its indices are never in memory.
 
     Args:
-        path: the file, written beside and then put in place whole: it is never half a support.
-            While it is made, its folder holds about a byte an index more.
+        path: the file. It is written under another name and then renamed, so it is never partial.
+            Meanwhile its folder needs about a byte an index more.
         checkpoint: the model.
         base: for |w - base|; without it the importance is |w|.
-        rule: how K is chosen; the default of ``select_support`` where left out.
-        watch: sees the chunks of every pass.
+        rule: how K is chosen; by default that of ``select_support``.
+        observer: wraps the chunks of every pass.
 
     Raises:
         InvalidCheckpoint, SpaceMismatch: as :func:`importance_chunks`.
         InvalidImportance: all of it is zero.
-        InvalidParameter: ``path`` is one of the files to be read, or no ordinary file.
+        InvalidParameter: ``path`` is one of the files to read, or not an ordinary file.
         OSError: a file cannot be read or written.
     """
     target = Path(path)
     _check_target(target, checkpoint, base)
-    chunks = _watched(importance_chunks(checkpoint, base), watch)
+    chunks = _observed(importance_chunks(checkpoint, base), observer)
     selection = locate(chunks, checkpoint.num_parameters, rule)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
@@ -170,11 +170,11 @@ def _write(file: BinaryIO, chunks: Chunks, selection: LocatedSelection, folder: 
 
 
 def _check_target(target: Path, checkpoint: Checkpoint, base: Checkpoint | None) -> None:
-    """Refuses to replace a device, a folder, or what is about to be read."""
+    """Refuse to replace a device, a folder, or a file that is read."""
     if not target.exists():
         return
     if not target.is_file():
-        raise InvalidParameter(f"{target} is no ordinary file: give another name", field="path")
+        raise InvalidParameter(f"{target} is not an ordinary file: give another name", field="path")
     tensors = checkpoint.tensors + (base.tensors if base else ())
     for source in {tensor.path for tensor in tensors}:
         if target.samefile(source):
@@ -184,32 +184,32 @@ def _check_target(target: Path, checkpoint: Checkpoint, base: Checkpoint | None)
 
 
 def _umask() -> int:
-    """The mask of new files, which mkstemp does not heed; it can only be read by setting it."""
+    """The mask of new files, which mkstemp ignores; it can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
-def _watched(chunks: Chunks, watch: Watch | None) -> Chunks:
-    return chunks if watch is None else lambda: watch(chunks())
+def _observed(chunks: Chunks, observer: PassObserver | None) -> Chunks:
+    return chunks if observer is None else lambda: observer(chunks())
 
 
 def _magnitudes(tensor: StoredTensor, base: StoredTensor | None) -> Iterator[Floats]:
     """|w| or |w - base| of one tensor, stretch by stretch, finite."""
     others = iter(()) if base is None else _values(base)
     for at, values in enumerate(_values(tensor)):
-        with np.errstate(over="ignore", invalid="ignore"):  # what that makes is refused below
+        with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are refused below
             changes = values if base is None else values - next(others)
             magnitudes = np.abs(changes).astype(np.float32, copy=False)
-        # The bits of finite magnitudes are below those of infinity, which are below those of NaN.
+        # The bits of finite magnitudes are below those of infinity and NaN.
         if magnitudes.view(np.uint32).max() >= 0x7F800000:
-            raise _not_finite(tensor, at * _STRETCH, magnitudes, base)
+            raise _not_finite(tensor, at * _STRETCH_SIZE, magnitudes, base)
         yield magnitudes
 
 
 def _values(tensor: StoredTensor) -> Iterator[Any]:
-    """A tensor's values, ``_STRETCH`` at a time; each read before the next is asked for."""
-    buffer = np.empty(_STRETCH * tensor.itemsize, np.uint8)
+    """Yield a tensor's values, ``_STRETCH_SIZE`` at a time, in a buffer that is reused."""
+    buffer = np.empty(_STRETCH_SIZE * tensor.itemsize, np.uint8)
     left = tensor.size * tensor.itemsize
     with tensor.path.open("rb", buffering=0) as file:
         file.seek(tensor.begin)
@@ -221,12 +221,12 @@ def _values(tensor: StoredTensor) -> Iterator[Any]:
 
 
 def _read(file: Any, into: memoryview, tensor: StoredTensor) -> None:
-    """Fills ``into``: the kernel may well give less at a time."""
+    """Fill ``into``; one read of the file may return less."""
     while into:
         got = file.readinto(into)
         if not got:
             raise bad_checkpoint(
-                tensor.path.name, f"it ends within tensor {shown(tensor.name)}: it was cut short"
+                tensor.path.name, f"it ends within tensor {shown(tensor.name)}: it is truncated"
             )
         into = into[got:]
 
@@ -244,7 +244,7 @@ def _not_finite(
 
 
 def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
-    """Names and shapes must agree; the message lists the first few that do not."""
+    """Check that names and shapes agree; the error lists the first few that do not."""
     mine = {tensor.name: tensor.shape for tensor in checkpoint.tensors}
     theirs = {tensor.name: tensor.shape for tensor in base.tensors}
     groups = {
@@ -259,7 +259,8 @@ def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
     wrong = [f"{_listed(names)} {what}" for what, names in groups.items() if names]
     if wrong:
         raise SpaceMismatch(
-            f"{base.name} is no base of {checkpoint.name}, its tensors differ: {'; '.join(wrong)}"
+            f"{base.name} is not a base of {checkpoint.name}, its tensors differ: "
+            f"{'; '.join(wrong)}"
         )
 
 

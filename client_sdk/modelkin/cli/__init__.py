@@ -1,8 +1,7 @@
-"""The command ``modelkin``: supports of checkpoints, and questions to a service.
+"""The command ``modelkin``: supports of checkpoints, and requests to a service.
 
-``arguments`` says what can be typed, ``commands`` does it, ``inputs`` reads files, ``output`` and
-``progress`` show. Answers go to standard output and nothing else does; an error is one line on
-standard error.
+``arguments`` parses, ``commands`` executes, ``inputs`` reads files, ``output`` and ``progress``
+format. Only answers go to standard output; an error is one line on standard error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The command line: commands, options and their help.
 
-It decides nothing about values that the domain checks anyway.
+Values that the domain checks anyway are not checked here.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _FILE = f"a file of modelkin, {_CHECKPOINT}"
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The arguments of one command; ``command`` is the function that does it.
+    """The arguments of one command; ``command`` is the function that executes it.
 
     Raises:
-        SystemExit: with 2 for what cannot be understood, with 0 after ``--help``.
+        SystemExit: with 2 for a usage error, with 0 after ``--help``.
     """
     return _parser().parse_args(argv)
 
@@ -102,7 +102,7 @@ def _share_or_count(text: str) -> float | int:
     return int(text) if text.isdecimal() else float(text)
 
 
-_share_or_count.__name__ = "share or count"  # argparse calls the type so in its errors
+_share_or_count.__name__ = "share or count"  # argparse prints it in its errors
 
 
 def _add_push(adder: _Adder) -> None:

@@ -14,10 +14,10 @@ from modelkin.cli.inputs import (
     base_of,
     notes_of,
     open_source,
+    pass_progress,
     rule_of,
     support_of,
     support_of_size,
-    watch,
 )
 from modelkin.cli.output import Answer, counted, fields_of, pairs, table
 from modelkin.client import Client
@@ -32,10 +32,12 @@ __all__ = ["donors", "inspect", "neighbors", "overlap", "push", "support"]
 
 
 def support(arguments: argparse.Namespace) -> Answer:
-    """``modelkin support``: a checkpoint's support into a file."""
+    """``modelkin support``: write a checkpoint's support to a file."""
     checkpoint = checkpoints.open_checkpoint(arguments.checkpoint, arguments.exclude)
     base, rule = base_of(arguments), rule_of(arguments, checkpoint)
-    written = checkpoints.write_support(arguments.output, checkpoint, base, rule, watch(checkpoint))
+    written = checkpoints.write_support(
+        arguments.output, checkpoint, base, rule, pass_progress(checkpoint)
+    )
     density = written.k / written.num_parameters
     kind = "|w|" if base is None else "|w - base|"
     return Answer(
@@ -58,7 +60,7 @@ def support(arguments: argparse.Namespace) -> Answer:
 
 
 def push(arguments: argparse.Namespace) -> Answer:
-    """``modelkin push``: a support or signature into a space."""
+    """``modelkin push``: store a support or signature in a space."""
     source = open_source(arguments, arguments.source)
     value, notes = support_of(arguments, source)
     with Client(arguments.url, arguments.api_key) as client:
@@ -85,7 +87,7 @@ def push(arguments: argparse.Namespace) -> Answer:
 
 
 def neighbors(arguments: argparse.Namespace) -> Answer:
-    """``modelkin neighbors``: of a stored model, or of a file that is not stored."""
+    """``modelkin neighbors``: neighbours of a stored model, or of a file that is not stored."""
     query, notes = _query(arguments)
     with Client(arguments.url, arguments.api_key) as client:
         found = client.neighbors(
@@ -98,16 +100,19 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
         )
     rows = [(*_scored(n), f"{n.jaccard:.3f}", _or_dash(n.shared_indices)) for n in found]
     if found.degraded:
-        notes = (*notes, "found another way: the buckets are away, or a stored file is damaged")
+        notes = (
+            *notes,
+            "found by another method: the buckets are unavailable, or a stored file is damaged",
+        )
     if found.truncated:
-        notes = (*notes, "buckets that hold too many were left out: others may be as near")
+        notes = (*notes, "buckets with too many models were left out: other models may be as near")
     columns = ("MODEL", "SIMILARITY", "ERROR", "JACCARD", "SHARED")
     text = table(columns, rows) if rows else "no neighbours"
     return Answer(text, fields_of(found), notes)
 
 
 def donors(arguments: argparse.Namespace) -> Answer:
-    """``modelkin donors``: of a stored model, or of a file that is not stored."""
+    """``modelkin donors``: donors of a stored model, or of a file that is not stored."""
     query, notes = _query(arguments)
     with Client(arguments.url, arguments.api_key) as client:
         found = client.donors(arguments.space, query, k=arguments.count, tags=arguments.tag)
@@ -117,7 +122,7 @@ def donors(arguments: argparse.Namespace) -> Answer:
 
 
 def overlap(arguments: argparse.Namespace) -> Answer:
-    """``modelkin overlap``: two stored models."""
+    """``modelkin overlap``: compare two stored models."""
     with Client(arguments.url, arguments.api_key) as client:
         found = client.overlap(arguments.space, arguments.a, arguments.b)
     summary = {

@@ -23,7 +23,7 @@ __all__ = [
     "rule_of",
     "support_of",
     "support_of_size",
-    "watch",
+    "pass_progress",
 ]
 
 Source: TypeAlias = Support | Signature | Checkpoint
@@ -32,11 +32,11 @@ _SELECTION = ("base", "kind", "coverage", "k", "fraction", "k_max", "exclude")
 
 
 def open_source(arguments: argparse.Namespace, path: str) -> Source:
-    """What a path leads to; of a checkpoint only the headers are read.
+    """Open an input file; of a checkpoint only the headers are read.
 
     Raises:
-        InvalidSupport, InvalidSignature, InvalidCheckpoint: it is damaged, or none of the three.
-        InvalidParameter: options of a selection where the file is a support or signature already.
+        InvalidSupport, InvalidSignature, InvalidCheckpoint: damaged, or another kind of file.
+        InvalidParameter: options of a selection, although the file is a support or signature.
         OSError: it cannot be read.
     """
     magic = b""
@@ -59,7 +59,7 @@ def base_of(arguments: argparse.Namespace) -> Checkpoint | None:
     """The base of a delta, None for weights.
 
     Raises:
-        InvalidParameter: ``--kind`` and ``--base`` do not go together.
+        InvalidParameter: ``--kind`` and ``--base`` contradict each other.
     """
     if (arguments.kind or "weight") == "weight":
         if arguments.base is None:
@@ -67,12 +67,14 @@ def base_of(arguments: argparse.Namespace) -> Checkpoint | None:
         if arguments.kind:
             raise InvalidParameter("--kind weight needs no --base: leave one of them out")
     if arguments.base is None:
-        raise InvalidParameter("--kind delta needs --base CHECKPOINT: what the model was made from")
+        raise InvalidParameter(
+            "--kind delta needs --base CHECKPOINT: the model that it was made from"
+        )
     return checkpoints.open_checkpoint(arguments.base, arguments.exclude)
 
 
 def rule_of(arguments: argparse.Namespace, checkpoint: Checkpoint) -> SelectionRule:
-    """How K is to be chosen; raises InvalidParameter as ``SelectionRule.of`` does."""
+    """The rule that chooses K; raises InvalidParameter as ``SelectionRule.of`` does."""
     return SelectionRule.of(
         checkpoint.num_parameters,
         k=arguments.k,
@@ -85,29 +87,29 @@ def rule_of(arguments: argparse.Namespace, checkpoint: Checkpoint) -> SelectionR
 def support_of(
     arguments: argparse.Namespace, source: Source
 ) -> tuple[Support | Signature, tuple[str, ...]]:
-    """The source as it travels, a checkpoint's support selected, and what to note about it."""
+    """The support or signature to send, selected from a checkpoint if it is one, with notes."""
     if not isinstance(source, Checkpoint):
         return source, ()
     base, rule = base_of(arguments), rule_of(arguments, source)
-    support = checkpoints.select_from_checkpoint(source, base, rule, watch(source))
+    support = checkpoints.select_from_checkpoint(source, base, rule, pass_progress(source))
     return support, notes_of(source, base)
 
 
 def support_of_size(arguments: argparse.Namespace, checkpoint: Checkpoint, k: int) -> Support:
-    """The checkpoint's support of K indices, whatever chose another size before."""
+    """The checkpoint's support of K indices."""
     rule = SelectionRule.of(checkpoint.num_parameters, k=k)
     return checkpoints.select_from_checkpoint(
-        checkpoint, base_of(arguments), rule, watch(checkpoint)
+        checkpoint, base_of(arguments), rule, pass_progress(checkpoint)
     )
 
 
-def watch(checkpoint: Checkpoint) -> Bar:
-    """What shows the passes over a checkpoint."""
+def pass_progress(checkpoint: Checkpoint) -> Bar:
+    """A progress bar for the passes over a checkpoint."""
     return Bar(f"reading {one_line(checkpoint.name)}", checkpoint.num_parameters)
 
 
 def notes_of(checkpoint: Checkpoint, base: Checkpoint | None) -> tuple[str, ...]:
-    """The checkpoint's own notes, and one where rounding passes for a difference."""
+    """The checkpoint's own notes, and one if differences include rounding."""
     if base is None or base.dtypes.keys() == checkpoint.dtypes.keys():
         return checkpoint.notes
     mine, theirs = ", ".join(checkpoint.dtypes), ", ".join(base.dtypes)

@@ -15,12 +15,12 @@ __all__ = ["Answer", "counted", "fields_of", "one_line", "pairs", "table"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command has to say.
+    """The answer of a command.
 
     Attributes:
         text: for people, without a newline at its end.
-        fields: for programs, what ``--json`` prints.
-        notes: what is odd about it, a sentence each.
+        fields: for programs, printed with ``--json``.
+        notes: remarks, a sentence each.
     """
 
     text: str
@@ -50,7 +50,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with what would move a terminal's cursor spelled out: names come from strangers."""
+    """The text with unprintable characters escaped, since untrusted names may move the cursor."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

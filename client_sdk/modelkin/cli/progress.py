@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from modelkin._progress_bar import Line, is_terminal
+from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.core.selection.streaming import Floats
 
 __all__ = ["Bar"]
 
 
 class Bar:
-    """Watches the passes of a selection, see ``modelkin.checkpoints.Watch``.
+    """Observes the passes of a selection, see ``modelkin.checkpoints.PassObserver``.
 
     Args:
-        label: what is read.
+        label: of the task.
         total: parameters a pass.
     """
 
@@ -29,7 +29,7 @@ class Bar:
         return self._counted(chunks) if is_terminal() else chunks
 
     def _counted(self, chunks: Iterable[Floats]) -> Iterator[Floats]:
-        line, label, done = Line(), f"{self._label}, pass {self._passes}", 0
+        line, label, done = ProgressLine(), f"{self._label}, pass {self._passes}", 0
         try:
             for chunk in chunks:
                 line.draw(label, done / self._total)

@@ -17,14 +17,14 @@ from modelkin.errors import ModelkinError
 __all__ = ["main"]
 
 _INTERRUPTED = 130
-"""128 and SIGINT, as shells have it."""
+"""128 and SIGINT, as in shells."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command.
+    """Run one command.
 
     Args:
-        argv: the command line without the program's name; ``sys.argv`` where left out.
+        argv: the command line without the program's name; by default that of ``sys.argv``.
 
     Returns:
         0; 1 for an error, reported in one line; 130 for an interruption. Usage errors and
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = json.dumps({**answer.fields, "notes": notes}) if arguments.json else answer.text
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough, as `head` does
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

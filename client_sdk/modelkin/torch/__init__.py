@@ -1,14 +1,13 @@
-"""Supports of torch models: their layout, the importance of each of their parameters, and
-signatures made on their own device.
+"""Supports of torch models: layouts, the importance of each parameter, and signatures on a device.
 
-This package is the only one of modelkin that imports torch; it needs ``pip install
-'modelkin[torch]'``.
+This package and the integrations are the only ones that import torch. It needs
+``pip install 'modelkin[torch]'``.
 """
 
 from modelkin.errors import MissingExtra
 
 try:
-    import torch as _torch  # noqa: F401  asked for here, so that its absence is told in modelkin's own words
+    import torch as _torch  # noqa: F401  first, so that modelkin's own error says that it is missing
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise

@@ -1,6 +1,6 @@
-"""What a loader yields, as batches of samples: checked, moved to the model's device, and cut.
+"""Batches of samples from a loader: checked, moved to the model's device, and sliced.
 
-A batch is any nesting of tensors whose first dimension is the samples. It never runs a model.
+A batch is any nesting of tensors whose first dimension is the samples.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["batch_of_one", "batches", "rows_of", "told"]
+__all__ = ["batch_of_one", "batches", "rows_of", "describe"]
 
 
 def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, Any, int]]:
@@ -22,8 +22,8 @@ def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, 
     for position, batch in enumerate(loader):
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             raise InvalidParameter(
-                f"the loader must yield (input, target) pairs, item {position} is {told(batch)}; "
-                f"one pair alone goes in as [(input, target)]",
+                f"the loader must yield (input, target) pairs, item {position} is "
+                f"{describe(batch)}; pass a single pair as [(input, target)]",
                 field="loader",
             )
         sizes = {_samples_in(leaf, position) for leaf in tree_leaves(tuple(batch))}
@@ -41,15 +41,15 @@ def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, 
 def _samples_in(leaf: Any, position: int) -> int:
     if not isinstance(leaf, Tensor) or leaf.dim() == 0:
         raise InvalidParameter(
-            f"batch {position} holds {told(leaf)}; inputs and targets are tensors whose first "
+            f"batch {position} holds {describe(leaf)}; inputs and targets are tensors whose first "
             f"dimension is the samples",
             field="loader",
         )
     return len(leaf)
 
 
-def told(value: Any) -> str:
-    """What a value is, for an error: a tensor by its shape, anything else by its type."""
+def describe(value: Any) -> str:
+    """A description for an error: a tensor by its shape, any other value by its type."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     return f"a {type(value).__name__}" + (
@@ -58,13 +58,13 @@ def told(value: Any) -> str:
 
 
 def _moved(leaf: Tensor, device: torch.device) -> Tensor:
-    """The leaf on the device; a copy where inference mode made it, which autograd cannot keep."""
+    """The leaf on the device; a copy if inference mode made it, which autograd cannot use."""
     moved = leaf.detach().to(device)
     return moved.clone() if moved.is_inference() else moved
 
 
 def rows_of(tree: Any, part: slice) -> Any:
-    """Some samples of a batch."""
+    """A slice of the samples of a batch."""
     return tree_map(lambda leaf: leaf[part], tree)
 
 

@@ -1,7 +1,6 @@
-"""Per-sample gradients of a model: at once through ``torch.func``, or one by one by autograd.
+"""Per-sample gradients of a model: together through ``torch.func``, or one by one with autograd.
 
-It owns the calling of the model, on copies of its buffers and detached weights, so that nothing of
-it changes. What becomes of the gradients is not its business.
+The model is called with copies of its buffers and with detached weights, so that it never changes.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
 from modelkin.errors import InvalidParameter
-from modelkin.torch.batches import batch_of_one, rows_of, told
-from modelkin.torch.independence import RANDOM, refuse_dependent_samples
+from modelkin.torch.batches import batch_of_one, describe, rows_of
+from modelkin.torch.independence import RANDOM_OUTPUT, refuse_dependent_samples
 
 __all__ = ["Forward", "LossFunction", "SampleGradients", "Tensors"]
 
@@ -44,10 +43,9 @@ class SampleGradients:
         self._vectorize = vectorize
 
     def probe(self, inputs: Any, targets: Any) -> None:
-        """Runs a few samples without gradients, and refuses what cannot have per-sample gradients.
+        """Run a few samples without gradients, and refuse a model without per-sample gradients.
 
-        An error of the model itself, a wrong shape of the input for one, is raised here as torch
-        raises it.
+        An error of the model itself, such as a wrong input shape, is raised as torch raises it.
         """
         with torch.no_grad():
             refuse_dependent_samples(
@@ -57,14 +55,14 @@ class SampleGradients:
             self._loss(self._weights, self._buffers(), rows_of(inputs, one), rows_of(targets, one))
 
     def of(self, inputs: Any, targets: Any) -> Iterator[Tensors]:
-        """These n samples' gradients by name, each of shape ``(rows, *shape)``, n rows in all.
+        """The gradients of n samples by name, each of shape ``(rows, *shape)``, n rows in all.
 
-        The receiver may take the tensors out of the dict, so that their memory is free early.
+        The caller may remove tensors from the dict, to free their memory early.
         """
         return (self._vectorized if self._vectorize else self._one_by_one)(inputs, targets)
 
     def _vectorized(self, inputs: Any, targets: Any) -> Iterator[Tensors]:
-        """All samples' gradients at once, each of shape ``(n, *shape)``."""
+        """The gradients of all samples together, each of shape ``(n, *shape)``."""
 
         def loss(weights: Tensors, buffers: Tensors, sample: Any, target: Any) -> Tensor:
             return self._loss(weights, buffers, batch_of_one(sample), batch_of_one(target))
@@ -80,7 +78,7 @@ class SampleGradients:
         yield {name: found.pop(f"model.{name}") for name in self._names}
 
     def _one_by_one(self, inputs: Any, targets: Any) -> Iterator[Tensors]:
-        """One sample's gradients at a time, each of shape ``(1, *shape)``."""
+        """The gradients of one sample at a time, each of shape ``(1, *shape)``."""
         leaves = {name: weight.detach().requires_grad_() for name, weight in self._weights.items()}
         for i in range(len(tree_leaves(inputs)[0])):
             one = slice(i, i + 1)
@@ -98,8 +96,8 @@ class SampleGradients:
         loss = self._loss_fn(self._output(weights, buffers, inputs), targets)
         if not isinstance(loss, Tensor) or loss.dim() != 0:
             raise InvalidParameter(
-                f"loss_fn must return one number, a tensor of shape (), it returned {told(loss)}: "
-                f"use reduction='mean'",
+                f"loss_fn must return one number, a tensor of shape (), it returned "
+                f"{describe(loss)}: use reduction='mean'",
                 field="loss_fn",
             )
         return loss
@@ -108,12 +106,12 @@ class SampleGradients:
         return functional_call(self._module, (weights, buffers), (inputs,))
 
     def _buffers(self) -> Tensors:
-        """Fresh copies: a forward pass that updates its buffers updates none of the model's."""
+        """Fresh copies, so that a forward pass never updates the model's own buffers."""
         return {name: buffer.clone() for name, buffer in self._module.named_buffers()}
 
 
 class _Forward(nn.Module):
-    """The model behind the caller's ``forward``, as one module that ``functional_call`` takes."""
+    """The model with the caller's ``forward``, as one module for ``functional_call``."""
 
     def __init__(self, model: nn.Module, forward: Forward | None) -> None:
         super().__init__()
@@ -125,22 +123,22 @@ class _Forward(nn.Module):
 
 
 def _not_vectorizable(error: RuntimeError) -> InvalidParameter:
-    """vmap's refusal in words that say what to do; vmap's, for the model has run without it."""
-    said = str(error)
-    if "random" in said:
-        return InvalidParameter(RANDOM, field="model")
-    if any(words in said for words in ("in-place", "inplace", "in place", "broadcast shape")):
+    """An error with a remedy for a model that vmap refuses; without vmap the model has run."""
+    message = str(error)
+    if "random" in message:
+        return InvalidParameter(RANDOM_OUTPUT, field="model")
+    if any(words in message for words in ("in-place", "inplace", "in place", "broadcast shape")):
         cause = (
             "it changes a tensor in place with values of the sample (a buffer, or a recurrent "
             "layer's state)"
         )
-    elif ".item()" in said or "dynamic shape" in said:
+    elif ".item()" in message or "dynamic shape" in message:
         cause = (
             "its control flow or its shapes depend on the values of the sample (.item(), if, a "
             "boolean mask)"
         )
     else:
-        cause = said.splitlines()[0] if said else type(error).__name__
+        cause = message.splitlines()[0] if message else type(error).__name__
     return InvalidParameter(
         f"torch.func.vmap cannot run this model or its loss on several samples at once: {cause}. "
         f"Pass vectorize=False to take the samples one by one",

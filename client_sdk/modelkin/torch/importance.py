@@ -1,8 +1,7 @@
-"""How much each parameter matters to a model's data: the importance that supports are chosen from.
+"""The empirical Fisher: the importance of each parameter for a model's data.
 
-It owns the empirical Fisher, and its estimation anew from the same data. It never trains, never
-touches the model's mode, gradients or buffers, and never chooses a support: that is
-``modelkin.select_support``.
+It is also estimated again from resamples of the same data. Nothing here trains, or changes the
+model's mode, gradients or buffers. ``modelkin.select_support`` chooses a support from it.
 """
 
 from __future__ import annotations
@@ -34,26 +33,26 @@ def fisher_importance(
 ) -> Tensor:
     """The empirical Fisher diagonal: the mean over samples of squared per-sample gradients, exact.
 
-    Every gradient is one sample's own (not a mini-batch's, squared), at the weights the model has
-    now. Squares are summed in float64, so neither batch size nor chunking changes the result beyond
-    the rounding of the gradients. The model is left as it is: its mode, its ``.grad`` and its
-    buffers; the caller's ``no_grad`` or ``inference_mode`` does not matter.
+    Every gradient is that of one sample, not of a mini-batch, at the model's current weights.
+    Squares are summed in float64, so neither batch size nor chunking changes the result beyond the
+    rounding of the gradients. The model's mode, ``.grad`` and buffers never change; the caller's
+    ``no_grad`` or ``inference_mode`` does not matter.
 
     Args:
-        model: in the mode its gradients are wanted in, nearly always after ``model.eval()``.
+        model: in the mode for its gradients, nearly always after ``model.eval()``.
         loss_fn: called as ``loss_fn(output, target)`` on batches of one, gives one number: any
-            torch loss with its default reduction. Parameters of its own are not counted.
+            torch loss with its default reduction. The loss's own parameters are not counted.
         loader: yields ``(input, target)`` pairs, as ``torch.utils.data.DataLoader`` does. Each of
             the two is a tensor of shape ``(n, ...)``, samples first, or tuples, lists and dicts of
             such tensors; they are moved to the model's device.
         forward: ``forward(model, input)`` in place of ``model(input)``, for instance
             ``lambda model, batch: model(**batch).logits``.
-        max_memory: bytes that the per-sample gradients may take, at least one sample at a time: as
-            many samples go together as ``samples * trainable parameters * bytes of one`` allows, at
-            most a batch. What the forward and backward pass of these samples needs, and 12 bytes a
-            parameter for the sums and the result, come on top.
-        vectorize: whether samples go together through ``torch.func.vmap``. False takes them one by
-            one through plain autograd: the same result, slower, for models vmap cannot trace.
+        max_memory: bytes for the per-sample gradients. It sets how many samples run together, by
+            ``samples * trainable parameters * bytes of one``: at least one, at most a batch. Their
+            forward and backward pass, and 12 bytes a parameter for the sums and the result, need
+            memory beside it.
+        vectorize: whether samples run together through ``torch.func.vmap``. False runs them one by
+            one with plain autograd: the same result, slower, for models that vmap cannot trace.
 
     Returns:
         float32 of shape ``(M,)`` on the device of the model's first parameter, in the order of
@@ -61,11 +60,11 @@ def fisher_importance(
         those the loss does not depend on.
 
     Raises:
-        InvalidParameter: the model mixes samples (batch normalisation in training mode, for one) or
+        InvalidParameter: the model mixes samples (such as batch normalisation in training mode) or
             is random (dropout in training mode); vmap cannot trace it; no parameter is trainable;
-            the loader is empty or yields something else than pairs; the loss is not one number; an
-            argument is out of range; the device is out of memory (says what to set instead); a
-            parameter is sharded, complex or quantised.
+            the loader is empty or does not yield pairs; the loss is not one number; an argument is
+            out of range; the device is out of memory (the error names the setting); a parameter is
+            sharded, complex or quantised.
         InvalidImportance: a gradient is NaN or infinite, or its square too large for float32.
         InvalidLayout: as :func:`layout_of`.
 
@@ -91,35 +90,34 @@ def fisher_resamples(
     max_memory: int = 2**30,
     vectorize: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """:func:`fisher_importance`, and the same estimated anew from resampled mini-batches, in one
-    pass.
+    """:func:`fisher_importance` and its estimates from resampled mini-batches, in one pass.
 
-    What a stability target is checked on::
+    They serve to check a stability target::
 
         importance, resamples = fisher_resamples(model, loss_fn, loader)
         modelkin.select(importance, coverage=0.8, stability=0.9, resamples=resamples)
 
     Mini-batches are resampled by the Bayesian bootstrap: in each resample every batch has a random
-    weight of mean 1, so that one pass over a loader of unknown length is enough. A sample's batch
-    is its fate: shuffle, and take batches that are small against the data.
+    weight of mean 1, so that one pass over a loader of unknown length is enough. All samples of a
+    batch share its weight: shuffle, and use batches that are small relative to the data.
 
     Args:
-        model: as for :func:`fisher_importance`, like all that is not said here.
-        loss_fn: see there.
-        loader: see there; of two non-empty batches or more.
+        model: as for :func:`fisher_importance`.
+        loss_fn: likewise.
+        loader: likewise, with two or more non-empty batches.
         resamples: r, at least 2. Each takes 4 bytes a parameter, and 8 more are needed for all.
         seed: of the weights.
-        forward: see there.
-        max_memory: see there.
-        vectorize: see there.
+        forward: as for :func:`fisher_importance`.
+        max_memory: likewise.
+        vectorize: likewise.
 
     Returns:
         The importance, float32 of shape ``(M,)``, and the resamples, float32 of shape ``(r, M)``,
         both on the device of the model's first parameter.
 
     Raises:
-        InvalidParameter: fewer than two batches or resamples; or as :func:`fisher_importance`, as
-            are all other errors.
+        InvalidParameter: fewer than two batches or resamples, or as :func:`fisher_importance`,
+            which raises the other errors too.
 
     Source: Rubin, The Bayesian Bootstrap (1981); section 3.2 of the Index-Overlap Similarity paper.
     """
@@ -151,7 +149,7 @@ def fisher_resamples(
 
 @torch.no_grad()
 def _count_batch(squares: SquareSums, totals: Tensors, again: Tensor, weights: Any) -> None:
-    """Adds the sums of one batch to the totals, and weighted to each resample, and clears them."""
+    """Add the sums of one batch to the totals and, weighted, to each resample; reset them."""
     start = 0
     for name, parameter in squares.parameters.items():
         end = start + parameter.numel()

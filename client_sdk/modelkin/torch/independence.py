@@ -1,9 +1,8 @@
-"""What makes a sample's gradient its own, and the refusal of models for which it is not.
+"""Checks that a model treats each sample independently, as per-sample gradients require.
 
-A per-sample gradient exists only where the model treats every sample as if it were alone, and the
-same way each time. Known modules that do not are named here before any work; others are found by
-running a few samples together and one of them alone. This never changes the model: what to do is
-said, not done.
+A per-sample gradient exists only if the model treats every sample as if it were alone, and in the
+same way each time. Known modules that do not are refused by type. Others are found by running a few
+samples together and one of them alone. The checks never change the model: errors name the remedy.
 """
 
 from __future__ import annotations
@@ -22,17 +21,16 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["refuse_dependent_samples", "refuse_known_modules"]
 
-PROBED_SAMPLES = 8
+MAX_PROBED_SAMPLES = 8
 
-RANDOM = (
+RANDOM_OUTPUT = (
     "the model's output is random, so its importance would be too (dropout in training mode, "
     "mostly): call model.eval() first"
 )
 
 
 def refuse_known_modules(model: nn.Module) -> None:
-    """Refuses modules that are known to mix samples or to draw random numbers in their present
-    mode.
+    """Refuse modules that are known to mix samples or to draw random numbers in their current mode.
 
     Raises:
         InvalidParameter: names the first such module, the reason, and what to do.
@@ -83,25 +81,22 @@ def _draws(module: nn.Module) -> str | None:
 
 
 def refuse_dependent_samples(outputs: Callable[[Any], Any], inputs: Any) -> None:
-    """Refuses a model that answers differently for a sample alone, for the same once more, or among
-    others.
+    """Refuse a model whose output for a sample changes on repetition, or among other samples.
 
-    The comparison is one of outputs, not of losses: a loss may weigh the samples of a batch as it
-        likes.
+    Outputs are compared, not losses: a loss may weight the samples of a batch.
 
     Args:
-        outputs: the forward pass, from a batch to whatever the model answers; leaves nothing
-            changed.
+        outputs: the forward pass, from a batch to the model's output; it must change nothing.
         inputs: the inputs of a batch, tensors of shape ``(n, ...)`` in any nesting, n at least 1.
-            The first ``PROBED_SAMPLES`` of them are used.
+            The first ``MAX_PROBED_SAMPLES`` of them are used.
 
     Raises:
         InvalidParameter: the outputs differ by more than rounding.
     """
     alone = outputs(tree_map(lambda leaf: leaf[:1], inputs))
     if not _agree(alone, outputs(tree_map(lambda leaf: leaf[:1], inputs))):
-        raise InvalidParameter(RANDOM, field="model")
-    together = outputs(tree_map(lambda leaf: leaf[:PROBED_SAMPLES], inputs))
+        raise InvalidParameter(RANDOM_OUTPUT, field="model")
+    together = outputs(tree_map(lambda leaf: leaf[:MAX_PROBED_SAMPLES], inputs))
     if not _agree(tree_map(lambda leaf: leaf[:1] if _has_rows(leaf) else leaf, together), alone):
         raise InvalidParameter(
             "the model's output for a sample depends on the other samples of its batch, so there "
@@ -116,12 +111,10 @@ def _has_rows(leaf: Any) -> bool:
 
 
 def _agree(left: Any, right: Any) -> bool:
-    """Whether all floating-point tensors of equal shape are the same up to the rounding of their
-    precision.
+    """Whether all floating-point tensors of equal shape are equal up to rounding.
 
-    Batches of different sizes run through different matrix products, so equality to the bit would
-    be too much to ask; mixing samples changes outputs by far more than the square root of the
-    machine epsilon.
+    Batches of different sizes run through different matrix products, so they are not equal bit for
+    bit. Mixing samples changes outputs by far more than the square root of the machine epsilon.
     """
     for a, b in zip(tree_leaves(left), tree_leaves(right), strict=False):
         if not (
@@ -136,6 +129,6 @@ def _agree(left: Any, right: Any) -> bool:
         tolerance = torch.finfo(a.dtype).eps ** 0.5 * scale
         if bool(
             ((a - b).abs() > tolerance).any()
-        ):  # NaN agrees here: it is told later, with its parameter
+        ):  # NaN passes: it is reported later, with its parameter
             return False
     return True

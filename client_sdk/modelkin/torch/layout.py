@@ -1,7 +1,7 @@
-"""The layout of a torch model: which of its tensors are parameters, and in which order.
+"""The layout of a torch model: its parameters and their order.
 
-Importance and layout both read the order here, so that index i means the same parameter in each.
-Values are never read.
+Importance and layout both take the order from here, so that index i means the same parameter in
+each. Values are never read.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = ["layout_of", "parameters_of"]
 def layout_of(model: nn.Module) -> Layout:
     """The names and shapes of a model's parameters, in the order of ``model.named_parameters()``.
 
-    Parameters that are tied stand in it once, under their first name; frozen ones stand in it like
-    all others, so that freezing never changes what an index means. Buffers are no parameters.
+    Tied parameters are in it once, under their first name. Frozen ones are in it like all others,
+    so that freezing never changes the meaning of an index. Buffers are not parameters.
 
     Args:
         model: any ``torch.nn.Module``, on any device, in any mode.
 
     Raises:
-        InvalidLayout: the model has no parameters, or lazy ones that no forward pass has given a
-            shape.
+        InvalidLayout: the model has no parameters, or lazy ones without a shape, because no
+            forward pass has run.
     """
     return Layout.of((name, tuple(p.shape)) for name, p in parameters_of(model).items())
 

@@ -1,7 +1,7 @@
 """``GradientMoment``: a running average of squared mini-batch gradients, kept while training.
 
-It reads the gradients that training makes anyway, just before an optimizer uses them. It never
-changes a gradient, a weight or what the optimizer does.
+It reads the gradients that training computes anyway, just before an optimizer uses them. It never
+changes a gradient, a weight or the optimizer.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from modelkin.errors import InvalidLayout, InvalidParameter
-from modelkin.torch.vector import in_layout_order, listed, readable_parameters
+from modelkin.torch.vector import in_layout_order, join_names, readable_parameters
 
 __all__ = ["GradientMoment"]
 
 MAX_GROWTH = 2.0**16
-"""How far the weight of the newest gradients may grow before all moments are scaled back: the
-square of a gradient keeps 10^33 of room below the largest float32."""
+"""The largest weight of the newest gradients before all moments are scaled back: squares of
+gradients stay 10^33 below the largest float32."""
 
 
 class GradientMoment:
-    """The average ``s <- beta * s + (1 - beta) * g ** 2`` over optimizer steps, the cheap proxy of
-    Fisher.
+    """The average ``s <- beta * s + (1 - beta) * g ** 2`` over optimizer steps.
 
-    Around any training loop, either of::
+    It is a cheap proxy of the Fisher diagonal.
+
+    Use it around any training loop, as one of::
 
         with GradientMoment(model, optimizer) as moment:
             train(model, optimizer)
@@ -39,23 +40,22 @@ class GradientMoment:
 
     or ``moment.update()`` after ``backward()``, where no torch optimizer steps.
 
-    A step counts the gradients that it is about to use: all micro-batches that were accumulated,
-    clipped if they were clipped. A parameter without a gradient in a step counts as zero in it,
-    whether its ``.grad`` is None or zeros; a step in which none has a gradient is not counted.
-    Frozen parameters (``requires_grad=False``) are not read while they are frozen. An optimizer
-    that takes a closure (LBFGS) counts the closure's first gradients, those at the weights where
-    the step begins. Under ``torch.amp.GradScaler`` gradients are read unscaled, and steps that it
-    skips are not counted.
+    A step counts the gradients that the optimizer is about to use: of all accumulated
+    micro-batches, clipped if they were clipped. A parameter without a gradient counts as zero,
+    with ``.grad`` None or zeros alike; a step without any gradient is not counted. Frozen
+    parameters (``requires_grad=False``) are not read while they are frozen. For an optimizer with a
+    closure (LBFGS) the closure's first gradients count, those at the weights where the step starts.
+    Under ``torch.amp.GradScaler`` gradients are read unscaled, and skipped steps are not counted.
 
-    Its memory is a float32 for each parameter that ever had a gradient (float64 for float64
-    parameters); a step costs one fused multiply-add of each: instead of shrinking the old average
-    the weight of the new gradients grows, and is taken back now and then.
+    It needs a float32 for each parameter that ever had a gradient (float64 for float64 parameters).
+    A step costs one fused multiply-add of each: instead of shrinking the old average, the weight of
+    the new gradients grows, and is scaled back now and then.
 
     Args:
-        model: whose parameters are watched.
-        optimizer: the one that ``with`` watches; may be left out where it is not used.
-        beta: between 0 and 1, per step: it looks back over about ``1 / (1 - beta)`` steps, 20 with
-            the default. The paper's 0.8 is for rounds of many steps.
+        model: the model with the parameters to read.
+        optimizer: the one that ``with`` hooks into; needed for ``with`` only.
+        beta: between 0 and 1, per step: it averages over about ``1 / (1 - beta)`` steps, 20 by
+            default. The paper's 0.8 is for rounds of many steps.
 
     Raises:
         InvalidParameter: a parameter is sharded, complex or quantised; beta is out of range; the
@@ -88,32 +88,34 @@ class GradientMoment:
 
     @property
     def beta(self) -> float:
-        """What is left of the average after a step."""
+        """The share of the average that remains after a step."""
         return self._beta
 
     @property
     def steps(self) -> int:
-        """How many steps were counted since the beginning, or the last :meth:`reset`."""
+        """How many steps were counted since the start, or the last :meth:`reset`."""
         return self._steps
 
     def reset(self) -> None:
-        """Begins anew, as the next of adjacent windows does."""
+        """Start from zero, for the next of adjacent windows."""
         self._moments: dict[str, Tensor] = {}
         self._growth = 1.0
         self._steps = 0
 
     def __enter__(self) -> Self:
-        """Watches the optimizer until the end of the block.
+        """Hook into the optimizer until the end of the block.
 
         Raises:
-            InvalidParameter: no optimizer was given, or this is inside such a block already.
+            InvalidParameter: no optimizer was given, or such a block is active already.
         """
         if self._optimizer is None:
             raise InvalidParameter(
-                "give the optimizer to watch: GradientMoment(model, optimizer)", field="optimizer"
+                "give the optimizer: GradientMoment(model, optimizer)", field="optimizer"
             )
         if self._handle is not None:
-            raise InvalidParameter("this GradientMoment is watching already", field="optimizer")
+            raise InvalidParameter(
+                "this GradientMoment is in a with block already", field="optimizer"
+            )
         self._handle = self._optimizer.register_step_pre_hook(self)
         return self
 
@@ -135,7 +137,7 @@ class GradientMoment:
             return args, {**kwargs, "closure": self._counted(kwargs["closure"])}
         if len(args) > 1 and callable(args[1]):
             return (args[0], self._counted(args[1]), *args[2:]), kwargs
-        # A fused optimizer unscales for itself: GradScaler tells it how, and whether to skip.
+        # A fused optimizer unscales by itself: GradScaler passes it the scale, and whether to skip.
         skipped, scale = (
             getattr(optimizer, "found_inf", None),
             getattr(optimizer, "grad_scale", None),
@@ -146,10 +148,10 @@ class GradientMoment:
 
     @torch.no_grad()
     def update(self, *, scale: float = 1.0) -> None:
-        """Counts the gradients that the parameters have now as one step's.
+        """Count the current gradients of the parameters as one step.
 
         Args:
-            scale: what they are multiplied by, for losses that were scaled up by hand.
+            scale: the factor of the gradients, for losses that were scaled up by hand.
         """
         found = [
             (name, p)
@@ -167,7 +169,7 @@ class GradientMoment:
             if gradient.dtype == moment.dtype:
                 moments.append(moment)
                 gradients.append(gradient)
-            else:  # squared in float32, one at a time so that little memory is needed
+            else:  # squared in float32, one at a time to need little memory
                 gradient = gradient.to(moment.dtype)
                 moment.addcmul_(gradient, gradient, value=weight)
         if moments:
@@ -204,7 +206,7 @@ class GradientMoment:
         return in_layout_order(self._parameters, average, "squared gradient")
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes to go on after a restart; for ``torch.save``."""
+        """The state for :meth:`load_state_dict` after a restart; for ``torch.save``."""
         return {
             "beta": self._beta,
             "steps": self._steps,
@@ -213,14 +215,14 @@ class GradientMoment:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a :meth:`state_dict`, with its beta.
+        """Continue from a :meth:`state_dict`, with its beta.
 
         Raises:
-            InvalidLayout: it has parameters that the model has not, or of another shape.
-            InvalidParameter: it is no state of a GradientMoment.
+            InvalidLayout: it has parameters that are not in the model, or of another shape.
+            InvalidParameter: not a state of a GradientMoment.
         """
         if not isinstance(state, Mapping) or state.keys() != self.state_dict().keys():
-            raise InvalidParameter("this is no state of a GradientMoment", field="state")
+            raise InvalidParameter("this is not a state of a GradientMoment", field="state")
         wrong = [
             name
             for name, moment in state["moments"].items()
@@ -228,7 +230,7 @@ class GradientMoment:
         ]
         if wrong:
             raise InvalidLayout(
-                f"the state is of another model: {listed(wrong)} are not in this one, or of "
+                f"the state is of another model: {join_names(wrong)} are not in this one, or of "
                 f"another shape",
                 field="state",
             )
@@ -240,7 +242,7 @@ class GradientMoment:
         }
 
     def _counted(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        """The closure, whose first gradients are counted."""
+        """A closure that also counts the first gradients of the given one."""
         counted = False
 
         def closure_and_count() -> Any:
@@ -254,7 +256,7 @@ class GradientMoment:
         return closure_and_count
 
     def _age(self) -> None:
-        """Makes all that was counted before weigh ``beta`` of what comes now."""
+        """Scale all earlier steps by ``beta`` relative to the next one."""
         self._growth /= self._beta
         if self._growth > MAX_GROWTH:
             if self._moments:

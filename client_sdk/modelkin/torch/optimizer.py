@@ -1,7 +1,6 @@
-"""Importance read from an optimizer of Adam's kind, which keeps the squared gradients' average
-anyway.
+"""Importance from an optimizer like Adam, which keeps an average of squared gradients anyway.
 
-No pass over data and no work while training. Nothing of the optimizer changes.
+It needs no pass over data and no work while training, and never changes the optimizer.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ from modelkin.errors import InvalidParameter
 from modelkin.torch.vector import (
     in_layout_order,
     is_sharded,
-    listed,
+    join_names,
     readable_parameters,
     trainable_of,
 )
 
 __all__ = ["adam_importance"]
 
-INSTEAD = "record one with modelkin.torch.GradientMoment while training instead"
+ADVICE = "record one with modelkin.torch.GradientMoment while training instead"
 
 
 def adam_importance(optimizer: torch.optim.Optimizer, model: nn.Module) -> Tensor:
     """Adam's second moment: the running average of squared mini-batch gradients per step.
 
-    It is ``exp_avg_sq / (1 - beta2 ** step)``, as Adam itself corrects it, so that parameters which
-    joined later compare with the others. With beta2 = 0.999 it looks back over about a thousand
-    steps. Weight decay that Adam (not AdamW) adds to the gradients is in it.
+    It is ``exp_avg_sq / (1 - beta2 ** step)``, as Adam itself corrects it, so that parameters added
+    later compare with the others. With beta2 = 0.999 it averages over about a thousand steps. It
+    includes the weight decay that Adam (not AdamW) adds to the gradients.
 
     Args:
         optimizer: Adam, AdamW, NAdam, RAdam, SparseAdam or any other that keeps ``exp_avg_sq`` for
-            each parameter, after a step at least.
-        model: whose parameters it trains.
+            each parameter, after at least one step.
+        model: the model that it trains.
 
     Returns:
         float32 of shape ``(M,)`` on the device of the first parameter, in the order of
@@ -73,10 +72,10 @@ def _check_has_state(
     groups: Mapping[int, Mapping[str, Any]],
 ) -> None:
     kind = type(optimizer).__name__
-    strangers = [name for name, p in trainable.items() if id(p) not in groups]
-    if strangers:
+    untrained = [name for name, p in trainable.items() if id(p) not in groups]
+    if untrained:
         raise InvalidParameter(
-            f"this {kind} does not train {listed(strangers)}: freeze what counts as zero "
+            f"this {kind} does not train {join_names(untrained)}: freeze what counts as zero "
             f"(requires_grad_(False)), and pass the optimizer that trains this very model (a "
             f"sharding wrapper trains copies of its own)",
             field="optimizer",
@@ -89,7 +88,7 @@ def _check_has_state(
         )
     if without:
         raise InvalidParameter(
-            f"this {kind} has no state for {listed(without)}, which no step gave a gradient: "
+            f"this {kind} has no state for {join_names(without)}, which no step gave a gradient: "
             f"freeze what counts as zero (requires_grad_(False)), or train it first",
             field="optimizer",
         )
@@ -98,17 +97,17 @@ def _check_has_state(
 def _checked(
     name: str, state: Mapping[str, Any], parameter: nn.Parameter, optimizer: torch.optim.Optimizer
 ) -> Tensor:
-    """The average as a whole, plain tensor of the parameter's shape."""
+    """The average as a plain, unsharded tensor of the parameter's shape."""
     average, kind = state.get("exp_avg_sq"), type(optimizer).__name__
     if average is None and "state2" in state:
         raise InvalidParameter(
-            f"the state of {name!r} in this {kind} is bitsandbytes', in 8-bit blocks, and is not "
-            f"read here: {INSTEAD}",
+            f"the state of {name!r} in this {kind} is bitsandbytes', in 8-bit blocks, which are "
+            f"not supported: {ADVICE}",
             field="optimizer",
         )
     if not isinstance(average, Tensor):
         raise InvalidParameter(
-            f"this {kind} keeps no exp_avg_sq but {listed(state)}: {INSTEAD}", field="optimizer"
+            f"this {kind} keeps no exp_avg_sq but {join_names(state)}: {ADVICE}", field="optimizer"
         )
     if is_sharded(average) or average.shape != parameter.shape:
         raise InvalidParameter(
@@ -121,14 +120,14 @@ def _checked(
     if type(average) not in (Tensor, nn.Parameter) or not average.is_floating_point():
         raise InvalidParameter(
             f"the state of {name!r} is quantised ({type(average).__name__} of {average.dtype}): "
-            f"{INSTEAD}",
+            f"{ADVICE}",
             field="optimizer",
         )
     return average
 
 
 def _correction(state: Mapping[str, Any], group: Mapping[str, Any]) -> float:
-    """``1 - beta2 ** step``; 1 where the optimizer counts no steps."""
+    """``1 - beta2 ** step``; 1 if the optimizer counts no steps."""
     step, betas = state.get("step", group.get("step")), group.get("betas")
     if step is None or betas is None or float(step) == 0:
         return 1.0

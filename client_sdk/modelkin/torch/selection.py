@@ -1,8 +1,8 @@
-"""``DeviceEntries``: an importance read on the device where it lies, in plain torch operations.
+"""``DeviceEntries``: an importance read on its own device, in plain torch operations.
 
-Every answer is that of ``modelkin.core.selection.entries.HostEntries``, bit for bit: same
-histograms of float bits, same indices. What crosses to this machine is histograms of 65,536 cells
-and the K indices. How much is selected is decided in ``modelkin.core.selection.decision``.
+Histograms of float bits and indices equal those of ``modelkin.core.selection.entries.HostEntries``,
+bit for bit. Only histograms of 65,536 cells and the K indices are copied to this machine.
+``modelkin.core.selection.decision`` decides how much is selected.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from modelkin.core.selection import radix
 from modelkin.core.selection.entries import refusal
 from modelkin.errors import InvalidImportance
 
-__all__ = ["CHUNK", "DeviceEntries", "host_indices"]
+__all__ = ["CHUNK_SIZE", "DeviceEntries", "host_indices"]
 
-CHUNK = 1 << 23
-"""Entries that are read together. What torch makes of them on the way takes at most 28 bytes each,
-235 MB, and no more however large the importance; and the counts and masses of that many entries fit
-one 64-bit cell (23 bits of count above 40 bits of mass)."""
+CHUNK_SIZE = 1 << 23
+"""How many entries are read at a time. torch's temporaries take at most 28 bytes for each, 235 MB,
+however large the importance is. The counts and masses of that many entries fit one 64-bit cell (23
+bits of count above 40 bits of mass)."""
 
 _MASS_BITS = 40
 _LOWER = 0xFFFF
@@ -35,7 +35,7 @@ class DeviceEntries:
     __slots__ = ("_values",)
 
     def __init__(self, values: Tensor) -> None:
-        """Trusts its caller; elsewhere use :meth:`of`."""
+        """Trusts its caller. Elsewhere use :meth:`of`."""
         self._values = values
 
     @classmethod
@@ -44,13 +44,13 @@ class DeviceEntries:
         rounded a chunk at a time.
 
         Raises:
-            InvalidImportance: it is no plain vector of floats (sharded, sparse, without data).
+            InvalidImportance: not a plain vector of floats, but sharded, sparse or without data.
         """
         plain = importance.detach()
         if type(plain) is not Tensor or plain.layout != torch.strided or plain.is_meta:
             raise InvalidImportance(
-                f"the importance is no plain tensor but {_kind(plain)}: gather a sharded one "
-                f"(full_tensor()), make a sparse one dense (to_dense())",
+                f"the importance is not a plain tensor but {_describe(plain)}: gather a sharded "
+                f"one (full_tensor()), make a sparse one dense (to_dense())",
                 field="importance",
             )
         if plain.dim() != 1 or plain.numel() == 0:
@@ -71,7 +71,7 @@ class DeviceEntries:
 
     @property
     def device(self) -> torch.device:
-        """Where the entries lie."""
+        """The device of the entries."""
         return self._values.device
 
     def part(self, begin: int, end: int) -> DeviceEntries:
@@ -108,11 +108,11 @@ class DeviceEntries:
 
     @torch.no_grad()
     def indices(self, threshold: radix.Threshold, begin: int = 0) -> Tensor:
-        """What the threshold takes, ascending, on the device.
+        """The indices of the selected entries, ascending, on the device.
 
         Args:
             threshold: located in the histograms of these entries.
-            begin: added to every index: where this part begins in the whole.
+            begin: added to every index: the first index of this part in the whole.
 
         Returns:
             int64, shape ``(threshold.k,)``.
@@ -135,8 +135,8 @@ class DeviceEntries:
     @torch.no_grad()
     def refusal(self) -> InvalidImportance:
         first, value, count = -1, None, 0
-        for at in range(0, self.size, CHUNK):
-            values = self._values[at : at + CHUNK]
+        for at in range(0, self.size, CHUNK_SIZE):
+            values = self._values[at : at + CHUNK_SIZE]
             bad = torch.nonzero(~((values.float() < torch.inf) & (values >= 0)))[:, 0]
             if bad.numel() and not count:
                 wide = values if values.element_size() > 4 else values.float()
@@ -145,24 +145,24 @@ class DeviceEntries:
         return refusal(first, value, count, self.size)
 
     def _chunks(self) -> Iterator[tuple[int, Tensor]]:
-        """Where each chunk begins, and its float32 bits as int32."""
-        for at in range(0, self.size, CHUNK):
-            values = self._values[at : at + CHUNK]
+        """Yield the first index of each chunk, and its float32 bits as int32."""
+        for at in range(0, self.size, CHUNK_SIZE):
+            values = self._values[at : at + CHUNK_SIZE]
             if values.dtype == torch.float64 and bool((values < 0).any()):
-                raise self.refusal()  # before rounding can make a zero of it
+                raise self.refusal()  # before rounding can turn it into zero
             yield at, values.to(torch.float32).contiguous().view(torch.int32)
 
 
 def host_indices(indices: Tensor, num_parameters: int) -> IndexArray:
-    """Indices as a support holds them: 4 bytes each cross over where M <= 2^32, else 8."""
+    """Copy indices to this machine in a support's dtype: 4 bytes each if M <= 2^32, else 8."""
     dtype = index_dtype(num_parameters)
     if dtype.itemsize == 4:
-        indices = indices.to(torch.int32)  # wraps from 2^31 on, and is seen as unsigned below
-    crossed: Any = indices.cpu().numpy().view(dtype)
-    return crossed  # type: ignore[no-any-return]
+        indices = indices.to(torch.int32)  # wraps from 2^31 on, and is viewed as unsigned below
+    copied: Any = indices.cpu().numpy().view(dtype)
+    return copied  # type: ignore[no-any-return]
 
 
-def _kind(tensor: Tensor) -> str:
+def _describe(tensor: Tensor) -> str:
     if type(tensor) is not Tensor:
         return f"a {type(tensor).__name__}"
     return "without data (meta)" if tensor.is_meta else f"of layout {tensor.layout}"

@@ -1,8 +1,7 @@
-"""Signatures made on the device where an importance or indices lie, in plain torch operations.
+"""Signatures computed on the device of an importance or of indices, in plain torch operations.
 
-Of a selection only the signature crosses to this machine: h values. They are those of
-``modelkin.core.sketching.signature.Signature.of``, bit for bit. Nothing here knows how a signature
-is compared or sent.
+Only the h values of the signature are copied to this machine. They equal those of
+``modelkin.core.sketching.signature.Signature.of``, bit for bit.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def select_signature(
         num_perm: h, 1 to 4,096; for ``fss32`` a power of two from 2 on.
         seed: of the permutations, 0 to 2^32 - 1.
         scheme: ``affine32``, ``affine64`` or ``fss32``; by default that of M.
-        how: how K is chosen: any of ``k``, ``fraction``, ``coverage``, ``k_max``, ``layout``,
+        how: the choice of K: any of ``k``, ``fraction``, ``coverage``, ``k_max``, ``layout``,
             ``budgets``, ``stability`` and ``resamples``, as for ``modelkin.select_support``. The
             supports of resamples, if any, are compared in this machine's memory.
 
@@ -74,19 +73,19 @@ def signature_of(
     seed: int = 1,
     scheme: str | None = None,
 ) -> Signature:
-    """The signature of a support whose indices lie on a device.
+    """The signature of a support whose indices are on a device.
 
     Args:
         indices: K distinct integers in ``[0, M)``, ascending, shape ``(K,)``.
         num_parameters: M.
-        num_perm: as for :func:`select_signature`, like the rest.
-        seed: of the permutations.
-        scheme: as there.
+        num_perm: as for :func:`select_signature`.
+        seed: likewise.
+        scheme: likewise.
 
     Raises:
-        InvalidSupport: the indices are no vector of ascending distinct integers below M.
+        InvalidSupport: the indices are not a vector of ascending distinct integers below M.
         InvalidSignature: h, seed or scheme are out of range.
-        InvalidParameter: M is.
+        InvalidParameter: M is out of range.
     """
     m = check_num_parameters(num_parameters)
     scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
@@ -103,7 +102,7 @@ def signature_of(
 
 
 def _ascending(indices: Tensor, num_parameters: int) -> Tensor:
-    """The indices as int64, where they are a support's."""
+    """The indices as int64, checked to be a support's."""
     real = indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool
     if real or indices.dim() != 1 or indices.numel() == 0:
         raise InvalidSupport(

@@ -1,7 +1,6 @@
 """Sums of squared per-sample gradients over a loader, in float64 and within a memory bound.
 
-What is made of the sums is not its business, nor how one gradient comes to be: that is
-``gradients``'.
+``gradients`` computes the gradients, ``importance`` uses the sums.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from modelkin.torch.vector import readable_parameters, trainable_of
 
 __all__ = ["SquareSums"]
 
-PIECE = 2**20
-"""Squares are summed in float64 this many elements at a time: 8 MiB, which an allocator hands out
-again and again, where larger pieces would be fresh pages from the system each time."""
+PIECE_SIZE = 2**20
+"""How many elements are squared and summed in float64 at a time: 8 MiB. Allocators reuse pieces of
+this size; larger ones would be new pages from the system each time."""
 
 
 class SquareSums:
@@ -33,7 +32,7 @@ class SquareSums:
     Attributes:
         parameters: of the model, in layout order.
         sums: of the squares so far, float64 of the parameter's shape (float32 on Apple's GPUs,
-            which have no float64); whoever iterates may set them back to zero between batches.
+            which have no float64); the caller may reset them to zero between batches.
     """
 
     def __init__(
@@ -45,30 +44,30 @@ class SquareSums:
         max_memory: int,
         vectorize: bool,
     ) -> None:
-        """The arguments of ``fisher_importance``, which tells what is refused."""
+        """Arguments and errors are those of ``fisher_importance``."""
         self.parameters = readable_parameters(model)
         trainable = trainable_of(self.parameters)
         self._chunk = _chunk_size(trainable, max_memory)
         self._max_memory = max_memory
         refuse_known_modules(model)
         self._samples = SampleGradients(model, loss_fn, forward, dict(trainable), vectorize)
-        with self._told_of_memory(0):
+        with self._explaining_out_of_memory(0):
             self.sums = {
                 name: torch.zeros_like(p, dtype=_wide(p), requires_grad=False)
                 for name, p in trainable.items()
             }
 
     def batches(self, loader: Iterable[Any]) -> Iterator[int]:
-        """Adds batch after batch of a loader; yields the number of samples of each, after it.
+        """Add the batches of a loader; yield the number of samples after each batch.
 
         Raises:
-            InvalidParameter: the loader is empty or yields no pairs of samples, the model or the
-                loss have no per-sample gradients, or memory runs out.
+            InvalidParameter: the loader is empty or does not yield pairs of samples, the model or
+                the loss have no per-sample gradients, or memory runs out.
             InvalidImportance: a gradient is NaN or infinite.
         """
         count, device = 0, next(iter(self.parameters.values())).device
         for inputs, targets, n in batches(loader, device):
-            with self._told_of_memory(min(n, self._chunk)):
+            with self._explaining_out_of_memory(min(n, self._chunk)):
                 if count == 0:
                     self._samples.probe(inputs, targets)
                 self._add(inputs, targets, n)
@@ -88,8 +87,8 @@ class SquareSums:
                     add_squares(total, gradients.pop(name))
 
     @contextmanager
-    def _told_of_memory(self, together: int) -> Iterator[None]:
-        """Turns the device's out-of-memory error into one that says what to set."""
+    def _explaining_out_of_memory(self, together: int) -> Iterator[None]:
+        """Turn an out-of-memory error of the device into one that names the setting."""
         try:
             yield
         except torch.OutOfMemoryError as error:
@@ -102,12 +101,12 @@ def _out_of_memory(
     size = sum(p.numel() for p in parameters.values())
     if together > 1:
         remedy = (
-            f"{together} samples went together within max_memory={max_memory}: pass a smaller one, "
+            f"{together} samples ran together within max_memory={max_memory}: pass a smaller one, "
             f"max_memory={max(1, max_memory // 4)}, or smaller batches"
         )
     elif together == 1:
         remedy = (
-            "one sample alone is too much: pass vectorize=False, which keeps less on the way, or "
+            "one sample alone is too much: pass vectorize=False, which needs less memory, or "
             "shorter inputs, or move the model to the CPU"
         )
     else:
@@ -139,8 +138,10 @@ def _wide(tensor: Tensor) -> torch.dtype:
 def add_squares(total: Tensor, gradients: Tensor) -> None:
     """``total += (gradients ** 2).sum(0)`` in the precision of ``total``, piece by piece."""
     flat, into = gradients.reshape(len(gradients), -1), total.view(-1)
-    for rows in torch.split(flat, max(1, PIECE // max(1, flat.shape[1]))):
-        pieces = zip(torch.split(rows, PIECE, dim=1), torch.split(into, PIECE), strict=True)
+    for rows in torch.split(flat, max(1, PIECE_SIZE // max(1, flat.shape[1]))):
+        pieces = zip(
+            torch.split(rows, PIECE_SIZE, dim=1), torch.split(into, PIECE_SIZE), strict=True
+        )
         for piece, target in pieces:
             target += piece.to(total.dtype).square_().sum(0)
 
@@ -150,6 +151,6 @@ def _check_finite(sums: Tensors, where: str) -> None:
         return
     name = next(name for name, total in sums.items() if not bool(torch.isfinite(total).all()))
     raise InvalidImportance(
-        f"the gradient of {name!r} is NaN or infinite {where}: look at the loss of those samples",
+        f"the gradient of {name!r} is NaN or infinite {where}: check the loss of those samples",
         field="model",
     )

@@ -1,7 +1,6 @@
-"""From tensors by parameter to one importance in layout order, and what cannot be read at all.
+"""One importance vector in layout order from a tensor for each parameter, and the readable models.
 
-All kinds of importance end here, so that index i means the same parameter in each. Nothing here
-knows what a number means.
+All kinds of importance use it, so that index i means the same parameter in each.
 """
 
 from __future__ import annotations
@@ -15,19 +14,26 @@ from torch import Tensor, nn
 from modelkin.errors import InvalidImportance, InvalidParameter
 from modelkin.torch.layout import parameters_of
 
-__all__ = ["in_layout_order", "is_sharded", "listed", "readable_parameters", "trainable_of", "wide"]
+__all__ = [
+    "in_layout_order",
+    "is_sharded",
+    "join_names",
+    "readable_parameters",
+    "trainable_of",
+    "wide_dtype",
+]
 
 
 def readable_parameters(model: nn.Module, *, frozen_too: bool = False) -> dict[str, nn.Parameter]:
-    """The parameters by name in layout order, each of them whole and of real numbers.
+    """The parameters by name in layout order, each of them unsharded and of real numbers.
 
     Args:
         model: any.
-        frozen_too: whether frozen ones must be real numbers too; their gradients are not, so that a
-            model may be trained beside quantised weights.
+        frozen_too: whether frozen ones must be real numbers too; for gradients they need not be, so
+            that a model may be trained beside quantised weights.
 
     Raises:
-        InvalidParameter: one is sharded, complex or quantised, and which.
+        InvalidParameter: names the one that is sharded, complex or quantised.
         InvalidLayout: as ``layout_of``.
     """
     parameters = parameters_of(model)
@@ -50,10 +56,10 @@ def readable_parameters(model: nn.Module, *, frozen_too: bool = False) -> dict[s
 
 
 def trainable_of(parameters: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
-    """Those that require gradients.
+    """The parameters that require gradients.
 
     Raises:
-        InvalidParameter: none does.
+        InvalidParameter: no parameter requires gradients.
     """
     trainable = {name: p for name, p in parameters.items() if p.requires_grad}
     if not trainable:
@@ -64,14 +70,12 @@ def trainable_of(parameters: Mapping[str, nn.Parameter]) -> dict[str, nn.Paramet
 
 
 def is_sharded(tensor: Any) -> bool:
-    """Whether it is a part of something: a DTensor, or a flat parameter of FSDP."""
+    """Whether a tensor is sharded: a DTensor, or a flat parameter of FSDP."""
     return hasattr(tensor, "device_mesh") or bool(getattr(tensor, "_is_flat_param", False))
 
 
-def wide(*tensors: Tensor) -> torch.dtype:
-    """The dtype to compute in: float32, which holds all smaller ones exactly, or float64 where one
-    of the tensors has it.
-    """
+def wide_dtype(*tensors: Tensor) -> torch.dtype:
+    """The dtype to compute in: float64 if a tensor has it, else float32, exact for smaller ones."""
     return torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
 
 
@@ -82,14 +86,14 @@ def in_layout_order(
     what: str,
     remedy: str = "",
 ) -> Tensor:
-    """The pieces of all parameters, end to end.
+    """Concatenate the pieces of all parameters.
 
     Args:
         parameters: in layout order.
-        piece_of: a parameter's piece by its name, of its shape; None for zeros. It is asked for one
-            after the other, and none is kept.
-        what: a piece is, for the error.
-        remedy: what to do, for the same.
+        piece_of: a parameter's piece by its name, of its shape; None for zeros. It is called for
+            one parameter after the other, and no piece is kept.
+        what: the name of a piece, for the error.
+        remedy: what to do, for the error.
 
     Returns:
         float32 of shape ``(M,)`` on the device of the first parameter.
@@ -116,7 +120,7 @@ def in_layout_order(
     return vector
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """The first names, for an error: ``'a', 'b', 'c' and 4 more``."""
     all_names = [repr(name) for name in names]
     more = len(all_names) - 5

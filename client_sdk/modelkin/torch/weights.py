@@ -1,8 +1,7 @@
-"""Importance of a checkpoint alone, without data or optimizer: how large weights are, or how far
-they went.
+"""Importance from weights alone: their magnitude, or their difference to a base.
 
-Every parameter counts, frozen or not: whether one was trained shows in its value. Nothing here runs
-a model.
+It needs neither data nor optimizer, and never runs a model. Every parameter counts, frozen or not:
+its value shows whether it was trained.
 """
 
 from __future__ import annotations
@@ -13,7 +12,13 @@ from torch import Tensor, nn
 
 from modelkin.errors import InvalidLayout, InvalidParameter
 from modelkin.torch.layout import parameters_of
-from modelkin.torch.vector import in_layout_order, is_sharded, listed, readable_parameters, wide
+from modelkin.torch.vector import (
+    in_layout_order,
+    is_sharded,
+    join_names,
+    readable_parameters,
+    wide_dtype,
+)
 
 __all__ = ["delta_importance", "weight_importance"]
 
@@ -35,26 +40,24 @@ def weight_importance(model: nn.Module) -> Tensor:
     """
     parameters = readable_parameters(model, frozen_too=True)
     return in_layout_order(
-        parameters, lambda name: parameters[name].to(wide(parameters[name])).abs(), "weight"
+        parameters, lambda name: parameters[name].to(wide_dtype(parameters[name])).abs(), "weight"
     )
 
 
 def delta_importance(model: nn.Module, base: nn.Module | Mapping[str, Tensor]) -> Tensor:
-    """``|w - w_base|`` of every parameter, the size of the task vector; 0 where nothing was
-    trained.
+    """``|w - w_base|`` of every parameter, the magnitude of the task vector; 0 if not trained.
 
     Args:
         model: the fine-tuned model.
-        base: what it was tuned from: a model of the same layout, or its state dict, in which
-            buffers and second names of tied parameters do not matter. Other devices and precisions
-            than the model's are fine: the difference is taken in float32, or in float64 where
-            either has it.
+        base: the model that was fine-tuned, of the same layout, or its state dict, in which buffers
+            and second names of tied parameters do not matter. It may have another device and
+            precision: the difference is taken in float32, or in float64 if either has it.
 
     Returns:
         As :func:`weight_importance`.
 
     Raises:
-        InvalidLayout: the base has other parameters, or of other shapes, and which.
+        InvalidLayout: names the parameters that differ in name or shape.
         InvalidParameter: as :func:`weight_importance`, of either.
         InvalidImportance: a difference is NaN or infinite.
 
@@ -66,14 +69,14 @@ def delta_importance(model: nn.Module, base: nn.Module | Mapping[str, Tensor]) -
     _check_same_layout(parameters, before)
 
     def difference(name: str) -> Tensor:
-        after, dtype = parameters[name], wide(parameters[name], before[name])
+        after, dtype = parameters[name], wide_dtype(parameters[name], before[name])
         return before[name].to(device=after.device, dtype=dtype).sub(after.to(dtype)).abs_()
 
     return in_layout_order(parameters, difference, "difference to the base")
 
 
 def _base_of(model: nn.Module, base: nn.Module | Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The base's tensors by name, those that are no parameters of the model left out."""
+    """The base's tensors by name, without those that are not parameters of the model."""
     if isinstance(base, nn.Module):
         return parameters_of(base)
     if not isinstance(base, Mapping):
@@ -96,8 +99,8 @@ def _check_same_layout(
         if name in before and before[name].shape != parameter.shape
     ]
     reasons = [
-        f"{told} {listed(names)}"
-        for told, names in (("it lacks", missing), ("it has beyond", extra), ("shapes:", shapes))
+        f"{what} {join_names(names)}"
+        for what, names in (("it lacks", missing), ("it also has", extra), ("shapes:", shapes))
         if names
     ]
     if reasons:

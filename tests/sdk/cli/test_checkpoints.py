@@ -12,7 +12,7 @@ import torch
 
 import modelkin
 from modelkin.checkpoints import (
-    Bounds,
+    CheckpointLimits,
     importance_chunks,
     open_checkpoint,
     select_from_checkpoint,
@@ -64,8 +64,8 @@ def test_chunks_cross_tensors_and_stretches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the size of a chunk nor that of a read shows in the importance."""
-    monkeypatch.setattr("modelkin.checkpoints.importance.CHUNK", 100)
-    monkeypatch.setattr("modelkin.checkpoints.importance._STRETCH", 77)
+    monkeypatch.setattr("modelkin.checkpoints.importance.CHUNK_SIZE", 100)
+    monkeypatch.setattr("modelkin.checkpoints.importance._STRETCH_SIZE", 77)
     checkpoint = open_checkpoint(save(tmp_path / "m.safetensors", random_tensors()))
     chunks = [chunk.copy() for chunk in importance_chunks(checkpoint)()]
     assert {100} == {chunk.size for chunk in chunks[:-1]}
@@ -101,7 +101,7 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     [
         ({"body.bias": None}, "'body.bias' is in the shard alone"),
         ({"more": "model-00001-of-00003.safetensors"}, "'more' is in the index alone"),
-        ({"body.bias": "../x.safetensors"}, "'../x.safetensors', which is no .safetensors file"),
+        ({"body.bias": "../x.safetensors"}, "'../x.safetensors', which is not a .safetensors file"),
         ({"body.bias": 7}, "it names 7"),
     ],
 )
@@ -138,7 +138,7 @@ def test_integers_and_booleans_are_left_out_with_a_note(tmp_path: Path) -> None:
     checkpoint = open_checkpoint(save(tmp_path / "m.safetensors", random_tensors() | buffers))
     assert 1316 == checkpoint.num_parameters
     assert ["ids", "mask"] == [tensor.name for tensor in checkpoint.skipped]
-    assert ["2 tensors of integers or booleans are left out, 'ids' (I64) for one"] == list(
+    assert ["2 tensors of integers or booleans are left out, such as 'ids' (I64)"] == list(
         checkpoint.notes
     )
 
@@ -157,14 +157,14 @@ def test_stored_scales_are_noted(tmp_path: Path) -> None:
         "w.weight_scale_inv": torch.ones(1),
     }
     (note,) = open_checkpoint(save(tmp_path / "m.safetensors", weights)).notes
-    assert "without their scales ('w.weight_scale_inv' for one)" in note
+    assert "without their scales (such as 'w.weight_scale_inv')" in note
 
 
 def test_excluded_tensors_are_no_parameters(path: Path) -> None:
     """Patterns leave out tensors, as a head that tells classes; one that matches none is wrong."""
     checkpoint = open_checkpoint(path, ["head.*", "z*"])
     assert 1316 - 320 - 3 == checkpoint.num_parameters
-    assert "no tensor is named like 'lm_head.*'" in refusal(path, "lm_head.*")
+    assert "no tensor name matches 'lm_head.*'" in refusal(path, "lm_head.*")
 
 
 def test_no_floats_are_no_parameters(tmp_path: Path) -> None:
@@ -182,9 +182,9 @@ def test_a_base_of_other_tensors_is_refused_with_their_names(path: Path, tmp_pat
     with pytest.raises(SpaceMismatch) as caught:
         importance_chunks(open_checkpoint(path), base)
     assert (
-        "b.safetensors is no base of m.safetensors, its tensors differ: head.weight missing in the "
-        "base; extra.0, extra.1, extra.2 and 2 more only in the base; body.bias ([32], in the base "
-        "[31]) of another shape"
+        "b.safetensors is not a base of m.safetensors, its tensors differ: head.weight missing in "
+        "the base; extra.0, extra.1, extra.2 and 2 more only in the base; body.bias ([32], in the "
+        "base [31]) of another shape"
     ) == str(caught.value)
 
 
@@ -192,7 +192,7 @@ def test_a_file_cut_short_while_open_is_refused(path: Path, tmp_path: Path) -> N
     """What ends before its header said so is an error that leaves no output behind."""
     checkpoint = open_checkpoint(path)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InvalidCheckpoint, match=r"ends within tensor .* it was cut short"):
+    with pytest.raises(InvalidCheckpoint, match=r"ends within tensor .* it is truncated"):
         write_support(tmp_path / "out.mksp", checkpoint)
     assert ["m.safetensors"] == [entry.name for entry in tmp_path.iterdir()]
 
@@ -224,9 +224,9 @@ def test_bounds_hold_for_all_files_together(
     folder = save_sharded(tmp_path / "m", random_tensors(), shards)
     if shards == 1:
         (folder / INDEX).unlink()
-    assert 6 == len(open_checkpoint(folder, bounds=Bounds(**most)).tensors)
+    assert 6 == len(open_checkpoint(folder, limits=CheckpointLimits(**most)).tensors)
     with pytest.raises(InvalidCheckpoint, match=why):
-        open_checkpoint(folder, bounds=Bounds(**(most | bounds)))
+        open_checkpoint(folder, limits=CheckpointLimits(**(most | bounds)))
 
 
 def test_a_header_beyond_the_bounds_is_never_parsed(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_header_beyond_the_bounds_is_never_parsed(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidCheckpoint, match="headers of the checkpoint have"):
-            open_checkpoint(path, bounds=Bounds(1_000_000, 100_000, 500, 16))
+            open_checkpoint(path, limits=CheckpointLimits(1_000_000, 100_000, 500, 16))
         assert 1_000_000 > tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

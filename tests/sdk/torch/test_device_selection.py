@@ -38,7 +38,7 @@ properties = settings(
 @pytest.fixture(params=[1, 7, 1 << 23])
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many entries are read together: one, a few so that ties cross chunks, all."""
-    monkeypatch.setattr(selection, "CHUNK", request.param)
+    monkeypatch.setattr(selection, "CHUNK_SIZE", request.param)
     size: int = request.param
     return size
 
@@ -82,13 +82,13 @@ def test_many_ties_are_the_same(
     monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], values: Any
 ) -> None:
     """Where all or a third are equal the first by index are taken, over many chunks; K may be M."""
-    monkeypatch.setattr(selection, "CHUNK", 4096)
+    monkeypatch.setattr(selection, "CHUNK_SIZE", 4096)
     same(values.astype(np.float32), **how)
 
 
 def test_a_full_chunk_of_one_value_is_counted() -> None:
     """2^23 equal entries of the largest lower half fill a cell to its sign bit."""
-    bits = torch.full((selection.CHUNK,), 0x3F80FFFF, dtype=torch.int32)
+    bits = torch.full((selection.CHUNK_SIZE,), 0x3F80FFFF, dtype=torch.int32)
     counts, low = DeviceEntries.of(bits.view(torch.float32)).histogram_mass()
     assert (1 << 23, (1 << 23) * 0xFFFF) == (counts[0x3F80], low[0x3F80])
     assert (1 << 23, (1 << 23) * 0xFFFF) == (counts.sum(), low.sum())
@@ -144,8 +144,11 @@ def test_float64_out_of_range(values: list[float], message: str) -> None:
         (torch.ones(2, 2), r"shape \(2, 2\)"),
         (torch.ones(0), r"shape \(0,\)"),
         (torch.ones(2, dtype=torch.int32), r"holds torch\.int32"),
-        (torch.ones(2).to_sparse(), r"no plain tensor but of layout torch\.sparse_coo.*to_dense"),
-        (torch.ones(2, device="meta"), "no plain tensor but without data"),
+        (
+            torch.ones(2).to_sparse(),
+            r"not a plain tensor but of layout torch\.sparse_coo.*to_dense",
+        ),
+        (torch.ones(2, device="meta"), "not a plain tensor but without data"),
     ],
 )
 def test_what_is_no_importance(importance: Any, message: str) -> None:

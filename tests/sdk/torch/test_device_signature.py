@@ -25,8 +25,8 @@ properties = settings(
 @pytest.fixture(params=[1, 50, 1 << 24])
 def cells(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many hashes are held at once: one, a few, all."""
-    monkeypatch.setattr(minima, "CELLS", request.param)
-    monkeypatch.setattr(minima, "FEW", min(request.param, minima.FEW))
+    monkeypatch.setattr(minima, "MAX_HASHES", request.param)
+    monkeypatch.setattr(minima, "FIRST_PART_SIZE", min(request.param, minima.FIRST_PART_SIZE))
     held: int = request.param
     return held
 
@@ -94,7 +94,7 @@ def test_select_signature_is_select_and_signature(
     monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], scheme: str
 ) -> None:
     """It is the signature of the support that the same arguments select, whatever the chunks."""
-    monkeypatch.setattr(selection, "CHUNK", 64)
+    monkeypatch.setattr(selection, "CHUNK_SIZE", 64)
     importance = torch.rand(1000) ** 8
     expected = modelkin.select_support(importance, **how).signature(32, 9, scheme)
     assert expected == select_signature(importance, num_perm=32, seed=9, scheme=scheme, **how)

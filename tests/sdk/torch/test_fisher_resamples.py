@@ -97,7 +97,7 @@ def out_of_memory(net: nn.Module, x: Tensor) -> Tensor:
     [
         (
             43 * 4 * 4,
-            "4 samples went together within max_memory=688: pass a smaller one, max_memory=172",
+            "4 samples ran together within max_memory=688: pass a smaller one, max_memory=172",
         ),
         (1, "one sample alone is too much: pass vectorize=False"),
     ],

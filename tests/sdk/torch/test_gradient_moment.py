@@ -316,7 +316,7 @@ def test_what_cannot_be_watched() -> None:
     refuse(GradientMoment(model).__enter__, InvalidParameter, "give the optimizer")
     refuse(lambda: GradientMoment(mlp(), optimizer), InvalidParameter, "trains no parameter")
     with GradientMoment(model, optimizer) as moment:
-        refuse(moment.__enter__, InvalidParameter, "watching already")
+        refuse(moment.__enter__, InvalidParameter, "in a with block already")
 
 
 def test_states_of_other_models_are_refused() -> None:
@@ -331,4 +331,4 @@ def test_states_of_other_models_are_refused() -> None:
         InvalidLayout,
         "'weight', 'bias' are not",
     )
-    refuse(lambda: other.load_state_dict({"moments": {}}), InvalidParameter, "no state of a")
+    refuse(lambda: other.load_state_dict({"moments": {}}), InvalidParameter, "not a state of a")

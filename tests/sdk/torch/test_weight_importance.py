@@ -85,8 +85,8 @@ def of_another_shape() -> nn.Module:
     ("base", "message"),
     [
         (lacking(), r"it lacks '2\.bias'$"),
-        (beyond(), r"it has beyond '3\.weight'$"),
-        (beyond().state_dict(), r"it has beyond '3\.weight'$"),
+        (beyond(), r"it also has '3\.weight'$"),
+        (beyond().state_dict(), r"it also has '3\.weight'$"),
         (of_another_shape(), r"'2\.weight \(5, 3\) instead of \(2, 3\)', '2\.bias"),
         ({}, r"it lacks '0\.weight', .* and 1 more$"),
     ],

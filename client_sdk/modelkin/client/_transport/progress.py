@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
-from modelkin._progress_bar import Line, is_terminal
+from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.errors import InvalidParameter
 
 __all__ = ["Count", "Progress", "async_pieces", "counting", "pieces", "reporting"]
@@ -59,7 +59,7 @@ def reporting(progress: Progress | bool, label: str) -> Iterator[Progress | None
             )
         yield progress
     elif progress and is_terminal():
-        line = Line()
+        line = ProgressLine()
         try:
             yield lambda sent, total: line.draw(label, sent / total, f" of {total / 1e6:,.1f} MB")
         finally:
@@ -88,7 +88,7 @@ def counting(progress: Count | bool, label: str) -> Iterator[Count | None]:
             )
         yield progress
     elif progress and is_terminal():
-        line = Line()
+        line = ProgressLine()
         try:
             yield lambda done, total: line.draw(
                 label, done / total if total else None, f" {done:,} models"
