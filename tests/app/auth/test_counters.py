@@ -23,7 +23,7 @@ THREE, FIVE = Quota("writes", 3), Quota("requests", 5)
 
 @pytest.fixture
 def who() -> str:
-    """Somebody who was never counted."""
+    """A new client of the counters."""
     return uuid.uuid4().hex
 
 
@@ -74,7 +74,7 @@ def test_what_is_refused_is_not_counted(counters: Counters, who: str) -> None:
 
 
 def test_a_look_costs_nothing(counters: Counters, who: str) -> None:
-    """A cost of 0 tells whether there is room, again and again."""
+    """A cost of 0 asks whether there is room and uses none of it."""
     assert {True} == {counters.take(who, [THREE], cost=0).admitted for _ in range(9)}
     take(counters, who, [THREE], 3)
     looked = counters.take(who, [THREE], cost=0)
@@ -82,7 +82,7 @@ def test_a_look_costs_nothing(counters: Counters, who: str) -> None:
 
 
 def test_one_does_not_count_for_another(counters: Counters, who: str) -> None:
-    """Who has used up a quota leaves it whole to everybody else."""
+    """A client that has used up its quota does not reduce the quota of another."""
     take(counters, who, [THREE], 9)
     assert counters.take(f"{who}-other", [THREE]).admitted
 
@@ -125,7 +125,7 @@ def test_seconds_that_have_not_been_are_forgotten(single: RedisProcess, who: str
 
 
 def test_a_redis_that_is_away_is_an_error_soon(who: str) -> None:
-    """Nobody listens there: that is known at once."""
+    """If no server listens at the address, the error comes at once."""
     began = time.monotonic()
     with pytest.raises(BackendUnavailable):
         RedisCounters(RedisServer("redis://127.0.0.1:1")).take(who, [THREE])

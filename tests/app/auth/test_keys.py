@@ -1,4 +1,4 @@
-"""API keys: what opens the service, and how little it tells those to whom it stays shut."""
+"""API keys: which requests they admit, and how little a refused client learns."""
 
 from __future__ import annotations
 

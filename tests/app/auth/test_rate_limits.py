@@ -1,4 +1,4 @@
-"""Rate limits: who asks too often waits, nobody else does; no refusal is for want of a Redis."""
+"""Rate limits: only the client that exceeds one must wait, and a lost Redis refuses no request."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def open_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def anyone(open_service: Server) -> Iterator[httpx.Client]:
-    """Somebody at an address that nobody had before."""
-    with somebody(open_service) as client:
+    """A client at an address that no other client has used."""
+    with new_client(open_service) as client:
         yield client
 
 
-def somebody(server: Server, key: str | None = None, at: str | None = None) -> httpx.Client:
+def new_client(server: Server, key: str | None = None, at: str | None = None) -> httpx.Client:
     """A client with a key, from an address of its own unless one is given."""
     headers = {"X-Forwarded-For": next(_addresses) if at is None else at}
     if key is not None:
@@ -62,14 +62,14 @@ def make_space(client: httpx.Client) -> httpx.Response:
 
 
 def test_no_limit_is_there_unless_it_is_set(space: Space) -> None:
-    """By default nobody is refused, and nothing is told of limits."""
+    """By default no request is refused, and answers have no headers about limits."""
     answers = [space.http.get("/v1/spaces") for _ in range(3 * LIMIT)]
     assert {200} == {answer.status_code for answer in answers}
     assert not any("ratelimit" in answer.headers for answer in answers)
 
 
 def test_beyond_the_limit_is_a_problem_that_says_when(anyone: httpx.Client) -> None:
-    """The limit is reached exactly, and the answer tells the second from which on there is more."""
+    """The limit is exact, and the refusal says how many seconds to wait."""
     assert {200: LIMIT} == statuses(anyone, LIMIT)
     refused = anyone.get("/v1/spaces")
     detail = assert_problem(refused, 429, "rate_limited")
@@ -116,13 +116,13 @@ def test_a_refused_write_costs_no_reads(anyone: httpx.Client) -> None:
 def test_addresses_are_counted_apart(open_service: Server, anyone: httpx.Client) -> None:
     """One that is used up leaves the others alone; a network of one household is one address."""
     assert 3 == statuses(anyone, LIMIT + 3)[429]
-    with somebody(open_service) as other:
+    with new_client(open_service) as other:
         assert {200: 1} == statuses(other, 1)
-    with somebody(open_service, at="2001:db8:7:7::1") as first:
+    with new_client(open_service, at="2001:db8:7:7::1") as first:
         statuses(first, LIMIT)
-    with somebody(open_service, at="2001:db8:7:7:ffff::2") as same:
+    with new_client(open_service, at="2001:db8:7:7:ffff::2") as same:
         assert {429: 1} == statuses(same, 1)
-    with somebody(open_service, at="2001:db8:7:8::1") as neighbour:
+    with new_client(open_service, at="2001:db8:7:8::1") as neighbour:
         assert {200: 1} == statuses(neighbour, 1)
 
 
@@ -185,18 +185,18 @@ def new_key(server: Server, tenant: str) -> str:
 
 def test_a_tenant_is_counted_as_a_whole(locked: Server, tenant: str) -> None:
     """Two keys from two addresses share what their tenant has; another tenant has its own."""
-    with somebody(locked, new_key(locked, tenant)) as first:
+    with new_client(locked, new_key(locked, tenant)) as first:
         assert {200: LIMIT - 2} == statuses(first, LIMIT - 2)
-    with somebody(locked, new_key(locked, tenant)) as second:
+    with new_client(locked, new_key(locked, tenant)) as second:
         assert {200: 2, 429: 3} == statuses(second, 5)
         assert tenant in second.get("/v1/spaces").json()["detail"]
-    with somebody(locked, new_key(locked, f"{tenant}2"[-60:])) as other:
+    with new_client(locked, new_key(locked, f"{tenant}2"[-60:])) as other:
         assert {200: 1} == statuses(other, 1)
 
 
 def test_guessing_keys_is_limited_by_address(locked: Server) -> None:
     """Wrong keys, whichever, and none at all, are 401 so many times and then 429, everywhere."""
-    with somebody(locked) as guesser:
+    with new_client(locked) as guesser:
         codes = Counter[int]()
         for number in range(LIMIT + 4):
             headers = {} if number % 4 == 0 else {"Authorization": f"Bearer {generate()}"}
@@ -205,26 +205,26 @@ def test_guessing_keys_is_limited_by_address(locked: Server) -> None:
             codes[answer.status_code] += 1
         assert {401: LIMIT, 429: 4} == codes
         assert "wrong keys" in assert_problem(answer, 429, "rate_limited")
-    with somebody(locked) as elsewhere:
+    with new_client(locked) as elsewhere:
         assert {401: 1} == statuses(elsewhere, 1)
 
 
 def test_a_good_key_is_not_held_up_by_others_who_guess(locked: Server, tenant: str) -> None:
     """Behind one address, who has shown a good key goes on; a new key has to wait with the rest."""
     address = next(_addresses)
-    with somebody(locked, new_key(locked, tenant), at=address) as known:
+    with new_client(locked, new_key(locked, tenant), at=address) as known:
         assert {200: 1} == statuses(known, 1)
-        with somebody(locked, at=address) as guesser:
+        with new_client(locked, at=address) as guesser:
             assert {401: LIMIT, 429: 1} == statuses(guesser, LIMIT + 1)
         assert {200: 2} == statuses(known, 2)
-        with somebody(locked, new_key(locked, tenant), at=address) as late:
+        with new_client(locked, new_key(locked, tenant), at=address) as late:
             assert {429: 1} == statuses(late, 1)
 
 
 def test_a_revoked_key_is_a_guess(locked: Server, tenant: str) -> None:
     """What was good before and is not any more counts like any wrong key."""
     key = new_key(locked, tenant)
-    with somebody(locked, key) as client:
+    with new_client(locked, key) as client:
         assert {200: 1} == statuses(client, 1)
         database = Database(locked.database_url, timeout=5)
         with database.writing() as session:
@@ -236,10 +236,11 @@ def test_a_revoked_key_is_a_guess(locked: Server, tenant: str) -> None:
 def test_buckets_and_counters_are_both_in_redis(
     locked: Server, redis: RedisProcess, tenant: str
 ) -> None:
-    """The server is seen to run the scripts of both, on keys of both kinds; the counters' keys
-    tell nothing and go by themselves.
+    """The server runs the scripts of both, on keys of both kinds.
+
+    The counters' keys reveal nothing about the client, and they expire.
     """
-    with somebody(locked, new_key(locked, tenant)) as client, redis.client() as seen:
+    with new_client(locked, new_key(locked, tenant)) as client, redis.client() as seen:
         client.post("/v1/spaces", json={"name": "s", "num_parameters": 10_000})
         with seen.monitor() as monitor:
             for name, support in list(family(3, 10_000, 300, 3).items()):
@@ -262,7 +263,7 @@ def test_buckets_and_counters_are_both_in_redis(
 
 
 def _commands(monitor: object, until: str) -> list[str]:
-    """What a Redis was told, up to the first command that names ``until``."""
+    """The commands that a Redis received, up to the first that names ``until``."""
     lines: list[str] = []
     while not lines or until not in lines[-1]:
         lines.append(str(monitor.next_command()["command"]))  # type: ignore[attr-defined]
@@ -272,7 +273,7 @@ def _commands(monitor: object, until: str) -> list[str]:
 def test_the_sdk_waits_as_long_as_it_is_told(
     locked: Server, redis: RedisProcess, tenant: str
 ) -> None:
-    """Refused for two more seconds, a call of the SDK succeeds after them, and nobody notices."""
+    """A call that would be refused for two more seconds succeeds after them, without an error."""
     with redis.client() as counters:
         before = set(counters.keys("modelkin:rate:*"))
         with modelkin.Client(locked.url, api_key=new_key(locked, tenant)) as client:
@@ -292,7 +293,7 @@ def test_without_redis_nothing_is_refused_for_it(
     """Frozen, Redis costs one wait of half a second; then each process counts for itself, and the
     log has a line for that and one for its end.
     """
-    with somebody(locked, new_key(locked, tenant)) as client:
+    with new_client(locked, new_key(locked, tenant)) as client:
         assert {200: 1} == statuses(client, 1)
         redis.signal(signal.SIGSTOP)
         try:
@@ -303,7 +304,7 @@ def test_without_redis_nothing_is_refused_for_it(
         finally:
             redis.signal(signal.SIGCONT)
         time.sleep(2.1)
-        # One for sure, and one that it was told while it was frozen, and that was counted here.
+        # One for sure, and perhaps one that Redis received while frozen and that also counted here.
         assert statuses(client, LIMIT)[429] in {1, 2}
     log = locked.log.read_text()
     assert 1 == log.count("each process counts requests for itself")
@@ -321,7 +322,7 @@ def test_processes_share_their_counters_through_a_cluster(tmp_path: Path) -> Non
         server = Server(tmp_path, *flags).start()
         codes, processes = Counter[int](), set[str]()
         for _ in range(2 * LIMIT):
-            with somebody(server) as client:  # a connection goes to any process
+            with new_client(server) as client:  # a connection goes to any process
                 codes += statuses(client, 1)
                 found = re.search(r'process="(\d+)"', client.get("/metrics").text)
                 processes.add(found[1] if found else "")

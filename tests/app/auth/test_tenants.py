@@ -85,10 +85,10 @@ def script(http: httpx.Client) -> list[bytes]:
     answers.append(http.delete(f"{space}/models/org/m004"))
     answers.append(http.get("/v1/spaces/other"))
     answers.append(http.get("/v1/spaces"))
-    return [told(answer) for answer in answers]
+    return [stable_part(answer) for answer in answers]
 
 
-def told(answer: httpx.Response) -> bytes:
+def stable_part(answer: httpx.Response) -> bytes:
     """Status, headers and body, without what the clock and chance decide."""
     headers = {k: v for k, v in answer.headers.items() if k not in {"date", "x-request-id"}}
     if "etag" in headers:
@@ -100,9 +100,9 @@ def told(answer: httpx.Response) -> bytes:
 
 def test_answers_are_the_same_with_and_without_others(start: Start, tmp_path: Path) -> None:
     """A tenant's whole script is answered byte for byte alike beside another tenant's data."""
-    told_alone: list[bytes] = []
-    told_beside: list[bytes] = []
-    for others, into in ((False, told_alone), (True, told_beside)):
+    alone: list[bytes] = []
+    beside: list[bytes] = []
+    for others, into in ((False, alone), (True, beside)):
         folder = tmp_path / str(others)
         folder.mkdir()
         server = start("--auth=required", folder=folder)
@@ -112,7 +112,7 @@ def test_answers_are_the_same_with_and_without_others(start: Start, tmp_path: Pa
         with tenant(server, "actor") as http:
             into += script(http)
         assert 0 == server.stop()
-    assert told_alone == told_beside
+    assert alone == beside
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_answers_are_the_same_with_and_without_others(start: Start, tmp_path: Pa
 )
 def test_anothers_space_is_a_404(two: Two, method: str, path: str) -> None:
     """What belongs to another tenant is answered exactly as what does not exist."""
-    _, stranger = two
+    _, outsider = two
     body = {"models": ["org/m000"]} if method == "POST" else {} if method == "PATCH" else None
 
     def asked(space: str) -> tuple[int, bytes]:
         url, headers = f"/v1/spaces/{space}{path}", {"If-Match": "*"}
-        answer = stranger.request(method, url, json=body, headers=headers)
+        answer = outsider.request(method, url, json=body, headers=headers)
         return answer.status_code, VOLATILE.sub(b"", answer.content).replace(space.encode(), b"")
 
     assert 404 == asked("shared-name")[0]
@@ -161,11 +161,11 @@ def test_anothers_space_is_a_404(two: Two, method: str, path: str) -> None:
 
 @pytest.fixture(scope="module")
 def two(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    """An owner with data, and a stranger."""
+    """An owner with data, and another tenant."""
     folder = tmp_path_factory.mktemp("two")
     server = Server(folder, "--auth=required", backend=backend).start()
-    with tenant(server, "owner") as owner, tenant(server, "stranger") as stranger:
+    with tenant(server, "owner") as owner, tenant(server, "stranger") as outsider:
         crowd(owner, seed=3)
-        yield owner, stranger
+        yield owner, outsider
         assert 200 == owner.get("/v1/spaces/shared-name/models/org/m000").status_code
     assert 0 == server.stop()

@@ -199,7 +199,7 @@ CURSORS = ["x", "!!", "%", "é", "\0", "", "AA", "gICA", "AGE", "=" * 9, "a" * 4
 
 @pytest.mark.parametrize("cursor", CURSORS)
 def test_a_cursor_nobody_gave_out_is_refused(untouched: Space, cursor: str) -> None:
-    """Garbage, base64 of no UTF-8 and of NUL are no cursors."""
+    """Garbage, base64 that is not UTF-8, and base64 of NUL are not cursors."""
     for url in ("/v1/spaces", untouched.path("models")):
         answer = untouched.http.get(url, params={"cursor": cursor})
         assert_problem(answer, 422, "invalid_parameter", "cursor")
@@ -207,7 +207,7 @@ def test_a_cursor_nobody_gave_out_is_refused(untouched: Space, cursor: str) -> N
 
 @pytest.mark.parametrize("method", ["lsh2", "EXACT", "", "\0", "scan " + "x" * 40_000])
 def test_a_wrong_method_is_refused(untouched: Space, method: str) -> None:
-    """A method nobody knows is a 422, however long."""
+    """An unknown method is a 422, whatever its length."""
     answer = untouched.http.get(
         untouched.path("neighbors"), params={"model": "stored", "method": method}
     )
@@ -224,7 +224,7 @@ def test_a_missing_parameter_is_named(untouched: Space, what: str, field: str) -
     assert_problem(answer, 422, "invalid_parameter", field)
 
 
-# Bodies of the JSON routes that are no JSON, whatever the route wants.
+# Bodies that are not JSON, for every route that takes JSON.
 NO_JSON = {
     "nothing": b"",
     "a word": b"nonsense",
@@ -475,7 +475,7 @@ def test_a_harmless_request_id_comes_back(http: httpx.Client) -> None:
 
 @pytest.mark.parametrize("given", ["x" * 5_000, '"unterminated', "W/", ",,,", "\xe9\xff", "* *"])
 def test_a_hostile_If_Match_is_a_412(untouched: Space, given: str) -> None:
-    """A condition nobody can meet is not met, whatever it looks like."""
+    """A condition that no model can meet is not met, whatever characters it has."""
     headers = {b"If-Match": given.encode("latin-1")}
     answer = untouched.http.delete(untouched.path("models", "stored"), headers=headers)
     assert_problem(answer, 412, "precondition_failed")

@@ -128,7 +128,7 @@ def test_a_chunked_support_over_the_limit_is_a_413(start: Start) -> None:
 
 
 def test_a_body_longer_than_declared_is_cut(untouched: Space) -> None:
-    """What goes beyond Content-Length is no part of the body: a cut-off payload is refused."""
+    """Bytes beyond Content-Length do not belong to the body: a cut-off payload is refused."""
     head = f"Connection: close\r\nContent-Length: {len(GOOD) - 1}"
     answer = raw_exchange(url_of(untouched), request(untouched, head, GOOD))
     assert 422 == status(answer)
@@ -155,14 +155,14 @@ def test_a_body_shorter_than_declared_is_not_stored(untouched: Space) -> None:
     ],
 )
 def test_broken_framing_is_refused(untouched: Space, framing: str) -> None:
-    """A length that is none, or two of them, is a 4xx (a 501 for an unknown coding, RFC 9112)."""
+    """An invalid length, or two of them, is a 4xx (a 501 for an unknown coding, RFC 9112)."""
     sent = request(untouched, framing, b"abc", RAW)
     answer = raw_exchange(url_of(untouched), sent, close=True)
     assert status(answer) in {400, 413, 501}
 
 
 def test_broken_chunks_store_nothing(untouched: Space) -> None:
-    """A chunk size that is none ends the connection, not the service."""
+    """An invalid chunk size ends the connection, not the service."""
     body = b"zz\r\nabc\r\n0\r\n\r\n"
     raw_exchange(
         url_of(untouched), request(untouched, "Transfer-Encoding: chunked", body), close=True

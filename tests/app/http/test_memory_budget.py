@@ -41,7 +41,7 @@ def test_the_budget_is_shared() -> None:
 
 
 def test_one_that_is_too_large_goes_alone() -> None:
-    """More than the whole budget is given to one while nobody else holds any."""
+    """A request above the whole budget is admitted only if no other holds a part of it."""
     budget = Budget(100, timeout=0)
     hold = Reservation(budget)
     hold.take(500)

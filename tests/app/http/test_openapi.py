@@ -1,4 +1,4 @@
-"""The OpenAPI document: what is promised to whoever generates a client from it."""
+"""The OpenAPI document: what it promises to the authors of generated clients."""
 
 from __future__ import annotations
 
@@ -163,11 +163,11 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_is_described(operations: dict[str, Any], operation: str) -> None:
     """Each has a summary, a description, a tag, and a schema for each of its parameters."""
-    told = operations[operation]
-    assert told["summary"]
-    assert told["description"]
-    assert told["tags"]
-    assert all("schema" in parameter for parameter in told.get("parameters", []))
+    described = operations[operation]
+    assert described["summary"]
+    assert described["description"]
+    assert described["tags"]
+    assert all("schema" in parameter for parameter in described.get("parameters", []))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -244,6 +244,6 @@ def test_the_schema_of_a_model_is_what_is_answered(space: Space, document: dict[
 def test_the_document_and_its_page_are_there(http: httpx.Client) -> None:
     """``/docs`` shows ``/openapi.json``, which says its version."""
     assert "/openapi.json" in http.get("/docs").text
-    told = ok(http.get("/openapi.json"))
-    assert (True, "modelkin") == (told["openapi"].startswith("3."), told["info"]["title"])
-    assert ok(http.get("/livez"))["version"] == told["info"]["version"]
+    document = ok(http.get("/openapi.json"))
+    assert (True, "modelkin") == (document["openapi"].startswith("3."), document["info"]["title"])
+    assert ok(http.get("/livez"))["version"] == document["info"]["version"]

@@ -41,7 +41,7 @@ def test_a_crowd_is_answered(space: Space) -> None:
 def test_a_bug_is_counted_and_can_be_found(
     backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error nobody thought of is a 500 with a request id, in the metrics too."""
+    """An unexpected error is a 500 with a request id, and the metrics count it."""
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")

@@ -1,4 +1,4 @@
-"""URLs of requests: their hosts are looked up without being in anybody's way."""
+"""URLs of requests: resolving their hosts delays no other request."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ def silence(app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[thread
 def test_a_host_that_nobody_finds_is_in_no_other_tenants_way(
     app: AppHarness, silence: threading.Event, path: str, body: dict[str, Any]
 ) -> None:
-    """While more URLs than there are turns wait for their hosts, others are answered at once; and
-    those are told what was wrong after some seconds.
+    """While more hosts wait for turns than there are, other requests are answered at once.
+
+    The waiting clients receive an error after some seconds.
     """
-    other = app.headers_of("somebody-else")
+    other = app.headers_of("another-tenant")
     with ThreadPoolExecutor(24) as pool:
         waiting = [pool.submit(app.http.post, f"/v1/{path}", json=body) for _ in range(24)]
         assert silence.wait(5)

@@ -47,13 +47,13 @@ def refused(app: AppHarness, url: str, name: str = "org/a", **wanted: Any) -> tu
 
 
 def downloads(app: AppHarness) -> list[Path]:
-    """What is left of downloads."""
+    """The download folders that are left."""
     folder = app.services[Settings].checkpoint_dir
     return [path for path in folder.glob("*/*") if path.is_dir()]
 
 
 def test_an_unknown_repository(hub: Hub, app: AppHarness) -> None:
-    """The hub answers 401 to strangers and 404 to those it knows: neither is tried again."""
+    """The hub answers 401 without a token and 404 with one; neither is tried again."""
     for token in (None, TOKEN):
         state, code, detail = refused(app, hub.url, token=token)
         assert ("failed", "hub_not_found") == (state, code)
@@ -103,7 +103,7 @@ def test_a_gated_repository(hub: Hub, app: AppHarness) -> None:
 
 
 def test_a_private_repository(hub: Hub, app: AppHarness) -> None:
-    """Without a token it cannot be told from one that is not there."""
+    """Without a token it looks like a repository that does not exist."""
     hub.push("org/a", {"model.safetensors": GOOD}, private=True)
     assert ("failed", "hub_not_found") == refused(app, hub.url)[:2]
 
@@ -130,7 +130,7 @@ def test_no_safetensors(hub: Hub, app: AppHarness) -> None:
 def test_no_checkpoint_to_go_by(
     hub: Hub, app: AppHarness, files: dict[str, bytes], says: str
 ) -> None:
-    """Names that leave open which one is meant, and files that are none, fail with the reason."""
+    """Ambiguous names, and files that are not checkpoints, fail with the reason."""
     hub.push("org/a", files)
     state, code, detail = refused(app, hub.url)
     assert ("failed", "invalid_checkpoint") == (state, code)
@@ -187,7 +187,7 @@ def raw(**tensors: tuple[str, list[int], int]) -> bytes:
     ids=["gptq", "int8", "packed", "mxfp4", "fp8"],
 )
 def test_quantised_weights(hub: Hub, app: AppHarness, data: bytes) -> None:
-    """Packed or scaled values are no weights: the message asks for what was before."""
+    """Packed or scaled values are refused; the message asks for the weights before quantisation."""
     hub.push("org/a", {"model.safetensors": data})
     state, code, detail = refused(app, hub.url)
     assert ("failed", "invalid_checkpoint") == (state, code)
@@ -203,8 +203,9 @@ def test_weights_that_are_no_numbers(hub: Hub, app: AppHarness) -> None:
 
 
 def test_a_header_of_endless_tensors(hub: Hub, app: AppHarness) -> None:
-    """A million tensors without a value are no model: refused before they are parsed, no space is
-    made for them, and the hub is not asked again.
+    """A header of a million empty tensors is refused before it is parsed.
+
+    No space is created, and the hub is not called again.
     """
     nothing = '"t%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
     header = ("{" + ",".join(nothing % i for i in range(160_000)) + "}").encode()
@@ -282,7 +283,7 @@ def test_a_disk_that_is_too_small(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_a_connection_that_breaks(hub: Hub, app: AppHarness) -> None:
-    """A download goes on where it ended, and what comes of it is whole."""
+    """A download resumes where it broke off, and its result is complete."""
     hub.push("org/a", {"model.safetensors": GOOD})
     ranges = []
 
@@ -308,7 +309,7 @@ def test_a_connection_that_breaks(hub: Hub, app: AppHarness) -> None:
 
 @pytest.mark.parametrize("status", [500, 502, 429])
 def test_a_hub_that_is_overloaded(hub: Hub, app: AppHarness, status: int) -> None:
-    """The job is begun again later, and tells the source why."""
+    """The job is tried again later, and the source shows the reason."""
     hub.on_hub = answering(status, b"busy", Retry_After=7)
     state, code, detail = refused(app, hub.url)
     assert ("queued", "hub_unavailable") == (state, code)
@@ -317,7 +318,7 @@ def test_a_hub_that_is_overloaded(hub: Hub, app: AppHarness, status: int) -> Non
 
 
 def test_a_hub_that_is_down(app: AppHarness) -> None:
-    """Nobody listens there: later, perhaps."""
+    """If no server listens, the job is tried again later."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     state, code, detail = refused(app, f"http://127.0.0.1:{port}")
@@ -342,8 +343,9 @@ def test_a_hub_that_says_nothing(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_retry_after_is_respected(hub: Hub, app: AppHarness) -> None:
-    """A hub that asks for an hour is left alone for an hour, and that is no attempt; news of the
-    model are reason to ask at once.
+    """A hub that asks for an hour is not called for an hour, and this does not count as an attempt.
+
+    An event of the model is a reason to call it at once.
     """
     hub.push("org/a", {"model.safetensors": GOOD})
     source = app.hubs.follow(hub.url)
@@ -382,7 +384,7 @@ def test_an_outage_of_hours_ends_no_look(hub: Hub, app: AppHarness) -> None:
 def test_a_hub_whose_headers_drip(
     hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes before the first byte of a file is held against the same pace."""
+    """The minimum rate also applies to everything before the first byte of a file."""
     hub.push("org/a", {"model.safetensors": GOOD})
 
     def drip(request: Handler) -> bool:
@@ -449,7 +451,7 @@ def test_a_hub_of_many_requests_hears_that_it_is_over(hub: Hub, app: AppHarness)
 
 
 def test_a_hub_that_drips(hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A byte now and then is no silence, and still ends: so much a second must come."""
+    """Single bytes avoid the timeout, but the download still ends: there is a minimum rate."""
     hub.push("org/a", {"model.safetensors": GOOD})
 
     def drip(request: Handler) -> bool:
@@ -490,7 +492,7 @@ def test_answers_that_are_none(hub: Hub, app: AppHarness, answer: bytes, code: s
 
 
 def test_an_answer_without_end(hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is no file is not read beyond a limit."""
+    """An answer that is not a file is read up to a limit only."""
     hub.on_hub = answering(200, b'{"a": "' + b" " * (4 << 20))
     monkeypatch.setattr(
         app.hubs.registry, "limits", TransferLimits(checkpoint_bytes=1 << 30, answer_bytes=1 << 20)
@@ -514,7 +516,7 @@ def test_a_redirect_to_where_nobody_goes(hub: Hub, app: AppHarness, location: st
 
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "//", "gopher://127.0.0.1/"])
 def test_a_redirect_to_no_address(hub: Hub, app: AppHarness, location: str) -> None:
-    """And a hop that is none leads nowhere."""
+    """A redirect to an invalid address fails the download."""
     hub.push("org/a", {"model.safetensors": GOOD})
     hub.on_cdn = answering(302, Location=location)
     assert "failed" == refused(app, hub.url)[0]
@@ -620,8 +622,9 @@ def test_a_base_of_another_layout(hub: Hub, app: AppHarness) -> None:
 
 
 def test_a_base_of_another_layout_is_not_downloaded(hub: Hub, app: AppHarness) -> None:
-    """Its headers tell that it does not fit, a few kilobytes however large it is and in however
-    many shards.
+    """The headers of a base show that it does not fit.
+
+    They are a few kilobytes, whatever its size and its number of shards.
     """
     large = random_tensors(1, {"decoder.weight": (1 << 20,), "other": (1 << 20,)})
     hub.push("org/base", sharded(large, 2))
@@ -657,7 +660,7 @@ def test_a_model_that_is_its_base(hub: Hub, app: AppHarness) -> None:
 
 
 def test_a_base_that_is_not_given(hub: Hub, app: AppHarness) -> None:
-    """A base that nobody may read fails a delta that was asked for, and is a note elsewhere."""
+    """An unreadable base fails an explicit delta; otherwise it is only a note."""
     hub.push("org/a", {"model.safetensors": GOOD}, card={"base_model": "org/secret"})
     state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "hub_not_found") == (state, code)

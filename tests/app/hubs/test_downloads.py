@@ -50,7 +50,7 @@ def test_a_folder_goes_with_its_block(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
-    """While it lives its folder stays, whoever sweeps; killed, it goes with the next sweep."""
+    """Sweeps keep the folder of a running process; the first one after a kill removes it."""
     root = tmp_path / "d"
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, str(root)], stdout=subprocess.PIPE, text=True
@@ -82,8 +82,9 @@ def test_a_full_disk_is_told_before(tmp_path: Path) -> None:
 def test_what_is_promised_to_others_is_not_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Downloads that begin at once share the disk: each is held against what the others have yet
-    to write, until they end or what they were promised has come.
+    """Concurrent downloads share the disk: each must fit beside what the others have yet to write.
+
+    A reservation ends with its download, or when its bytes have been written.
     """
     usage = shutil.disk_usage(tmp_path)
     free = (256 << 20) + (10 << 20)
@@ -105,7 +106,7 @@ def test_what_is_promised_to_others_is_not_free(
 def test_a_disk_that_fills_up_ends_a_download(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What nobody declared is not believed to be nothing: the disk is looked at as it comes."""
+    """While a file of undeclared size arrives, the free space is checked."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1, {"w": (3 << 20,)}))})
     hub.sizes["model.safetensors"] = -1
     usage = shutil.disk_usage(tmp_path)

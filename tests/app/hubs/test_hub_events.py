@@ -1,4 +1,4 @@
-"""What hubs deliver: who may have sent it, which delivery it is, and what it tells."""
+"""Hub events: authentication of the sender, the id of the delivery, and the parsed content."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_published_signature_is_understood() -> None:
 
 @given(st.integers(0, len(BODY) - 1), st.integers(1, 255))
 def test_a_body_that_was_changed_is_forged(at: int, by: int) -> None:
-    """Whichever byte of the body is another, the signature is none."""
+    """A change of any byte of the body invalidates the signature."""
     tampered = bytearray(BODY)
     tampered[at] ^= by
     with pytest.raises(InvalidWebhookSignature, match="Signature"):
@@ -98,7 +98,7 @@ def test_another_secret_vouches_for_nothing(secret: str) -> None:
     ("seconds", "good"), [(0, True), (300, True), (301, False), (-300, True), (-301, False)]
 )
 def test_five_minutes_are_tolerated(seconds: int, good: bool) -> None:
-    """A clock may be wrong by five minutes either way; what is signed is not good for ever."""
+    """A clock may be wrong by five minutes either way; a signature expires after that."""
     now = SENT + timedelta(seconds=seconds)
     if good:
         mlflow.verify(SECRET, HEADERS, BODY, now)
@@ -176,7 +176,7 @@ def test_a_delivery_without_an_id_is_known_by_its_body() -> None:
     ],
 )
 def test_what_hugging_face_tells(payload: Any, told: tuple[Any, ...]) -> None:
-    """Who is to be looked at, whatever the payload leaves out or adds."""
+    """The event names the model to sync, whatever the payload omits or adds."""
     event, model, moved_from, revision, ignored = told
     got = huggingface.read(payload)
     assert event in {None, got.event}
@@ -201,7 +201,7 @@ def test_what_hugging_face_tells(payload: Any, told: tuple[Any, ...]) -> None:
 def test_what_mlflow_tells(
     event: str, data: dict[str, Any], model: str | None, revision: str | None, ignored: bool
 ) -> None:
-    """A version, an alias or a tag means that somebody should look; prompts mean nothing."""
+    """An event of a version, an alias or a tag requests a sync; an event of a prompt does not."""
     got = mlflow.read(mlflow_payload(event, {"name": "m", **data}))
     assert (event, model, revision) == (got.event, got.model, got.revision)
     assert ignored is (got.ignored is not None), got

@@ -1,4 +1,4 @@
-"""/v1/hooks: every delivery once, none lost, and nothing for whoever does not know the secret."""
+"""/v1/hooks: each delivery counts once, none is lost, and without the secret all are refused."""
 
 from __future__ import annotations
 
@@ -68,8 +68,9 @@ def test_a_signed_delivery_becomes_a_job(service: AppHarness) -> None:
 
 
 def test_forged_and_stale_deliveries_tell_nothing(service: AppHarness) -> None:
-    """A wrong secret, a changed body, an old signature and an unknown hook get the same 401; the
-    owner of the source is told which it was.
+    """A wrong secret, a changed body, an old signature and an unknown hook get the same 401.
+
+    The owner of the source can see which of them it was.
     """
     hub, registry = service.hubs.create(), service.hubs.create(kind="mlflow")
     headers, body = signed(SECRET, VERSION)
@@ -102,7 +103,7 @@ def test_a_stale_delivery_is_told_to_the_owner(service: AppHarness) -> None:
 
 
 def test_a_delivery_that_comes_many_times_at_once_is_one(service: AppHarness) -> None:
-    """However many bring it at the same moment, one is told that it is new."""
+    """If several requests bring it at the same moment, only one is answered as new."""
     source = service.hubs.create()
     payload = hf_payload("org/a")
     with ThreadPoolExecutor(8) as pool:
@@ -142,7 +143,7 @@ def test_news_of_one_model_wait_for_one_look(service: AppHarness) -> None:
 
 
 def running(service: AppHarness, job_id: str) -> None:
-    """Let a job be one that somebody carries out."""
+    """Set the state of a job to running, as if a worker carried it out."""
     with service.database.writing() as session:
         session.execute(update(JobRow).where(JobRow.id == job_id).values(state="running"))
 
@@ -161,7 +162,7 @@ def running(service: AppHarness, job_id: str) -> None:
     ],
 )
 def test_what_means_nothing_is_ignored(service: AppHarness, payload: Any, reason: str) -> None:
-    """It is accepted and recorded with the reason, and nobody looks."""
+    """It is accepted and recorded with the reason, and no sync is enqueued."""
     source = service.hubs.create(filters={"owners": ["org"], "tags": ["wanted"]})
     answer = service.hubs.send(source, payload)
     assert (202, "ignored", None) == (
@@ -175,7 +176,7 @@ def test_what_means_nothing_is_ignored(service: AppHarness, payload: Any, reason
 
 
 def test_what_is_here_is_followed_further(service: AppHarness) -> None:
-    """A model that lost its tag on the hub is looked at, if it was stored when it had it."""
+    """A model that lost its tag on the hub is synced if it was stored while it had the tag."""
     source = service.hubs.create(filters={"tags": ["wanted"]})
     with service.database.writing() as session:
         look = source_models.start_sync(session, source["id"], "org/a", "job") or 0
@@ -187,7 +188,7 @@ def test_what_is_here_is_followed_further(service: AppHarness) -> None:
 
 
 def test_a_move_names_both(service: AppHarness) -> None:
-    """Whoever looks is told the name of before, if either passes the filters."""
+    """The sync job has the new and the old name if either passes the filters."""
     source = service.hubs.create(filters={"repos": ["org/a"]})
     moved = hf_payload("org/a", scope="repo", action="move", movedTo={"name": "new/a"})
     service.hubs.send(source, moved)
@@ -196,7 +197,7 @@ def test_a_move_names_both(service: AppHarness) -> None:
 
 
 def test_without_a_url_deliveries_are_recorded(service: AppHarness) -> None:
-    """There is nobody to ask, so there is no job; afterwards one can read what came."""
+    """There is no hub to call, so there is no job; the events can still be read."""
     source = service.hubs.create(url=None)
     assert "recorded" == service.hubs.push(source, "org/a", sha="s1")["outcome"]
     (shown,) = deliveries(service, source)
@@ -208,7 +209,7 @@ def test_without_a_url_deliveries_are_recorded(service: AppHarness) -> None:
     "body", [b"", b"{", b"[]", b"7", b'"x"', b"\xff", b'{"a": NaN}', b"[" * 5000]
 )
 def test_what_is_no_payload_is_refused(service: AppHarness, body: bytes) -> None:
-    """A body that is no JSON object is a 422, if the secret is right; nothing is recorded."""
+    """A body that is not a JSON object is a 422 if the secret is right; nothing is recorded."""
     source = service.hubs.create()
     answer = service.http.post(source["hook"], content=body, headers=hf_headers(SECRET))
     assert (422, "invalid_parameter") == (answer.status_code, answer.json()["code"])
@@ -249,7 +250,7 @@ def test_old_deliveries_are_forgotten(service: AppHarness) -> None:
 
 
 def test_deliveries_need_no_key_and_are_counted_by_address(tmp_path: Path) -> None:
-    """Where everybody needs a key a hub needs none; but it is held to the limits of its address."""
+    """Hubs need no API key where clients do, but the limits of their address apply."""
     with open_app(tmp_path, SQLITE, auth="required", rate_limit=20) as service:
         with service.database.writing() as session:
             key = service.services[KeyService].create(session, "default", scopes={"read", "write"})

@@ -189,7 +189,7 @@ def test_a_checkpoint_that_fails_fixes_no_layout(hub: Hub, app: AppHarness) -> N
 def test_no_space_has_an_immoderate_layout(
     app: AppHarness, tensors: list[tuple[str, tuple[int, ...]]], why: str
 ) -> None:
-    """Whoever makes a space, from a request or of a checkpoint: its layout is stored and shown."""
+    """A layout that is too large to store and show is refused, from a request or a checkpoint."""
     with app.database.writing() as session, pytest.raises(InvalidLayout, match=why):
         app.services[SpaceService].create(
             session,
@@ -279,7 +279,7 @@ def test_what_people_say_stays(hub: Hub, app: AppHarness) -> None:
 
 
 def test_a_model_that_moved_is_renamed(hub: Hub, app: AppHarness) -> None:
-    """Under its new name it has its revisions and its support, and nothing is downloaded anew."""
+    """It keeps its revisions and its support under the new name; nothing is downloaded again."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
     source = app.hubs.follow(hub.url)
     app.hubs.sync_model(source, "org/a")
@@ -302,8 +302,9 @@ def test_a_model_that_moved_is_renamed(hub: Hub, app: AppHarness) -> None:
 def test_a_model_that_is_gone(
     hub: Hub, app: AppHarness, on_delete: str, token: str | None, told: bool, removed: bool
 ) -> None:
-    """It goes here as well where its source says so, and else stays; the job tells which. Sure is
-    what the hub says to a token that it takes, or has told or listed by itself.
+    """The model is removed if its source says so and else stays; the job says which.
+
+    A deletion is certain if the hub confirms it to an accepted token, or reports it itself.
     """
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
     source = app.hubs.follow(hub.url, on_delete=on_delete, token=token)
@@ -323,8 +324,9 @@ def test_a_model_that_is_gone(
 def test_a_model_that_may_be_there_stays(
     hub: Hub, app: AppHarness, token: str | None, told: bool, bare: bool
 ) -> None:
-    """What is kept from the source, or not found by whoever stands before the hub, was not deleted
-    for all anybody knows: nothing is removed, and the job says why.
+    """A model that is private, or not found without an accepted token, may still exist.
+
+    Nothing is removed, and the job says why.
     """
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
     source = app.hubs.follow(hub.url, on_delete="remove", token=token)
@@ -424,7 +426,7 @@ def test_a_look_may_be_cancelled(hub: Hub, app: AppHarness) -> None:
 
 
 def test_another_source_of_the_hub_may_follow(hub: Hub, app: AppHarness) -> None:
-    """Deleted and made anew, or with another spelling of the address, it is the same hub."""
+    """A source that is deleted and created again, or has another spelling, has the same hub."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
     app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     job = app.hubs.sync_model(app.hubs.follow(f"{hub.url}/"), "org/a")
@@ -435,7 +437,7 @@ def test_another_source_of_the_hub_may_follow(hub: Hub, app: AppHarness) -> None
 
 
 def test_a_model_that_is_not_followed_is_left(hub: Hub, app: AppHarness) -> None:
-    """What a delivery could not tell, the tags, the look does: nothing is downloaded."""
+    """The sync checks the tags that an event does not contain: nothing is downloaded."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))}, tags=["x"])
     job = app.hubs.sync_model(app.hubs.follow(hub.url, filters={"tags": ["y"]}), "org/a")
     assert job.result is not None, job.error

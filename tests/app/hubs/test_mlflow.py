@@ -140,10 +140,10 @@ def test_a_base_by_alias(registry: Registry, app: AppHarness) -> None:
 def test_what_is_not_there(registry: Registry, app: AppHarness) -> None:
     """An unknown model fails and says so; one that was deleted goes where its source says so."""
     source = app.hubs.follow(registry.url, kind="mlflow", on_delete="remove")
-    job = app.hubs.sync_model(source, "nobody")
+    job = app.hubs.sync_model(source, "absent")
     assert job.error is not None
     assert ("failed", "hub_not_found") == (job.state, job.error["code"])
-    assert "registered model 'nobody'" in job.error["detail"]
+    assert "registered model 'absent'" in job.error["detail"]
     registry.register("goes")
     registry.log_run("goes", {"model.safetensors": safetensors(random_tensors(1))})
     app.hubs.sync_model(source, "goes")
@@ -154,7 +154,7 @@ def test_what_is_not_there(registry: Registry, app: AppHarness) -> None:
 
 
 def test_a_version_is_delivered(registry: Registry, service: httpx.Client) -> None:
-    """The registry's own webhook tells of a version, and moments later the model has kin here."""
+    """The registry's own webhook announces a version; moments later the service has the model."""
     source = follow(service, registry, "told", poll_seconds=None)
     webhook = registry.webhook(f"{service.base_url}/v1/hooks/{source['id']}", SECRET)
     registry.register("told")

@@ -1,4 +1,4 @@
-"""Polls: whatever no delivery told of is found, and nothing is looked at for nothing."""
+"""Polls: they find what events did not announce, and sync only models that changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support.servers.postgres import Postgres
 
 
 def opened(kind: HubKind = "huggingface", **filters: list[str]) -> OpenSource:
-    """A source that nobody asks anything else."""
+    """A source with defaults in all other fields."""
     tenant, url = Tenant(1, "t"), "http://hub"
     followed = Filters.of(filters)
     return OpenSource("s", tenant, kind, "kin", url, None, None, None, followed, "keep", _NOW)
@@ -53,7 +53,7 @@ REVISIONS = st.sampled_from(["1", "2"])
 def test_a_listing_is_held_against_what_was_seen(
     listing: dict[str, str], seen: dict[str, tuple[str | None, bool, bool]]
 ) -> None:
-    """What is new, at another revision, or newly gone is looked at, and nothing else."""
+    """Models that are new, changed or newly gone are synced, and no others."""
     known = {name: SeenModel(name, *told) for name, told in seen.items()}
     found = compare(opened(), (HubModel(*line) for line in listing.items()), known)
     assert {n: r for n, r in listing.items() if n not in seen} == found.new
@@ -68,7 +68,7 @@ def test_a_listing_is_held_against_what_was_seen(
 
 
 def test_what_is_not_followed_is_not_looked_at() -> None:
-    """Filters are held against every line; a name that no model can have is counted."""
+    """Filters apply to every line; a name that no model can have is counted."""
     lines = [
         HubModel("org/a", "1", ("x",)),
         HubModel("org/b", "1"),
@@ -87,7 +87,7 @@ def test_what_is_stored_is_followed_whatever_it_lost() -> None:
 
 
 def test_a_model_without_a_version_is_nothing_yet() -> None:
-    """In a registry; where a hub tells no revision somebody has to look."""
+    """In a registry. Where a hub lists no revision, the model must be synced to learn it."""
     line = [HubModel("a", None)]
     assert {} == compare(opened("mlflow"), iter(line), {}).new
     assert {"a": None} == compare(opened(), iter(line), {}).new
@@ -104,7 +104,7 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[AppHarness]:
-    """A service that carries out the jobs it is told to."""
+    """A service that carries out jobs only when the test asks."""
     with open_hub_app(tmp_path) as made:
         yield made
 
@@ -114,7 +114,7 @@ def push(hub: Hub, name: str, seed: int) -> str:
 
 
 def waiting(app: AppHarness, kind: str) -> list[JobRecord]:
-    """The jobs of a kind that nobody has begun, oldest first."""
+    """The queued jobs of a kind, oldest first."""
     with app.database.reading() as session:
         tenant = app.tenant
         page = app.services[JobService].list(session, tenant, limit=100, state="queued", kind=kind)
@@ -122,7 +122,7 @@ def waiting(app: AppHarness, kind: str) -> list[JobRecord]:
 
 
 def polled(app: AppHarness, source: SourceRecord) -> tuple[dict[str, Any], list[str]]:
-    """What a poll answers, once all that it found was looked at; and what that was."""
+    """The result of a poll, and the models that it found, after their syncs."""
     if not waiting(app, POLL):
         with app.database.writing() as session:
             app.services[SourceService].poll(session, app.tenant, source.id)
@@ -186,7 +186,7 @@ def test_what_cannot_be_read_is_tried_once(hub: Hub, app: AppHarness) -> None:
 
 
 def test_a_source_that_changes_looks_again(hub: Hub, app: AppHarness) -> None:
-    """Whatever failed, or would be made otherwise now, is looked at with the next poll, at once."""
+    """After a change of its source, the next poll syncs every model that failed or may differ."""
     push(hub, "org/base", 1)
     push(hub, "org/a", 2)
     source = app.hubs.follow(hub.url, importance="delta")
@@ -204,7 +204,7 @@ def test_a_source_that_changes_looks_again(hub: Hub, app: AppHarness) -> None:
 
 
 def test_a_model_that_lost_its_tag_does_not_grow_old(hub: Hub, app: AppHarness) -> None:
-    """Listed no more, it is asked for: pushed, it is looked at; deleted, it goes."""
+    """If not listed, it is requested by name: a push syncs it, a deletion removes it."""
     push(hub, "org/a", 1)
     hub.repos["org/a"].tags = ["wanted"]
     source = app.hubs.follow(hub.url, filters={"tags": ["wanted"]}, on_delete="remove")
@@ -228,8 +228,9 @@ def test_a_model_that_lost_its_tag_does_not_grow_old(hub: Hub, app: AppHarness) 
 
 
 def test_what_changes_under_a_look_is_looked_at_again(hub: Hub, app: AppHarness) -> None:
-    """A source that is changed while a model is downloaded has that model looked at once more,
-    the first time it is seen and later on.
+    """If its source changes during the download of a model, that model is synced again.
+
+    This holds for its first sync and for later ones.
     """
     push(hub, "org/a", 1)
     source = app.hubs.follow(hub.url)
@@ -373,7 +374,7 @@ def test_sources_become_due(hub: Hub, app: AppHarness) -> None:
 
 
 def test_the_public_hub_is_polled_by_owner(app: AppHarness) -> None:
-    """Its millions of models are nobody's to list: a source of it is polled if it names owners."""
+    """It has too many models to list all: a source of it is polled only if it names owners."""
     service = SourceService(app.services[Secrets], app.hubs.sync)
     given = SourceIn("huggingface", "kin", "s", "https://huggingface.co")
     owned = replace(given, filters={"repos": ["org/*"]}, polled=True)

@@ -80,7 +80,7 @@ def test_sources_are_listed_newest_first(service: AppHarness) -> None:
 
 
 def test_changes_are_of_what_was_sent(service: AppHarness) -> None:
-    """Other fields stay, null clears, and the next delivery is held against the new secret."""
+    """Other fields stay, null clears, and the next delivery must have the new secret."""
     made = service.hubs.create(
         base_model="org/base", importance="delta", filters={"owners": ["org"]}
     )
@@ -154,7 +154,7 @@ def test_what_every_source_has_stays(service: AppHarness, changes: dict[str, Any
 
 
 def test_a_token_is_never_sent_elsewhere(service: AppHarness) -> None:
-    """Who may change the url does not learn the token by it: another host needs it given anew."""
+    """A client that may change the url cannot obtain the token: a new host needs it sent again."""
     made = service.hubs.create(token=TOKEN)
     path = f"/v1/sources/{made['id']}"
     problem = refused(
@@ -170,11 +170,11 @@ def test_a_token_is_never_sent_elsewhere(service: AppHarness) -> None:
 
 
 def test_other_tenants_see_no_source(service: AppHarness) -> None:
-    """Another tenant's source is none: to show, to change, to poll or to delete."""
+    """Another tenant's source does not exist: to show, to change, to poll or to delete."""
     made = service.hubs.create()
     sources = service.services[SourceService]
     with service.database.writing() as session:
-        other = ensure_tenant(session, "somebody else")
+        other = ensure_tenant(session, "another tenant")
         with pytest.raises(SourceNotFound):
             sources.get(session, other, made["id"])
         with pytest.raises(SourceNotFound):
@@ -226,8 +226,9 @@ def test_secrets_are_nowhere_in_plain(tmp_path: Path, caplog: pytest.LogCaptureF
 
 
 def test_secrets_need_a_key(tmp_path: Path, postgres: Postgres) -> None:
-    """On Postgres without the setting a source is a 409 that names it; deliveries are 503, and no
-    stranger learns by that which sources there are.
+    """On Postgres without the setting, a source is a 409 that names it, and deliveries are 503.
+
+    The 503 does not reveal to unauthenticated clients which sources exist.
     """
     backend = PostgresBackend(postgres)
     with open_app(tmp_path, backend) as service:

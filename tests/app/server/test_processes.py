@@ -24,7 +24,7 @@ from tests.support.write_log import WriteLog, finish, start_writers
 
 
 def serving(server: Server) -> list[int]:
-    """The processes that ever served, oldest first, as the log tells."""
+    """The process ids of all server processes so far, oldest first, from the log."""
     return [int(pid) for pid in re.findall(r"server process \[(\d+)\]", server.log.read_text())]
 
 

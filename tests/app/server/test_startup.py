@@ -37,14 +37,14 @@ def assert_refused(ended: subprocess.CompletedProcess[str], code: int, *said: st
 
 @pytest.fixture
 def occupied(tmp_path: Path) -> Path:
-    """A regular file, under which nobody can make a folder, not even root."""
+    """A regular file, below which not even root can make a folder."""
     file = tmp_path / "file"
     file.write_text("occupied")
     return file
 
 
 def test_a_data_folder_that_cannot_be_made_is_named(occupied: Path) -> None:
-    """A path below a regular file is no place for a database."""
+    """A path below a regular file cannot hold a database."""
     ended = run(f"--database-url=sqlite:///{occupied}/data/m.db", "--port=0")
     assert_refused(ended, 1, str(occupied), "data folder")
 
@@ -63,7 +63,7 @@ def test_a_blob_folder_that_cannot_be_made_is_named(tmp_path: Path, occupied: Pa
 
 def test_a_file_that_is_no_database_is_named(occupied: Path) -> None:
     """A file of something else is refused, and left as it is."""
-    occupied.write_bytes(b"this is somebody's diary, not a database" * 100)
+    occupied.write_bytes(b"this is a diary, not a database" * 100)
     before = occupied.read_bytes()
     ended = run(f"--database-url=sqlite:///{occupied}", "--port=0")
     assert_refused(ended, 1, "database")
@@ -105,7 +105,7 @@ def test_a_forgetful_Postgres_is_refused(forgetful: Postgres, setting: str) -> N
 
 
 def test_a_Postgres_that_is_down_is_named(tmp_path: Path) -> None:
-    """Nobody listens there: one line with the address and the reason, and no password."""
+    """If no server listens, one line gives the address and the reason, but not the password."""
     url = f"postgresql+psycopg://postgres:swordfish@/none?host={tmp_path}"
     ended = run(f"--database-url={url}", "--port=0")
     assert_refused(ended, 1, "cannot connect", str(tmp_path))
@@ -176,7 +176,7 @@ def test_a_wrong_setting_ends_the_process_with_2() -> None:
 
 
 def test_an_unknown_flag_is_an_exit_of_2() -> None:
-    """A flag nobody knows is named beside the usage."""
+    """An unknown flag is named beside the usage."""
     ended = run("--nonsense")
     assert (2, True) == (ended.returncode, "--nonsense" in ended.stderr)
     assert "Traceback" not in ended.stderr

@@ -124,7 +124,7 @@ def test_a_page_that_is_not_there_says_so(http: httpx.Client, space: Space, path
 
 
 def test_pages_lead_through_all_models(http: httpx.Client, space: Space) -> None:
-    """60 models are two pages; the link between them works and loses nobody."""
+    """60 models are two pages; the link between them works, and no model is missing."""
     support = Support.from_indices([1, 2, 3], M)
     names = [f"m/{i:02d}" for i in range(60)]
     space.put_all(dict.fromkeys(names, support))
