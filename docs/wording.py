@@ -70,7 +70,7 @@ CLEAN = (
     "tests/docs",
     "tests/e2e",
     "tests/packaging",
-    "tests/sdk/client",
+    "tests/sdk",
     "tests/support",
 )
 """Folders and files where an offence fails the check. The list grows until it holds all."""

@@ -133,7 +133,7 @@ def test_a_folder_must_hold_one_checkpoint(path: Path) -> None:
 
 
 def test_integers_and_booleans_are_left_out_with_a_note(tmp_path: Path) -> None:
-    """They carry no gradient: they are no parameters, and the reader is told."""
+    """They carry no gradient, so they do not count as parameters, and a note says so."""
     buffers = {"ids": torch.arange(9), "mask": torch.ones(5000, dtype=torch.bool)}
     checkpoint = open_checkpoint(save(tmp_path / "m.safetensors", random_tensors() | buffers))
     assert 1316 == checkpoint.num_parameters
@@ -151,7 +151,7 @@ def test_quantised_weights_are_refused(tmp_path: Path) -> None:
 
 
 def test_stored_scales_are_noted(tmp_path: Path) -> None:
-    """8-bit weights with scales beside them are compared as stored, and the reader is told."""
+    """8-bit weights with scales beside them are compared as stored, and a note says so."""
     weights = {
         "w.weight": torch.ones(40).to(torch.float8_e4m3fn),
         "w.weight_scale_inv": torch.ones(1),
@@ -161,7 +161,7 @@ def test_stored_scales_are_noted(tmp_path: Path) -> None:
 
 
 def test_excluded_tensors_are_no_parameters(path: Path) -> None:
-    """Patterns leave out tensors, as a head that tells classes; one that matches none is wrong."""
+    """Patterns leave out tensors, such as a classifier head; one without a match is refused."""
     checkpoint = open_checkpoint(path, ["head.*", "z*"])
     assert 1316 - 320 - 3 == checkpoint.num_parameters
     assert "no tensor name matches 'lm_head.*'" in refusal(path, "lm_head.*")

@@ -49,7 +49,7 @@ def test_importance_of_a_change_is_its_magnitude(tmp_path: Path, name: str) -> N
 
 @pytest.mark.parametrize("dtype", PACKED)
 def test_packed_types_are_refused_with_the_reason(tmp_path: Path, dtype: str) -> None:
-    """Sub-byte values, scales and complex numbers are no parameters, and the error says why."""
+    """Sub-byte values, scales and complex numbers are refused, and the error says why."""
     path = tmp_path / "m.safetensors"
     described = entry(dtype=dtype, shape=[192 // BITS[dtype]], data_offsets=[0, 24])
     path.write_bytes(forge({"a": described}, bytes(24)))

@@ -72,7 +72,7 @@ def test_push_a_support_file(ask: Ask, server: Server, tmp_path: Path) -> None:
 
 
 def test_push_takes_the_size_that_is_agreed(run: Run, server: Server, tmp_path: Path) -> None:
-    """What coverage chooses is told, and the median stored; a size that was named is kept."""
+    """The client reports the K of its coverage and stores the median; an explicit K is kept."""
     with modelkin.Client(server.url) as client:
         client.ensure_space("agreed", num_parameters=random_size(), support_size="agreed")
         client.spaces.report_support_size("agreed", 90, client="other")

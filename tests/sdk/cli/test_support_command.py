@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_support_writes_the_support_and_says_so(run: Run, path: Path) -> None:
-    """The file holds the checkpoint's support; one line tells its size and coverage."""
+    """The file holds the checkpoint's support; one line gives its size and coverage."""
     done = run("support", "m.safetensors", "--fraction", "0.1", "-o", "m.mksp")
     size = (path.parent / "m.mksp").stat().st_size
     assert (
@@ -194,7 +194,7 @@ def test_a_terminal_of_few_letters_is_no_error(run: Run, tmp_path: Path) -> None
 
 
 def test_a_small_support_is_a_note(run_here: Run, tmp_path: Path) -> None:
-    """Fewer positive weights than asked for are told, on standard error and in the JSON."""
+    """Fewer positive weights than requested: standard error and the JSON have a note."""
     save(tmp_path / "m.safetensors", {"w": torch.tensor([0.0, 1.0, 0.0, 2.0])})
     done = run_here("support", "m.safetensors", "--k", "3", "-o", "m.mksp", "--json")
     (note,) = json.loads(done.stdout)["notes"]

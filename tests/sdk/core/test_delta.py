@@ -102,7 +102,7 @@ def test_an_empty_delta_changes_nothing() -> None:
 
 
 def test_another_result_than_the_digest_says_is_refused() -> None:
-    """The digest of the result is held against what was made."""
+    """The digest in the delta is compared with that of the result."""
     right = Support.from_indices([2, 5, 7, 8], 10)
     assert right == Delta.of([8], [], 10, digest=right.digest).apply(BEFORE)
     with pytest.raises(InvalidSupport, match="the result has the digest"):

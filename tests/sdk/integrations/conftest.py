@@ -38,7 +38,7 @@ def client(server: Server) -> Iterator[modelkin.Client]:
 
 @pytest.fixture
 def space() -> str:
-    """A space's name that nobody has used."""
+    """A new name for a space."""
     return f"s{uuid4().hex}"
 
 

@@ -97,11 +97,11 @@ class LocalGrid(Grid):
         self.sent: list[Message] = []
 
     def set_run(self, run: Any) -> None:
-        raise AssertionError("nobody asks for it")
+        raise AssertionError("nothing calls it")
 
     @property
     def run(self) -> Any:
-        raise AssertionError("nobody asks for it")
+        raise AssertionError("nothing calls it")
 
     def create_message(self, *arguments: Any, **named: Any) -> Message:
         raise AssertionError("deprecated")

@@ -116,7 +116,7 @@ def test_overload_passes(status: int) -> None:
 
 
 def test_what_is_refused_is_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """A refusal is told with the service's reason, and what comes after it is done."""
+    """A refusal is logged with the service's reason, and later uploads continue."""
     tries: list[str] = []
 
     def refused() -> None:
@@ -167,7 +167,7 @@ def test_the_end_tries_once_more(caplog: pytest.LogCaptureFixture) -> None:
     def when_up() -> None:
         if not up.is_set():
             failed.set()
-            raise ConnectionFailed("nobody there")
+            raise ConnectionFailed("no service there")
         done.append(1)
 
     uploader = BackgroundUploader(flush_seconds=10, retry_interval_s=3600)

@@ -30,7 +30,7 @@ NODES = range(1, 7)
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Flower tells every step of every round."""
+    """Flower logs every step of every round."""
     caplog.set_level(logging.WARNING)
 
 
@@ -130,7 +130,7 @@ def _trained(node: int) -> dict[str, torch.Tensor]:
 
 
 def test_clients_agree_on_k() -> None:
-    """After its first round the strategy tells all the K of the median client, and no other."""
+    """After the first round, the strategy sends all clients the K of the median client."""
     grid, seen = federation(SupportMod()), list[RoundClusters]()
     sizes: list[list[int]] = []
 

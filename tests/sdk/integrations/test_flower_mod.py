@@ -28,7 +28,7 @@ from tests.sdk.integrations.federation import LocalGrid, examples, mlp
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Flower tells every step of every round."""
+    """Flower logs every step of every round."""
     caplog.set_level(logging.WARNING)
 
 
@@ -60,14 +60,14 @@ IMPORTANCE = np.random.default_rng(3).lognormal(sigma=2, size=500).astype(np.flo
 
 
 def test_the_record_holds_the_support() -> None:
-    """What goes out is the support of the importance, chosen as the mod was told."""
+    """The message holds the support of the importance, selected with the mod's options."""
     record = answered(SupportMod(coverage=0.5), IMPORTANCE, message())
     support = modelkin.select_support(IMPORTANCE, coverage=0.5)
     assert SupportMessage(support, support.k) == SupportMessage.from_values(record)
 
 
 def test_the_servers_k_is_followed() -> None:
-    """A K that the server tells is selected, and the client's own is reported beside it."""
+    """The K that the server sends is used, and the client's own is reported beside it."""
     offer = SupportMessage.from_values(answered(SupportMod(), IMPORTANCE, message(k=33)))
     assert modelkin.select_support(IMPORTANCE, k=33) == offer.content
     assert modelkin.select_support(IMPORTANCE).k == offer.k_star

@@ -169,7 +169,7 @@ def test_trainer_in_bfloat16(client: modelkin.Client, space: str, tmp_path: Path
 
 
 def test_trainer_takes_the_agreed_k(client: modelkin.Client, space: str, tmp_path: Path) -> None:
-    """In a space whose clients agree on K, this one tells its own and stores what is agreed."""
+    """In a space whose clients agree on K, it reports its own K and stores the agreed one."""
     layout = modelkin.layout_of(Classifier())
     client.ensure_space(space, layout=layout, support_size="agreed")
     client.spaces.report_support_size(space, 9, client="org/another")
@@ -237,7 +237,7 @@ def test_a_space_of_another_model_is_told(
 def test_exploding_gradients_end_no_training(
     away: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Gradients that are not finite are no support, and a line of the log."""
+    """Gradients that are not finite give no support, only a line in the log."""
     callback = of_trainer(away.client(), "digits", "org/run", flush_seconds=0)
     training = trainer(tmp_path, callback, max_steps=2, max_grad_norm=0.0)
     with torch.no_grad():
@@ -250,7 +250,7 @@ def test_exploding_gradients_end_no_training(
 def test_a_damaged_state_begins_anew(
     away: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    """A state that is no state of this checkpoint is refused, aloud, and never loaded."""
+    """A state that does not belong to this checkpoint is refused with a warning, never loaded."""
     callback = of_trainer(away.client(), "digits", "org/run", flush_seconds=0)
     trainer(tmp_path, callback).train()
     file = tmp_path / "checkpoint-3" / STATE_FILE
@@ -267,7 +267,7 @@ def test_a_damaged_state_begins_anew(
 
 
 def test_a_checkpoint_with_a_state_is_one_checkpoint(away: Wire, tmp_path: Path) -> None:
-    """What the callback keeps is no second checkpoint to whoever opens the folder, or serves it."""
+    """The callback's state does not look like a second checkpoint, locally or on a hub."""
     callback = of_trainer(away.client(), "digits", "org/run", flush_seconds=0)
     trainer(tmp_path, callback, max_steps=3).train()
     folder = tmp_path / "checkpoint-3"
@@ -308,7 +308,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_nothing_but_the_state_is_read(tmp_path: Path) -> None:
-    """Another safetensors file is no state."""
+    """Another safetensors file is refused as a state."""
     from safetensors.torch import save_file
 
     save_file({"w": torch.ones(3)}, tmp_path / "w.safetensors")

@@ -39,8 +39,8 @@ from tests.sdk.integrations.trainings import (
 )
 from tests.support.servers.server_process import Server
 
-# Lightning asks torch in a way that this torch would have put otherwise.
-# The other one is meant for whoever resumes elsewhere without knowing.
+# Lightning uses an interface that this release of torch deprecates.
+# The second warning is for users who resume in another folder by mistake.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*is deprecated:FutureWarning"),
     pytest.mark.filterwarnings("ignore:The dirpath has changed:UserWarning"),
@@ -165,7 +165,7 @@ def test_lightning_refuses_several_optimizers(away: Wire, fit: Any) -> None:
 def test_lightning_goes_on_without_a_service(
     away: Wire, fit: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The training ends as ever, and the log says what was given up."""
+    """The training ends normally, and the log says which upload was dropped."""
     run = fit(of_lightning(away.client(), "digits", "run"))
     assert 6 == run.global_step
     assert "dropped, the service did not answer in time: " in warnings_of(caplog)[-1]

@@ -73,7 +73,7 @@ def test_who_joins_later_is_corrected_by_its_own_steps() -> None:
 
 
 def test_half_precision_states_are_read_as_they_are() -> None:
-    """A bf16 model's moments come as float32, widened and not rounded anew."""
+    """A bf16 model's moments come as float32, widened without another rounding."""
     model = nn.Linear(4, 2, bias=False).bfloat16()
     model.weight.grad = torch.full_like(model.weight, 0.5)
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.5))
@@ -123,14 +123,14 @@ def test_parameters_of_no_optimizer_are_named() -> None:
     ],
 )
 def test_optimizers_without_a_second_moment(optimizer_of: Any, kept: str) -> None:
-    """Other optimizers are told what they keep, and what to use instead."""
+    """The refusal of another optimizer says what it keeps, and what to use instead."""
     model = two_layers()
     optimizer = stepped(model, optimizer_of(model.parameters()))
     refused(optimizer, model, rf"keeps no exp_avg_sq but.*{kept}.*GradientMoment")
 
 
 def test_optimizers_without_state_at_all() -> None:
-    """Plain SGD keeps nothing, and is told so."""
+    """The refusal of plain SGD says that it keeps nothing."""
     model = two_layers()
     refused(stepped(model, torch.optim.SGD(model.parameters(), 0.1)), model, "SGD has no state")
 

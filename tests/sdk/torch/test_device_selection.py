@@ -114,7 +114,7 @@ def test_budgets_and_stability_are_the_same(chunk: int) -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -1.0, -1e-45])
 @pytest.mark.parametrize("how", [{"k": 1}, {"coverage": 0.5}])
 def test_refusals_are_the_same(chunk: int, value: float, how: dict[str, Any]) -> None:
-    """What is no importance is refused in the same words, with the first index and how many."""
+    """Invalid importance is refused in the same words, with the first index and how many."""
     values = np.array([1, 0, 2, 3, -0.0, 1, 1, 1, value, -0.0, value], np.float32)
     told = []
     for entries in (HostEntries.of(values), on_device(values)):

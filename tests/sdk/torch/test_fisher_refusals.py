@@ -114,7 +114,7 @@ def keep_average(self: Any, x: Tensor) -> Tensor:
     ],
 )
 def test_what_vmap_cannot_do_is_named_with_its_remedy(function: Any, cause: str) -> None:
-    """Data-dependent control flow and in-place updates are told; vectorize=False is offered."""
+    """The error names data-dependent control flow or in-place updates, and vectorize=False."""
 
     def refused(model: nn.Module, batch: Tensor) -> Tensor:
         return torch.cat(
@@ -166,14 +166,14 @@ def test_loaders_that_yield_no_pairs_are_refused(loader: list[Any], message: str
     ],
 )
 def test_losses_that_are_not_one_number_are_refused(loss_fn: Any, got: str) -> None:
-    """A loss without reduction is told what it returned and what to use."""
+    """For a loss without reduction, the error says what it returned and what to use."""
     with pytest.raises(InvalidParameter, match=rf"returned {got}: use reduction='mean'"):
         fisher_importance(nn.Linear(4, 3), loss_fn, LOADER)
 
 
 @pytest.mark.parametrize("max_memory", [0, -1, 1.5, True, None])
 def test_memory_bounds_are_positive_integers(max_memory: Any) -> None:
-    """A bound of zero or less, or none at all, is no bound."""
+    """A bound must be a positive integer."""
     with pytest.raises(InvalidParameter, match="max_memory"):
         fisher_importance(nn.Linear(4, 3), cross_entropy, LOADER, max_memory=max_memory)
 

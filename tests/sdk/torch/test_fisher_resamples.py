@@ -64,7 +64,7 @@ def test_the_seed_decides() -> None:
 
 
 def test_what_select_needs() -> None:
-    """Importance and resamples go into select as they come, and tell how stable a support is."""
+    """select takes importance and resamples unchanged, and measures how stable a support is."""
     importance, resamples = fisher_resamples(model(), cross_entropy, loader(2))
     selection = modelkin.select(importance, coverage=0.8, k_max=1.0, resamples=resamples)
     assert selection.stability is not None

@@ -92,7 +92,7 @@ def test_long_runs_keep_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_as_a_hook_and_by_hand() -> None:
-    """Registered as a hook, or told of every step, it is what the with block gives."""
+    """A registered hook, and an update after every step, give the result of the with block."""
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     hooked, told = GradientMoment(model), GradientMoment(model)
@@ -286,7 +286,7 @@ def test_is_in_layout_order() -> None:
 
 
 def test_a_gradient_that_is_no_number_names_its_parameter() -> None:
-    """A NaN in any step is told when the importance is asked for, with the parameter."""
+    """A NaN in any step is reported, with the parameter, when the importance is requested."""
     model = mlp()
     backward(model)
     bias = model.get_parameter("2.bias").grad
@@ -320,7 +320,7 @@ def test_what_cannot_be_watched() -> None:
 
 
 def test_states_of_other_models_are_refused() -> None:
-    """A state names the tensors that do not fit; anything else is no state."""
+    """A state names the tensors that do not fit; anything else is not a state."""
     model = nn.Linear(4, 3)
     model(INPUTS).sum().backward()
     moment = GradientMoment(model)

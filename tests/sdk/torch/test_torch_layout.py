@@ -1,4 +1,4 @@
-"""The layout of a torch model is its parameters in order; a missing torch is told as such."""
+"""The layout of a torch model is its parameters in order; a missing torch is an error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_model_without_parameters_has_no_layout() -> None:
 
 
 def test_lazy_parameters_need_a_first_batch() -> None:
-    """Parameters without a shape are told apart by name and by what gives them one."""
+    """For a parameter without a shape, the error names it and says what gives it one."""
     with pytest.raises(InvalidLayout, match="'weight' has no shape yet: run one batch"):
         layout_of(nn.LazyLinear(3))
 

@@ -119,7 +119,7 @@ def test_mixed_precisions_make_one_float32_importance(
 
 @pytest.mark.parametrize("kind", GRADIENTS)
 def test_adapters_beside_quantised_weights(kind: Callable[[nn.Module], Tensor]) -> None:
-    """Frozen weights of integers are in nobody's way: they have importance 0."""
+    """Frozen integer weights are accepted: they have importance 0."""
     model = nn.Linear(4, 2)
     model.quantised = nn.Parameter(torch.ones(3, dtype=torch.int8), requires_grad=False)
     actual = kind(model)

@@ -39,7 +39,7 @@ def scattered(num_parameters: int, k: int, seed: int = 0) -> Support:
 
 
 def sealed(body: bytes) -> bytes:
-    """The body with its CRC-32 behind it, so that a decoder looks at what comes before."""
+    """The body with its CRC-32 appended, so that a decoder reads what comes before."""
     return body + struct.pack("<I", zlib.crc32(body))
 
 

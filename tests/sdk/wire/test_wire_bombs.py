@@ -119,7 +119,7 @@ def test_exactly_one_whole_frame_is_expected(frame: bytes) -> None:
 
 @pytest.mark.parametrize("first", [SKIPPABLE, b"\x27\xb5\x2f\xfd", STREAM[:4]])
 def test_nothing_comes_before_the_frame(first: bytes) -> None:
-    """A skippable frame, an old zstd one or bare bytes are no frame, and the error says where."""
+    """A skippable frame, an old zstd frame and bare bytes are refused, and the error says where."""
     with pytest.raises(InvalidSupport, match="no zstd frame starts at byte 56"):
         wire.decode_support(forge(SUPPORT, frame=first + compressed(STREAM)))
 
@@ -131,7 +131,7 @@ def test_a_frame_without_checksum_is_refused() -> None:
 
 
 def test_a_dictionary_is_refused() -> None:
-    """A frame that names a dictionary is refused: nobody here has it."""
+    """A frame that names a dictionary is refused, because the decoder has none."""
     samples: list[bytes | bytearray | memoryview] = [
         f"{i:08d} sample of a dictionary {i * i}".encode() for i in range(2000)
     ]
@@ -154,7 +154,7 @@ def test_a_huge_window_is_refused() -> None:
 
 
 def test_max_k_stops_an_honest_giant_unread() -> None:
-    """A header of a billion indices is too large before anything behind it is looked at."""
+    """A header with a billion indices is refused before anything behind it is read."""
     giant = forge(SUPPORT, m=2**40, k=10**9, frame=b"")
     decode = lambda: wire.decode_support(giant, max_k=10**6)  # noqa: E731
     assert peak_of(decode, PayloadTooLarge) < 1 << 16

@@ -136,7 +136,7 @@ def test_every_flipped_bit_shows() -> None:
 
 
 def test_every_cut_shows() -> None:
-    """A payload that ends early is refused, sealed anew or not."""
+    """A payload that ends early is refused, with or without a new seal."""
     for size in range(len(DATA)):
         for cut in {DATA[:size], sealed(DATA[:size])} - {DATA}:
             with pytest.raises((InvalidSupport, SpaceMismatch, DeltaMismatch)):

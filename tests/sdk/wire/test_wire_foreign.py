@@ -92,7 +92,7 @@ def test_damaged_bitmaps_never_do_worse(num_parameters: int) -> None:
 
 
 def test_four_billion_indices_in_a_megabyte_are_not_materialised() -> None:
-    """``max_k`` is held against the cardinality, before there is an index."""
+    """``max_k`` is compared with the cardinality before any index is decoded."""
     full = pyroaring.BitMap()
     full.add_range(0, 2**32)
     full.run_optimize()
@@ -102,7 +102,7 @@ def test_four_billion_indices_in_a_megabyte_are_not_materialised() -> None:
 
 
 def test_an_index_out_of_range_is_seen_before_the_others_are_made() -> None:
-    """The maximum is held against M before there is an index."""
+    """The maximum is compared with M before any index is decoded."""
     bitmap = pyroaring.BitMap(range(1 << 20)).serialize()
     tracemalloc.start()
     with pytest.raises(InvalidSupport, match="1048575 is out of range"):
@@ -145,7 +145,7 @@ def test_raw_is_plain_little_endian() -> None:
     ],
 )
 def test_raw_nonsense_is_named(data: bytes, message: str) -> None:
-    """Raw bytes that are no support are refused for the right reason."""
+    """Raw bytes that are not a support are refused for the right reason."""
     with pytest.raises(InvalidSupport, match=message):
         wire.decode_raw(data, 100)
 

@@ -1,4 +1,4 @@
-"""Files of released versions: they decode for ever, and are still what is written today."""
+"""Files of released versions: they always decode, and new files are equal to them."""
 
 from __future__ import annotations
 

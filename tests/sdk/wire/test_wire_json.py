@@ -89,7 +89,7 @@ def test_the_shape_of_a_support() -> None:
     ],
 )
 def test_what_is_no_support_is_refused(body: bytes, message: str) -> None:
-    """A body that is no support is refused with what and where, in an encodable error."""
+    """A body that is not a support is refused with what and where, in an encodable error."""
     with pytest.raises(InvalidSupport, match=message) as caught:
         wire.load_support(body, wire.JSON, M)
     str(caught.value).encode()

@@ -111,7 +111,7 @@ def test_the_forged_signature_is_sound() -> None:
     ],
 )
 def test_a_wrong_field_is_named(changes: dict[str, object], message: str) -> None:
-    """A payload whose checksum is right is still refused for what it says, and told where."""
+    """A payload with a right checksum and a wrong field is refused, and the error names it."""
     with pytest.raises(InvalidSignature, match=message):
         wire.decode_signature(forge(**changes))
 
@@ -145,7 +145,7 @@ def test_signatures_by_media_type(media_type: str) -> None:
 
 
 def test_either_is_told_apart() -> None:
-    """Where both may come, the media type tells which it is, and in JSON the fields do."""
+    """If either is accepted, the media type decides which it is; in JSON, the fields do."""
     signature = every(3).signature(num_perm=8)
     for media_type in wire.SUPPORT_TYPES:
         body = wire.dump_support(every(3), media_type)

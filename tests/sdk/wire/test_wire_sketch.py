@@ -99,7 +99,7 @@ def test_the_forged_sketch_is_sound() -> None:
     ],
 )
 def test_a_wrong_field_is_named(changes: dict[str, object], message: str) -> None:
-    """A payload whose checksum is right is still refused for what it says, and told where."""
+    """A payload with a right checksum and a wrong field is refused, and the error names it."""
     with pytest.raises(InvalidSignature, match=message):
         wire.decode_sketch(forge(**changes))
 

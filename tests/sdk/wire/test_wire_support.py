@@ -119,7 +119,7 @@ def test_damage_behind_a_right_checksum_is_no_other_support(
     ],
 )
 def test_a_wrong_field_is_named(changes: dict[str, object], message: str) -> None:
-    """A payload whose checksum is right is still refused for what it says, and told where."""
+    """A payload with a right checksum and a wrong field is refused, and the error names it."""
     with pytest.raises(InvalidSupport, match=message):
         wire.decode_support(forge(every(3), **changes))
 

@@ -40,7 +40,7 @@ def test_every_cut_is_scipys(n: int, seed: int) -> None:
 
 
 def test_equal_distances_make_a_tree_too() -> None:
-    """Where all are equally far the merges are still of everybody, once each."""
+    """If all distances are equal, each item is still merged exactly once."""
     merges = average_linkage(np.ones((9, 9)))
     assert [0] * 9 == cut(merges, 1).tolist()
     assert 9 == np.unique(cut(merges, 9)).size

@@ -1,4 +1,4 @@
-"""The quality of a clustering, held against scikit-learn on the points that distances stand for."""
+"""The quality of a clustering, compared with scikit-learn on points of the same distances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules that hold a declared base against what is measured, on lineages that are known."""
+"""The rules that compare a declared base with measurements, on known lineages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def child(rng: np.random.Generator, parent: Members, keeps: float) -> Members:
 
 
 def planted(seed: int) -> dict[str, Members]:
-    """root -> base -> model -> copy, base -> sibling, and a dozen that are nobody's kin."""
+    """root -> base -> model -> copy, base -> sibling, and a dozen unrelated models."""
     rng = np.random.default_rng(seed)
     nothing = np.zeros(M, np.bool_)
     found = {"root": child(rng, nothing, 0)}
@@ -45,7 +45,7 @@ def planted(seed: int) -> dict[str, Members]:
 def measured(
     rng: np.random.Generator, a: Members, b: Members, num_perm: int | None = None
 ) -> Estimate:
-    """S of two supports: exact, or as signatures of ``num_perm`` values would tell it."""
+    """S of two supports: exact, or as estimated from signatures of ``num_perm`` values."""
     shared = int((a & b).sum())
     if num_perm is None:
         return Estimate(shared / K, 0.0)
@@ -89,7 +89,7 @@ def test_a_true_base_is_consistent(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_stranger_is_a_mismatch(seed: int) -> None:
-    """A declared base that shares no more than anybody is contradicted, whoever else is there."""
+    """A declared base that is no more similar than the others is contradicted in any company."""
     models = planted(seed)
     for among in ((), ("base",), ("base", "root", "sibling", "copy")):
         assert "mismatch" == judged(models, "other-3", among).verdict
@@ -97,7 +97,7 @@ def test_a_stranger_is_a_mismatch(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_true_base_between_contradicts_a_declared_one(seed: int) -> None:
-    """Who declares its base's base, or a sibling, while the base is there, is told of the base."""
+    """A model that declares its base's base or a sibling is a mismatch if its base is stored."""
     models = planted(seed)
     for declared in ("root", "sibling"):
         judgement = judged(models, declared, ("base",))
@@ -130,7 +130,7 @@ def test_estimates_never_contradict_a_true_base(num_perm: int) -> None:
 
 
 def test_nothing_to_compare_with_is_inconclusive() -> None:
-    """Two or fewer other models are no background."""
+    """Two or fewer other models are not enough for a background."""
     few = Background(0.1, 0.0, 2)
     assert Judgement("inconclusive", "few") == judge(Estimate(0.9, 0.0), [], few)
 
@@ -154,7 +154,7 @@ def test_relatives_alone_are_no_reason_for_a_mismatch() -> None:
 
 
 def test_a_wide_error_is_unclear() -> None:
-    """An estimate on both sides of the limit tells neither that a model stands out nor that not."""
+    """An estimate on both sides of the limit does not show whether a model stands out."""
     assert stands_out(Estimate(0.2, 0.001), FLAT) is True
     assert stands_out(Estimate(0.12, 0.001), FLAT) is False
     assert stands_out(Estimate(0.16, 0.05), FLAT) is None
@@ -168,7 +168,7 @@ def test_a_wide_error_is_unclear() -> None:
 def test_a_judgement_names_a_rival_that_is_nearer(
     base: float, error: float, others: list[tuple[float, float, float]]
 ) -> None:
-    """Whoever is named is more similar to the model than the base is, by more than 0.05."""
+    """A named rival is more similar to the model than the base is, by more than 0.05."""
     rivals = [Rival(Estimate(s, e), Estimate(b, e)) for s, b, e in others]
     judgement = judge(Estimate(base, error), rivals, FLAT)
     if judgement.rival is not None:

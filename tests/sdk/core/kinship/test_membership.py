@@ -102,7 +102,7 @@ def test_weights_are_inverse_document_frequencies(target: set[int], donors: list
     n = len(donors)
     held = [sum(index in donor for donor in donors) for index in sorted(target)]
     expected = np.array([math.log((n + 1) / (c + 1)) for c in held])
-    if not expected.any():  # everybody holds everything
+    if not expected.any():  # every donor holds every index
         expected = np.ones(len(target))
     np.testing.assert_allclose(expected, weights / (1 << 20), atol=1e-6)
 
@@ -122,7 +122,7 @@ def test_rarities_are_weighted_shares(target: set[int], donors: list[set[int]]) 
 
 
 def test_without_supports_to_count_all_indices_weigh_the_same() -> None:
-    """Rarity in an empty sample is no rarity: shares are those of counting."""
+    """Without a sample there are no weights by rarity: shares are those of counting."""
     rows = rows_of(support({1, 2, 3, 4}), [{1, 2, 9}, {7}])
     weights = index_weights(rows[:0], 4)
     assert [(0.5, 1.0), (0.0, 1.0)] == [(r.share, r.gain) for r in rarities(rows, weights)]
@@ -155,7 +155,7 @@ def test_a_cover_takes_what_adds_most(target: set[int], donors: list[set[int]], 
 
 
 def test_a_cover_ends_where_nothing_is_left() -> None:
-    """Two donors that hold everything are enough, whoever else there is."""
+    """Two donors that together hold everything are enough, whatever other donors there are."""
     donors = [{1, 2}, {1, 2, 3}, {4, 5}, {1, 5}]
     steps = greedy_cover(rows_of(support({1, 2, 3, 4, 5}), donors), 5, 4)
     assert [(1, 0.6), (2, 1.0)] == [(step.row, step.cumulative) for step in steps]

@@ -86,6 +86,6 @@ def test_what_is_no_worth(wrong: list[float]) -> None:
 
 
 def test_no_neighbor_counts_nothing() -> None:
-    """A game in which nobody counts is none."""
+    """A game without a counted neighbor is refused."""
     with pytest.raises(InvalidParameter, match="at least 1, not 0"):
         knn_shapley([1.0], 0)

@@ -120,7 +120,7 @@ def test_fewer_positive_entries_warn(each_kernels: ModuleType) -> None:
 
 
 def test_coverage_of_sparse_importance_does_not_warn() -> None:
-    """A coverage takes what it needs; few positive entries are no surprise to it."""
+    """A coverage selects only as many entries as it needs, so few positive ones are expected."""
     values = np.array([0, 0, 0, 5], np.float32)
     assert [3] == select_support(values, coverage=1.0, k_max=1.0).indices.tolist()
 

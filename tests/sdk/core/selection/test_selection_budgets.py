@@ -65,7 +65,7 @@ def test_budgets_select_tensor_by_tensor(values: list[float], budgets: tuple[int
 
 
 def test_budgets_have_a_coverage_and_a_stability() -> None:
-    """select tells the share of all the mass, and compares resamples under the same budgets."""
+    """select returns the share of the whole mass, and compares resamples under the same budgets."""
     turned = VALUES.copy()
     turned[:6] = VALUES[5::-1]
     selection = select(

@@ -96,7 +96,7 @@ def test_select_support_is_the_support_of_select() -> None:
 
 
 def test_resamples_alone_measure() -> None:
-    """Without a target the stability is told, and K is as it would be."""
+    """Without a target the result has the stability, and K stays the same."""
     selection = select(IMPORTANCE, **K_STAR, resamples=RESAMPLES)
     assert (3, None) == (selection.support.k, selection.met)
     assert pytest.approx(2 / 3) == selection.stability

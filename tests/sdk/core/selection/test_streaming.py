@@ -88,7 +88,7 @@ def test_upper_halves_alone_need_no_second_look(each_kernels: ModuleType) -> Non
 
 
 def test_fewer_positive_entries_than_asked_for_are_a_warning() -> None:
-    """Zeros never enter a support, and whoever asked for more is told."""
+    """Zeros never enter a support; a warning says so if more entries were requested."""
     values = np.array([0, 1, 0, 2], np.float32)
     with pytest.warns(SmallSupportWarning, match="only 2 of 4 entries are positive"):
         support = select_from_chunks(passes(values, [2]), 4, SelectionRule.of(4, k=3))

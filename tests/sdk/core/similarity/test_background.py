@@ -17,7 +17,7 @@ SIMILARITIES = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 
 
 def test_bytes_tell_the_similarity() -> None:
-    """Equal lowest bytes estimate S without bias, within the errors that are told."""
+    """Equal lowest bytes estimate S without bias, within the stated errors."""
     rng = np.random.default_rng(3)
     m, k, h = 40_000, 3_000, 256
     target = rng.permutation(m)[:k]
@@ -39,7 +39,7 @@ def test_bytes_tell_the_similarity() -> None:
 
 
 def test_the_noise_of_signatures_is_no_spread() -> None:
-    """The spread of models is told, not that of the estimates of them."""
+    """The result is the spread of the models, without that of their estimates."""
     rng = np.random.default_rng(0)
     truth, error = rng.normal(0.4, 0.05, 5_000), 0.05
     seen = truth + rng.normal(0, error, truth.size)

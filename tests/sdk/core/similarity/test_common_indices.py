@@ -1,4 +1,4 @@
-"""The indices that are everybody's, held against a counter that is told every index."""
+"""The indices common to most supports, compared with a counter of every index."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_many_supports_are_counted_exactly(sizes: tuple[int, ...]) -> None:
 
 
 def test_progress_reaches_the_end() -> None:
-    """It is told after every stretch, ascending, and last of all that everything is done."""
+    """It is reported after every stretch, in ascending order, and finally for the whole range."""
     told: list[tuple[int, int]] = []
     supports = [packed(set(range(0, 1000, 2)), 1000)]
     common_indices(supports, 1, lambda done, m: told.append((done, m)), stretch=256)

@@ -1,4 +1,4 @@
-"""Edges of a graph of kin, held against a plain search through the matrix."""
+"""Edges of a graph of kin, compared with a plain search through the matrix."""
 
 from __future__ import annotations
 

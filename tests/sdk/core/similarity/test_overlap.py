@@ -115,7 +115,7 @@ def test_a_bitmap_of_another_size_is_refused(word: int) -> None:
 
 
 def test_a_bitmap_beyond_its_space_does_not_unpack() -> None:
-    """K bits, one of which lies beyond M, are no support."""
+    """K bits, one of which lies beyond M, are not a support."""
     form = PackedSupport.from_buffer((2**63 | 2**49 - 1).to_bytes(8, "little"), 63, 50)
     with pytest.raises(InvalidSupport, match="of 63 parameters"):
         form.unpack()

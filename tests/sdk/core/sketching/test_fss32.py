@@ -148,7 +148,7 @@ def test_fss32_ends_at_32_bits() -> None:
 
 
 def test_fss32_stays_apart() -> None:
-    """It is nobody's default, is not compared with affine32, and has no permutations."""
+    """It is never the default, is not comparable with affine32, and has no permutations."""
     support = Support.from_indices([1, 2], 9)
     assert "affine32" == default_scheme(9)
     with pytest.raises(SpaceMismatch, match="different scheme"):

@@ -108,7 +108,7 @@ def test_merge_is_the_signature_of_the_union(cuts: list[int]) -> None:
 
 
 def test_merge_refuses_shards_that_must_overlap() -> None:
-    """Shards with more indices together than there are parameters are no disjoint shards."""
+    """Shards with more indices together than there are parameters cannot be disjoint."""
     half = Signature.from_values([1], num_parameters=10, support_size=6)
     with pytest.raises(InvalidSignature, match="12 indices together, more than 10"):
         half.merge(half)

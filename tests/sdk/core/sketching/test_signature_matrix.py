@@ -65,7 +65,7 @@ def test_no_signatures_make_an_empty_matrix() -> None:
 
 @pytest.mark.parametrize("shape", [(3,), (2, 0), (2, 4097), (1, 2, 3)])
 def test_what_are_no_signatures(shape: tuple[int, ...]) -> None:
-    """Arrays of another shape are refused, and the message tells theirs."""
+    """Arrays of another shape are refused, and the message gives their shape."""
     with pytest.raises(InvalidSignature, match="shape") as caught:
         estimated_matrix(np.zeros(shape, np.uint32))
     assert "values" == caught.value.field

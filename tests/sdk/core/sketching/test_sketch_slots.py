@@ -1,4 +1,4 @@
-"""Sealed slots: a sketch in shared memory is believed whole, and of the right content, or not."""
+"""Sealed slots: a sketch in shared memory is accepted only if whole and of the right content."""
 
 from __future__ import annotations
 
@@ -87,8 +87,9 @@ def test_kernels_count_alike(data: st.DataObject, w: int, part: int) -> None:
 
 @pytest.mark.parametrize("w", [5, 1024])
 def test_no_mixture_of_two_sketches_is_believed(implementation: ModuleType, w: int) -> None:
-    """A write torn at any word shows: the old sketch before it and the new one behind, or the
-    other way round, under the header of either. Where the first part is whole, that is believed.
+    """A write torn at any word is detected, whichever of the two sketches comes first.
+
+    This holds under the header of either. If the first part is whole, the first part is accepted.
     """
     old, new = slot(drawn(w, 1), 5, 9, 256), slot(drawn(w, 2), 5, 7, 256)
     query = drawn(w, 1)
@@ -112,7 +113,7 @@ def test_moved_blocks_are_not_believed(implementation: ModuleType) -> None:
 
 @given(position=st.integers(0, 71), bit=st.integers(0, 63))
 def test_any_flipped_bit_shows(position: int, bit: int) -> None:
-    """A bit of the words, the tag, the members or the seals: none flips and is believed."""
+    """A flipped bit in the words, the tag, the members or the seals is always detected."""
     whole = slot(drawn(64, 3), 5, 9, 64)
     whole[position] ^= np.uint64(1) << np.uint64(bit)
     counts = [count(k, whole, drawn(64, 3), 5, part) for k in (reference, fast) for part in (0, 1)]

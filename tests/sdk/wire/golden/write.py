@@ -1,7 +1,7 @@
 """Writes the golden files of new formats: ``python tests/sdk/wire/golden/write.py``.
 
-It never touches a file that exists. Files once released are read for ever: where one no longer
-decodes, the decoder is wrong, not the file.
+It never touches a file that exists. Released files stay readable: if one no longer decodes, the
+decoder is wrong, not the file.
 """
 
 from __future__ import annotations
