@@ -1,1 +1,1 @@
-"""The workers: jobs carried out durably, apart from the requests that made them."""
+"""The workers: they carry out jobs durably, outside the requests that enqueue them."""

@@ -1,4 +1,4 @@
-"""``python -m workers``: carry out jobs until told to stop."""
+"""``python -m workers``: carry out jobs until a signal stops the process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from app.settings import Settings, validation_messages
 from modelkin.errors import ModelkinError
 from workers.worker import Worker
 
-_LOOK = 0.2
-"""Seconds between looks for a signal."""
+_SIGNAL_POLL_S = 0.2
 
 
 def main(arguments: list[str], register: Callable[[Container], None] = register_jobs) -> int:
@@ -39,7 +38,7 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
         return 2
     configure(settings)
     raise_limit()
-    # It listens nowhere, so where the services listen asks nothing of it.
+    # A worker listens on no address, so the checks for public addresses do not apply.
     settings = settings.model_copy(update={"host": "127.0.0.1"})
     try:
         with open_services(settings, register=register) as services:
@@ -54,12 +53,12 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
 
 
 def _work(worker: Worker) -> None:
-    """Until a signal comes; raises what kept the worker from beginning."""
-    told = []
+    """Run the worker until a signal comes. Raises the error that kept it from starting."""
+    received = []
     for stop in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(stop, lambda *_: told.append(True))
+        signal.signal(stop, lambda *_: received.append(True))
     worker.start()
-    while not told and not worker.wait(_LOOK):
+    while not received and not worker.wait(_SIGNAL_POLL_S):
         pass
     worker.stop()
     if worker.failure is not None:
@@ -67,7 +66,7 @@ def _work(worker: Worker) -> None:
 
 
 def _leave() -> None:
-    """End without waiting for a job that does not hear: it is taken over as if this were a kill."""
+    """Exit without waiting for a job that does not react; another worker takes it over."""
     logging.shutdown()
     os._exit(0)
 

@@ -1,9 +1,9 @@
-"""DBOS: the one module that touches it.
+"""``DbosQueue``: the queue of workers, and the only module that uses DBOS.
 
-A turn of a job is a workflow of DBOS, whose id is the job's and the turn's: handed over twice, it
-is carried out once. The queue gives each worker as many as it may have, in an order that is fair to
-tenants; a workflow whose worker is gone goes back to the queue when it is told so here. What a job
-is, and what becomes of it, DBOS never knows: that is in the service's own database.
+A dispatch of a job is a workflow of DBOS, identified by the job and its dispatch number. So a
+dispatch that is enqueued twice runs once. The queue gives each worker as many as it may run, in an
+order that is fair to tenants. The workflow of a dead worker is enqueued again from here. The state
+and the result of a job are in the service's own database, not in DBOS.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ from modelkin.errors import MissingExtra
 if TYPE_CHECKING:
     from dbos import DBOSConfig
 
-__all__ = ["DbosQueue", "State", "beside", "require_installed"]
+__all__ = ["DbosQueue", "DispatchState", "queue_url", "require_installed"]
 
 _NAME: Final = "modelkin"
 _VERSION: Final = "1"
-"""One version for all releases: a workflow has no steps that could have changed, it begins anew."""
+"""One version for all releases: a workflow has no steps that could change; it restarts as a whole.
+"""
 _WORKFLOW: Final = "job"
 _QUEUE: Final = "jobs"
-_APART: Final = "apart"
-"""The queue of kinds that wait for others: what is slow there keeps no other job waiting."""
-_POLL = 0.2
-_CONNECTIONS = 4
+_HUBS_QUEUE: Final = "hubs"
+"""The queue of jobs that wait for hubs, so that slow hubs delay no other job."""
+_POLL_INTERVAL_S = 0.2
+_POOL_SIZE = 4
 _ENDED = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 
 log = logging.getLogger(__name__)
-_one = threading.Lock()
-"""Held while there is one: DBOS is one object for a whole process."""
+_open_queue = threading.Lock()
+"""Held while a queue is open: DBOS is one object for a whole process."""
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """What DBOS knows of a turn: whether it has ended, and whose it is while it runs."""
+class DispatchState:
+    """The state of a dispatch in DBOS: whether it has ended, and its worker while it runs."""
 
     ended: bool
     worker: str | None
@@ -61,9 +62,10 @@ def require_installed() -> None:
         raise MissingExtra("dbos", "jobs", of=".")
 
 
-def beside(url: URL) -> URL:
-    """Where DBOS keeps its tables: on Postgres in the database itself, as the schema ``dbos``; for
-    SQLite in a file beside it, since both would wait for each other's locks in one.
+def queue_url(url: URL) -> URL:
+    """The database of DBOS's tables: on Postgres the service's, in the schema ``dbos``.
+
+    For SQLite it is a file beside the database: in one file both would wait for each other's locks.
     """
     if url.get_backend_name() != "sqlite":
         return url
@@ -76,11 +78,11 @@ class DbosQueue:
 
     Args:
         url: of the service's database.
-        worker: the name of this worker, which no other ever has.
-        carry_out: called with a job's id and turn, in threads of its own, several at a time.
-        concurrency: how many at a time; half of them, and one at least, of the kinds apart.
-        apart: the kinds that have places of their own. One tenant fills all but one of these.
-        migrate: make or change DBOS's tables, if they are not of its version.
+        worker: the unique name of this worker.
+        execute: called with a job's id and dispatch number, in several threads at a time.
+        concurrency: jobs at a time; half of them, and at least one, are of the hubs queue.
+        hub_kinds: the kinds of the hubs queue. One tenant gets all places but one of it.
+        migrate: create or upgrade DBOS's tables.
 
     Raises:
         Unavailable: DBOS cannot start; says why.
@@ -90,32 +92,32 @@ class DbosQueue:
         self,
         url: URL,
         worker: str,
-        carry_out: Callable[[str, int], None],
+        execute: Callable[[str, int], None],
         *,
         concurrency: int,
-        apart: Collection[str] = (),
+        hub_kinds: Collection[str] = (),
         migrate: bool,
     ) -> None:
         require_installed()
         from dbos import DBOS
 
-        if not _one.acquire(timeout=_POLL):
+        if not _open_queue.acquire(timeout=_POLL_INTERVAL_S):
             raise Unavailable("the job queue is still being closed: try again")
         self._dbos = DBOS
-        self._apart = apart
+        self._hub_kinds = hub_kinds
         self._engine: Engine | None = None
         try:
             _quieten()
-            config = _config(beside(url), worker, concurrency, migrate)
-            if url.get_backend_name() != "sqlite":  # else it looks for a database named postgres
+            config = _config(queue_url(url), worker, concurrency, migrate)
+            if url.get_backend_name() != "sqlite":  # else DBOS needs one named postgres
                 self._engine = config["system_database_engine"] = _engine(url, concurrency)
             DBOS(config=config)
-            DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)(_workflow(carry_out))
+            DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)(_workflow(execute))
             DBOS.launch()
             half = max(1, concurrency // 2)
             self._register(_QUEUE, places := max(1, concurrency - half), each_tenant=places)
-            self._register(_APART, half, each_tenant=max(1, half - 1))
-        except Exception as error:  # of SQLAlchemy, or one of many of its own
+            self._register(_HUBS_QUEUE, half, each_tenant=max(1, half - 1))
+        except Exception as error:  # of SQLAlchemy, or one of many types of DBOS
             self._close()
             raise Unavailable(f"the job queue cannot start: {_reason(error)}") from error
 
@@ -123,75 +125,78 @@ class DbosQueue:
         self._dbos.register_queue(
             queue,
             worker_concurrency=places,
-            # What makes it a queue of one line for each tenant, served in random order.
+            # A partition for each tenant; DBOS serves partitions in random order.
             partition_worker_concurrency=each_tenant,
-            polling_interval_sec=_POLL,
+            polling_interval_sec=_POLL_INTERVAL_S,
             on_conflict="always_update",
         )
 
-    def _queue_of(self, offer: ReadyJob) -> str:
-        return _APART if offer.kind in self._apart else _QUEUE
+    def _queue_of(self, dispatch: ReadyJob) -> str:
+        return _HUBS_QUEUE if dispatch.kind in self._hub_kinds else _QUEUE
 
-    def hand_over(self, offer: ReadyJob) -> None:
-        """Queue a turn; one that was queued before stays as it is."""
+    def enqueue(self, dispatch: ReadyJob) -> None:
+        """Enqueue a dispatch; one that is enqueued already stays as it is."""
         with _faults():
             self._dbos.enqueue_workflow_with_options(
                 {
                     "workflow_name": _WORKFLOW,
-                    "queue_name": self._queue_of(offer),
-                    "workflow_id": _id(offer),
+                    "queue_name": self._queue_of(dispatch),
+                    "workflow_id": _id(dispatch),
                     "app_version": _VERSION,
-                    "queue_partition_key": str(offer.tenant_id),
+                    "queue_partition_key": str(dispatch.tenant_id),
                 },
-                offer.job_id,
-                offer.dispatch_no,
+                dispatch.job_id,
+                dispatch.dispatch_no,
             )
 
-    def states(self, offers: Iterable[ReadyJob]) -> dict[ReadyJob, State | None]:
-        """What is known of each turn; None of one that was never queued, or was forgotten."""
-        by_id = {_id(offer): offer for offer in offers}
-        found: dict[ReadyJob, State | None] = dict.fromkeys(by_id.values())
+    def states(self, dispatches: Iterable[ReadyJob]) -> dict[ReadyJob, DispatchState | None]:
+        """The state of each dispatch; None if it was never enqueued, or was pruned."""
+        by_id = {_id(dispatch): dispatch for dispatch in dispatches}
+        found: dict[ReadyJob, DispatchState | None] = dict.fromkeys(by_id.values())
         ids = list(by_id)
-        for start in range(0, len(ids), _AT_ONCE):
+        for start in range(0, len(ids), _BATCH_SIZE):
             with _faults():
                 flows = self._dbos.list_workflows(
-                    workflow_ids=ids[start : start + _AT_ONCE], load_input=False, load_output=False
+                    workflow_ids=ids[start : start + _BATCH_SIZE],
+                    load_input=False,
+                    load_output=False,
                 )
             for flow in flows:
                 worker = flow.executor_id if flow.status == "PENDING" else None
-                found[by_id[flow.workflow_id]] = State(flow.status in _ENDED, worker)
+                found[by_id[flow.workflow_id]] = DispatchState(flow.status in _ENDED, worker)
         return found
 
-    def take_back(self, offer: ReadyJob) -> None:
-        """Queue a turn once more whose worker is gone."""
-        log.info("job %s goes back to the queue", offer.job_id)
+    def enqueue_again(self, dispatch: ReadyJob) -> None:
+        """Enqueue the dispatch of a dead worker again."""
+        log.info("job %s goes back to the queue", dispatch.job_id)
         with _faults():
-            self._dbos.resume_workflow(_id(offer), queue_name=self._queue_of(offer))
+            self._dbos.resume_workflow(_id(dispatch), queue_name=self._queue_of(dispatch))
 
-    def forget(self, age: timedelta) -> None:
-        """Drop what is known of turns that ended so long ago."""
+    def prune(self, age: timedelta) -> None:
+        """Delete the workflows that ended so long ago."""
         before = (datetime.now(UTC) - age).isoformat()
         with _faults():
             while True:
                 flows = self._dbos.list_workflows(
                     status=list(_ENDED),
                     completed_before=before,
-                    limit=_AT_ONCE,
+                    limit=_BATCH_SIZE,
                     load_input=False,
                     load_output=False,
                 )
                 if flows:
                     self._dbos.delete_workflows([flow.workflow_id for flow in flows])
-                if len(flows) < _AT_ONCE:
+                if len(flows) < _BATCH_SIZE:
                     return
 
-    def close(self, patience: float) -> bool:
-        """Stop taking from the queue, and forget about what still runs here; whether that is done
-        in so many seconds. It takes longer where the database is gone.
+    def close(self, timeout: float) -> bool:
+        """Stop taking jobs, without waiting for those that run; whether it is closed in time.
+
+        It takes longer where the database is unavailable.
         """
         closing = threading.Thread(target=self._close, name="dbos-closing", daemon=True)
         closing.start()
-        closing.join(patience)
+        closing.join(timeout)
         return not closing.is_alive()
 
     def _close(self) -> None:
@@ -200,24 +205,24 @@ class DbosQueue:
             if self._engine is not None:
                 self._engine.dispose()
         finally:
-            _one.release()
+            _open_queue.release()
 
 
-def _workflow(carry_out: Callable[[str, int], None]) -> Callable[[str, int], None]:
+def _workflow(execute: Callable[[str, int], None]) -> Callable[[str, int], None]:
     def job(job_id: str, dispatch_no: int) -> None:
-        carry_out(job_id, dispatch_no)
+        execute(job_id, dispatch_no)
 
     return job
 
 
-def _id(offer: ReadyJob) -> str:
-    return f"{offer.job_id}.{offer.dispatch_no}"
+def _id(dispatch: ReadyJob) -> str:
+    return f"{dispatch.job_id}.{dispatch.dispatch_no}"
 
 
 def _engine(url: URL, concurrency: int) -> Engine:
     return create_engine(
         url,
-        pool_size=_CONNECTIONS + concurrency,
+        pool_size=_POOL_SIZE + concurrency,
         max_overflow=0,
         pool_pre_ping=True,
         connect_args={"connect_timeout": 10},
@@ -230,27 +235,27 @@ def _config(url: URL, worker: str, concurrency: int, migrate: bool) -> DBOSConfi
     return {
         "name": _NAME,
         "system_database_url": url.render_as_string(hide_password=False),
-        "sys_db_pool_size": _CONNECTIONS + concurrency,
+        "sys_db_pool_size": _POOL_SIZE + concurrency,
         "executor_id": worker,
         "application_version": _VERSION,
         "serializer": DBOSPortableJSONSerializer(),  # its own is pickle
-        "use_listen_notify": False,  # for messages between workflows, of which there are none
+        "use_listen_notify": False,  # only for messages between workflows, which are not used
         "run_migrations": migrate,
         "log_level": "WARNING",
     }
 
 
 def _quieten() -> None:
-    """Let its log pass through the service's, from warnings on."""
+    """Pass DBOS's warnings and errors on to the service's log."""
     logger = logging.getLogger("dbos")
-    if not logger.handlers:  # else it brings one of its own
+    if not logger.handlers:  # else DBOS adds a handler of its own
         logger.addHandler(logging.NullHandler())
     logger.propagate = True
 
 
 @contextmanager
 def _faults() -> Iterator[None]:
-    """What DBOS cannot do just now is :class:`Unavailable`."""
+    """Turn errors of DBOS and its database into :class:`Unavailable`."""
     from dbos import error as errors
 
     try:
@@ -260,6 +265,6 @@ def _faults() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what is wrong."""
-    told = str(getattr(error, "orig", None) or error).strip()
-    return told.splitlines()[0] if told else type(error).__name__
+    """The first line of an error's message."""
+    message = str(getattr(error, "orig", None) or error).strip()
+    return message.splitlines()[0] if message else type(error).__name__

@@ -1,7 +1,7 @@
-"""Which workers live: each says so in the database, and hears whether the others do.
+"""``Heartbeat``: shows that this worker is alive, and detects dead workers.
 
-Whoever says nothing while this worker looks again and again is silent. Looks are counted, and no
-clock is compared: a database that was away, or a machine whose time is wrong, silences nobody.
+A worker is dead when its heartbeat has not changed over several checks. The checks are counted and
+no clocks are compared. So neither a database outage nor a wrong clock makes a worker look dead.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from app.errors import Unavailable
 from app.infra.db.database import Database
 from app.jobs import queue
 
-__all__ = ["LOOKS", "Heartbeat"]
+__all__ = ["CHECKS_PER_LEASE", "Heartbeat"]
 
-LOOKS = 6
-"""Looks without a word after which a worker is silent: so many make up the lease."""
+CHECKS_PER_LEASE = 6
+"""Checks without a new heartbeat after which a worker is dead."""
 
 log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """The pulse of this worker, beating in a thread of its own, and what it hears of others.
+    """The heartbeat of this worker, in a thread of its own, and its checks of other workers.
 
     Args:
-        database: the truth.
-        worker: the name of this worker, which no other ever has.
-        lease: seconds of silence after which others may take over what a worker held.
-        alone: no other worker can live, because this one holds what only one can.
-        on_silence: called, in that thread, when others were found silent.
+        database: the database of the workers.
+        worker: the unique name of this worker.
+        lease: seconds without a heartbeat after which others may take over a worker's jobs.
+        alone: this worker holds an exclusive lock, so no other worker is alive.
+        on_silence: called, in that thread, when dead workers were found.
     """
 
     def __init__(
@@ -45,50 +45,50 @@ class Heartbeat:
     ) -> None:
         self._database = database
         self._worker = worker
-        self._every = lease / LOOKS
+        self._every = lease / CHECKS_PER_LEASE
         self._alone = alone
         self._on_silence = on_silence
-        self._heard: dict[str, tuple[int, int]] = {}
-        self._known = False
+        self._last_seen: dict[str, tuple[int, int]] = {}
+        self._registered = False
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self.lost = threading.Event()
-        """Others took this worker for dead: nothing that it does counts any more."""
+        """Another worker has removed this one: its jobs are taken over."""
 
     def start(self) -> None:
-        """Be known, unless that is so, and beat where there can be others to hear it.
+        """Register this worker, once, and start the heartbeat unless it is alone.
 
         Raises:
             Unavailable: the database cannot serve this now.
         """
-        if self._known:
+        if self._registered:
             return
         with self._database.writing() as session:
             if self._alone:
                 queue.remove_workers(session, queue.heartbeats(session))
             queue.add_worker(session, self._worker, datetime.now(UTC))
-        self._known = True
+        self._registered = True
         if not self._alone:
-            self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
+            self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
             self._thread.start()
 
-    def living(self) -> set[str]:
-        """The workers that are known, this one among them."""
+    def live_workers(self) -> set[str]:
+        """The registered workers, this one among them."""
         with self._database.reading() as session:
             return set(queue.heartbeats(session))
 
     def stop(self) -> None:
-        """Beat no more, and be known no more: what this worker held is free at once."""
+        """Stop the heartbeat and unregister, so that this worker's jobs are free at once."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join()
-        if not self._known:
+        if not self._registered:
             return
         try:
             with self._database.writing() as session:
                 queue.remove_workers(session, _only(queue.heartbeats(session), self._worker))
         except Unavailable as error:
-            log.info("others will have to find out that this worker is gone: %s", error)
+            log.info("this worker is not unregistered; its lease will expire: %s", error)
 
     def _beat(self) -> None:
         while not self._ending.wait(self._every):
@@ -100,26 +100,26 @@ class Heartbeat:
                     return
                 self.check_others()
             except Unavailable as error:
-                log.debug("no pulse now: %s", error)
+                log.debug("no heartbeat now: %s", error)
 
     def check_others(self) -> None:
-        """Look once at the others; know those no more that are silent."""
+        """Check the other workers once, and unregister the dead ones."""
         with self._database.reading() as session:
             beats = queue.heartbeats(session)
         silent = {}
         for worker, beat in beats.items():
-            last, looks = self._heard.get(worker, (None, 0))
-            looks = looks + 1 if beat == last else 0
-            self._heard[worker] = beat, looks
-            if looks >= LOOKS and worker != self._worker:
+            last, checks = self._last_seen.get(worker, (None, 0))
+            checks = checks + 1 if beat == last else 0
+            self._last_seen[worker] = beat, checks
+            if checks >= CHECKS_PER_LEASE and worker != self._worker:
                 silent[worker] = beat
-        self._heard = {worker: self._heard[worker] for worker in beats}
+        self._last_seen = {worker: self._last_seen[worker] for worker in beats}
         if not silent:
             return
         with self._database.writing() as session:
             gone = queue.remove_workers(session, silent)
         for worker in gone:
-            log.warning("worker %s is silent: what it held is taken over", worker)
+            log.warning("worker %s is dead: its jobs are taken over", worker)
         if gone:
             self._on_silence()
 

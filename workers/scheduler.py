@@ -1,8 +1,8 @@
-"""What is due every so often, enqueued by whichever worker comes first.
+"""``Scheduler``: enqueues periodic jobs, and runs periodic tasks.
 
-Time is cut into slots as long as the period. The job of a slot has an id that follows from the
-slot, so there is one, however many workers there are; a slot in which no worker ran is left out.
-What is no more than a look each worker does here, once in a slot, without a job.
+Time is divided into slots as long as the period. The id of a job follows from its slot, so each
+slot has one job, however many workers run. A slot in which no worker ran has none. Each worker also
+runs every periodic task once in its slot, without a job.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from app.auth.records import Tenant
 from app.auth.tenants import ensure_tenant
 from app.errors import Unavailable
 from app.infra.db.database import Database
-from app.jobs.service import SERVICE, JobService, Periodic, PeriodicTask
+from app.jobs.service import SERVICE, JobService, PeriodicJob, PeriodicTask
 
 __all__ = ["SERVICE", "Scheduler"]
 
@@ -22,40 +22,40 @@ log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """The periodic kinds, and their slots that this process has seen.
+    """Enqueues due periodic jobs and runs due periodic tasks.
 
     Args:
-        database: the truth.
-        jobs: knows the kinds.
+        database: the database of the jobs.
+        jobs: has the periodic jobs and tasks.
     """
 
     def __init__(self, database: Database, jobs: JobService) -> None:
         self._database = database
         self._jobs = jobs
-        self._seen: dict[str, datetime] = {}
-        self._looked: dict[str, datetime] = {}
+        self._job_slots: dict[str, datetime] = {}
+        self._task_slots: dict[str, datetime] = {}
         self._tenant: Tenant | None = None
 
     def tick(self, now: datetime) -> None:
-        """Enqueue what is due and was not, unless the one before is unfinished; and look."""
+        """Enqueue each due job, unless its predecessor is unfinished; and run each due task."""
         for periodic in self._jobs.periodic:
             slot = slot_of(now, periodic.every)
-            if self._seen.get(periodic.kind) != slot:
+            if self._job_slots.get(periodic.kind) != slot:
                 if self._is_wanted(periodic):
                     self._enqueue(periodic, slot)
-                self._seen[periodic.kind] = slot
+                self._job_slots[periodic.kind] = slot
 
-        for look in self._jobs.looks:
-            slot = slot_of(now, look.every)
-            if self._looked.get(look.name) != slot:
-                self._looked[look.name] = slot
-                _take(look)
+        for task in self._jobs.periodic_tasks:
+            slot = slot_of(now, task.every)
+            if self._task_slots.get(task.name) != slot:
+                self._task_slots[task.name] = slot
+                _run(task)
 
-    def _is_wanted(self, periodic: Periodic) -> bool:
+    def _is_wanted(self, periodic: PeriodicJob) -> bool:
         with self._database.reading() as session:
             return periodic.wanted(session)
 
-    def _enqueue(self, periodic: Periodic, slot: datetime) -> None:
+    def _enqueue(self, periodic: PeriodicJob, slot: datetime) -> None:
         with self._database.writing() as session:
             tenant = self._tenant or ensure_tenant(session, SERVICE)
             self._jobs.enqueue(
@@ -69,17 +69,17 @@ class Scheduler:
         self._tenant = tenant
 
 
-def _take(look: PeriodicTask) -> None:
-    """One look: what goes wrong with it keeps nothing else from going on."""
+def _run(task: PeriodicTask) -> None:
+    """Run a periodic task; never raise."""
     try:
-        look.look()
+        task.run()
     except Unavailable as error:
-        log.warning("%s: not looked at now: %s", look.name, error)
+        log.warning("the periodic task %s failed: %s", task.name, error)
     except Exception:
-        log.exception("%s: not looked at, because of a bug", look.name)
+        log.exception("the periodic task %s failed, because of a bug", task.name)
 
 
 def slot_of(now: datetime, period: timedelta) -> datetime:
-    """When the slot began that ``now`` is in; the same for every worker."""
+    """The start of the slot that contains ``now``; the same for every worker."""
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     return epoch + period * ((now - epoch) // period)

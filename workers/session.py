@@ -1,8 +1,8 @@
-"""One life of a worker: under one name, until it stops, or rests, or others take it for dead.
+"""One registration of a worker: from start to shutdown, idle exit or lost lease.
 
-What waits in the database is handed to the queue, what the queue gives is carried out, and what
-became nothing, because somebody died in between, is offered again. Every step may be repeated, by
-any worker at any time: the queue knows a turn by its name, and a job knows who holds it.
+A session moves due jobs from the database to the queue and carries out those that the queue gives
+it. It also dispatches the jobs of dead workers again. Any worker may repeat each step at any time:
+the queue knows a dispatch by its name, and a job knows its worker.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from app.infra.db.database import Database
 from app.jobs import queue as work
 from app.jobs.service import JobService
 from app.settings import Settings
-from workers.dbos_queue import DbosQueue, State
+from workers.dbos_queue import DbosQueue, DispatchState
 from workers.executor import JobExecutor
 from workers.heartbeat import Heartbeat
 from workers.scheduler import Scheduler
 
 __all__ = ["WorkerSession"]
 
-_EACH = 100
-"""Turns of one tenant that wait in the queue; further ones wait in the database."""
-_REVIEW = 10.0
-"""Seconds between looks for turns that came to nothing."""
-_TIDY = 600.0
-"""Seconds between clearings away of what has ended long ago."""
-_TRACE = timedelta(hours=1)
-"""How long the queue remembers a turn that has ended."""
-_AT_ONCE = 500
-_BEGIN = 30.0
-"""Seconds of a life before its first periodic jobs and clearings, so that starting is cheap."""
-_REST = 60.0
-"""Seconds without any job after which a connection to the queue is no longer worth its polling."""
-_PATIENCE = 8.0
-"""Seconds that jobs under way have to hear that their worker stops, and then the queue."""
+_MAX_QUEUED_PER_TENANT = 100
+"""Dispatched jobs of one tenant that wait in the queue; further ones wait in the database."""
+_REVIEW_INTERVAL_S = 10.0
+"""Seconds between two searches for lost dispatches."""
+_PRUNE_INTERVAL_S = 600.0
+"""Seconds between two deletions of old jobs."""
+_DISPATCH_RETENTION = timedelta(hours=1)
+"""How long the queue keeps a finished dispatch."""
+_BATCH_SIZE = 500
+_STARTUP_DELAY_S = 30.0
+"""Seconds before the first periodic jobs and deletions, so that starting is cheap."""
+_IDLE_TIMEOUT_S = 60.0
+"""Seconds without a job after which the session closes, since an open queue polls."""
+_STOP_TIMEOUT_S = 8.0
+"""Seconds for the running jobs to stop, and then for the queue to close."""
 
 log = logging.getLogger(__name__)
 
 
 class WorkerSession:
-    """A worker under one name. It costs next to nothing until there is a job.
+    """A worker under one name. Before the first job it costs next to nothing.
 
     Args:
         settings: of the service.
-        database: open, and left open.
-        jobs: with the kinds that it carries out.
-        alone: no other worker can live, because this one holds what only one can.
-        nudge: called, in any thread, when there is something to do at once.
+        database: open; stays open afterwards.
+        jobs: has the handlers.
+        alone: this worker holds an exclusive lock, so no other worker is alive.
+        nudge: called, in any thread, to request the next step at once.
     """
 
     def __init__(
@@ -68,16 +68,16 @@ class WorkerSession:
     ) -> None:
         self.name = f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(6)}"
         self._settings = settings
-        self._apart = jobs.apart
+        self._hub_kinds = jobs.hub_kinds
         self._database = database
         self.executor = JobExecutor(database, jobs, self.name)
-        self._schedule = Scheduler(database, jobs)
-        self._durable: DbosQueue | None = None
+        self._scheduler = Scheduler(database, jobs)
+        self._queue: DbosQueue | None = None
         self._nudge = nudge
         self._review_now = threading.Event()
         self._review_at = 0.0
         self._idle_since: dict[work.ReadyJob, float] = {}
-        self._begin_at = self._tidy_at = time.monotonic() + _BEGIN
+        self._begin_at = self._prune_at = time.monotonic() + _STARTUP_DELAY_S
         self._busy_at = time.monotonic()
         self.heartbeat = Heartbeat(
             database,
@@ -89,123 +89,129 @@ class WorkerSession:
 
     @property
     def lost(self) -> bool:
-        """Whether others took this worker for dead: then this life is over."""
+        """Whether another worker has removed this one, so that the session must end."""
         return self.heartbeat.lost.is_set()
 
     @property
-    def tired(self) -> bool:
-        """Whether it has been connected for nothing for a while."""
-        return self._durable is not None and time.monotonic() - self._busy_at > _REST
+    def idle(self) -> bool:
+        """Whether the session has an open queue, but has had no job for a while."""
+        return self._queue is not None and time.monotonic() - self._busy_at > _IDLE_TIMEOUT_S
 
     def step(self) -> bool:
-        """Do what there is to do; whether there was anything.
+        """Dispatch due jobs, and do what else is due; whether there was a job to dispatch.
 
         Raises:
             Unavailable: the database or the queue cannot serve this now.
         """
         now, clock = datetime.now(UTC), time.monotonic()
         if clock >= self._begin_at:
-            self._schedule.tick(now)
-        if clock >= self._tidy_at:
-            self._tidy(now)
-            self._tidy_at = clock + _TIDY
-        if self._anything():
+            self._scheduler.tick(now)
+        if clock >= self._prune_at:
+            self._prune(now)
+            self._prune_at = clock + _PRUNE_INTERVAL_S
+        if self._any_unfinished():
             self._busy_at = clock
-        elif self._durable is None:
+        elif self._queue is None:
             return False
         queue = self.connect()
         if clock >= self._review_at or self._review_now.is_set():
             self._review_now.clear()
             self._review(queue, clock)
-            self._review_at = clock + _REVIEW
-        return self._hand_over(queue, now)
+            self._review_at = clock + _REVIEW_INTERVAL_S
+        return self._dispatch(queue, now)
 
     def connect(self) -> DbosQueue:
-        """The queue, opened when it is first asked for; from then on this worker is known.
+        """The queue, opened on first use; then this worker is registered, too.
 
         Raises:
             Unavailable: the database or the queue cannot serve this now.
         """
-        if self._durable is None:
+        if self._queue is None:
             self.heartbeat.start()
-            self._durable = DbosQueue(
+            self._queue = DbosQueue(
                 self._database.url,
                 self.name,
-                self.executor.carry_out,
+                self.executor.execute,
                 concurrency=self._settings.job_concurrency,
-                apart=self._apart,
+                hub_kinds=self._hub_kinds,
                 migrate=self._settings.migrate,
             )
             log.info("worker %s takes jobs", self.name)
-        return self._durable
+        return self._queue
 
     def end(self) -> bool:
-        """Put back what is under way, and be known no more; whether all of it heard in time."""
-        heard = self.executor.stop(_PATIENCE)
-        if self._durable is not None:
-            heard &= self._durable.close(_PATIENCE)
+        """Queue the running jobs again, and unregister; whether all of them stopped in time."""
+        stopped = self.executor.stop(_STOP_TIMEOUT_S)
+        if self._queue is not None:
+            stopped &= self._queue.close(_STOP_TIMEOUT_S)
         self.heartbeat.stop()
-        return heard
+        return stopped
 
-    def _anything(self) -> bool:
+    def _any_unfinished(self) -> bool:
         with self._database.reading() as session:
             return work.any_unfinished(session)
 
-    def _hand_over(self, queue: DbosQueue, now: datetime) -> bool:
-        """From the database into the queue, where it may lie already."""
+    def _dispatch(self, queue: DbosQueue, now: datetime) -> bool:
+        """Enqueue the due jobs of the database; some may be in the queue already."""
         with self._database.reading() as session:
-            offers = work.ready_jobs(session, now, each=_EACH, apart=self._apart)
-        for offer in offers:
-            queue.hand_over(offer)
-        if offers:
+            ready = work.ready_jobs(
+                session, now, per_tenant=_MAX_QUEUED_PER_TENANT, hub_kinds=self._hub_kinds
+            )
+        for dispatch in ready:
+            queue.enqueue(dispatch)
+        if ready:
             with self._database.writing() as session:
-                work.mark_dispatched(session, offers)
-        return bool(offers)
+                work.mark_dispatched(session, ready)
+        return bool(ready)
 
     def _review(self, queue: DbosQueue, clock: float) -> None:
-        """See to the turns that will not end by themselves."""
+        """Dispatch jobs again whose dispatch was lost or whose worker died."""
         with self._database.reading() as session:
             handed = work.dispatched_jobs(session)
         states = queue.states(handed)
-        living = self.heartbeat.living()
+        living = self.heartbeat.live_workers()
         dropped = self._dropped(states, clock)
-        for offer, state in states.items():
+        for dispatch, state in states.items():
             going = None if state is None or state.ended else state
-            holder = offer.worker if going is None else going.worker
-            if holder in living and offer not in dropped:
+            holder = dispatch.worker if going is None else going.worker
+            if holder in living and dispatch not in dropped:
                 continue
             if going is None:
-                # Its job would have ended, too, had it come to anything: unless that was just now.
+                # The dispatch has ended, but its job has not: it was lost, or it ended just now.
                 with self._database.writing() as session:
-                    work.redispatch(session, offer)
+                    work.redispatch(session, dispatch)
             elif holder is not None:
-                queue.take_back(offer)
+                queue.enqueue_again(dispatch)
 
     def _dropped(
-        self, states: Mapping[work.ReadyJob, State | None], clock: float
+        self, states: Mapping[work.ReadyJob, DispatchState | None], clock: float
     ) -> set[work.ReadyJob]:
-        """The turns that this worker took, as others see it, and has not had under way for long.
+        """The dispatches that this worker holds by the database, but has not run for a while.
 
-        It claimed one and could not read it, or never heard that it had taken the job.
+        It failed after the queue's claim, or never received the answer to its claim of the job.
         """
         idle = {
-            offer
-            for offer, state in states.items()
-            if self.name in (offer.worker, state and state.worker)
-            and not self.executor.has(offer.job_id, offer.dispatch_no)
+            dispatch
+            for dispatch, state in states.items()
+            if self.name in (dispatch.worker, state and state.worker)
+            and not self.executor.has(dispatch.job_id, dispatch.dispatch_no)
         }
-        self._idle_since = {offer: self._idle_since.get(offer, clock) for offer in idle}
-        return {offer for offer, since in self._idle_since.items() if clock - since >= _REVIEW}
+        self._idle_since = {dispatch: self._idle_since.get(dispatch, clock) for dispatch in idle}
+        return {
+            dispatch
+            for dispatch, since in self._idle_since.items()
+            if clock - since >= _REVIEW_INTERVAL_S
+        }
 
-    def _tidy(self, now: datetime) -> None:
-        """Forget jobs that ended long ago, and what the queue remembers of them sooner."""
+    def _prune(self, now: datetime) -> None:
+        """Delete jobs that ended long ago, and the queue's finished dispatches sooner."""
         before = now - timedelta(days=self._settings.job_retention_days)
         while True:
             with self._database.writing() as session:
-                if work.prune(session, before, limit=_AT_ONCE) < _AT_ONCE:
+                if work.prune(session, before, limit=_BATCH_SIZE) < _BATCH_SIZE:
                     break
-        if self._durable is not None:
-            self._durable.forget(_TRACE)
+        if self._queue is not None:
+            self._queue.prune(_DISPATCH_RETENTION)
 
     def _on_silence(self) -> None:
         self._review_now.set()

@@ -1,8 +1,8 @@
-"""A worker: a thread that lives, and lives again when others took it for dead.
+"""A job worker thread; it re-registers when its lease has expired.
 
-On SQLite one process at a time works, whoever holds the lock beside the file; the others stand by,
-and the kernel tells them when it is gone. On Postgres all work. Nothing is imported or connected to
-for jobs before there is one.
+On SQLite one process works at a time: the one that holds the lock beside the file. The others stand
+by until the kernel releases it. On Postgres all processes work. DBOS is imported and connected with
+the first job.
 """
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ from app.infra.db.database import Database
 from app.jobs.service import JobService
 from app.settings import Settings
 from modelkin.errors import ModelkinError
-from workers.dbos_queue import beside, require_installed
+from workers.dbos_queue import queue_url, require_installed
 from workers.session import WorkerSession
 
 __all__ = ["Worker"]
 
-_SOON, _LATER = 0.1, 1.0
-"""Seconds between looks for what waits: when there was something, and when there has been nothing
-for a while.
-"""
-_STAND_BY = 0.5
-"""Seconds between two tries for the lock."""
+_MIN_POLL_S, _MAX_POLL_S = 0.1, 1.0
+"""Seconds between two polls of the database: after a job, and after a while without one."""
+_LOCK_RETRY_S = 0.5
+"""Seconds between two attempts to take the lock."""
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +38,10 @@ class Worker:
 
     Args:
         settings: of the service.
-        database: open, and left open.
-        jobs: with the kinds that it carries out.
-        strict: connect to the queue before the first job and stay so, and end where that fails,
-            with ``failure`` set; else what fails is logged and tried again.
+        database: open; stays open afterwards.
+        jobs: has the handlers.
+        strict: connect to the queue before the first job and stay connected; a failure ends the
+            worker, with ``failure`` set. Otherwise failures are logged and retried.
 
     Raises:
         MissingExtra: DBOS is not installed.
@@ -57,26 +55,26 @@ class Worker:
         self._database = database
         self._jobs = jobs
         self._strict = strict
-        self._rests = not strict
+        self._may_idle = not strict
         self._nudged = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
         self.failure: ModelkinError | None = None
         self.abandoned = False
-        """What did not hear that its worker stopped would keep the process alive."""
+        """Whether a job did not stop in time: its thread would keep the process alive."""
 
     def start(self) -> None:
-        """Begin to work, in the background."""
+        """Start working, in the background."""
         self._jobs.on_enqueued(self._nudged.set)
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it ended by itself, in so many seconds."""
+        """Whether the worker ended by itself within so many seconds."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """Put back what is under way, and end."""
+        """Queue the running jobs again, and end."""
         self._stopping.set()
         self._nudged.set()
         self._thread.join()
@@ -84,21 +82,21 @@ class Worker:
     def _run(self) -> None:
         url = self._database.url
         if url.get_backend_name() != "sqlite":
-            self._live(alone=False)
+            self._run_sessions(alone=False)
             return
-        file = Path(str(beside(url).database))
+        file = Path(str(queue_url(url).database))
         try:
             with _locked(file.with_name(f"{file.name}.lock"), self._stopping) as locked:
                 if locked:
-                    self._live(alone=True)
+                    self._run_sessions(alone=True)
         except OSError as error:
             self.failure = Unavailable(f"no jobs are carried out here: {error}")
             log.error("%s", self.failure)
 
-    def _live(self, *, alone: bool) -> None:
+    def _run_sessions(self, *, alone: bool) -> None:
         while not self._stopping.is_set():
             try:
-                life = WorkerSession(
+                session = WorkerSession(
                     self._settings,
                     self._database,
                     self._jobs,
@@ -106,33 +104,33 @@ class Worker:
                     nudge=self._nudged.set,
                 )
                 try:
-                    self._work(life)
+                    self._work(session)
                 finally:
-                    self.abandoned |= not life.end()
+                    self.abandoned |= not session.end()
             except Exception as error:
                 if self._strict and isinstance(error, ModelkinError):
                     self.failure = error
                     return
-                _complain(error)
-                self._stopping.wait(_LATER)
+                _log_failure(error)
+                self._stopping.wait(_MAX_POLL_S)
 
-    def _work(self, life: WorkerSession) -> None:
-        """Step by step, until told to stop, or there is reason to begin anew."""
+    def _work(self, session: WorkerSession) -> None:
+        """Run the steps of a session until the worker stops or needs a new session."""
         if self._strict:
-            life.connect()
+            session.connect()
             self._strict = False
-        pause = _SOON
-        while not (self._stopping.is_set() or life.lost or (life.tired and self._rests)):
+        pause = _MIN_POLL_S
+        while not (self._stopping.is_set() or session.lost or (session.idle and self._may_idle)):
             self._nudged.clear()
             try:
-                pause = _SOON if life.step() else min(_LATER, pause * 1.5)
+                pause = _MIN_POLL_S if session.step() else min(_MAX_POLL_S, pause * 1.5)
             except Exception as error:
-                _complain(error)
-                pause = _LATER
+                _log_failure(error)
+                pause = _MAX_POLL_S
             self._nudged.wait(pause)
 
 
-def _complain(error: Exception) -> None:
+def _log_failure(error: Exception) -> None:
     if isinstance(error, Unavailable):
         log.warning("jobs wait: %s", error)
     else:
@@ -141,12 +139,12 @@ def _complain(error: Exception) -> None:
 
 @contextmanager
 def _locked(file: Path, stopping: threading.Event) -> Iterator[bool]:
-    """Holds what one process can hold, and the kernel lets go of; False where told to stop first.
+    """Hold an exclusive file lock, which the kernel releases; False if the worker stops first.
 
     Args:
-        file: made if there is none; it stays.
+        file: created if it does not exist; it stays.
     """
-    # Without the substitute for file systems that have no such locks: it outlives the process.
+    # Without filelock's fallback for file systems without locks: that one outlives the process.
     lock = FileLock(file, thread_local=False, fallback_to_soft=False)
     try:
         waiting = False
@@ -157,7 +155,7 @@ def _locked(file: Path, stopping: threading.Event) -> Iterator[bool]:
                 if not waiting:
                     log.info("another process works on the jobs of this database: standing by")
                     waiting = True
-                stopping.wait(_STAND_BY)
+                stopping.wait(_LOCK_RETRY_S)
             else:
                 yield True
                 return

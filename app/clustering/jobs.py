@@ -15,4 +15,4 @@ def register_jobs(
 ) -> None:
     """Register clustering itself, and the policies by which it is renewed."""
     jobs.register(KIND, clusterings.execute)
-    jobs.look_every(clustering_policies.CHECK_INTERVAL, clustering_policies.NAME, policies.renew)
+    jobs.run_every(clustering_policies.CHECK_INTERVAL, clustering_policies.NAME, policies.renew)

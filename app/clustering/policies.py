@@ -21,7 +21,7 @@ from app.clustering.service import KIND as CLUSTERING
 from app.errors import ClusteringNotFound
 from app.infra.db.database import Database, Reader, Writer
 from app.jobs.records import JobRecord
-from app.jobs.repository import find_job, find_kept
+from app.jobs.repository import find_by_dedup_key, find_job
 from app.jobs.service import JobService
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -162,7 +162,7 @@ class PolicyService:
     ) -> JobRecord | None:
         """The new job; None while the last one under this policy is unfinished."""
         key = f"policy of {space.id}"
-        if find_kept(session, tenant, CLUSTERING, key) is not None:
+        if find_by_dedup_key(session, tenant, CLUSTERING, key) is not None:
             return None
         return self._jobs.enqueue(
             session, tenant, CLUSTERING, policy.request, space=space, dedup_key=key

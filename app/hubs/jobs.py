@@ -20,9 +20,9 @@ def register_jobs(
     jobs: JobService, ingestion: IngestionService, poller: HubPoller, events: HubEventService
 ) -> None:
     """Register what asks hubs, beside the other jobs, and what a hub is not asked for."""
-    jobs.register(INGEST, ingestion.execute, apart=True)
-    jobs.register(POLL, poller.poll, apart=True)
+    jobs.register(INGEST, ingestion.execute, queue="hubs")
+    jobs.register(POLL, poller.poll, queue="hubs")
     jobs.register(TICK, poller.enqueue_due)
-    jobs.every(_POLL_INTERVAL, TICK, wanted=poller.any_due)
+    jobs.enqueue_every(_POLL_INTERVAL, TICK, wanted=poller.any_due)
     jobs.register(PRUNE, events.prune)
-    jobs.every(_PRUNE_INTERVAL, PRUNE, wanted=events.any_old)
+    jobs.enqueue_every(_PRUNE_INTERVAL, PRUNE, wanted=events.any_old)

@@ -94,11 +94,11 @@ class SyncScheduler:
         """
         for place in range(_MAX_CONCURRENT_SYNCS):
             dedup_key = f"{key} {place}"
-            kept = stored.find_kept(session, tenant, kind, dedup_key)
+            kept = stored.find_by_dedup_key(session, tenant, kind, dedup_key)
             if kept is None:
                 return self._jobs.enqueue(session, tenant, kind, parameters, dedup_key=dedup_key)
             if kept.state == "queued" and kept.not_before is not None and not running_will_do:
-                stored.hasten_job(session, kept)
+                stored.make_job_due(session, kept)
             if kept.state == "queued" or running_will_do:
                 return kept
         raise Unavailable("too many syncs of the same model run already: try again")

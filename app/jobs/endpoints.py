@@ -1,4 +1,4 @@
-"""/v1/jobs: what takes longer than an answer: listed, shown, followed and cancelled."""
+"""/v1/jobs: background jobs, listed, shown, followed and cancelled."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ __all__ = ["accepted", "router"]
 
 EVENTS = "text/event-stream"
 
-_HEARTBEAT = 15.0
-"""Seconds without a word after which a comment says that the stream lives."""
-_RECONNECT = 2000
-"""Milliseconds before a client comes back whose stream broke off."""
+_KEEPALIVE_INTERVAL_S = 15.0
+"""Seconds without an event after which a comment keeps the stream alive."""
+_RECONNECT_MS = 2000
+"""Milliseconds before a client reconnects after its stream broke off."""
 
 router = APIRouter(
     tags=["jobs"],
@@ -48,7 +48,7 @@ JobId = Annotated[str, Path(description="the id of the job")]
 
 
 def accepted(response: Response, job: JobRecord) -> JobOut:
-    """The answer of an operation that has made a job: 202, and where the job is."""
+    """The answer of an operation that has enqueued a job: 202 with the job's location."""
     response.status_code = 202
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return JobOut.of(job)
@@ -67,7 +67,7 @@ def list_jobs(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> JobPage:
-    """The jobs, newest first; those that have ended for as long as they are kept."""
+    """The jobs, newest first. Finished jobs are listed as long as they are kept."""
     page = jobs.list(
         session,
         tenant,
@@ -104,8 +104,10 @@ def show(job: KnownJob) -> JobOut:
 def cancel(
     jobs: Service[JobService], tenant: WritingTenant, session: Writing, job: JobId
 ) -> JobOut:
-    """Cancel a job. One that waits is cancelled at once; one that runs is `cancelling` until it
-    hears of it, and does not succeed any more. One that has succeeded or failed is a 409.
+    """Cancel a job. A queued job is cancelled at once.
+
+    A running job is `cancelling` until its handler notices, and can no longer succeed. A job that
+    has succeeded or failed is a 409.
     """
     return JobOut.of(jobs.cancel(session, tenant, job))
 
@@ -118,9 +120,9 @@ def cancel(
         200: {
             "content": {EVENTS: {"schema": {"type": "string"}}},
             "description": "Server-sent events, whose `data` is the job and whose `id` its "
-            "revision: at once, and whenever it has changed. The last one is a job that has ended",
+            "revision: one at once, and one after each change. The last one is a finished job",
         },
-        204: {"description": "It has ended, and that was told: there is nothing to wait for"},
+        204: {"description": "The job has ended, and the client knows its last revision"},
         **problems(JobNotFound),
     },
 )
@@ -128,30 +130,29 @@ async def follow(
     watcher: Service[JobWatcher],
     job: KnownJob,
     last: Annotated[
-        str | None, Header(alias="Last-Event-ID", description="the `id` that was heard last")
+        str | None, Header(alias="Last-Event-ID", description="the `id` of the last event received")
     ] = None,
 ) -> Response:
     """Follow a job to its end, as server-sent events.
 
-    A stream that breaks off is taken up again by whatever reads `EventSource`; 204 then tells it to
-    stop.
+    An `EventSource` resumes a stream that broke off by itself; a 204 makes it stop.
     """
     known = int(last) if last is not None and last.isdecimal() and len(last) < 19 else None
     if job.finished and known == job.revision:
         return Response(status_code=204)
-    watcher.require_room()
+    watcher.require_capacity()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_told(watcher, job, known), media_type=EVENTS, headers=headers)
+    return StreamingResponse(_events(watcher, job, known), media_type=EVENTS, headers=headers)
 
 
-async def _told(watcher: JobWatcher, job: JobRecord, known: int | None) -> AsyncIterator[bytes]:
-    yield format_sse_event(retry=_RECONNECT)
-    heard = time.monotonic()
+async def _events(watcher: JobWatcher, job: JobRecord, known: int | None) -> AsyncIterator[bytes]:
+    yield format_sse_event(retry=_RECONNECT_MS)
+    sent = time.monotonic()
     async for now in watcher.follow(job, known):
         if now is not None:
             yield format_sse_event(data_str=JobOut.of(now).model_dump_json(), id=str(now.revision))
-        elif time.monotonic() - heard > _HEARTBEAT:
+        elif time.monotonic() - sent > _KEEPALIVE_INTERVAL_S:
             yield format_sse_event(comment="still here")
         else:
             continue
-        heard = time.monotonic()
+        sent = time.monotonic()

@@ -1,7 +1,7 @@
 """Queries of the workers: ready jobs, job claims and heartbeats.
 
-Who carries out a job is its ``worker`` and ``attempts`` together: every write about a running job
-names them, and changes nothing once it was taken over, cancelled or ended.
+The ``worker`` and ``attempts`` of a job identify its claim. Every write about a running job names
+both, so it changes nothing once the job was taken over, cancelled or ended.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = [
     "add_worker",
     "any_unfinished",
     "heartbeat",
-    "begin",
+    "claim",
     "heartbeats",
     "finish",
     "dispatched_jobs",
     "is_cancel_requested",
     "mark_dispatched",
-    "note_progress",
+    "record_progress",
     "redispatch",
     "ready_jobs",
     "prune",
@@ -46,7 +46,7 @@ class ReadyJob:
     """One dispatch of a job: the workers' queue receives it exactly once.
 
     Attributes:
-        worker: who carries it out; None while it waits.
+        worker: the name of the worker that carries it out; None while it is queued.
         kind: of the job.
     """
 
@@ -57,27 +57,26 @@ class ReadyJob:
     kind: str = ""
 
 
-# --- what waits -----------------------------------------------------------------------------------
+# --- dispatch -------------------------------------------------------------------------------------
 
 
 def any_unfinished(session: Reader) -> bool:
-    """Whether there is anything for workers to do, now or later."""
+    """Whether any job is queued or running."""
     query = select(JobRow.id).where(JobRow.state.in_(_UNFINISHED)).limit(1)
     return session.scalar(query) is not None
 
 
 def ready_jobs(
-    session: Reader, now: datetime, *, each: int, apart: Collection[str] = ()
+    session: Reader, now: datetime, *, per_tenant: int, hub_kinds: Collection[str] = ()
 ) -> list[ReadyJob]:
     """The jobs that are due and not dispatched, oldest first.
 
     Args:
-        each: dispatched jobs of one tenant that may wait at a time, so that no tenant fills
-            the queue.
-        apart: the kinds that wait in a queue of their own, and so are counted for themselves.
+        per_tenant: the most dispatched jobs of one tenant that wait, so that none fills the queue.
+        hub_kinds: the kinds of the hubs queue, which are counted separately.
     """
     place = func.row_number().over(
-        partition_by=(JobRow.tenant_id, JobRow.kind.in_(apart)),
+        partition_by=(JobRow.tenant_id, JobRow.kind.in_(hub_kinds)),
         order_by=(JobRow.dispatched.desc(), JobRow.id),
     )
     waiting = (
@@ -94,7 +93,7 @@ def ready_jobs(
     )
     query = (
         select(waiting.c.id, waiting.c.dispatch_no, waiting.c.tenant_id, waiting.c.kind)
-        .where(waiting.c.place <= each, waiting.c.dispatched.is_(False))
+        .where(waiting.c.place <= per_tenant, waiting.c.dispatched.is_(False))
         .order_by(waiting.c.id)
     )
     return [
@@ -103,10 +102,10 @@ def ready_jobs(
     ]
 
 
-def mark_dispatched(session: Writer, handed_over: Iterable[ReadyJob]) -> None:
+def mark_dispatched(session: Writer, dispatches: Iterable[ReadyJob]) -> None:
     """Record that these jobs were dispatched."""
-    for offer in handed_over:
-        _change(session, _is(offer.job_id, offer.dispatch_no), dispatched=True)
+    for dispatch in dispatches:
+        _change(session, _is(dispatch.job_id, dispatch.dispatch_no), dispatched=True)
 
 
 def dispatched_jobs(session: Reader) -> list[ReadyJob]:
@@ -132,13 +131,15 @@ def dispatched_jobs(session: Reader) -> list[ReadyJob]:
     ]
 
 
-def redispatch(session: Writer, offer: ReadyJob) -> bool:
-    """Dispatch a job anew whose dispatch was lost; False where it has ended, or goes on."""
-    carried = JobRow.worker.is_(None) if offer.worker is None else JobRow.worker == offer.worker
-    state = "queued" if offer.worker is None else "running"
+def redispatch(session: Writer, dispatch: ReadyJob) -> bool:
+    """Dispatch a job again whose dispatch was lost; False if it has ended or is running."""
+    carried = (
+        JobRow.worker.is_(None) if dispatch.worker is None else JobRow.worker == dispatch.worker
+    )
+    state = "queued" if dispatch.worker is None else "running"
     return _change(
         session,
-        _is(offer.job_id, offer.dispatch_no) & (JobRow.state == state) & carried,
+        _is(dispatch.job_id, dispatch.dispatch_no) & (JobRow.state == state) & carried,
         state="queued",
         worker=None,
         dispatch_no=JobRow.dispatch_no + 1,
@@ -147,16 +148,16 @@ def redispatch(session: Writer, offer: ReadyJob) -> bool:
     )
 
 
-# --- carrying out ---------------------------------------------------------------------------------
+# --- claims ---------------------------------------------------------------------------------------
 
 
-def begin(
+def claim(
     session: Writer, job_id: str, dispatch_no: int, worker: str, now: datetime
 ) -> tuple[JobRecord, str | None] | None:
-    """Take a job, and who held it before and is dead; None where it is not to be taken.
+    """Claim a job; returns it with the dead worker that held it, or None if it is not available.
 
-    It is taken while it waits, or from a worker that nobody knows any more. A worker that asks
-    again, because it never heard the answer, has it already: that is no further attempt.
+    A job is available while it is queued, or when its worker is no longer registered. A worker
+    that lost the answer may claim its job again; this does not count as another attempt.
     """
     query = select(JobRow, TenantRow).join(TenantRow, TenantRow.id == JobRow.tenant_id)
     found = session.execute(
@@ -180,11 +181,11 @@ def begin(
     return record(row, tenant), before
 
 
-def note_progress(session: Writer, job: JobRecord, progress: Mapping[str, Any]) -> bool | None:
-    """Store how far a job is; whether it is being cancelled, None where it is not held any more."""
+def record_progress(session: Writer, job: JobRecord, progress: Mapping[str, Any]) -> bool | None:
+    """Store a job's progress; whether it is being cancelled, or None if the claim is lost."""
     done = session.execute(
         update(JobRow)
-        .where(_held(job))
+        .where(_claimed(job))
         .values(progress=dict(progress), revision=JobRow.revision + 1)
         .returning(JobRow.cancel_requested)
         .execution_options(synchronize_session=False)
@@ -193,8 +194,8 @@ def note_progress(session: Writer, job: JobRecord, progress: Mapping[str, Any]) 
 
 
 def is_cancel_requested(session: Reader, job: JobRecord) -> bool | None:
-    """Whether a job is being cancelled, None where it is not held any more."""
-    return session.scalar(select(JobRow.cancel_requested).where(_held(job)))
+    """Whether a job is being cancelled, or None if the claim is lost."""
+    return session.scalar(select(JobRow.cancel_requested).where(_claimed(job)))
 
 
 def finish(
@@ -207,11 +208,11 @@ def finish(
     result: Mapping[str, Any] | None = None,
     error: Mapping[str, Any] | None = None,
 ) -> bool:
-    """End a job; False where it is not held any more, and, for a success, where it is cancelled."""
-    condition = _held(job)
+    """End a job; False if the claim is lost, or if a success comes after a cancellation."""
+    condition = _claimed(job)
     if state == "succeeded":
         condition &= JobRow.cancel_requested.is_(False)
-    told = {} if progress is None else {"progress": dict(progress)}
+    reported = {} if progress is None else {"progress": dict(progress)}
     return _change(
         session,
         condition,
@@ -221,7 +222,7 @@ def finish(
         dedup_key=None,
         finished_at=now,
         revision=JobRow.revision + 1,
-        **told,
+        **reported,
     )
 
 
@@ -233,16 +234,16 @@ def requeue(
     not_before: datetime | None,
     counts: bool,
 ) -> bool:
-    """Let a job wait for another dispatch; False where it is not held any more.
+    """Queue a job for another dispatch; False if the claim is lost.
 
     Args:
-        error: why, shown until the job ends.
+        error: the reason, shown until the job ends.
         not_before: the earliest time of that dispatch.
-        counts: this attempt is one of those that a job has.
+        counts: whether this attempt counts towards the job's limit.
     """
     return _change(
         session,
-        _held(job),
+        _claimed(job),
         state="queued",
         worker=None,
         dispatch_no=JobRow.dispatch_no + 1,
@@ -254,13 +255,13 @@ def requeue(
     )
 
 
-def note_error(session: Writer, job: JobRecord, error: Mapping[str, Any]) -> bool:
-    """Show what went wrong before; the job goes on."""
-    return _change(session, _held(job), error=dict(error), revision=JobRow.revision + 1)
+def record_error(session: Writer, job: JobRecord, error: Mapping[str, Any]) -> bool:
+    """Show the error of an earlier attempt while the job continues."""
+    return _change(session, _claimed(job), error=dict(error), revision=JobRow.revision + 1)
 
 
 def prune(session: Writer, before: datetime, *, limit: int) -> int:
-    """Forget jobs that ended before a moment, at most so many; how many."""
+    """Delete at most ``limit`` jobs that ended before a moment; returns how many."""
     old = select(JobRow.id).where(JobRow.finished_at < before).limit(limit)
     gone = session.execute(
         delete(JobRow)
@@ -321,8 +322,8 @@ def _is(job_id: str, dispatch_no: int) -> ColumnElement[bool]:
     return (JobRow.id == job_id) & (JobRow.dispatch_no == dispatch_no)
 
 
-def _held(job: JobRecord) -> ColumnElement[bool]:
-    """That a job is still in the hands of whoever has this record of it."""
+def _claimed(job: JobRecord) -> ColumnElement[bool]:
+    """The condition that the claim in this record of a job is still valid."""
     return (
         (JobRow.id == job.id)
         & (JobRow.state == "running")
@@ -332,7 +333,7 @@ def _held(job: JobRecord) -> ColumnElement[bool]:
 
 
 def _change(session: Writer, condition: ColumnElement[bool], **values: Any) -> bool:
-    """Whether there was a row to change."""
+    """Update the rows that fulfil a condition; whether there were any."""
     done = session.execute(
         update(JobRow)
         .where(condition)

@@ -21,14 +21,14 @@ class JobRecord:
     Attributes:
         id: opaque; ids of later jobs sort after those of earlier ones.
         space_id: of the space it is about, which may have been deleted since; ``space`` its name.
-        progress: ``{"done", "total", "stage"}`` as last told; None before the first time.
-        result: what the handler answered, once it has succeeded.
+        progress: ``{"done", "total", "stage"}``, the last report; None before the first.
+        result: the handler's answer, once the job has succeeded.
         error: ``{"code", "detail"}``, once it has failed or was cancelled.
-        attempts: times that it was begun.
+        attempts: how often it was started.
         cancel_requested: a client asked to cancel it.
-        revision: grows with every change of what is shown of it.
+        revision: grows with every change that clients can see.
         dispatch_no: how often it was dispatched to the workers.
-        worker: who carries it out, or did last.
+        worker: the worker that carries it out, or did last.
     """
 
     id: str
@@ -53,5 +53,5 @@ class JobRecord:
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended, however that was."""
+        """Whether it has succeeded, failed or was cancelled."""
         return self.finished_at is not None

@@ -1,6 +1,6 @@
-"""Every query about jobs that a request asks: storing, showing and cancelling them.
+"""Queries of requests about jobs: storing, showing and cancelling them.
 
-What workers ask is in ``work``. No query here waits for a job.
+The queries of workers are in ``queue``. No query here waits for a job.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from modelkin.types.paging import Page
 
 __all__ = [
     "find_job",
-    "find_kept",
+    "find_by_dedup_key",
     "get_job",
-    "hasten_job",
+    "make_job_due",
     "insert_job",
     "jobs_by_id",
     "list_jobs",
@@ -48,7 +48,7 @@ def insert_job(
     now: datetime,
     not_before: datetime | None,
 ) -> JobRecord | None:
-    """A new job, queued; None if there is one of this id, or an unfinished one of this key."""
+    """Insert a queued job; None if its id exists, or an unfinished job has its dedup key."""
     row = JobRow(
         id=job_id,
         tenant_id=tenant.id,
@@ -74,8 +74,10 @@ def insert_job(
     return record(row, tenant)
 
 
-def find_kept(session: Reader, tenant: Tenant, kind: str, dedup_key: str) -> JobRecord | None:
-    """The unfinished job that keeps others of this key from being made."""
+def find_by_dedup_key(
+    session: Reader, tenant: Tenant, kind: str, dedup_key: str
+) -> JobRecord | None:
+    """The unfinished job with this dedup key, or None."""
     query = select(JobRow).where(
         JobRow.tenant_id == tenant.id, JobRow.kind == kind, JobRow.dedup_key == dedup_key
     )
@@ -94,8 +96,8 @@ def get_job(session: Reader, tenant: Tenant, job_id: str) -> JobRecord:
     return record(_row(session, tenant, job_id), tenant)
 
 
-def hasten_job(session: Writer, job: JobRecord) -> None:
-    """Let a job that waits for a later moment begin now."""
+def make_job_due(session: Writer, job: JobRecord) -> None:
+    """Make a queued job due now, if it is scheduled for later."""
     session.execute(
         update(JobRow)
         .where(JobRow.id == job.id, JobRow.state == "queued")
@@ -105,7 +107,7 @@ def hasten_job(session: Writer, job: JobRecord) -> None:
 
 
 def jobs_by_id(session: Reader, ids: Collection[str]) -> dict[str, JobRecord]:
-    """The jobs of some ids, whosever they are, as far as there are any."""
+    """The existing jobs with these ids, of any tenant, by id."""
     query = select(JobRow, TenantRow).join(TenantRow, TenantRow.id == JobRow.tenant_id)
     found = session.execute(query.where(JobRow.id.in_(ids)))
     return {row.id: record(row, tenant) for row, tenant in found}
@@ -134,12 +136,12 @@ def list_jobs(
 
 
 def lock_job(session: Writer, tenant: Tenant, job_id: str) -> JobRow:
-    """The row of the tenant's job, locked until the change ends, or :class:`JobNotFound`."""
+    """The row of the tenant's job, locked until the transaction ends, or :class:`JobNotFound`."""
     return _row(session, tenant, job_id, lock=True)
 
 
 def record(row: JobRow, tenant: Tenant | TenantRow) -> JobRecord:
-    """The row as a value."""
+    """The record of a row."""
     return JobRecord(
         id=row.id,
         tenant=Tenant(id=tenant.id, name=tenant.name),

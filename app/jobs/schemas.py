@@ -1,4 +1,4 @@
-"""The JSON of jobs, as they are answered."""
+"""The JSON of jobs in answers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["JobOut", "JobPage"]
 
 
 class ProgressOut(BaseModel):
-    done: int = Field(description="how many, in whatever the job counts")
-    total: int = Field(description="of how many; 0 where nobody knows")
-    stage: str = Field(description="what is being done, for people")
+    done: int = Field(description="units of work done, as the job counts them")
+    total: int = Field(description="units of work in all; 0 if unknown")
+    stage: str = Field(description="the present stage, for people")
 
 
 class JobErrorOut(BaseModel):
-    code: str = Field(description="stable, for programs; those of problem documents among them")
+    code: str = Field(description="stable, for programs; includes the codes of problem documents")
     detail: str
 
 
 class JobOut(BaseModel):
-    """A job, as it is now."""
+    """The present state of a job."""
 
     model_config = ConfigDict(
         from_attributes=True,
@@ -55,20 +55,22 @@ class JobOut(BaseModel):
     state: JobState
     space: str | None = Field(description="the name of the space it is about")
     parameters: dict[str, Any]
-    progress: ProgressOut | None = Field(description="null before the first word of it")
+    progress: ProgressOut | None = Field(description="null before the first report")
     result: dict[str, Any] | None = Field(description="once it has succeeded")
     error: JobErrorOut | None = Field(
-        description="why it failed or was cancelled; while it is queued or running, why it is "
-        "begun again"
+        description="why it failed or was cancelled; while it is queued or running, why it was "
+        "started again"
     )
-    attempts: int = Field(description="how often it was begun; again after a crash or an outage")
+    attempts: int = Field(
+        description="how often it was started, restarts after crashes and outages included"
+    )
     cancelling: bool = Field(
         validation_alias="cancel_requested",
-        description="it ends as soon as it hears that it was cancelled",
+        description="a client has cancelled it; it ends as soon as its handler notices",
     )
     created_at: datetime
-    not_before: datetime | None = Field(description="when it may begin, if not at once")
-    started_at: datetime | None = Field(description="when it was begun first")
+    not_before: datetime | None = Field(description="the earliest start, if not at once")
+    started_at: datetime | None = Field(description="when it was first started")
     finished_at: datetime | None
 
     @classmethod

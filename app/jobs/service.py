@@ -1,7 +1,7 @@
-"""Jobs: what takes longer than an answer, stored with the data that it follows.
+"""Jobs: work that takes longer than an answer, enqueued in the transaction that requires it.
 
-A job is a row of the caller's own transaction: either both are there or neither. Whoever carries it
-out (``workers``) sees it once that is committed. This module runs no job and knows no worker.
+A job is a row of the caller's transaction, so both are stored or neither. The ``workers`` carry it
+out once that is committed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from app.auth.records import Tenant
 from app.errors import JobFinished, Unavailable
@@ -28,61 +28,61 @@ __all__ = [
     "Handler",
     "JobService",
     "PeriodicTask",
-    "Periodic",
+    "PeriodicJob",
     "Progress",
 ]
 
 SERVICE = "(service)"
-"""The tenant of the service's own jobs: no key has such a name, so nobody is shown them."""
+"""The tenant of the service's own jobs. No key can have such a name, so no client sees them."""
 CANCELLED = {"code": "job_cancelled", "detail": "the job was cancelled"}
 """The ``error`` of a cancelled job."""
-MAX_DEDUP_KEY = 200
-_ATTEMPTS = 5
-"""Times that a key is tried for: each needs the job that held it to end in that moment."""
+MAX_DEDUP_KEY_LENGTH = 200
+_MAX_ATTEMPTS = 5
+"""Attempts to insert a job; one fails only if the job with its key ends at that moment."""
 
 
 class Progress(Protocol):
-    """How a handler tells how far it is, as often as it likes; a few times a second are recorded.
+    """Reports the progress of a handler. A few reports a second are recorded, however many come.
 
     Args:
-        done: of ``total``, in whatever the handler counts.
-        total: 0 where nobody knows.
-        stage: what is being done, for people.
+        done: units of work done, as the handler counts them.
+        total: units of work in all; 0 if unknown.
+        stage: the present stage, for people.
 
     Raises:
-        JobCancelled: somebody cancelled the job: let it through.
+        JobCancelled: a client cancelled the job. Handlers must not catch it.
     """
 
     def __call__(self, done: int, total: int, stage: str = "") -> None: ...
 
 
 CommitHook = Callable[[Writer], Mapping[str, Any]]
-"""Writes the effects of a job, and answers its result, in the transaction that ends it."""
+"""Writes the effects of a job and returns its result, in the transaction that ends the job."""
 
 Handler = Callable[[JobRecord, Progress], Mapping[str, Any] | CommitHook]
-"""Carries a job out, holding no transaction over long work, and answers a small JSON result.
+"""Carries out a job, without a transaction over long work, and returns a small JSON result.
 
-It is called again, from the start, when a worker died or a store was away: what it does by itself
-must bear being done twice. What must be done once it leaves to a :data:`CommitHook`, which is its
-answer then: that runs in the very transaction that marks the job as succeeded, or not at all.
+It is called again, from the start, after a worker died or a store was unavailable: so its own
+effects must be idempotent. For an effect that must happen once it returns a :data:`CommitHook`.
+The hook runs in the transaction that marks the job as succeeded, or not at all.
 
-An :class:`app.errors.Unavailable` that it raises is tried again later, a few times, a
-:class:`app.errors.RetryLater` for days; any other error is the error of the job.
+A job whose handler raises :class:`app.errors.Unavailable` is retried a few times, and with
+:class:`app.errors.RetryLater` for days. Any other error fails the job.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTask:
-    """A short piece of upkeep that every worker does by itself, every so often, without a job."""
+    """A short task that every worker runs periodically, without a job."""
 
     name: str
     every: timedelta
-    look: Callable[[], object]
+    run: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Periodic:
-    """A kind of the service's own that is due every so often, where it is wanted at all."""
+class PeriodicJob:
+    """A job of the service's own that the workers enqueue periodically, if it is needed."""
 
     kind: str
     every: timedelta
@@ -91,35 +91,37 @@ class Periodic:
 
 
 class JobService:
-    """The use cases of jobs, and the kinds that there are.
+    """Enqueues, lists and cancels jobs, and knows the handlers of all kinds.
 
     Args:
-        now: the time.
+        now: the clock.
     """
 
     def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._now = now
-        self._looks: list[PeriodicTask] = []
+        self._periodic_tasks: list[PeriodicTask] = []
         self._handlers: dict[str, Handler] = {}
-        self._apart: set[str] = set()
-        self._periodic: list[Periodic] = []
+        self._hub_kinds: set[str] = set()
+        self._periodic: list[PeriodicJob] = []
         self._listeners: list[Callable[[], None]] = []
 
     # --- kinds --------------------------------------------------------------------------------
 
-    def register(self, kind: str, handler: Handler, *, apart: bool = False) -> None:
-        """Let ``handler`` carry out the jobs of a kind, once for each name.
+    def register(
+        self, kind: str, handler: Handler, *, queue: Literal["jobs", "hubs"] = "jobs"
+    ) -> None:
+        """Register the handler of a kind of jobs. Each kind has one.
 
         Args:
-            apart: it waits for others who may be slow, and so has workers' places of its own.
+            queue: jobs that wait for hubs have a queue of their own, so they delay no others.
         """
         if kind in self._handlers:
             raise ValueError(f"the kind {kind!r} is registered already")
         self._handlers[kind] = handler
-        if apart:
-            self._apart.add(kind)
+        if queue == "hubs":
+            self._hub_kinds.add(kind)
 
-    def every(
+    def enqueue_every(
         self,
         period: timedelta,
         kind: str,
@@ -127,27 +129,27 @@ class JobService:
         *,
         wanted: Callable[[Reader], bool] = lambda _: True,
     ) -> None:
-        """Have the workers enqueue a registered kind once in every period, for no tenant.
+        """Have the workers enqueue a registered kind once in every period, for the service.
 
         Args:
-            wanted: looks whether there is anything to do: a job costs more than a look.
+            wanted: a cheap query whether the job has anything to do.
         """
         self._require_known(kind)
-        self._periodic.append(Periodic(kind, period, parameters or {}, wanted))
+        self._periodic.append(PeriodicJob(kind, period, parameters or {}, wanted))
 
-    def look_every(self, period: timedelta, name: str, look: Callable[[], object]) -> None:
-        """Have each worker call ``look`` once in every period, beside its jobs.
+    def run_every(self, period: timedelta, name: str, run: Callable[[], object]) -> None:
+        """Have each worker call ``run`` once in every period, beside its jobs.
 
-        It makes no job and waits behind none. It must be short, and bear being called by several
-        workers at a time, or by none for long.
+        It creates no job and waits for none. It must be short. Several workers may call it at the
+        same time, or none for long.
         """
-        self._looks.append(PeriodicTask(name, period, look))
+        self._periodic_tasks.append(PeriodicTask(name, period, run))
 
     def handler(self, kind: str) -> Handler:
-        """Who carries out jobs of this kind.
+        """The handler of a kind of jobs.
 
         Raises:
-            Unavailable: nobody in this process; one of another version may know it.
+            Unavailable: this process has none; a process of another version may have one.
         """
         handler = self._handlers.get(kind)
         if handler is None:
@@ -155,22 +157,22 @@ class JobService:
         return handler
 
     @property
-    def apart(self) -> frozenset[str]:
-        """The kinds that have places of their own."""
-        return frozenset(self._apart)
+    def hub_kinds(self) -> frozenset[str]:
+        """The kinds of the hubs queue."""
+        return frozenset(self._hub_kinds)
 
     @property
-    def periodic(self) -> tuple[Periodic, ...]:
-        """What :meth:`every` was told."""
+    def periodic(self) -> tuple[PeriodicJob, ...]:
+        """The periodic jobs."""
         return tuple(self._periodic)
 
     @property
-    def looks(self) -> tuple[PeriodicTask, ...]:
-        """What :meth:`look_every` was told."""
-        return tuple(self._looks)
+    def periodic_tasks(self) -> tuple[PeriodicTask, ...]:
+        """The periodic tasks."""
+        return tuple(self._periodic_tasks)
 
     def on_enqueued(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever this process has committed a new job; it must not wait."""
+        """Call ``listener`` whenever this process has committed a new job; it must not block."""
         self._listeners.append(listener)
 
     # --- jobs ---------------------------------------------------------------------------------
@@ -187,23 +189,23 @@ class JobService:
         not_before: datetime | None = None,
         slot: datetime | None = None,
     ) -> JobRecord:
-        """Store a job in the caller's change; it begins once that is committed.
+        """Store a job in the caller's transaction; it may start once that is committed.
 
         Args:
             parameters: small JSON, shown with the job.
-            space: what it is about.
-            dedup_key: of all unfinished jobs of this tenant and kind, one has it: a second is not
-                made, the first is answered, whose handler may have read its data already. Put the
+            space: the space that it is about.
+            dedup_key: unique among the unfinished jobs of this tenant and kind. If it is in use,
+                the existing job is returned; its handler may have read its data already. Put the
                 space's version into the key where that matters.
-            not_before: when it may begin.
-            slot: a moment of which there is one job of this kind, ever.
+            not_before: the earliest start.
+            slot: a moment that identifies the job: each kind has at most one job of it.
         """
         self._require_known(kind)
-        if dedup_key is not None and not 0 < len(dedup_key) <= MAX_DEDUP_KEY:
-            raise ValueError(f"a dedup_key has 1 to {MAX_DEDUP_KEY} characters")
+        if dedup_key is not None and not 0 < len(dedup_key) <= MAX_DEDUP_KEY_LENGTH:
+            raise ValueError(f"a dedup_key has 1 to {MAX_DEDUP_KEY_LENGTH} characters")
         now = self._now()
         made = new_id(now) if slot is None else new_id(slot, f"{tenant.id} {kind}")
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             job = repository.insert_job(
                 session,
                 tenant,
@@ -225,17 +227,17 @@ class JobService:
             ):
                 return known
             if dedup_key is not None:
-                kept = repository.find_kept(session, tenant, kind, dedup_key)
+                kept = repository.find_by_dedup_key(session, tenant, kind, dedup_key)
                 if kept is not None:
                     return kept
-        raise Unavailable(f"jobs of kind {kind!r} and this key come and go too fast: try again")
+        raise Unavailable(f"jobs of kind {kind!r} with this key start and end too fast: try again")
 
     def get(self, session: Reader, tenant: Tenant, job_id: str) -> JobRecord:
         """The tenant's job of this id, or :class:`JobNotFound`."""
         return repository.get_job(session, tenant, job_id)
 
     def find_all(self, session: Reader, ids: Collection[str]) -> Mapping[str, JobRecord]:
-        """The jobs of some ids that there are; for whoever was shown them before."""
+        """The existing jobs with these ids, of any tenant: the caller has checked access."""
         return repository.jobs_by_id(session, ids)
 
     def list(
@@ -252,7 +254,7 @@ class JobService:
         """The tenant's jobs, newest first.
 
         Raises:
-            InvalidParameter: nobody knows the kind.
+            InvalidParameter: the kind is unknown.
         """
         if kind is not None and kind not in self._handlers:
             known = ", ".join(sorted(self._handlers))
@@ -262,13 +264,13 @@ class JobService:
         )
 
     def cancel(self, session: Writer, tenant: Tenant, job_id: str) -> JobRecord:
-        """Cancel a job: one that waits at once, one that runs as soon as its handler hears of it.
+        """Cancel a job: a queued one at once, a running one as soon as its handler notices.
 
-        Whatever the handler does meanwhile, the job does not succeed any more; who asks for the
-        same again gets another one.
+        A job that is being cancelled can no longer succeed. Its dedup key is free at once, so the
+        same request then enqueues another job.
 
         Raises:
-            JobNotFound: there is none of this id.
+            JobNotFound: there is no job with this id.
             JobFinished: it has succeeded or failed.
         """
         row = repository.lock_job(session, tenant, job_id)
@@ -276,7 +278,7 @@ class JobService:
             raise JobFinished(f"job {job_id} has {row.state} already")
         if row.state != "cancelled" and not row.cancel_requested:
             row.cancel_requested = True
-            row.dedup_key = None  # who asks again now wants it done
+            row.dedup_key = None  # the same request now enqueues a new job
             row.revision += 1
             if row.state == "queued":
                 row.state, row.error = "cancelled", CANCELLED
@@ -285,4 +287,4 @@ class JobService:
 
     def _require_known(self, kind: str) -> None:
         if kind not in self._handlers:
-            raise ValueError(f"nobody has registered the kind {kind!r}")
+            raise ValueError(f"the kind {kind!r} is not registered")

@@ -1,7 +1,7 @@
-"""Jobs as they change, for many who watch: one look at the database tells all of them.
+"""``JobWatcher``: follows jobs for many streams with one query.
 
-A stream holds neither a thread nor a connection. The looks begin with the first who watches and end
-with the last. This module knows nothing of HTTP.
+A stream holds neither a thread nor a connection. Polling starts with the first stream and ends with
+the last.
 """
 
 from __future__ import annotations
@@ -18,45 +18,43 @@ from app.jobs.records import JobRecord
 
 __all__ = ["JobWatcher"]
 
-_EVERY = 0.5
-"""Seconds between two looks."""
-_MOST = 1000
-"""Who may watch at a time."""
+_POLL_INTERVAL_S = 0.5
+_MAX_STREAMS = 1000
 
 log = logging.getLogger(__name__)
 
 
 class JobWatcher:
-    """The jobs that somebody watches, in one process.
+    """Polls the followed jobs of one process.
 
     Args:
-        look: the jobs of some ids, as they are; it may wait, in a thread.
+        read: returns the present jobs with some ids; it may block, in a thread.
         is_over: whether the process is about to end, and every stream with it.
     """
 
     def __init__(
         self,
-        look: Callable[[Collection[str]], Mapping[str, JobRecord]],
+        read: Callable[[Collection[str]], Mapping[str, JobRecord]],
         is_over: Callable[[], bool],
     ) -> None:
-        self._look = look
+        self._read = read
         self._is_over = is_over
         self._watched: Counter[str] = Counter()
         self._seen: dict[str, JobRecord | None] = {}
-        self._looked = asyncio.Event()
+        self._polled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def require_room(self) -> None:
-        """Raise :class:`Unavailable` where too many watch already."""
-        if self._watched.total() >= _MOST:
-            raise Unavailable(f"{_MOST} jobs are being watched here: ask for the job itself")
+    def require_capacity(self) -> None:
+        """Raise :class:`Unavailable` if too many streams are open."""
+        if self._watched.total() >= _MAX_STREAMS:
+            raise Unavailable(f"{_MAX_STREAMS} streams are open here: ask for the job itself")
 
     async def follow(self, job: JobRecord, after: int | None) -> AsyncIterator[JobRecord | None]:
-        """The job at once and whenever it has changed, until it has ended; None in between.
+        """Yield the job at once and after each change, until it ends; None after other polls.
 
         Args:
-            job: as it was found.
-            after: the revision that is known already.
+            job: its present state.
+            after: the revision that the client knows already.
         """
         self._enter(job.id)
         try:
@@ -66,9 +64,9 @@ class JobWatcher:
                     after = job.revision
                 if job.finished or self._is_over():
                     return
-                await self._looked.wait()
+                await self._polled.wait()
                 found = self._seen.get(job.id, job)
-                if found is None:  # forgotten since
+                if found is None:  # deleted since
                     return
                 if found.revision > job.revision:
                     job = found
@@ -80,7 +78,7 @@ class JobWatcher:
     def _enter(self, job_id: str) -> None:
         self._watched[job_id] += 1
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._keep_looking())
+            self._task = asyncio.get_running_loop().create_task(self._poll())
 
     def _leave(self, job_id: str) -> None:
         self._watched[job_id] -= 1
@@ -90,16 +88,16 @@ class JobWatcher:
             self._task.cancel()
             self._task = None
 
-    async def _keep_looking(self) -> None:
+    async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(_EVERY)
+            await asyncio.sleep(_POLL_INTERVAL_S)
             asked = frozenset(self._watched)
             try:
-                found = await run_sync(self._look, asked)
+                found = await run_sync(self._read, asked)
                 self._seen = {job_id: found.get(job_id) for job_id in asked}
             except Unavailable as error:
                 log.info("jobs cannot be followed now: %s", error)
             except Exception:
                 log.exception("jobs cannot be followed now, because of a bug")
-            looked, self._looked = self._looked, asyncio.Event()
-            looked.set()
+            polled, self._polled = self._polled, asyncio.Event()
+            polled.set()

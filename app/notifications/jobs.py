@@ -12,4 +12,4 @@ __all__ = ["register_jobs"]
 def register_jobs(jobs: JobService, fan_out: EventFanOut) -> None:
     """Register the fan-out of events, and the check for events whose job was lost."""
     jobs.register(KIND, fan_out.execute)
-    jobs.every(CHECK_INTERVAL, KIND, wanted=fan_out.any_overdue)
+    jobs.enqueue_every(CHECK_INTERVAL, KIND, wanted=fan_out.any_overdue)

@@ -11,4 +11,4 @@ __all__ = ["register_jobs"]
 def register_jobs(jobs: JobService, deliveries: DeliveryService) -> None:
     """Register the start of due deliveries: as a job, and as a periodic task of each worker."""
     jobs.register(KIND, deliveries.execute)
-    jobs.look_every(RESUME_INTERVAL, KIND, deliveries.resume)
+    jobs.run_every(RESUME_INTERVAL, KIND, deliveries.resume)

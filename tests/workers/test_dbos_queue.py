@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from app.errors import Unavailable
 from app.jobs.queue import ReadyJob
 from tests.support.backends import SQLITE
-from workers.dbos_queue import DbosQueue, State, beside
+from workers.dbos_queue import DbosQueue, DispatchState, queue_url
 
 Open = Callable[[str, list[tuple[str, int]]], DbosQueue]
 
@@ -26,11 +26,11 @@ def opened(tmp_path: Path) -> Iterator[Open]:
     queues: list[DbosQueue] = []
 
     def opened(worker: str, done: list[tuple[str, int]]) -> DbosQueue:
-        def carry_out(job_id: str, dispatch_no: int) -> None:
+        def execute(job_id: str, dispatch_no: int) -> None:
             done.append((job_id, dispatch_no))
 
         url = make_url(SQLITE.url(tmp_path))
-        queues.append(DbosQueue(url, worker, carry_out, concurrency=2, migrate=True))
+        queues.append(DbosQueue(url, worker, execute, concurrency=2, migrate=True))
         return queues[-1]
 
     yield opened
@@ -57,19 +57,19 @@ def test_a_turn_is_carried_out_once(opened: Open) -> None:
         ReadyJob("k", 1, 8, None),
     )
     for offer in (first, first, second, first):
-        queue.hand_over(offer)
+        queue.enqueue(offer)
     wait_for(lambda: all(s and s.ended for s in queue.states([first, second]).values()))
-    queue.hand_over(first)
+    queue.enqueue(first)
     expected: dict[ReadyJob, Any] = {
-        first: State(True, None),
-        second: State(True, None),
+        first: DispatchState(True, None),
+        second: DispatchState(True, None),
         never: None,
     }
     assert expected == queue.states([first, second, never])
     assert [("j", 1), ("j", 2)] == sorted(done)
-    queue.forget(timedelta(hours=1))
+    queue.prune(timedelta(hours=1))
     assert expected == queue.states([first, second, never])
-    queue.forget(timedelta(seconds=-1))
+    queue.prune(timedelta(seconds=-1))
     assert {first: None, second: None} == queue.states([first, second])
 
 
@@ -80,19 +80,19 @@ def test_what_waits_for_others_has_places_of_its_own(tmp_path: Path) -> None:
     begun: list[str] = []
     over = threading.Event()
 
-    def carry_out(job_id: str, _: int) -> None:
+    def execute(job_id: str, _: int) -> None:
         begun.append(job_id)
         if job_id.startswith("slow"):
             over.wait(20)
 
     url = make_url(SQLITE.url(tmp_path))
-    queue = DbosQueue(url, "w", carry_out, concurrency=4, apart={"ingest"}, migrate=True)
+    queue = DbosQueue(url, "w", execute, concurrency=4, hub_kinds={"ingest"}, migrate=True)
     try:
         for number in range(3):
-            queue.hand_over(ReadyJob(f"slow{number}", 1, 7, None, "ingest"))
+            queue.enqueue(ReadyJob(f"slow{number}", 1, 7, None, "ingest"))
         wait_for(lambda: begun)
-        queue.hand_over(ReadyJob("mine", 1, 7, None, "cluster"))
-        queue.hand_over(ReadyJob("theirs", 1, 8, None, "ingest"))
+        queue.enqueue(ReadyJob("mine", 1, 7, None, "cluster"))
+        queue.enqueue(ReadyJob("theirs", 1, 8, None, "ingest"))
         wait_for(lambda: len(begun) == 3)
         assert {"mine", "theirs"} == {name for name in begun if not name.startswith("slow")}
         over.set()
@@ -109,13 +109,13 @@ def test_one_process_has_one_queue(opened: Open) -> None:
         opened("second", [])
     assert queue.close(10)
     done: list[tuple[str, int]] = []
-    opened("second", done).hand_over(ReadyJob("j", 1, 7, None))
+    opened("second", done).enqueue(ReadyJob("j", 1, 7, None))
     wait_for(lambda: done)
 
 
 def test_a_file_that_is_no_queue_is_named(opened: Open, tmp_path: Path) -> None:
     """What keeps the queue from starting is one line, and the next try is free to succeed."""
-    url = beside(make_url(SQLITE.url(tmp_path)))
+    url = queue_url(make_url(SQLITE.url(tmp_path)))
     assert "m.jobs.db" == Path(str(url.database)).name
     Path(str(url.database)).write_text("no database" * 500)
     with pytest.raises(Unavailable, match="the job queue cannot start: file is not a database"):
@@ -127,5 +127,5 @@ def test_a_file_that_is_no_queue_is_named(opened: Open, tmp_path: Path) -> None:
 def test_the_queue_is_in_the_database_or_beside_it() -> None:
     """On Postgres it is the same database, on SQLite a file of its own."""
     url = make_url("postgresql+psycopg://u:p@h/db")
-    assert url == beside(url)
-    assert "/x/y.jobs.db" == beside(make_url("sqlite:////x/y.db")).database
+    assert url == queue_url(url)
+    assert "/x/y.jobs.db" == queue_url(make_url("sqlite:////x/y.db")).database

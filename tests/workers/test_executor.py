@@ -23,8 +23,8 @@ from modelkin.errors import JobCancelled
 from tests.support.backends import Backend
 from tests.support.jobs.deployment import Deployment
 from tests.support.jobs.records import error_of, progress_of
-from workers.executor import ATTEMPTS, JobExecutor
-from workers.heartbeat import LOOKS, Heartbeat
+from workers.executor import MAX_ATTEMPTS, JobExecutor
+from workers.heartbeat import CHECKS_PER_LEASE, Heartbeat
 from workers.scheduler import SERVICE, Scheduler, slot_of
 
 
@@ -45,16 +45,16 @@ def deployment(made: dict[str, Deployment], backend: Backend) -> Deployment:
 
 
 def known(deployment: Deployment, worker: str) -> str:
-    """A worker that lives, as far as anybody knows."""
+    """A registered worker."""
     with deployment.database.writing() as session:
         queue.add_worker(session, worker, datetime.now(UTC))
     return worker
 
 
 def begin(deployment: Deployment, job: JobRecord, worker: str) -> JobRecord:
-    """The job, in the hands of a worker."""
+    """The job, claimed by a worker."""
     with deployment.database.writing() as session:
-        begun = queue.begin(
+        begun = queue.claim(
             session, job.id, deployment.show(job).dispatch_no, worker, datetime.now(UTC)
         )
     assert begun is not None
@@ -69,16 +69,16 @@ class Own(JobService):
         self.register("count", handler)
 
 
-def carry_out(deployment: Deployment, job: JobRecord, handler: Any, worker: str = "w") -> JobRecord:
-    """What becomes of a job that ``handler`` carries out."""
-    JobExecutor(deployment.database, Own(handler), worker).carry_out(
+def execute(deployment: Deployment, job: JobRecord, handler: Any, worker: str = "w") -> JobRecord:
+    """The job after ``handler`` has carried it out."""
+    JobExecutor(deployment.database, Own(handler), worker).execute(
         job.id, deployment.show(job).dispatch_no
     )
     return deployment.show(job)
 
 
 def test_a_job_is_one_workers(deployment: Deployment) -> None:
-    """A second one does not get it while the first lives, and in another turn nobody does."""
+    """No second worker gets it while the first is alive, or with another dispatch number."""
     job = begin(deployment, deployment.enqueue("count"), known(deployment, "first"))
     for worker, dispatch_no in (
         ("second", job.dispatch_no),
@@ -86,7 +86,7 @@ def test_a_job_is_one_workers(deployment: Deployment) -> None:
         ("second", job.dispatch_no + 1),
     ):
         with deployment.database.writing() as session:
-            assert queue.begin(session, job.id, dispatch_no, worker, datetime.now(UTC)) is None
+            assert queue.claim(session, job.id, dispatch_no, worker, datetime.now(UTC)) is None
     assert ("first", 1) == (deployment.show(job).worker, deployment.show(job).attempts)
 
 
@@ -116,7 +116,7 @@ def test_a_beginning_that_nobody_heard_of_is_one(deployment: Deployment) -> None
     executor = JobExecutor(
         database, Own(lambda job, progress: {"ok": 1}), known(deployment, "hard of hearing")
     )
-    executor.carry_out(job.id, job.dispatch_no)
+    executor.execute(job.id, job.dispatch_no)
     after = deployment.show(job)
     assert ("succeeded", {"ok": 1}, 1) == (after.state, after.result, after.attempts)
 
@@ -128,11 +128,11 @@ def test_a_turn_is_under_way_once_at_a_time(deployment: Deployment) -> None:
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
         begun.append(executor.has(job.id, job.dispatch_no))
-        executor.carry_out(job.id, job.dispatch_no)
+        executor.execute(job.id, job.dispatch_no)
         return {}
 
     executor = JobExecutor(deployment.database, Own(handler), known(deployment, "asked twice"))
-    executor.carry_out(job.id, job.dispatch_no)
+    executor.execute(job.id, job.dispatch_no)
     after = deployment.show(job)
     assert ("succeeded", 1, [True]) == (after.state, after.attempts, begun)
     assert not executor.has(job.id, job.dispatch_no)
@@ -145,11 +145,11 @@ def test_who_lost_a_job_changes_nothing_about_it(deployment: Deployment) -> None
     before = deployment.show(held)
     now = datetime.now(UTC)
     with deployment.database.writing() as session:
-        assert queue.note_progress(session, lost, {"done": 1}) is None
+        assert queue.record_progress(session, lost, {"done": 1}) is None
         assert not queue.finish(session, lost, "succeeded", now, result={})
         assert not queue.finish(session, lost, "failed", now, error={})
         assert not queue.requeue(session, lost, error=None, not_before=None, counts=True)
-        assert not queue.note_error(session, lost, {})
+        assert not queue.record_error(session, lost, {})
     assert before == deployment.show(held)
 
 
@@ -166,7 +166,7 @@ def test_the_effects_of_who_lost_a_job_are_undone(deployment: Deployment) -> Non
 
         return finish
 
-    after = carry_out(deployment, job, handler, "slower")
+    after = execute(deployment, job, handler, "slower")
     assert ("running", "faster", 0) == (after.state, after.worker, deployment.effects(job))
 
 
@@ -183,13 +183,13 @@ def test_a_job_cancelled_at_its_end_has_no_effect(deployment: Deployment) -> Non
 
         return finish
 
-    after = carry_out(deployment, job, handler)
+    after = execute(deployment, job, handler)
     assert ("cancelled", None, 0) == (after.state, after.result, deployment.effects(job))
     assert deployment.enqueue("count", dedup_key="k").id != job.id
 
 
 def test_asked_again_while_it_dies_there_is_another(deployment: Deployment) -> None:
-    """The key of a running job is free as soon as it is cancelled: what dies answers nobody."""
+    """The key of a running job is free as soon as it is cancelled."""
     dying = begin(
         deployment, deployment.enqueue("count", dedup_key="d"), known(deployment, "slow to hear")
     )
@@ -217,7 +217,7 @@ def test_an_effect_that_fails_fails_the_job(deployment: Deployment) -> None:
         session.execute(text("INSERT INTO effects VALUES (:job)"), {"job": job.id})
         raise Conflict("the space has changed")
 
-    after = carry_out(deployment, job, lambda job, progress: finish)
+    after = execute(deployment, job, lambda job, progress: finish)
     assert ("failed", "conflict", 0) == (
         after.state,
         error_of(after)["code"],
@@ -229,14 +229,14 @@ def test_a_store_that_stays_away_is_the_error_in_the_end(deployment: Deployment)
     """After so many attempts, with growing pauses, the job fails and says how many."""
     job = deployment.enqueue("count")
     pauses = []
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         begun = datetime.now(UTC)
-        after = carry_out(deployment, job, away)
+        after = execute(deployment, job, away)
         if after.not_before is not None and not after.finished:
             pauses.append(round((after.not_before - begun).total_seconds()))
     assert [1, 5, 30, 120] == pauses
-    error = {"code": "unavailable", "detail": f"Redis is away (after {ATTEMPTS} attempts)"}
-    assert ("failed", error, ATTEMPTS) == (after.state, after.error, after.attempts)
+    error = {"code": "unavailable", "detail": f"Redis is away (after {MAX_ATTEMPTS} attempts)"}
+    assert ("failed", error, MAX_ATTEMPTS) == (after.state, after.error, after.attempts)
 
 
 def away(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
@@ -247,7 +247,7 @@ def away(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
 def test_a_job_that_kills_its_workers_fails(deployment: Deployment) -> None:
     """After so many workers fell silent over it, it is not begun again."""
     job = deployment.enqueue("count")
-    for number in range(ATTEMPTS):
+    for number in range(MAX_ATTEMPTS):
         begin(deployment, job, f"victim {number}")
     begun: list[JobRecord] = []
 
@@ -255,23 +255,23 @@ def test_a_job_that_kills_its_workers_fails(deployment: Deployment) -> None:
         begun.append(job)
         return {}
 
-    after = carry_out(deployment, job, handler)
+    after = execute(deployment, job, handler)
     assert ("failed", "worker_lost", []) == (after.state, error_of(after)["code"], begun)
-    assert f"{ATTEMPTS} attempts" in error_of(after)["detail"]
+    assert f"{MAX_ATTEMPTS} attempts" in error_of(after)["detail"]
 
 
 def test_a_job_cancelled_while_nobody_held_it_ends(deployment: Deployment) -> None:
     """The worker that takes over from a dead one sees that it was cancelled."""
     job = begin(deployment, deployment.enqueue("count"), "dead")
     deployment.cancel(job)
-    after = carry_out(deployment, job, away)
+    after = execute(deployment, job, away)
     assert ("cancelled", "job_cancelled") == (after.state, error_of(after)["code"])
 
 
 def test_an_unknown_kind_waits_for_a_worker_that_knows_it(deployment: Deployment) -> None:
     """Workers of two versions share a database; the older one leaves the job to the newer."""
     job = deployment.enqueue("patient", until=1)
-    after = carry_out(deployment, job, away)
+    after = execute(deployment, job, away)
     assert ("queued", "unavailable") == (after.state, error_of(after)["code"])
     assert "knows no jobs of kind 'patient'" in error_of(after)["detail"]
 
@@ -279,29 +279,29 @@ def test_an_unknown_kind_waits_for_a_worker_that_knows_it(deployment: Deployment
 def test_progress_is_recorded_now_and_then(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A handler may tell as often as it likes; what it said last is kept when it ends."""
+    """A handler may report as often as it likes; its last report is kept when it ends."""
     written: list[int] = []
-    real = queue.note_progress
+    real = queue.record_progress
 
     def counting(session: Writer, job: JobRecord, progress: Any) -> bool | None:
         written.append(progress["done"])
         return real(session, job, progress)
 
-    monkeypatch.setattr("app.jobs.queue.note_progress", counting)
+    monkeypatch.setattr("app.jobs.queue.record_progress", counting)
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
         for done in range(10_000):
             progress(done, 10_000, "counting")
         return {}
 
-    after = carry_out(deployment, deployment.enqueue("count"), handler)
+    after = execute(deployment, deployment.enqueue("count"), handler)
     assert ("succeeded", 9_999) == (after.state, progress_of(after)["done"])
     assert written[0] == 0
     assert len(written) < 20
 
 
 def test_a_stopping_worker_puts_back_and_takes_nothing(deployment: Deployment) -> None:
-    """The job under way hears of it, and one that comes then is another worker's."""
+    """The running job is interrupted, and a later one goes to another worker."""
     job, next_one = deployment.enqueue("count"), deployment.enqueue("count")
     heard = threading.Event()
 
@@ -311,12 +311,12 @@ def test_a_stopping_worker_puts_back_and_takes_nothing(deployment: Deployment) -
             progress(0, 0)
 
     executor = JobExecutor(deployment.database, Own(handler), "w")
-    thread = threading.Thread(target=executor.carry_out, args=(job.id, job.dispatch_no))
+    thread = threading.Thread(target=executor.execute, args=(job.id, job.dispatch_no))
     thread.start()
     assert heard.wait(10)
     assert executor.stop(10)
     thread.join()
-    executor.carry_out(next_one.id, next_one.dispatch_no)
+    executor.execute(next_one.id, next_one.dispatch_no)
     for put_back in (deployment.show(job), deployment.show(next_one)):
         state = put_back.state, put_back.dispatch_no, put_back.attempts, put_back.worker
         assert ("queued", 2, 0, None) == state
@@ -335,7 +335,7 @@ def test_cancelling_reaches_a_handler_as_an_error(deployment: Deployment) -> Non
             raise
         return {}
 
-    assert "cancelled" == carry_out(deployment, deployment.enqueue("count"), handler).state
+    assert "cancelled" == execute(deployment, deployment.enqueue("count"), handler).state
     assert [JobCancelled] == seen
 
 
@@ -343,29 +343,29 @@ def test_cancelling_reaches_a_handler_as_an_error(deployment: Deployment) -> Non
 
 
 def listening(deployment: Deployment) -> Heartbeat:
-    """A worker that hears, and looks when the test says so."""
+    """A worker whose checks of others the test triggers."""
     heartbeat = Heartbeat(deployment.database, "me", lease=60, alone=False, on_silence=lambda: None)
     known(deployment, f"{id(heartbeat)}")
     return heartbeat
 
 
 def test_who_says_nothing_for_long_is_silent(deployment: Deployment) -> None:
-    """After so many looks without a word a worker is known no more; one that says any, is."""
+    """After several checks without a heartbeat a worker is unregistered; others stay."""
     heartbeat = listening(deployment)
     known(deployment, "mute")
     known(deployment, "loud")
-    for look in range(LOOKS + 1):
-        assert {"mute", "loud"} <= heartbeat.living(), look
+    for look in range(CHECKS_PER_LEASE + 1):
+        assert {"mute", "loud"} <= heartbeat.live_workers(), look
         with deployment.database.writing() as session:
             queue.heartbeat(session, "loud")
         heartbeat.check_others()
-    assert {"mute", "loud"} & heartbeat.living() == {"loud"}
+    assert {"mute", "loud"} & heartbeat.live_workers() == {"loud"}
     with deployment.database.writing() as session:
         assert not queue.heartbeat(session, "mute")
 
 
 def test_a_word_in_the_last_moment_counts(deployment: Deployment) -> None:
-    """Who was found silent and speaks before it is forgotten is not forgotten."""
+    """A worker whose heartbeat comes before it is removed stays registered."""
     known(deployment, "late")
     with deployment.database.reading() as session:
         last = queue.heartbeats(session)["late"]
@@ -393,7 +393,7 @@ def test_a_slot_has_one_job(deployment: Deployment) -> None:
     no tenant is shown it.
     """
     jobs = Own(away)
-    jobs.every(timedelta(minutes=10), "count", {"all": True})
+    jobs.enqueue_every(timedelta(minutes=10), "count", {"all": True})
     now = datetime(2026, 5, 4, 10, 3, tzinfo=UTC)
     schedules = [Scheduler(deployment.database, jobs) for _ in range(3)]
     for schedule in schedules:
@@ -403,7 +403,7 @@ def test_a_slot_has_one_job(deployment: Deployment) -> None:
     assert ({"all": True}, "queued") == (first.parameters, first.state)
     schedules[0].tick(now + timedelta(minutes=10))
     assert [first] == service_jobs(deployment, "count")
-    assert "succeeded" == carry_out(deployment, first, lambda job, progress: {}).state
+    assert "succeeded" == execute(deployment, first, lambda job, progress: {}).state
     for schedule in (*schedules, Scheduler(deployment.database, jobs)):
         schedule.tick(now + timedelta(minutes=21))
     assert 2 == len(service_jobs(deployment, "count"))
@@ -413,14 +413,14 @@ def test_a_slot_has_one_job(deployment: Deployment) -> None:
 
 
 def test_what_nobody_wants_is_not_enqueued(deployment: Deployment) -> None:
-    """A periodic kind looks whether there is anything to do, once a period, before it is a job."""
+    """A periodic job is enqueued only if its query finds work, which runs once a period."""
     jobs, looks = Own(away), list[Reader]()
 
     def wanted(session: Reader) -> bool:
         looks.append(session)
         return False
 
-    jobs.every(timedelta(hours=1), "count", wanted=wanted)
+    jobs.enqueue_every(timedelta(hours=1), "count", wanted=wanted)
     before = service_jobs(deployment, "count")
     schedule = Scheduler(deployment.database, jobs)
     now = datetime(2027, 5, 4, 10, tzinfo=UTC)
@@ -441,9 +441,9 @@ def test_a_look_is_taken_without_a_job(
         looks.append(type(error).__name__)
         raise error
 
-    jobs.look_every(timedelta(minutes=1), "away", lambda: fails(Unavailable("not now")))
-    jobs.look_every(timedelta(minutes=1), "buggy", lambda: fails(ZeroDivisionError("a bug")))
-    jobs.look_every(timedelta(minutes=2), "well", lambda: looks.append("well"))
+    jobs.run_every(timedelta(minutes=1), "away", lambda: fails(Unavailable("not now")))
+    jobs.run_every(timedelta(minutes=1), "buggy", lambda: fails(ZeroDivisionError("a bug")))
+    jobs.run_every(timedelta(minutes=2), "well", lambda: looks.append("well"))
     schedules = [Scheduler(deployment.database, jobs) for _ in range(2)]
     before = service_jobs(deployment, "count")
     now = datetime(2028, 5, 4, 10, tzinfo=UTC)
@@ -452,8 +452,8 @@ def test_a_look_is_taken_without_a_job(
             schedule.tick(now + timedelta(seconds=seconds))
     assert {"Unavailable": 4, "ZeroDivisionError": 4, "well": 2} == Counter(looks)
     assert before == service_jobs(deployment, "count")
-    assert "away: not looked at now: not now" in caplog.text
-    assert "buggy: not looked at, because of a bug" in caplog.text
+    assert "the periodic task away failed: not now" in caplog.text
+    assert "the periodic task buggy failed, because of a bug" in caplog.text
 
 
 def test_slots_are_the_same_for_all() -> None:
@@ -467,12 +467,11 @@ def test_slots_are_the_same_for_all() -> None:
 def test_what_ended_long_ago_is_forgotten(deployment: Deployment) -> None:
     """Ended jobs go by their age, some at a time; unfinished ones stay however old they are."""
     old = [
-        carry_out(deployment, deployment.enqueue("count"), lambda job, progress: {})
-        for _ in range(3)
+        execute(deployment, deployment.enqueue("count"), lambda job, progress: {}) for _ in range(3)
     ]
     waiting = deployment.enqueue("count")
     end = max(job.finished_at for job in old if job.finished_at) + timedelta(microseconds=1)
-    young = carry_out(deployment, deployment.enqueue("count"), lambda job, progress: {})
+    young = execute(deployment, deployment.enqueue("count"), lambda job, progress: {})
     counts: list[int] = []
     while not counts or counts[-1]:
         with deployment.database.writing() as session:
@@ -495,7 +494,7 @@ def test_one_tenants_backlog_leaves_room_in_the_queue(deployment: Deployment) ->
 
     def hand_over() -> list[str]:
         with deployment.database.writing() as session:
-            found = queue.ready_jobs(session, datetime.now(UTC), each=3)
+            found = queue.ready_jobs(session, datetime.now(UTC), per_tenant=3)
             queue.mark_dispatched(session, found)
         return [offer.job_id for offer in found if offer.tenant_id in mine]
 

@@ -67,7 +67,7 @@ def wait(http: httpx.Client, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_is_asked_for_is_a_202_and_a_place_to_look(http: httpx.Client, space: Space) -> None:
-    """Building buckets anew answers the job at once, and there it ends with its result."""
+    """Rebuilding buckets answers the job at once; it ends with its result."""
     answer = http.post(space.path("jobs"), json={"kind": "rebuild_buckets"})
     assert 202 == answer.status_code
     job = answer.json()
@@ -125,7 +125,7 @@ def test_jobs_are_listed_newest_first(http: httpx.Client, busy: Deployment, spac
 
 
 def test_a_job_is_cancelled(http: httpx.Client, busy: Deployment) -> None:
-    """A running one is told so and ends; a second time changes nothing; an ended one is a 409."""
+    """A running job is cancelled and ends; a repetition changes nothing; an ended one is a 409."""
     job = busy.running(busy.enqueue("count", steps=600, pause=0.1))
     url = f"/v1/jobs/{job.id}/cancel"
     answer = http.post(url)
@@ -220,7 +220,7 @@ def test_a_bad_job_is_named(http: httpx.Client, space: Space, body: Any, field: 
 
 
 def test_a_job_is_followed_to_its_end(http: httpx.Client, busy: Deployment) -> None:
-    """The stream tells the job at once, its progress as it grows, and ends with it."""
+    """The stream sends the job at once, its progress as it grows, and ends with it."""
     job = busy.enqueue("count", steps=25, pause=0.1)
     began = time.monotonic()
     with http.stream("GET", f"/v1/jobs/{job.id}/events") as answer:
@@ -276,7 +276,7 @@ def test_many_who_watch_hold_nobody_up(http: httpx.Client, busy: Deployment) -> 
 def test_the_sdk_waits_for_a_job(
     busy: Deployment, url: str, keys: dict[str, str], space: Space
 ) -> None:
-    """It starts, lists, follows and cancels jobs, and raises what became of those that failed."""
+    """It starts, lists, follows and cancels jobs, and raises the errors of failed ones."""
     with modelkin.Client(url, keys["default"]) as client:
         job = client.jobs.create(space.name, "rebuild_buckets")
         done = client.jobs.wait(job, timeout=30)

@@ -1,4 +1,4 @@
-"""What becomes of a job in a service that carries jobs out: its states, and how it gets there."""
+"""The states of a job in a service that carries jobs out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.jobs.records import error_of, progress_of, result_of, span_of
 
 
 def test_a_job_succeeds_with_its_effect(busy: Deployment) -> None:
-    """It is begun once, tells how far it is, and leaves its effect, its result and its times."""
+    """It is started once, reports progress, and leaves its effect, its result and its times."""
     job = busy.enqueue("count", steps=10, pause=0.1)
     assert ("queued", None, 0) == (job.state, job.progress, job.attempts)
     seen = busy.until(job, lambda now: now.progress and 0 < now.progress["done"] < 10)
@@ -34,7 +34,7 @@ def test_a_mistake_is_the_error_of_the_job(busy: Deployment) -> None:
 
 
 def test_a_bug_is_told_without_its_inside(busy: Deployment) -> None:
-    """Whoever asked hears where to look; the traceback is in the log, under the job's id."""
+    """The client learns where the details are: the log has the traceback under the job's id."""
     done = busy.ended(job := busy.enqueue("buggy"))
     assert ("failed", "internal_error") == (done.state, error_of(done)["code"])
     assert job.id in error_of(done)["detail"]
@@ -58,7 +58,7 @@ def test_a_store_that_is_away_is_tried_again(busy: Deployment) -> None:
 
 
 def test_a_running_job_is_cancelled(busy: Deployment) -> None:
-    """It hears of it at its next word of progress, and has no effect."""
+    """It is interrupted at its next report of progress, and has no effect."""
     job = busy.running(busy.enqueue("count", steps=600, pause=0.1))
     asked = busy.cancel(job)
     assert ("running", True, None) == (asked.state, asked.cancel_requested, asked.finished_at)

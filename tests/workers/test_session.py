@@ -17,7 +17,7 @@ from app.settings import Settings
 from tests.support.backends import SQLITE
 from tests.support.jobs.deployment import Deployment
 from workers import session as sessions
-from workers.dbos_queue import beside
+from workers.dbos_queue import queue_url
 from workers.scheduler import SERVICE
 from workers.session import WorkerSession
 
@@ -64,11 +64,11 @@ def test_nothing_is_opened_before_there_is_a_job(
     """Without a job a step makes no file and knows no worker; with one, it does both."""
     worker = start_session()
     assert [False, False] == [worker.step(), worker.step()]
-    queue = Path(str(beside(deployment.database.url).database))
-    assert (False, set()) == (queue.exists(), worker.heartbeat.living())
+    queue = Path(str(queue_url(deployment.database.url).database))
+    assert (False, set()) == (queue.exists(), worker.heartbeat.live_workers())
     job = deployment.enqueue("count", steps=0, pause=0.0)
     assert worker.step()
-    assert (True, {worker.name}) == (queue.exists(), worker.heartbeat.living())
+    assert (True, {worker.name}) == (queue.exists(), worker.heartbeat.live_workers())
     until(worker, lambda: deployment.show(job).finished)
 
 
@@ -78,9 +78,9 @@ def test_what_is_due_again_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A periodic kind is enqueued for no tenant, carried out, and not once more in its period."""
-    monkeypatch.setattr(sessions, "_BEGIN", 0.0)
+    monkeypatch.setattr(sessions, "_STARTUP_DELAY_S", 0.0)
     parameters = {"file": str(deployment.folder / "begun"), "steps": 0, "pause": 0.0}
-    deployment.jobs.every(timedelta(days=1000), "count", parameters)
+    deployment.jobs.enqueue_every(timedelta(days=1000), "count", parameters)
 
     def jobs() -> list[JobRecord]:
         with deployment.database.reading() as session:
@@ -101,7 +101,7 @@ def test_what_was_claimed_and_never_read_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The queue's database fails between the claim of a turn and its start; then all is well."""
-    monkeypatch.setattr(sessions, "_REVIEW", 0.5)
+    monkeypatch.setattr(sessions, "_REVIEW_INTERVAL_S", 0.5)
     worker = start_session()
     first = deployment.enqueue("count", steps=0, pause=0.0)
     until(worker, lambda: deployment.show(first).finished)
@@ -130,7 +130,7 @@ def test_what_this_worker_holds_and_does_not_do_is_done(
     """A job that is running by its row alone is begun again; one that runs indeed is left alone,
     however long it says nothing.
     """
-    monkeypatch.setattr(sessions, "_REVIEW", 0.3)
+    monkeypatch.setattr(sessions, "_REVIEW_INTERVAL_S", 0.3)
     worker = start_session()
     deaf = deployment.enqueue("deaf", pause=1.5)
     until(worker, lambda: deployment.show(deaf).state == "running")
@@ -142,7 +142,7 @@ def test_what_this_worker_holds_and_does_not_do_is_done(
             real(job_id, dispatch_no)
             return
         with deployment.database.writing() as session:
-            assert work.begin(session, job_id, dispatch_no, worker.name, datetime.now(UTC))
+            assert work.claim(session, job_id, dispatch_no, worker.name, datetime.now(UTC))
 
     monkeypatch.setattr(worker.executor, "attempt", forgetful)
     until(worker, lambda: deployment.show(job).finished and deployment.show(deaf).finished)
@@ -156,8 +156,8 @@ def test_what_ended_long_ago_is_cleared_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Jobs are kept as long as the setting says, and those that go are gone from the list."""
-    monkeypatch.setattr(sessions, "_BEGIN", 0.0)
-    monkeypatch.setattr(sessions, "_TIDY", 0.0)
+    monkeypatch.setattr(sessions, "_STARTUP_DELAY_S", 0.0)
+    monkeypatch.setattr(sessions, "_PRUNE_INTERVAL_S", 0.0)
     worker = start_session(job_retention_days=1.5 / 86_400)  # days
     first = deployment.enqueue("count", steps=0, pause=0.0)
     until(worker, lambda: deployment.show(first).finished)
@@ -178,13 +178,13 @@ def test_a_connection_for_nothing_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A life that had a job and has had none for a while is tired, one that never had is not."""
-    monkeypatch.setattr(sessions, "_REST", 0.2)
+    monkeypatch.setattr(sessions, "_IDLE_TIMEOUT_S", 0.2)
     worker = start_session()
     time.sleep(0.3)
     worker.step()
-    assert not worker.tired
+    assert not worker.idle
     job = deployment.enqueue("count", steps=10, pause=0.05)
     until(worker, lambda: deployment.show(job).state == "running")
-    assert not worker.tired
-    until(worker, lambda: worker.tired)
+    assert not worker.idle
+    until(worker, lambda: worker.idle)
     assert "succeeded" == deployment.show(job).state

@@ -1,4 +1,4 @@
-"""Following jobs: one look for all who watch, through faults, for as long as anybody does."""
+"""Following jobs: one query for all streams, through faults, as long as a stream is open."""
 
 from __future__ import annotations
 
@@ -60,23 +60,23 @@ class Looks:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watcher, "_EVERY", 0.01)
+    monkeypatch.setattr(watcher, "_POLL_INTERVAL_S", 0.01)
 
 
 async def told(following: JobWatcher, first: JobRecord, after: int | None = None) -> list[int]:
-    """The revisions that a stream tells."""
+    """The revisions that a stream sends."""
     return [now.revision async for now in following.follow(first, after) if now is not None]
 
 
 def test_every_change_is_told_once() -> None:
-    """From what is known already to the end, and nothing that was told before."""
+    """From the known revision to the end, each revision once."""
     looks = Looks([job(2)], [job(2)], [job(3)], [job(5, finished=True)])
     following = JobWatcher(looks, is_over=lambda: False)
     assert [2, 3, 5] == asyncio.run(told(following, job(1), after=1))
 
 
 def test_one_look_tells_all() -> None:
-    """However many watch, each look asks for each job once; when nobody does, none is made."""
+    """Each poll reads each job once, for any number of streams; without streams none is made."""
     looks = Looks([job(2), job(2, "b")], [job(3, finished=True), job(3, "b", finished=True)])
     following = JobWatcher(looks, is_over=lambda: False)
 
@@ -91,7 +91,7 @@ def test_one_look_tells_all() -> None:
 
 
 def test_a_database_that_is_away_ends_no_stream() -> None:
-    """The next look that works goes on from where it was, and an older answer is not told."""
+    """The next successful poll continues the stream, and an older answer is not sent."""
     away = Unavailable("it restarts")
     looks = Looks(away, [job(1)], ZeroDivisionError(), away, [job(3, finished=True)])
     following = JobWatcher(looks, is_over=lambda: False)
@@ -105,20 +105,20 @@ def test_a_job_that_is_forgotten_ends_its_stream() -> None:
 
 
 def test_too_many_streams_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more than there may be hears so, and what else it can do."""
-    monkeypatch.setattr(watcher, "_MOST", 2)
+    """One stream over the limit is refused with an alternative."""
+    monkeypatch.setattr(watcher, "_MAX_STREAMS", 2)
     following = JobWatcher(Looks([job(2)]), is_over=lambda: False)
 
     async def watch() -> None:
         streams = [following.follow(job(1), None) for _ in range(2)]
         for stream in streams:
-            following.require_room()
+            following.require_capacity()
             await anext(stream)
         with pytest.raises(Unavailable, match="ask for the job itself"):
-            following.require_room()
+            following.require_capacity()
         for stream in streams:
             assert isinstance(stream, AsyncGenerator)
             await stream.aclose()
-        following.require_room()
+        following.require_capacity()
 
     asyncio.run(watch())

@@ -76,7 +76,7 @@ def worker_of(**settings: Any) -> Worker | None:
 def test_without_DBOS_a_service_serves_all_the_same(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It says that no jobs are carried out; if it was told to carry them out, it does not start."""
+    """It logs that no jobs are carried out; if the settings require a worker it does not start."""
     monkeypatch.setitem(sys.modules, "dbos", None)
     with caplog.at_level(logging.WARNING):
         assert worker_of() is None
@@ -95,7 +95,7 @@ def test_without_DBOS_a_service_serves_all_the_same(
     ],
 )
 def test_who_works_by_default(url: str, embedded: str, expected: bool) -> None:
-    """A service on SQLite does, one on Postgres leaves it to workers, and either can be told."""
+    """A service on SQLite does, one on Postgres does not, and a setting changes either."""
     settings = Settings(database_url=url, embedded_worker=embedded)
     assert expected == settings.runs_embedded_worker
     assert expected == (worker_of(database_url=url, embedded_worker=embedded) is not None)

@@ -179,14 +179,14 @@ def test_another_policy_starts_again(kin: AppSpace, policies: PolicyService, clo
 def test_the_workers_check_policies(kin: AppSpace) -> None:
     """A periodic check enqueues a job if a clustering is due."""
     jobs = kin.services[JobService]
-    (look,) = [each for each in jobs.looks if each.name == NAME]
-    assert look.every <= timedelta(minutes=1)
+    (task,) = [each for each in jobs.periodic_tasks if each.name == NAME]
+    assert task.every <= timedelta(minutes=1)
     assert not [each for each in jobs.periodic if each.kind == NAME]
     put(kin, kin.services[PolicyService], after_changes=1)
-    due: Any = look.look()
+    due: Any = task.run()
     (job,) = due
     assert service.KIND == job.kind
-    assert [] == look.look()
+    assert [] == task.run()
     kin.finish(kin.begin(job))
 
 
@@ -218,7 +218,7 @@ def fail(kin: AppSpace, job: JobRecord, at: datetime, code: str) -> None:
     state: Any = "cancelled" if code == "job_cancelled" else "failed"
     with kin.database.writing() as session:
         worker = f"w{job.id}"
-        begun = queue.begin(session, job.id, job.dispatch_no, worker, at)
+        begun = queue.claim(session, job.id, job.dispatch_no, worker, at)
         assert begun is not None
         error = {"code": code, "detail": "after 5 attempts"}
         assert queue.finish(session, begun[0], state, at, error=error)

@@ -46,7 +46,7 @@ class AppWorker:
 
     def execute(self, job: JobRecord) -> JobRecord:
         """Make one attempt at a job."""
-        self.executor.carry_out(job.id, self.job(job.id).dispatch_no)
+        self.executor.execute(job.id, self.job(job.id).dispatch_no)
         return self.job(job.id)
 
     def run_all(self, *, wait: bool = True) -> list[str]:
@@ -58,7 +58,7 @@ class AppWorker:
         done: list[str] = []
         while True:
             with self._database.reading() as session:
-                ready = queue.ready_jobs(session, datetime.now(UTC), each=1000)
+                ready = queue.ready_jobs(session, datetime.now(UTC), per_tenant=1000)
             if not ready:
                 sending = [t for t in threading.enumerate() if t.name == THREAD]
                 if not (sending and wait):
@@ -68,7 +68,7 @@ class AppWorker:
             for each in ready:
                 with self._database.reading() as session:
                     job = self._jobs.find_all(session, [each.job_id])[each.job_id]
-                self.executor.carry_out(each.job_id, each.dispatch_no)
+                self.executor.execute(each.job_id, each.dispatch_no)
                 done.append(job.kind)
             assert len(done) < _MAX_JOBS, done
 
