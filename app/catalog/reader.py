@@ -25,7 +25,8 @@ from app.infra.storage.blobs import BlobStore
 from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core.packed import PackedSupport
-from modelkin.core.sketching.signature import Signature, value_dtype
+from modelkin.core.sketching.schemes import value_dtype
+from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport, SpaceMismatch

@@ -21,9 +21,8 @@ from app.errors import Unavailable
 from app.infra.db.database import Reader, Writer
 from app.infra.storage.blobs import BlobStore
 from app.spaces.records import SpaceRecord
-from modelkin.core.packed import PackedSupport
-from modelkin.core.similarity.overlap import shared_packed
-from modelkin.core.sketching.signature import value_dtype
+from modelkin.core.packed import PackedSupport, shared_packed
+from modelkin.core.sketching.schemes import value_dtype
 from modelkin.errors import InvalidSupport
 
 __all__ = ["ModelChange", "Drift", "RevisionRecorder"]

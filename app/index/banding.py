@@ -19,7 +19,8 @@ from app.index import stop_list_repository
 from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
 from modelkin.core.sketching.banding import remove_stop_list
-from modelkin.core.sketching.signature import Signature, value_dtype
+from modelkin.core.sketching.schemes import value_dtype
+from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 from modelkin.types.spaces import SignatureSpec

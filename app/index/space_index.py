@@ -18,7 +18,7 @@ import numpy.typing as npt
 from app.index.rows import BYTES_PER_ROW, OrderedRows, RowsById
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.similarity.top_k import top_k
-from modelkin.core.sketching.signature import value_dtype
+from modelkin.core.sketching.schemes import value_dtype
 from modelkin.types.spaces import SignatureSpec
 
 __all__ = ["ScanCandidates", "ChangedModels", "Feed", "Snapshot", "SpaceIndex", "index_bytes"]

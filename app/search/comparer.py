@@ -23,8 +23,7 @@ from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core import estimators
-from modelkin.core.packed import PackedSupport
-from modelkin.core.similarity.overlap import shared_packed
+from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch, similarity_in_sample, standard_error_in_sample
 from modelkin.types.search import Neighbor

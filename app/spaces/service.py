@@ -17,7 +17,7 @@ from modelkin._validation import check_space_name
 from modelkin.core.indices import check_num_parameters
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding, banding_for, default_banding, recall_at
-from modelkin.core.sketching.signature import MAX_NUM_PERM, check_scheme, default_scheme
+from modelkin.core.sketching.schemes import MAX_NUM_PERM, check_scheme, default_scheme
 from modelkin.errors import InvalidLayout, InvalidParameter, InvalidSignature
 from modelkin.types.paging import Page
 from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy

@@ -29,7 +29,7 @@ from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.banding import band_keys
-from modelkin.core.sketching.signature import value_dtype
+from modelkin.core.sketching.schemes import value_dtype
 from modelkin.errors import ModelkinError
 
 __all__ = ["LshCandidates", "BucketService"]

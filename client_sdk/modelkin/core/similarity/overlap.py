@@ -15,19 +15,15 @@ from modelkin.core.estimators import similarity_of
 from modelkin.core.indices import IndexArray, check_same_space
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.layout import Layout
-from modelkin.core.packed import PackedSupport, matrix, shared_packed
 from modelkin.core.support import Support
 from modelkin.errors import SpaceMismatch
 
 __all__ = [
-    "PackedSupport",
     "TensorOverlap",
     "by_tensor",
     "intersection",
     "jaccard",
-    "matrix",
     "shared",
-    "shared_packed",
     "similarity",
 ]
 

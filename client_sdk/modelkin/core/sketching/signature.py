@@ -26,12 +26,10 @@ from modelkin.core.kernels.choice import kernels
 from modelkin.core.sketching.schemes import (
     MAX_NUM_PERM,
     MAX_SEED,
-    SCHEMES,
     ValueArray,
     check_integer,
     check_permutations,
     check_scheme,
-    default_scheme,
     permutations,
     value_dtype,
 )
@@ -41,18 +39,9 @@ if TYPE_CHECKING:
     import datasketch
 
 __all__ = [
-    "MAX_NUM_PERM",
-    "MAX_SEED",
-    "SCHEMES",
     "Signature",
-    "ValueArray",
-    "check_permutations",
-    "check_scheme",
-    "default_scheme",
     "jaccard_error",
     "jaccard_estimates",
-    "permutations",
-    "value_dtype",
 ]
 
 

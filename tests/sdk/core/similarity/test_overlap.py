@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from modelkin.core import estimators, packed
 from modelkin.core.layout import Layout
+from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity import overlap
-from modelkin.core.similarity.overlap import PackedSupport, TensorOverlap
+from modelkin.core.similarity.overlap import TensorOverlap
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
 
@@ -51,9 +52,9 @@ def test_counts_are_those_of_sets(each_kernels: ModuleType, family: list[Support
 def test_packed_counts_are_the_same(each_kernels: ModuleType, family: list[Support]) -> None:
     """Bitmaps and lists in every pairing, and the matrix of all, count what the supports share."""
     forms = [PackedSupport.pack(support) for support in family]
-    matrix = overlap.matrix(forms)
+    matrix = packed.matrix(forms)
     for i, j in itertools.product(range(len(family)), repeat=2):
-        assert overlap.shared(family[i], family[j]) == overlap.shared_packed(forms[i], forms[j])
+        assert overlap.shared(family[i], family[j]) == packed.shared_packed(forms[i], forms[j])
         assert overlap.similarity(family[i], family[j]) == matrix[i, j]
 
 
@@ -83,7 +84,7 @@ def test_packed_supports_are_read_in_place(tmp_path: Path, k: int) -> None:
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     form = PackedSupport.from_buffer(view, 1000, k)
     assert np.shares_memory(form.array, np.frombuffer(view, np.uint8))
-    assert k == overlap.shared_packed(form, form)
+    assert k == packed.shared_packed(form, form)
 
 
 def test_an_unaligned_buffer_is_copied(each_kernels: ModuleType) -> None:
@@ -91,7 +92,7 @@ def test_an_unaligned_buffer_is_copied(each_kernels: ModuleType) -> None:
     support = Support.from_indices(range(0, 1000, 2), 1000)
     shifted = memoryview(b"-" + PackedSupport.pack(support).to_bytes())[1:]
     form = PackedSupport.from_buffer(shifted, 1000, 500)
-    assert 500 == overlap.shared_packed(form, PackedSupport.pack(support))
+    assert 500 == packed.shared_packed(form, PackedSupport.pack(support))
 
 
 def test_packed_bytes_of_another_length_are_refused() -> None:
@@ -131,15 +132,15 @@ def test_the_matrix_is_cut_to_its_memory(
     expected = [[overlap.similarity(a, b) for b in supports] for a in supports]
     monkeypatch.setattr(packed, "MATRIX_BITMAP_BYTES", 7 * 8 * 5)
     monkeypatch.setattr(packed, "TILE_SIZE", 2)
-    assert expected == overlap.matrix([PackedSupport.pack(s) for s in supports]).tolist()
+    assert expected == packed.matrix([PackedSupport.pack(s) for s in supports]).tolist()
 
 
 def test_a_matrix_needs_supports() -> None:
     """A matrix of nothing is an error, and of one support it is a one."""
     with pytest.raises(InvalidParameter, match="at least one support"):
-        overlap.matrix([])
+        packed.matrix([])
     form = PackedSupport.pack(Support.from_indices([1], 9))
-    assert [[1.0]] == overlap.matrix([form]).tolist()
+    assert [[1.0]] == packed.matrix([form]).tolist()
 
 
 def test_tensors_share_the_whole(each_kernels: ModuleType) -> None:
@@ -163,9 +164,9 @@ def test_different_spaces_are_never_compared() -> None:
         with pytest.raises(SpaceMismatch, match="of 5 and 6 parameters"):
             compare(a, b)
     with pytest.raises(SpaceMismatch):
-        overlap.shared_packed(*forms)
+        packed.shared_packed(*forms)
     with pytest.raises(SpaceMismatch):
-        overlap.matrix(forms)
+        packed.matrix(forms)
     with pytest.raises(SpaceMismatch, match="layout has 6 parameters"):
         overlap.by_tensor(a, a, Layout.of([("w", (6,))]))
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelkin.core.kernels import fast, reference
-from modelkin.core.sketching.schemes import permutations
-from modelkin.core.sketching.signature import Signature, default_scheme
+from modelkin.core.sketching.schemes import default_scheme, permutations
+from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSignature, SpaceMismatch
 
