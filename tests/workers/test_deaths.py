@@ -125,8 +125,8 @@ def mortal(tmp_path: Path) -> Iterator[tuple[Postgres, Deployment]]:
 
 def test_a_database_that_restarts_under_a_job(mortal: tuple[Postgres, Deployment]) -> None:
     """A job that runs meanwhile ends as if nothing had been, one that needs the database in that
-    moment is begun again; and no worker was taken for dead. One that is told to stop while the
-    database is away does so.
+    moment is started again; and no worker was taken for dead. A worker that is stopped while the
+    database is unavailable exits.
     """
     server, deployment = mortal
     long = deployment.enqueue("watch")

@@ -1,6 +1,4 @@
-"""One job in the hands of a worker, on each database, without a queue: what is recorded, and what
-is refused to whoever does not hold it.
-"""
+"""One job claimed by a worker, on each database, without a queue: its records and refusals."""
 
 from __future__ import annotations
 
@@ -114,7 +112,7 @@ def test_a_beginning_that_nobody_heard_of_is_one(deployment: Deployment) -> None
     job = deployment.enqueue("count")
     database: Any = Unheard(deployment.database)
     executor = JobExecutor(
-        database, Own(lambda job, progress: {"ok": 1}), known(deployment, "hard of hearing")
+        database, Own(lambda job, progress: {"ok": 1}), known(deployment, "lost answers")
     )
     executor.execute(job.id, job.dispatch_no)
     after = deployment.show(job)
@@ -140,7 +138,7 @@ def test_a_turn_is_under_way_once_at_a_time(deployment: Deployment) -> None:
 
 def test_who_lost_a_job_changes_nothing_about_it(deployment: Deployment) -> None:
     """Progress, end, error and putting back are refused, and the effects with them."""
-    lost = begin(deployment, deployment.enqueue("count"), "nobody knows this one")
+    lost = begin(deployment, deployment.enqueue("count"), "an unregistered worker")
     held = begin(deployment, lost, known(deployment, "heir"))
     before = deployment.show(held)
     now = datetime.now(UTC)
@@ -191,7 +189,7 @@ def test_a_job_cancelled_at_its_end_has_no_effect(deployment: Deployment) -> Non
 def test_asked_again_while_it_dies_there_is_another(deployment: Deployment) -> None:
     """The key of a running job is free as soon as it is cancelled."""
     dying = begin(
-        deployment, deployment.enqueue("count", dedup_key="d"), known(deployment, "slow to hear")
+        deployment, deployment.enqueue("count", dedup_key="d"), known(deployment, "slow to stop")
     )
     assert dying.id == deployment.enqueue("count", dedup_key="d").id
     assert ("running", True) == (
@@ -389,7 +387,7 @@ def service_jobs(deployment: Deployment, kind: str) -> list[JobRecord]:
 
 
 def test_a_slot_has_one_job(deployment: Deployment) -> None:
-    """Whoever ticks, and how often: one job a period, none while the one before is unfinished, and
+    """Any worker, at any rate: one job a period, none while the one before is unfinished, and
     no tenant is shown it.
     """
     jobs = Own(away)

@@ -259,7 +259,7 @@ def events(answer: httpx.Response) -> Iterator[dict[str, str]]:
 
 def test_many_who_watch_hold_nobody_up(http: httpx.Client, busy: Deployment) -> None:
     """With more streams open than there are threads or connections, a request is answered at once,
-    and each stream hears of the end.
+    and each stream receives the end.
     """
     job = busy.running(busy.enqueue("count", steps=40, pause=0.1))
     streams = [http.stream("GET", f"/v1/jobs/{job.id}/events") for _ in range(60)]

@@ -1,4 +1,4 @@
-"""/v1/hooks: where hubs deliver. No API key: the secret of the source vouches for a delivery."""
+"""/v1/hooks: receives hub events. They need no API key: the secret of the source verifies them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXAMPLE = {
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "as the hub sends it; the signature of some is over its very bytes",
+        "description": "the body as the hub sends it; some hubs sign its exact bytes",
         "content": {wire.JSON: {"schema": {"type": "object"}, "example": _EXAMPLE}},
     }
 }
@@ -45,7 +45,7 @@ async def _body(request: Request, limits: Service[BodyLimits]) -> bytes:
     operation_id="receive_delivery",
     status_code=202,
     responses={
-        200: {"model": ReceiptOut, "description": "It came before, and nothing is new"},
+        200: {"model": ReceiptOut, "description": "The same event came before"},
         **problems(
             Unauthorized,
             RateLimited,
@@ -66,11 +66,11 @@ def receive(
     source: Annotated[str, Path(description="the id of the source")],
     response: Response,
 ) -> ReceiptOut:
-    """Take a delivery in: answered as soon as it is recorded, and its job enqueued, durably.
+    """Receive a hub event. The answer comes once the event and its job are stored durably.
 
     `X-Webhook-Secret` (and `Webhook-Id`) of Hugging Face, or `X-MLflow-Signature`,
-    `X-MLflow-Delivery-Id` and `X-MLflow-Timestamp` of MLflow. A delivery that came before is
-    answered 200; one that the secret does not vouch for, and one to no source, 401.
+    `X-MLflow-Delivery-Id` and `X-MLflow-Timestamp` of MLflow. A repeated event is answered 200; one
+    with a wrong secret or signature, or for an unknown source, 401.
     """
     del turn
     receipt = hub_events.receive(source, request.headers, body)

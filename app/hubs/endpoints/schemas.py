@@ -1,4 +1,4 @@
-"""The JSON of sources: what is taken, strictly, and what is answered. Secrets only come in."""
+"""The JSON of sources. Requests are validated strictly, and answers contain no secrets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EXAMPLE: dict[str, Any] = {
 def _said(value: SecretStr) -> SecretStr:
     text = value.get_secret_value()
     if not 0 < len(text.encode()) <= MAX_SECRET:
-        raise ValueError(f"a text of 1 to {MAX_SECRET} bytes is wanted")
+        raise ValueError(f"must be a text of 1 to {MAX_SECRET} bytes")
     return value
 
 
@@ -51,48 +51,49 @@ PollSeconds = Annotated[int, Field(ge=MIN_POLL, le=MAX_POLL)]
 
 class FiltersIO(RequestModel):
     repos: Annotated[list[str], Field(max_length=MAX_ENTRIES)] | None = Field(
-        None, description="names on the hub, `*` for any text: one of them fits"
+        None, description="names on the hub, with `*` for any text; one of them must match"
     )
     owners: Annotated[list[str], Field(max_length=MAX_ENTRIES)] | None = Field(
-        None, description="of Hugging Face: users and organisations; one of them owns the model"
+        None,
+        description="of Hugging Face: users and organisations; one of them must own the model",
     )
     tags: Annotated[list[str], Field(max_length=MAX_ENTRIES)] | None = Field(
-        None, description="every one of them; `key:value` of MLflow"
+        None, description="the model must have all of them; `key:value` for MLflow"
     )
 
 
 class SourceNew(RequestModel):
-    """A hub to be followed."""
+    """The fields of a new source."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     kind: HubKind
-    space: str = Field(description="where its models go, as far as they have the space's layout")
-    secret: Secret = Field(description="that deliveries are vouched for with; never shown")
+    space: str = Field(description="the space of its models, if they have the space's layout")
+    secret: Secret = Field(description="verifies the events of the hub; never shown")
     url: Url | None = Field(
-        None, description="of the hub or registry; without it deliveries are only recorded"
+        None, description="of the hub or registry; without it hub events are only recorded"
     )
-    token: Secret | None = Field(None, description="that the hub lets in by; never shown")
+    token: Secret | None = Field(None, description="the access token for the hub; never shown")
     importance: Importance | None = Field(
         None,
-        description="how importance is made of a checkpoint: `delta` to its base model, or "
-        "`weight`; if left out, `delta` where there is a base",
+        description="the importance of a parameter: its `delta` to the base model, or its "
+        "`weight`; if left out, `delta` if there is a base",
     )
     base_model: str | None = Field(
         None, description="the base of models that declare none, by its name on the hub"
     )
-    filters: FiltersIO | None = Field(None, description="which models are followed; null for all")
+    filters: FiltersIO | None = Field(None, description="the models to follow; null for all")
     on_delete: OnDelete = Field(
-        "keep", description="what becomes here of models that are deleted there"
+        "keep", description="whether models deleted on the hub are kept or removed here"
     )
     poll_seconds: PollSeconds | None = Field(
         DEFAULT_POLL_S,
-        description="how often the hub is looked through for what no delivery told; null for "
-        "never, which it is of itself where there is nothing to look through",
+        description="seconds between two comparisons of the hub's listing, for changes without an "
+        "event; null for never, also used where the hub cannot be listed",
     )
 
     def wanted(self) -> SourceIn:
-        """What the service takes."""
+        """The same fields, for the service."""
         return SourceIn(
             kind=self.kind,
             space=check_space_name(self.space),
@@ -109,7 +110,7 @@ class SourceNew(RequestModel):
 
 
 class SourceChanges(RequestModel):
-    """What changes of a source; a field that is absent stays as it is, `null` clears it."""
+    """The fields to change; an absent field stays as it is, and `null` clears one."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"secret": "another one"}]})
 
@@ -124,7 +125,7 @@ class SourceChanges(RequestModel):
     poll_seconds: PollSeconds | None = None
 
     def wanted(self) -> dict[str, Any]:
-        """What the service takes: the fields that were sent."""
+        """The fields that were sent, for the service."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         for name in ("space", "secret", "on_delete"):
             if name in given and given[name] is None:
@@ -154,7 +155,7 @@ class SourceErrorOut(BaseModel):
 
 
 class SourceOut(BaseModel):
-    """A source, and what has happened of late."""
+    """A source, and its last events, errors and poll."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -168,14 +169,14 @@ class SourceOut(BaseModel):
     filters: dict[str, list[str]]
     on_delete: OnDelete
     poll_seconds: int | None
-    hook: str = Field(description="where the hub is to deliver: the path on this service")
+    hook: str = Field(description="the path on this service that the hub sends its events to")
     created_at: datetime
     updated_at: datetime
     last_delivery_at: datetime | None
     last_refusal: RefusalOut | None = Field(
-        description="of a delivery that the secret did not vouch for; one is noted in 30 s"
+        description="the last event with a wrong secret; at most one is recorded in 30 s"
     )
-    last_error: SourceErrorOut | None = Field(description="of a poll, or of an ingestion")
+    last_error: SourceErrorOut | None = Field(description="the last failed poll or ingestion")
     last_poll: dict[str, Any] | None = Field(description="what the last poll found")
     last_poll_at: datetime | None
     next_poll_at: datetime | None
@@ -201,20 +202,20 @@ class SourcePage(BaseModel):
 
 
 class HubEventOut(BaseModel):
-    """A delivery that was vouched for."""
+    """A hub event with a valid secret or signature."""
 
     model_config = ConfigDict(from_attributes=True)
 
     delivery_id: str = Field(
         validation_alias="event_id",
-        description="the hub's id of it, or a digest where it sent none",
+        description="the hub's id of the event, or a digest if the hub sent none",
     )
     event: str
     model: str | None
-    revision: str | None = Field(description="what it told; ingestion asks the hub")
+    revision: str | None = Field(description="the revision that it named; ingestion asks the hub")
     outcome: Outcome
-    reason: str | None = Field(description="why nobody looks at the model")
-    job: str | None = Field(description="the id of the job that does")
+    reason: str | None = Field(description="why the model is not synchronized")
+    job: str | None = Field(description="the id of the job that synchronizes the model")
     received_at: datetime
 
     @classmethod
@@ -228,13 +229,13 @@ class HubEventPage(BaseModel):
 
 
 class ReceiptOut(BaseModel):
-    """What became of a delivery."""
+    """The outcome of a hub event."""
 
     delivery_id: str
     outcome: Outcome
     reason: str | None
     job: str | None
-    duplicate: bool = Field(description="it came before, and nothing is new")
+    duplicate: bool = Field(description="the same event came before")
 
     @classmethod
     def of(cls, receipt: Receipt) -> ReceiptOut:

@@ -1,4 +1,4 @@
-"""/v1/sources: the hubs whose models are followed, and what they delivered."""
+"""/v1/sources: the hubs whose models are followed, and their hub events."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def _changes(
     return body
 
 
-# Before `session` among the parameters of an endpoint: nothing is held while a host is looked up.
+# Before `session` among an endpoint's parameters: a DNS lookup must not hold a connection.
 New = Annotated[SourceNew, Depends(_new)]
 Changes = Annotated[SourceChanges, Depends(_changes)]
 
@@ -79,9 +79,7 @@ def create(
     session: Writing,
     response: Response,
 ) -> SourceOut:
-    """Follow the models of a hub: what is delivered to the source's `hook`, and what is found
-    there by looking through it every so often.
-    """
+    """Follow the models of a hub, by the events sent to the source's `hook` and by polls."""
     source = sources.create(session, tenant, body.wanted())
     response.headers["Location"] = f"/v1/sources/{source.id}"
     return SourceOut.of(source)
@@ -105,7 +103,7 @@ def list_sources(
 def show(
     sources: Service[SourceService], tenant: ReadingTenant, session: Reading, source: SourceId
 ) -> SourceOut:
-    """One source: how it is set, and when what last came or went wrong."""
+    """One source: its settings, and its last events and errors."""
     return SourceOut.of(sources.get(session, tenant, source))
 
 
@@ -123,8 +121,9 @@ def update(
     session: Writing,
     source: SourceId,
 ) -> SourceOut:
-    """Change some of a source. Another `secret` counts from the next delivery on; a `url` on
-    another host needs a `token` given anew, and none lets the token go.
+    """Change the given fields. A new `secret` verifies the next hub event.
+
+    A `url` on another host requires the `token` again, and a `url` of null deletes the token.
     """
     return SourceOut.of(sources.update(session, tenant, source, body.wanted()))
 
@@ -138,7 +137,7 @@ def update(
 def delete(
     sources: Service[SourceService], tenant: WritingTenant, session: Writing, source: SourceId
 ) -> None:
-    """Follow a hub no more. The models that came from it stay."""
+    """Delete a source. The models that came from it stay."""
     sources.delete(session, tenant, source)
 
 
@@ -155,7 +154,7 @@ def list_deliveries(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> HubEventPage:
-    """What the hub delivered, newest first, and what became of it."""
+    """The hub events of a source, newest first, with their outcomes."""
     found = sources.get(session, tenant, source)
     page = sources.deliveries(session, found, limit=limit, cursor=cursor)
     items = [HubEventOut.of(delivery) for delivery in page.items]
@@ -175,7 +174,8 @@ def poll(
     source: SourceId,
     response: Response,
 ) -> JobOut:
-    """Look through the hub now. While that waits, it is the answer, and no second one is made. A
-    source without a url, or of all models of the public hub, is a 409.
+    """Compare the hub's listing now. While a poll is queued, its job is the answer.
+
+    A source without a url, or of all models of the public hub, is a 409.
     """
     return accepted(response, sources.poll(session, tenant, source))

@@ -12,7 +12,7 @@ _MAX_TEXT_LENGTH = 200
 
 
 class InvalidWebhookSignature(Exception):
-    """The webhook's secret or signature is wrong; the message tells the source's owner why."""
+    """The webhook's secret or signature is wrong; the message shows the source's owner why."""
 
 
 @dataclass(frozen=True, slots=True)

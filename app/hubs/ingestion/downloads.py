@@ -1,8 +1,8 @@
-"""Folders for what is downloaded, one a job, which go when the job ends, however it ends.
+"""``Downloads``: folders for downloads, one for each job, deleted when the job ends.
 
-A folder belongs to whoever holds the lock of a file in it; the kernel lets go of that when a
-process dies, and whoever sweeps next removes what nobody holds. That file tells how many bytes of
-the disk are promised to the folder. Nothing here asks a hub.
+A folder belongs to the process that holds the lock of a file in it. The kernel releases the lock
+when that process dies, and the next sweep deletes folders without a lock. The file also holds the
+number of bytes of the disk that are reserved for the folder.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["Downloads", "DownloadDir"]
 
 _LOCK: Final = ".lock"
 _POLL_INTERVAL_S: Final = 0.01
-_SPARED: Final = 256 << 20
-"""Bytes of the disk that are left to everybody else."""
+_MIN_FREE_BYTES: Final = 256 << 20
+"""Bytes of the disk that are left to other programs."""
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +63,12 @@ class DownloadDir:
         root = self.path.parent
         try:
             with _lock(root):
-                left = shutil.disk_usage(root).free - _SPARED - self._owed_to_others()
+                left = shutil.disk_usage(root).free - _MIN_FREE_BYTES - self._owed_to_others()
                 if size > left:
                     raise StorageFull(
                         f"{size} bytes are to be downloaded, and the disk of {root} has "
-                        f"{max(0, left)} left for them: {_SPARED} are spared, and other downloads "
-                        f"under way have theirs to come"
+                        f"{max(0, left)} left for them: {_MIN_FREE_BYTES} are spared, and other "
+                        f"running downloads have reserved theirs"
                     )
                 (self.path / _LOCK).write_text(str(_used(self.path) + size))
         except OSError as error:
@@ -81,9 +81,10 @@ class DownloadDir:
             StorageFull: it is.
         """
         free = shutil.disk_usage(self.path).free
-        if free < _SPARED:
+        if free < _MIN_FREE_BYTES:
             raise StorageFull(
-                f"the disk of {self.path.parent} has {free} bytes left, and {_SPARED} are spared"
+                f"the disk of {self.path.parent} has {free} bytes left, and "
+                f"{_MIN_FREE_BYTES} are spared"
             )
 
     def _owed_to_others(self) -> int:

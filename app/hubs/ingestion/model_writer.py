@@ -1,7 +1,7 @@
-"""What a look changes, in the transaction that ends its job: a model, what is said of it, its name.
+"""``IngestWriter``: writes the result of a sync, in the transaction that ends its job.
 
-What is kept beside a model stands under ``hub`` among its attributes: where it comes from, at which
-revision, and how its support was made. Attributes and tags that people add stay theirs.
+The attribute ``hub`` of a model records its source, its revision and how its support was made.
+Attributes and tags that users add stay.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ HUB: Final = "hub"
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What a look has found.
+    """The findings of a sync.
 
     Attributes:
-        look: its number.
-        name: of the model, there and here; ``moved_from`` the one before.
-        depends_on: all that its support depends on, besides the size that its space asks for.
-        job: whose look it is.
+        sync: the number of the sync.
+        name: the model's name, on the hub and here; ``moved_from`` the previous one.
+        depends_on: all that its support depends on, except for the support size of its space.
+        job: the job of the sync.
     """
 
     source: OpenSource
-    look: int
+    sync: int
     name: str
     moved_from: str | None
     revision: HubRevision
@@ -59,25 +59,25 @@ class IngestResult:
 
     @property
     def recipe(self) -> str:
-        """The same for the same support."""
+        """A digest that is the same for the same support."""
         return hashlib.sha256("\n".join(self.depends_on).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model of a source as it is here."""
+    """A model of a source, as it is stored here."""
 
     space: SpaceRecord
     model: ModelRecord
 
     def is_made_like(self, made: IngestResult) -> bool:
-        """Whether its support is what would be made again."""
+        """Whether making its support again would have the same result."""
         recipe = _hub_of(self.model).get("recipe")
         return self.model.kind == "support" and recipe == made.recipe
 
 
 def held_by(session: Reader, source: OpenSource, name: str) -> StoredModel | None:
-    """The model that a source has brought under a name of its hub, unless that is gone since."""
+    """The stored model of a source under a name of its hub, or None if it is deleted."""
     place = source_models.placed(session, source.id, name)
     if place is None:
         return None
@@ -89,7 +89,7 @@ def held_by(session: Reader, source: OpenSource, name: str) -> StoredModel | Non
 
 
 def require_free(session: Reader, space: SpaceRecord, made: IngestResult) -> None:
-    """Refuse to replace what another hub has brought; what people have put is replaced.
+    """Refuse to replace the model of another hub; a model that a client has put is replaced.
 
     Raises:
         Conflict: another hub's model has the name.
@@ -103,14 +103,14 @@ def require_free(session: Reader, space: SpaceRecord, made: IngestResult) -> Non
 
 
 class IngestWriter:
-    """Writes what looks have found.
+    """Store an ingested model and record its sync.
 
     Args:
-        ingest: changes models.
+        models: changes models.
     """
 
-    def __init__(self, ingest: ModelWriter) -> None:
-        self._ingest = ingest
+    def __init__(self, models: ModelWriter) -> None:
+        self._models = models
 
     def store(
         self,
@@ -121,14 +121,14 @@ class IngestWriter:
         notes: Sequence[str],
         session: Writer,
     ) -> Mapping[str, Any]:
-        """A support that was made, its tags, its source and its base; answers the job's result.
+        """Store a new support with its tags, source and base; returns the job's result.
 
         Raises:
-            Unavailable: a later look has come to its end: this is to look again.
+            Unavailable: a later sync has ended: this one runs again.
             Conflict: another hub's model has the name.
         """
         put = Put(made.name, prepared)
-        session.after_rollback(partial(self._ingest.discard, put))
+        session.after_rollback(partial(self._models.discard, put))
         left = self._begin(session, made, placed.space)
         space = spaces.lock_space(session, placed.space)
         require_free(session, space, made)
@@ -141,8 +141,8 @@ class IngestWriter:
             "notes": list(notes),
         }
         put = replace(put, tags=_tags(current, made), attributes=_attributes(current, hub))
-        stored = self._ingest.put(session, space, put)
-        self._say_where_from(session, space, made)
+        stored = self._models.put(session, space, put)
+        self._describe_origin(session, space, made)
         return {
             "outcome": "stored",
             "status": stored.status,
@@ -159,22 +159,22 @@ class IngestWriter:
         }
 
     def describe(self, made: IngestResult, session: Writer) -> Mapping[str, Any]:
-        """What is said of a model whose support is what it was.
+        """Update the description of a model whose support has not changed.
 
         Raises:
-            Unavailable: a later look has ended, or the model has changed: this is to look again.
+            Unavailable: a later sync has ended, or the model has changed: this one runs again.
         """
         known = (made.name, made.moved_from)
         held = [held_by(session, made.source, name) for name in known if name is not None]
         fitting = [one for one in held if one is not None and one.is_made_like(made)]
         if not fitting:
-            raise _overtaken(made.name)
+            raise _superseded(made.name)
         self._begin(session, made, fitting[0].space)
         space = spaces.lock_space(session, fitting[0].space)
         current = models.get_model(session, space, made.name)
         attributes = _attributes(current, _hub_of(current) | _described(made))
         tags = _tags(current, made)
-        self._say_where_from(session, space, made, tags=tags, attributes=attributes)
+        self._describe_origin(session, space, made, tags=tags, attributes=attributes)
         return {
             "outcome": "unchanged",
             "space": space.name,
@@ -187,22 +187,22 @@ class IngestWriter:
         self,
         source: OpenSource,
         name: str,
-        look: int,
+        sync: int,
         revision: HubRevision,
         reason: str,
         session: Writer,
     ) -> Mapping[str, Any]:
-        """A model that the source does not follow: what is here of it stays as it is."""
-        note(session, source, name, look, revision.revision)
+        """Record a model that the source does not follow; a stored model stays as it is."""
+        note(session, source, name, sync, revision.revision)
         return {"outcome": "ignored", "revision": revision.revision, "reason": reason}
 
-    def let_go(
-        self, source: OpenSource, name: str, look: int, detail: str, session: Writer
+    def remove(
+        self, source: OpenSource, name: str, sync: int, detail: str, session: Writer
     ) -> Mapping[str, Any]:
-        """A model that is gone there: it goes here as well, if its source says so.
+        """Record that the hub has deleted a model; delete it here, too, if its source says so.
 
         Raises:
-            Unavailable: a later look has come to its end: this is to look again.
+            Unavailable: a later sync has ended: this one runs again.
         """
         place = source_models.hold(session, source.id, name) or (None, None)
         removes = source.on_delete == "remove"
@@ -212,15 +212,15 @@ class IngestWriter:
             session,
             source.id,
             name,
-            look,
+            sync,
             opened=source.updated_at,
             revision=None,
             space=left[0],
             model=left[1],
         ):
-            raise _overtaken(name)
+            raise _superseded(name)
         if held is not None:
-            self._ingest.delete(session, held.space, held.model.name)
+            self._models.delete(session, held.space, held.model.name)
         return {
             "outcome": "gone",
             "removed": held is not None,
@@ -230,10 +230,10 @@ class IngestWriter:
         }
 
     def _begin(self, session: Writer, made: IngestResult, space: SpaceRecord) -> str | None:
-        """Let no earlier look follow, and the model have one name and one place; answers the space
-        in which its revisions of another layout stay.
+        """Record the sync, and move the stored models to the present name.
 
-        Models of another layout than the present one stay where a source keeps what is gone.
+        A model of another layout stays in its space if the source keeps deleted models. Returns
+        that space.
         """
         source, past = made.source, []
         for known in filter(None, (made.name, made.moved_from)):
@@ -244,13 +244,13 @@ class IngestWriter:
             session,
             source.id,
             made.name,
-            made.look,
+            made.sync,
             opened=source.updated_at,
             revision=made.revision.revision,
             space=space.name,
             model=made.name,
         ):
-            raise _overtaken(made.name)
+            raise _superseded(made.name)
         if made.moved_from is not None:
             source_models.forget(session, source.id, made.moved_from)
         left = None
@@ -258,22 +258,22 @@ class IngestWriter:
             if held.space.id == space.id:
                 self._rename(session, held, made.name)
             elif source.on_delete == "remove":
-                self._ingest.delete(session, held.space, held.model.name)
+                self._models.delete(session, held.space, held.model.name)
             else:
                 self._rename(session, held, made.name)
                 left = held.space.name
         return left
 
     def _rename(self, session: Writer, held: StoredModel, name: str) -> None:
-        """What had another name gets its present one, unless that is there already."""
+        """Give a stored model its present name; delete it if a model has that name already."""
         if held.model.name == name:
             return
         if models.find_model(session, held.space, name) is None:
-            self._ingest.rename(session, held.space, held.model.name, name)
+            self._models.rename(session, held.space, held.model.name, name)
         else:
-            self._ingest.delete(session, held.space, held.model.name)
+            self._models.delete(session, held.space, held.model.name)
 
-    def _say_where_from(
+    def _describe_origin(
         self,
         session: Writer,
         space: SpaceRecord,
@@ -282,7 +282,7 @@ class IngestWriter:
         tags: Sequence[str] | None = None,
         attributes: dict[str, Any] | None = None,
     ) -> None:
-        self._ingest.update(
+        self._models.update(
             session,
             space,
             made.name,
@@ -297,17 +297,17 @@ def note(
     session: Writer,
     source: OpenSource,
     name: str,
-    look: int,
+    sync: int,
     revision: str,
     error: Mapping[str, Any] | None = None,
 ) -> None:
-    """A look has ended at a revision, and what is here of the model stays where it is."""
+    """Record that a sync ended at a revision; the stored model stays where it is."""
     place = source_models.hold(session, source.id, name) or (None, None)
     source_models.finish_sync(
         session,
         source.id,
         name,
-        look,
+        sync,
         opened=source.updated_at,
         revision=revision,
         space=place[0],
@@ -316,8 +316,8 @@ def note(
     )
 
 
-def _overtaken(name: str) -> Unavailable:
-    return Unavailable(f"another look at {name} has ended meanwhile: it is looked at again")
+def _superseded(name: str) -> Unavailable:
+    return Unavailable(f"another sync of {name} has ended meanwhile: this one runs again")
 
 
 def _hub_of(model: ModelRecord) -> dict[str, Any]:
@@ -326,7 +326,7 @@ def _hub_of(model: ModelRecord) -> dict[str, Any]:
 
 
 def _is_of(model: ModelRecord, source: OpenSource) -> bool:
-    """Whether a source has brought it, or another one of the same hub."""
+    """Whether a model comes from this source, or from another source of the same hub."""
     hub = _hub_of(model)
     if hub.get("source") == source.id:
         return True
@@ -357,7 +357,7 @@ def _attributes(current: ModelRecord | None, hub: Mapping[str, Any]) -> dict[str
 
 
 def _tags(current: ModelRecord | None, made: IngestResult) -> tuple[str, ...]:
-    """Those that people gave it, then the hub's, as many as a model may have."""
+    """The tags that users added, then those of the hub, as many as a model may have."""
     if current is None:
         own: list[str] = []
     else:
@@ -368,7 +368,7 @@ def _tags(current: ModelRecord | None, made: IngestResult) -> tuple[str, ...]:
 
 
 def _valid(tags: Iterable[str]) -> tuple[str, ...]:
-    """The tags of a hub that can be tags here."""
+    """The tags of a hub that are valid here."""
     found = []
     for tag in tags:
         try:
@@ -379,7 +379,7 @@ def _valid(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _base_model(made: IngestResult) -> str | Unchanged:
-    """What the model is made from, as a name; what people said stays where the hub says nothing."""
+    """The name of the model's base; unchanged if the hub names none."""
     declared = made.revision.base_model
     if declared is None and made.base.revision is not None:
         declared = made.base.revision.name

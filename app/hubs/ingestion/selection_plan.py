@@ -1,6 +1,6 @@
-"""How the support of a model is made: by which importance, against which base, of which size.
+"""How the support of a model is made: by which importance, from which base, and of which size.
 
-The rules stand here, and nothing is downloaded or selected but what is handed in.
+This module has the rules. It downloads nothing, and selects from the checkpoints that it is given.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from modelkin.errors import (
 __all__ = ["LACKING", "Base", "Selected", "Sizes", "base_of", "require_same", "select"]
 
 LACKING: Final = (HubNotFound, HubForbidden, HubProtocolError, InvalidCheckpoint, PayloadTooLarge)
-"""Why a base may not be had, for good."""
+"""The errors after which a base is permanently not available."""
 
 _PASSES: Final = 3
-"""Times that a checkpoint is read, at most."""
+"""The most times that a checkpoint is read."""
 
 
 Selected = tuple[Support, Importance, str | None]
-"""A support, by which importance, and why not by another."""
+"""A support, its importance, and why that is not ``delta``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a model was made from, as far as anybody says.
+    """The base of a model, as far as the model or its source names one.
 
     Attributes:
-        revision: of it, on the hub; None where there is none to compare with.
-        required: ``delta`` was asked for, so that it cannot be done without.
-        note: why there is none, where a model declares one.
+        revision: the base's revision on the hub; None without a base to compare with.
+        required: the source requires ``delta``, so the sync fails without a base.
+        note: why the declared base is not used.
     """
 
     revision: HubRevision | None
@@ -61,15 +61,15 @@ class Base:
     note: str | None = None
 
     def without(self, error: ModelkinError, name: str, of: HubRevision) -> Base:
-        """The same without a revision, where that will do.
+        """The same without a revision, unless one is required.
 
         Args:
-            error: one of :data:`LACKING`, why the base cannot be had; raised where one is needed.
+            error: one of :data:`LACKING`, why there is no base; raised if one is required.
             name: of the base; ``of`` the model.
         """
         if self.required:
             raise type(error)(f"the base of {named(of)}: {error}") from None
-        return Base(None, required=False, note=f"no delta: the base {name} is not given ({error})")
+        return Base(None, required=False, note=f"no delta: base {name} is not available ({error})")
 
 
 def base_of(
@@ -78,14 +78,15 @@ def base_of(
     """The base that a model declares or, failing that, the one that its source names.
 
     Args:
-        hub: where both are.
+        hub: the hub of both.
         revision: the model's.
-        importance: that the source asks for; None takes ``delta`` where there is a base.
+        importance: that of the source; None takes ``delta`` if there is a base.
         configured: ``name`` for its newest revision, or ``name@revision`` for that one.
 
     Raises:
-        InvalidParameter: ``delta`` is asked for, and nobody names a base.
-        HubNotFound, HubForbidden, HubProtocolError, InvalidCheckpoint: or the hub does not give it.
+        InvalidParameter: ``delta`` is required, but neither the model nor its source names a base.
+        HubNotFound, HubForbidden, HubProtocolError, InvalidCheckpoint: ``delta`` is required, but
+            the hub does not provide the base.
     """
     if importance == "weight":
         return Base(None, required=False)
@@ -111,11 +112,11 @@ def base_of(
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large supports become.
+    """The sizes of supports.
 
     Attributes:
-        service: knows what a space asks.
-        most: indices of a support, so that memory is bounded however large checkpoints are.
+        service: has the support size of each space.
+        most: the most indices of a support. It bounds memory, however large checkpoints are.
     """
 
     service: SupportSizeService
@@ -124,14 +125,14 @@ class Sizes:
     def rule(
         self, session: Reader, space: SpaceRecord | None, num_parameters: int
     ) -> SelectionRule:
-        """That of a space: its fixed or agreed K, else the default of ``select_support``.
+        """The rule of a space: its fixed or agreed K, else the default of ``select_support``.
 
         Args:
-            space: None where it is yet to be made.
+            space: None if it does not exist yet.
             num_parameters: M.
 
         Raises:
-            InvalidParameter: the K of the space is more than are selected here.
+            InvalidParameter: the K of the space exceeds the limit of this service.
         """
         k = None
         if space is not None and space.support_size.policy != "free":
@@ -141,11 +142,11 @@ class Sizes:
             return replace(rule, k=min(rule.k, self.most))
         if k > self.most:
             raise InvalidParameter(
-                f"space {space.name!r} wants supports of {k} indices, at most {self.most} are "
-                f"selected here (MODELKIN_MAX_INGESTED_INDICES)",
+                f"space {space.name!r} requires supports of {k} indices, but this service selects "
+                f"at most {self.most} (MODELKIN_MAX_INGESTED_INDICES)",
                 field="support_size",
             )
-        # All the mass, but no more than K entries: who has fewer that are positive gives these.
+        # All the mass, but at most K entries: a model with fewer positive ones has a smaller K.
         return SelectionRule(k, Fraction(1))
 
 
@@ -157,16 +158,15 @@ def select(
     rule: SelectionRule,
     count: Counter,
 ) -> Selected:
-    """The support of a checkpoint, by which importance, and why not by ``delta`` where that was
-    meant.
+    """The support of a checkpoint, its importance, and why that is not ``delta`` if it should be.
 
     Args:
-        layout: in whose order parameters are; None for that of the names.
+        layout: gives the order of the parameters; None for the order of their names.
 
     Raises:
-        SpaceMismatch: ``delta`` is asked for, and the base is of another layout.
+        SpaceMismatch: ``delta`` is required, but the base has another layout.
         InvalidCheckpoint: a weight is not finite.
-        InvalidImportance: the model is its base, or nothing but zeros.
+        InvalidImportance: the model equals its base, or all its weights are zero.
     """
     note, model = about.note, in_order(checkpoint, layout)
     if base is not None and about.revision is not None:
@@ -184,7 +184,7 @@ def select(
 def _selected(
     model: Checkpoint, base: Checkpoint | None, rule: SelectionRule, count: Counter, *, of: int
 ) -> Support:
-    """Counted by what is read, of one checkpoint or two."""
+    """Select a support, with progress by the bytes read of one checkpoint or two."""
     done, total = 0, _PASSES * model.num_parameters * of
 
     def watched(chunks: Iterable[Floats]) -> Iterator[Floats]:
@@ -198,7 +198,7 @@ def _selected(
 
 
 def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision) -> None:
-    """The importer's own words: files of two models may have the same name.
+    """Require the same tensors, with a message that names the base's revision.
 
     Raises:
         SpaceMismatch: the base has other tensors.
@@ -211,9 +211,9 @@ def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision
     if differing:
         example = differing[0]
         raise SpaceMismatch(
-            f"its base {named(revision)} is of another layout: {len(differing)} tensors differ, "
-            f"{example!a} for one, of shape {_shown(mine.get(example))} here and "
-            f"{_shown(theirs.get(example))} there"
+            f"its base {named(revision)} has another layout: {len(differing)} tensors differ, for "
+            f"example {example!a}, of shape {_shown(mine.get(example))} in the model and "
+            f"{_shown(theirs.get(example))} in the base"
         )
 
 
@@ -223,5 +223,5 @@ def _shown(shape: tuple[int, ...] | None) -> str:
 
 def _explained(error: Exception, base: HubRevision) -> Exception:
     if isinstance(error, InvalidImportance):
-        return InvalidImportance(f"it differs in no weight from its base {named(base)}")
+        return InvalidImportance(f"no weight differs from its base {named(base)}")
     return error

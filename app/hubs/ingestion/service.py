@@ -1,8 +1,8 @@
-"""The job that looks at one model of one hub, and brings what is here in line with what it is now.
+"""``IngestionService``: the job that synchronizes one model with its hub.
 
-Whatever made somebody look, a delivery or a poll, is forgotten by then: the hub is asked, and what
-it says at that moment is what counts. So deliveries may come twice, late, in any order, or never.
-Looks at one model are numbered, and one that was overtaken changes nothing and looks again.
+A hub event or a poll only triggers the sync; the hub's present answer decides. So hub events may
+come twice, late, in any order, or never. The syncs of a model are numbered. One that a later sync
+has overtaken changes nothing and runs again.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ from modelkin.errors import JobFailed, ModelkinError, SpaceMismatch
 __all__ = ["IngestionService"]
 
 _MIB: Final = 1 << 20
-_BUSY: Final = 30.0
-"""Seconds, at most, between two tries to look at a model that another look is at."""
+_MAX_BUSY_RETRY_S: Final = 30.0
+"""The most seconds between two attempts at a model while another sync of it runs."""
 
 log = logging.getLogger(__name__)
 
 
-class _Busy(RetryLater):
-    """Another look at the model is under way: what it downloads is not downloaded beside it."""
+class _SyncInProgress(RetryLater):
+    """Another sync of the model is running, so this one must not download the same files."""
 
 
 @dataclass(slots=True)
 class _Sync:
-    """One look at one model, and what it has come to know.
+    """A sync of one model, and what it has learned.
 
     Attributes:
-        name: that the model has on the hub now, as far as anybody knows.
-        number: of the look.
-        moved_from: the name that it had before, if it is known to have had one.
-        revision: that it is at; None until the hub has said so.
+        name: the model's present name on the hub, as far as it is known.
+        number: of the sync.
+        moved_from: the model's previous name, if it is known.
+        revision: the model's revision; None before the hub has answered.
     """
 
     name: str
@@ -78,16 +78,16 @@ class _Sync:
 
 
 class IngestionService:
-    """Carries out the looks.
+    """Carries out syncs.
 
     Args:
-        database: the truth.
-        service: knows the sources.
+        database: the database of sources and models.
+        service: opens sources.
         hubs: opens their hubs.
-        downloads: the disk.
-        placing: finds spaces.
-        sizes: of supports.
-        ingest: stores models.
+        downloads: the disk space for checkpoints.
+        resolver: finds or creates spaces.
+        sizes: the sizes of supports.
+        models: stores models.
     """
 
     def __init__(
@@ -96,21 +96,21 @@ class IngestionService:
         service: SourceService,
         hubs: HubRegistry,
         downloads: Downloads,
-        placing: SpaceResolver,
+        resolver: SpaceResolver,
         sizes: Sizes,
-        ingest: ModelWriter,
+        models: ModelWriter,
     ) -> None:
         self._database = database
         self._sources = service
         self._hubs = hubs
         self._downloads = downloads
-        self._placing = placing
+        self._resolver = resolver
         self._sizes = sizes
-        self._ingest = ingest
-        self._storing = IngestWriter(ingest)
+        self._models = models
+        self._writer = IngestWriter(models)
 
     def execute(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | CommitHook:
-        """The handler, see :data:`app.jobs.service.Handler`."""
+        """Carry out a sync; see :data:`app.jobs.service.Handler`."""
         asked, source_id = job.parameters["model"], job.parameters["source"]
         try:
             with self._database.reading() as session:
@@ -118,53 +118,53 @@ class IngestionService:
             number = self._begin(source, asked, job)
         except SourceNotFound:
             return {"outcome": "ignored", "reason": "its source was deleted"}
-        look = _Sync(asked, number, job.parameters.get("moved_from"))
+        sync = _Sync(asked, number, job.parameters.get("moved_from"))
         try:
             asking = partial(progress, 0, 0, "asking the hub")
             with self._hubs.hub_of(source, asking) as hub:
-                return self._look(hub, source, look, job, progress)
-        except (JobFailed, _Busy):  # it was cancelled, or waits
+                return self._sync(hub, source, sync, job, progress)
+        except (JobFailed, _SyncInProgress):  # cancelled, or to be retried
             raise
         except ModelkinError as error:
-            self._note(source, look, error)
+            self._note(source, sync, error)
             raise
 
-    def _look(
-        self, hub: Hub, source: OpenSource, look: _Sync, job: JobRecord, progress: Progress
+    def _sync(
+        self, hub: Hub, source: OpenSource, sync: _Sync, job: JobRecord, progress: Progress
     ) -> Mapping[str, Any] | CommitHook:
         try:
-            revision = hub.look_up(look.name)
+            revision = hub.look_up(sync.name)
         except HubNotFound as error:
-            return self._gone(hub, source, look, job, error)
-        if revision.name != look.name:  # the hub leads on from a name that it had before
-            self._move(source, look, job, revision.name)
-        elif look.moved_from is not None and not _leads_to(hub, look.moved_from, revision.name):
-            look.moved_from = None
-        look.revision = revision.revision
+            return self._gone(hub, source, sync, job, error)
+        if revision.name != sync.name:  # the hub redirects from a previous name
+            self._move(source, sync, job, revision.name)
+        elif sync.moved_from is not None and not _leads_to(hub, sync.moved_from, revision.name):
+            sync.moved_from = None
+        sync.revision = revision.revision
         check_model_name(revision.name, field="model")
         with self._database.reading() as session:
-            names = filter(None, (look.name, look.moved_from))
+            names = filter(None, (sync.name, sync.moved_from))
             known = [held for n in names if (held := held_by(session, source, n)) is not None]
         reason = source.filters.reason_against(revision.name, revision.tags)
-        if reason is not None and not known:  # what is here does not grow old unseen
-            return partial(self._storing.ignore, source, look.name, look.number, revision, reason)
+        if reason is not None and not known:  # stored models are synchronized all the same
+            return partial(self._writer.ignore, source, sync.name, sync.number, revision, reason)
         base = base_of(hub, revision, source.importance, source.base_model)
         made = IngestResult(
             source=source,
-            look=look.number,
-            name=look.name,
-            moved_from=look.moved_from,
+            sync=sync.number,
+            name=sync.name,
+            moved_from=sync.moved_from,
             revision=revision,
             base=base,
             depends_on=_dependencies(revision, base, source),
             job=job.id,
         )
         if any(held.is_made_like(made) for held in known):
-            return partial(self._storing.describe, made)
+            return partial(self._writer.describe, made)
         return self._make(hub, made, progress)
 
     def _make(self, hub: Hub, made: IngestResult, progress: Progress) -> CommitHook:
-        """Download, select, and prepare what is then stored with the job's success."""
+        """Download the checkpoint, select the support, and prepare the write that ends the job."""
 
         def downloaded(what: str, done: int, total: int) -> None:
             progress(done // _MIB, total // _MIB, f"downloading {what}, MiB")
@@ -178,9 +178,9 @@ class IngestionService:
             placed, (support, importance, note) = self._select(checkpoint, base, made, progress)
         progress(0, 0, "storing")
         with self._database.reading() as session:
-            prepared = self._ingest.prepare(session, placed.space, made.name, support)
+            prepared = self._models.prepare(session, placed.space, made.name, support)
         notes = [*([note] if note else []), *checkpoint.notes]
-        return partial(self._storing.store, made, placed, prepared, importance, notes)
+        return partial(self._writer.store, made, placed, prepared, importance, notes)
 
     def _select(
         self,
@@ -189,14 +189,14 @@ class IngestionService:
         made: IngestResult,
         progress: Progress,
     ) -> tuple[ResolvedSpace, Selected]:
-        """The support, and its space, which is made once there is something to be put into it."""
+        """The support and its space, which is created once the support is selected."""
 
         def selecting(done: int, total: int) -> None:
             progress(done, total, "selecting")
 
         where = (made.source.tenant, made.source.space, checkpoint.layout)
         while True:
-            space = self._placing.find(*where)
+            space = self._resolver.find(*where)
             with self._database.reading() as session:
                 if space is not None:
                     require_free(session, space, made)
@@ -206,59 +206,61 @@ class IngestionService:
             if space is not None:
                 return ResolvedSpace(space, created=False), selected
             with suppress(SpaceExists):
-                placed = self._placing.place(*where)
+                placed = self._resolver.place(*where)
                 if placed.created:
                     return placed, selected
-            # Somebody else has made it meanwhile, maybe of another layout or order, or with a K.
+            # Another job has created it meanwhile, maybe with another layout, order or K.
 
     def _begin(self, source: OpenSource, name: str, job: JobRecord) -> int:
-        """The number of a look, the only one at its model that is under way."""
+        """The number of a new sync, the only one of its model that is running."""
         with self._database.writing() as session:
             number = source_models.start_sync(session, source.id, name, job.id)
         if number is None:
-            raise _Busy(f"another look at {name} is under way", most=_BUSY)
+            raise _SyncInProgress(f"another sync of {name} is running", most=_MAX_BUSY_RETRY_S)
         return number
 
     def _gone(
-        self, hub: Hub, source: OpenSource, look: _Sync, job: JobRecord, error: HubNotFound
+        self, hub: Hub, source: OpenSource, sync: _Sync, job: JobRecord, error: HubNotFound
     ) -> CommitHook:
-        """What was never here was asked for in vain; what is here stays, or goes by its source,
-        where it is sure that the model was deleted and not kept from us.
+        """Handle a model that is missing on the hub; raise the error if it was never stored.
+
+        A stored model is removed only if its source says so and the model is certainly deleted,
+        not only hidden from this token.
         """
         with self._database.reading() as session:
-            place = source_models.placed(session, source.id, look.name)
+            place = source_models.placed(session, source.id, sync.name)
         if place is None:
             raise error
         sure = error.definitive and (job.parameters.get("gone") is True or hub.knows_us())
         if source.on_delete == "remove" and not sure:
             raise HubNotFound(
-                f"{error}; what is here of it stays, since that may be for want of a token, or of "
-                f"the hub itself"
+                f"{error}; the stored model stays, since the token or the hub may be at fault"
             )
-        return partial(self._storing.let_go, source, look.name, look.number, str(error))
+        return partial(self._writer.remove, source, sync.name, sync.number, str(error))
 
-    def _move(self, source: OpenSource, look: _Sync, job: JobRecord, name: str) -> None:
+    def _move(self, source: OpenSource, sync: _Sync, job: JobRecord, name: str) -> None:
         check_model_name(name, field="model")
         number = self._begin(source, name, job)
-        look.name, look.number, look.moved_from = name, number, look.name
+        sync.name, sync.number, sync.moved_from = name, number, sync.name
 
-    def _note(self, source: OpenSource, look: _Sync, error: ModelkinError) -> None:
-        """Let the source tell what went wrong; at a revision, so that nobody tries that again."""
+    def _note(self, source: OpenSource, sync: _Sync, error: ModelkinError) -> None:
+        """Record an error at the source, with its revision, so that polls do not retry that one."""
         try:
             with self._database.writing() as session:
-                sources.note_error(session, source.id, error.code, f"{look.name}: {error}")
-                if look.revision is not None and not isinstance(error, Unavailable):
+                sources.note_error(session, source.id, error.code, f"{sync.name}: {error}")
+                if sync.revision is not None and not isinstance(error, Unavailable):
                     described = {"code": error.code, "detail": str(error)}
-                    note(session, source, look.name, look.number, look.revision, described)
+                    note(session, source, sync.name, sync.number, sync.revision, described)
         except Unavailable as unavailable:
-            log.info("what became of a look is not noted now: %s", unavailable)
+            log.info("the error of a sync is not recorded now: %s", unavailable)
 
 
 def _with_base(
     fetching: CheckpointFetcher, made: IngestResult, checkpoint: Checkpoint
 ) -> tuple[IngestResult, Checkpoint | None]:
-    """The base beside what was made of it, if it is of the same layout, which its headers tell
-    before its weights come; where it cannot be had, and need not be, another look tries again.
+    """The base of a checkpoint, if it has the same layout; its headers are read before its weights.
+
+    Without an optional base that cannot be downloaded, a later sync tries again.
     """
     revision = made.base.revision
     if revision is None:
@@ -276,7 +278,7 @@ def _with_base(
 
 
 def _leads_to(hub: Hub, before: str, now: str) -> bool:
-    """Whether the name that a model had is nobody else's by now."""
+    """Whether a model's previous name belongs to no other model now."""
     try:
         return hub.look_up(before).name == now
     except HubNotFound:
@@ -286,7 +288,7 @@ def _leads_to(hub: Hub, before: str, now: str) -> bool:
 
 
 def _dependencies(revision: HubRevision, base: Base, source: OpenSource) -> list[str]:
-    """What a support depends on, besides the size that its space asks for."""
+    """All that a support depends on, except for the support size of its space."""
     parts = [fingerprint(revision), source.importance or "", source.space]
     if base.revision is not None:
         parts += [base.revision.name, fingerprint(base.revision)]

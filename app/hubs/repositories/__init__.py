@@ -1,1 +1,1 @@
-"""Queries over sources, the models of sources, and hub deliveries."""
+"""Queries about sources, the models of sources, and hub events."""

@@ -1,4 +1,4 @@
-"""Every query about sources, besides what they delivered and what was seen there."""
+"""Queries about sources, without their hub events and models."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _LONGEST = 2000
 
 
 def insert_source(session: Writer, source: SourceRecord) -> None:
-    """A new source."""
+    """Store a new source."""
     values = {name: getattr(source, name) for name in _COLUMNS}
     session.add(SourceRow(tenant_id=source.tenant.id, **values))
     session.flush()
 
 
 def find_source(session: Reader, source_id: str) -> SourceRecord | None:
-    """The source of this id, whosever it is, or None."""
+    """The source with this id, of any tenant, or None."""
     if not is_id(source_id):
         return None
     query = _query().where(SourceRow.id == source_id)
@@ -66,7 +66,7 @@ def get_source(session: Reader, tenant: Tenant, source_id: str) -> SourceRecord:
 
 
 def lock_source(session: Writer, tenant: Tenant, source_id: str) -> SourceRecord:
-    """The same, locked until the change ends."""
+    """The same, locked until the transaction ends."""
     if is_id(source_id):
         session.execute(select(SourceRow.id).where(SourceRow.id == source_id).with_for_update())
     return get_source(session, tenant, source_id)
@@ -97,47 +97,47 @@ def update_source(session: Writer, source_id: str, values: Mapping[str, Any]) ->
 
 
 def delete_source(session: Writer, source_id: str) -> None:
-    """Forget a source, its deliveries and what was seen there."""
+    """Delete a source with its hub events and the state of its models."""
     session.execute(delete(SourceRow).where(SourceRow.id == source_id))
 
 
 def note_event(session: Writer, source_id: str, at: datetime) -> bool:
-    """A delivery has come; whether there still is such a source, which is locked from now on."""
+    """Record that a hub event came, which locks the source; whether the source still exists."""
     statement = update(SourceRow).where(SourceRow.id == source_id).values(last_event_at=at)
     return cast("CursorResult[None]", session.execute(statement)).rowcount > 0
 
 
 def note_refusal(session: Writer, source_id: str, at: datetime, detail: str) -> None:
-    """Somebody has sent what nothing vouches for."""
+    """Record a hub event with a wrong secret or signature."""
     refusal = {"at": at.isoformat(), "detail": detail[:_LONGEST]}
     update_source(session, source_id, {"last_refusal": refusal})
 
 
 def note_error(session: Writer, source_id: str, code: str, detail: str) -> None:
-    """A poll or an ingestion has failed, as a problem document would say."""
+    """Record that a poll or an ingestion has failed."""
     error = {"at": datetime.now(UTC).isoformat(), "code": code, "detail": detail[:_LONGEST]}
     update_source(session, source_id, {"last_error": error})
 
 
 def note_poll(session: Writer, source_id: str, at: datetime, found: Mapping[str, Any]) -> None:
-    """A poll has come to its end."""
+    """Record that a poll has ended."""
     update_source(session, source_id, {"last_poll_at": at, "last_poll": dict(found)})
 
 
 def any_due(session: Reader, now: datetime) -> bool:
-    """Whether a source is to be polled."""
+    """Whether a poll of any source is due."""
     return session.scalar(select(SourceRow.id).where(_due(now)).limit(1)) is not None
 
 
 def due_sources(session: Writer, now: datetime, *, limit: int) -> list[SourceRecord]:
-    """Sources that are to be polled, locked, those first that wait longest; none that is locked."""
+    """Sources with a due poll, locked, the longest due first; without those locked already."""
     query = _query().where(_due(now)).order_by(SourceRow.next_poll_at).limit(limit)
     locked = query.with_for_update(skip_locked=True, of=SourceRow)
     return [_record(*found) for found in session.execute(locked)]
 
 
 def put_off_poll(session: Writer, source: SourceRecord, now: datetime) -> None:
-    """Let a source rest until it is due the next time."""
+    """Schedule the next poll of a source after its interval."""
     wait = None if source.poll_seconds is None else timedelta(seconds=source.poll_seconds)
     due = None if wait is None or source.url is None else now + wait
     update_source(session, source.id, {"next_poll_at": due})

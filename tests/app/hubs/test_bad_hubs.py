@@ -614,7 +614,7 @@ def test_a_base_of_another_layout(hub: Hub, app: AppHarness) -> None:
     hub.push("org/a", {"model.safetensors": GOOD}, card={"base_model": "org/base"})
     state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "space_mismatch") == (state, code)
-    assert "'decoder.weight' for one, of shape [40, 25] here and [3, 3] there" in detail
+    assert "'decoder.weight', of shape [40, 25] in the model and [3, 3] in the base" in detail
     told = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
     assert told is not None
     assert "weight" == told["importance"]
@@ -653,7 +653,7 @@ def test_a_model_that_is_its_base(hub: Hub, app: AppHarness) -> None:
     hub.push("org/a", {"model.safetensors": GOOD}, card={"base_model": "org/base"})
     state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "invalid_importance") == (state, code)
-    assert "differs in no weight" in detail
+    assert "no weight differs from its base" in detail
     told = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
     assert told is not None
     assert "weight" == told["importance"]
@@ -667,7 +667,7 @@ def test_a_base_that_is_not_given(hub: Hub, app: AppHarness) -> None:
     assert "the base of org/a@" in detail
     told = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
     assert told is not None
-    assert "the base org/secret is not given" in told["notes"][0]
+    assert "base org/secret is not available" in told["notes"][0]
 
 
 @pytest.mark.parametrize(
@@ -693,7 +693,7 @@ def test_a_base_that_is_of_no_use(
     told = app.hubs.sync_model(source, "org/a").result
     assert told is not None
     assert "weight" == told["importance"]
-    assert "no delta: the base org/base" in told["notes"][0]
+    assert "no delta: base org/base" in told["notes"][0]
     hub.push("org/base", {"model.safetensors": GOOD}, gated=False)
     again = app.hubs.sync_model(source, "org/a").result
     assert again is not None

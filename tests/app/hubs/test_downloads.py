@@ -93,7 +93,7 @@ def test_what_is_promised_to_others_is_not_free(
         with Downloads(tmp_path).room() as second:
             first.reserve(8 << 20)
             second.reserve(2 << 20)
-            with pytest.raises(StorageFull, match="other downloads under way"):
+            with pytest.raises(StorageFull, match="other running downloads"):
                 second.reserve(3 << 20)
             (first.path / "x").write_bytes(bytes(8 << 20))
             second.reserve(3 << 20)

@@ -338,7 +338,7 @@ def test_a_model_that_may_be_there_stays(
     job = app.hubs.sync_model(source, "org/a", gone=told)
     assert job.error is not None, job.result
     assert ("failed", "hub_not_found") == (job.state, job.error["code"])
-    assert "what is here of it stays" in job.error["detail"]
+    assert "the stored model stays" in job.error["detail"]
     assert app.hubs.model("org/a") is not None
 
 
