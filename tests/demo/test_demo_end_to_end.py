@@ -21,44 +21,44 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
     """One whole run, with its port already in use."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         return demo("--once", "--port", port, "--data", str(tmp_path_factory.mktemp("demo")))
 
 
-def test_it_ends_well(told: subprocess.CompletedProcess[str]) -> None:
+def test_it_ends_well(finished: subprocess.CompletedProcess[str]) -> None:
     """With --once it prints its story and exits with 0 and no word of complaint."""
-    assert (0, "") == (told.returncode, told.stderr)
+    assert (0, "") == (finished.returncode, finished.stderr)
 
 
-def test_neighbours_are_kin(told: subprocess.CompletedProcess[str]) -> None:
+def test_neighbours_are_kin(finished: subprocess.CompletedProcess[str]) -> None:
     """The service's neighbours are the true ones far beyond chance."""
     found = re.search(
-        r"Mean Recall@8 over all 40 clients: (0\.\d+) \(by chance: (0\.\d+)\)", told.stdout
+        r"Mean Recall@8 over all 40 clients: (0\.\d+) \(by chance: (0\.\d+)\)", finished.stdout
     )
     assert found is not None
     recall, chance = (float(figure) for figure in found.groups())
     assert recall > 0.6 > 2 * chance
 
 
-def test_it_prints_groups_of_kin(told: subprocess.CompletedProcess[str]) -> None:
+def test_it_prints_groups_of_kin(finished: subprocess.CompletedProcess[str]) -> None:
     """The groups are the service's own, more than one of them, and each has an exemplar."""
-    found = re.search(r"The service finds (\d+) groups", told.stdout)
+    found = re.search(r"The service finds (\d+) groups", finished.stdout)
     assert found is not None
     assert 2 <= int(found[1]) <= 20
-    assert re.search(r"digits/client-00 is in group \d+:", told.stdout)
+    assert re.search(r"digits/client-00 is in group \d+:", finished.stdout)
 
 
-def test_a_taken_port_is_replaced(told: subprocess.CompletedProcess[str]) -> None:
+def test_a_taken_port_is_replaced(finished: subprocess.CompletedProcess[str]) -> None:
     """Where the port is taken it says so and serves on another."""
-    assert re.search(r"Port \d+ is taken: this serves on \d+\.", told.stdout)
+    assert re.search(r"Port \d+ is taken: this serves on \d+\.", finished.stdout)
 
 
-def test_its_service_is_gone_afterwards(told: subprocess.CompletedProcess[str]) -> None:
+def test_its_service_is_gone_afterwards(finished: subprocess.CompletedProcess[str]) -> None:
     """When the demo has ended, nothing listens at the address it printed."""
-    address = re.search(r"It answers at http://127\.0\.0\.1:(\d+)", told.stdout)
+    address = re.search(r"It answers at http://127\.0\.0\.1:(\d+)", finished.stdout)
     assert address is not None
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(address[1])), timeout=5)

@@ -87,7 +87,9 @@ def test_whoever_subscribed_hears_of_a_push(hub: Hub, client: modelkin.Client) -
         assert {"org/first-lies"} == {e["data"]["model"] for e in heard["lineage.mismatch"]}
         assert "org/first" == heard["lineage.mismatch"][0]["data"]["likely_base"]
         changes = [event["data"] for event in heard["neighbors.changed"]]
-        near = {(told["model"], other["model"]) for told in changes for other in told["changes"]}
+        near = {
+            (change["model"], other["model"]) for change in changes for other in change["changes"]
+        }
         assert ("org/first-tuned", "org/first") in near
         assert all(_family(a) == _family(b) for a, b in near)
 

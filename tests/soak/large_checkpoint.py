@@ -48,11 +48,11 @@ class Large:
                 "data_offsets": [at, at + tensor],
             }
             at += tensor
-        told = json.dumps(header).encode()
+        encoded = json.dumps(header).encode()
         digest = hashlib.sha256()
         generator = np.random.default_rng(seed)
         with path.open("wb") as file:
-            for piece in (struct.pack("<Q", len(told)), told):
+            for piece in (struct.pack("<Q", len(encoded)), encoded):
                 file.write(piece)
                 digest.update(piece)
             for _ in header:
@@ -83,7 +83,7 @@ class _Hub(BaseHTTPRequestHandler):
                 shutil.copyfileobj(file, self.wfile, 1 << 20)
             return
         lfs = {"sha256": large.digest, "size": large.size}
-        told = json.dumps(
+        encoded = json.dumps(
             {
                 "id": name,
                 "sha": "1" * 40,
@@ -92,9 +92,9 @@ class _Hub(BaseHTTPRequestHandler):
             }
         ).encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(told)))
+        self.send_header("Content-Length", str(len(encoded)))
         self.end_headers()
-        self.wfile.write(told)
+        self.wfile.write(encoded)
 
 
 def ingest(folder: Path, url: str) -> tuple[dict[str, Any], int, float]:

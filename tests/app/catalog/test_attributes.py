@@ -51,8 +51,8 @@ def found(app_space: AppSpace, attribute: str, some: slice) -> tuple[dict[int, A
     with app_space.database.reading() as session:
         ids = sorted(session.scalars(select(ModelRow.id).where(ModelRow.space_id == app_space.id)))
         counting: Any = Counting(session)
-        told = store.labelled_by_id(counting, app_space.space, ids[some], attribute)
-    return {each.id - ids[0]: each.value for each in told}, counting
+        labelled = store.labelled_by_id(counting, app_space.space, ids[some], attribute)
+    return {each.id - ids[0]: each.value for each in labelled}, counting
 
 
 @pytest.mark.parametrize("attribute", NAMES)

@@ -352,5 +352,5 @@ def test_the_example_of_the_document_works(http: httpx.Client) -> None:
     example = operation["requestBody"]["content"][JSONL]["example"]
     space = Space(http, M, signature={"num_perm": 4})
     results = [json.loads(line) for line in post(space, example.encode()).text.splitlines()]
-    told = operation["responses"]["200"]["content"][JSONL]["example"]
-    assert [json.loads(line) for line in told.splitlines()] == results
+    documented = operation["responses"]["200"]["content"][JSONL]["example"]
+    assert [json.loads(line) for line in documented.splitlines()] == results

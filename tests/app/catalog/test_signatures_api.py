@@ -112,8 +112,8 @@ def test_a_signature_comes_back_in_both_media_types(space: Space, support: Suppo
         url = space.path("signatures", model)
         binary = space.http.get(url)
         assert (SIGNATURE, signature.to_bytes()) == (binary.headers["content-type"], binary.content)
-        told = space.http.get(url, headers={"Accept": JSON}).json()
-        assert json.loads(datasketch_json(support)) == told
+        answer_json = space.http.get(url, headers={"Accept": JSON}).json()
+        assert json.loads(datasketch_json(support)) == answer_json
 
 
 def test_the_same_signature_again_changes_nothing(space: Space, support: Support) -> None:
@@ -173,8 +173,8 @@ def test_a_signature_of_another_make_is_a_409(
 
 def test_a_signature_of_another_M_is_a_409(space: Space) -> None:
     """The binary format carries M, and it has to be the space's."""
-    stranger = random_support(np.random.default_rng(1), M + 1, 100).signature()
-    answer = put(space, "a", stranger.to_bytes(), SIGNATURE)
+    misfit = random_support(np.random.default_rng(1), M + 1, 100).signature()
+    answer = put(space, "a", misfit.to_bytes(), SIGNATURE)
     assert str(M + 1) in assert_problem(answer, 409, "space_mismatch")
 
 

@@ -292,7 +292,7 @@ def test_the_support_of_a_signature_is_a_409(space: Space, support: Support) -> 
 
 def test_a_support_of_another_M_is_a_409(space: Space) -> None:
     """The native format carries M, and another M than the space's is a mismatch, not a support."""
-    stranger = random_support(np.random.default_rng(1), M + 1, 100)
-    answer = space.put_bytes("a", stranger.to_bytes(), SUPPORT)
+    misfit = random_support(np.random.default_rng(1), M + 1, 100)
+    answer = space.put_bytes("a", misfit.to_bytes(), SUPPORT)
     assert str(M + 1) in assert_problem(answer, 409, "space_mismatch")
     assert 0 == space.show()["models"]

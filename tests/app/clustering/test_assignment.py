@@ -15,8 +15,8 @@ from modelkin.types.search import Neighbor
 def placed(similarities: Sequence[float], labels: Sequence[int]) -> Assignment:
     """The assignment of a model, from its similarities to models of these clusters."""
     names = tuple(f"m{i:02d}" for i in range(len(labels)))
-    told = zip(names, similarities, strict=True)
-    near = [Neighbor(name, s, s / (2 - s), "exact", 0.0, 10) for name, s in told]
+    pairs = zip(names, similarities, strict=True)
+    near = [Neighbor(name, s, s / (2 - s), "exact", 0.0, 10) for name, s in pairs]
     clusters = tuple(sorted(set(labels) - {-1}))
     exemplars = tuple(names[list(labels).index(cluster)] for cluster in clusters)
     held = ClusteringContent(

@@ -133,12 +133,12 @@ def test_a_policy_is_set_and_read(client: modelkin.Client, space: Space) -> None
         "last_at": None,
     } == policy
     assert policy == ok(space.http.put(url, json=body)) == ok(space.http.get(url))
-    told = client.clusterings.policy.get(space.name)
+    stored_policy = client.clusterings.policy.get(space.name)
     assert (5, None, 30, 3) == (
-        told.after_changes,
-        told.every_seconds,
-        told.debounce_seconds,
-        told.pending_changes,
+        stored_policy.after_changes,
+        stored_policy.every_seconds,
+        stored_policy.debounce_seconds,
+        stored_policy.pending_changes,
     )
     changed = client.clusterings.policy.set(
         space.name, every_seconds=60, debounce_seconds=0, seed=4

@@ -288,19 +288,19 @@ def test_a_selector_without_a_cache_agrees(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_progress_is_reported_and_can_stop(algorithm: str) -> None:
     """Every stage reports within its bounds, and an exception of the callback ends it."""
-    told: list[tuple[int, int, str]] = []
+    reports: list[tuple[int, int, str]] = []
     supports = snapshot(planted()[0])
 
     def record(done: int, total: int, stage: str = "") -> None:
-        told.append((done, total, stage))
+        reports.append((done, total, stage))
 
     cluster_models(supports, ClusteringRequest(algorithm), record)
-    assert len({stage for _, _, stage in told}) >= 3
-    assert all(0 <= done <= total or total == 0 for done, total, _ in told)
-    assert (36, 36, "measuring") == told[-1]
+    assert len({stage for _, _, stage in reports}) >= 3
+    assert all(0 <= done <= total or total == 0 for done, total, _ in reports)
+    assert (36, 36, "measuring") == reports[-1]
 
     def stop(done: int, total: int, stage: str = "") -> None:
-        if stage == told[-2][2] or len(stage) > 9:
+        if stage == reports[-2][2] or len(stage) > 9:
             raise JobCancelled("enough")
 
     with pytest.raises(JobCancelled):

@@ -40,9 +40,9 @@ def refused(app: AppHarness, url: str, name: str = "org/a", **wanted: Any) -> tu
     assert job.error is not None, job.result
     assert [] == [path.name for path in downloads(app)]
     assert app.hubs.model(name) is None
-    told = app.hubs.source(source.id).last_error
-    assert told is not None
-    assert job.error["code"] == told["code"]
+    shown = app.hubs.source(source.id).last_error
+    assert shown is not None
+    assert job.error["code"] == shown["code"]
     return job.state, job.error["code"], job.error["detail"]
 
 
@@ -171,8 +171,8 @@ def raw(**tensors: tuple[str, list[int], int]) -> bytes:
     for name, (dtype, shape, size) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
         at += size
-    told = json.dumps(header).encode()
-    return struct.pack("<Q", len(told)) + told + b"\x38" * at
+    encoded = json.dumps(header).encode()
+    return struct.pack("<Q", len(encoded)) + encoded + b"\x38" * at
 
 
 @pytest.mark.parametrize(
@@ -615,10 +615,10 @@ def test_a_base_of_another_layout(hub: Hub, app: AppHarness) -> None:
     state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "space_mismatch") == (state, code)
     assert "'decoder.weight', of shape [40, 25] in the model and [3, 3] in the base" in detail
-    told = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
-    assert told is not None
-    assert "weight" == told["importance"]
-    assert "no delta: its base org/base@" in told["notes"][0]
+    outcome = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
+    assert outcome is not None
+    assert "weight" == outcome["importance"]
+    assert "no delta: its base org/base@" in outcome["notes"][0]
 
 
 def test_a_base_of_another_layout_is_not_downloaded(hub: Hub, app: AppHarness) -> None:
@@ -640,9 +640,9 @@ def test_a_base_of_another_layout_is_not_downloaded(hub: Hub, app: AppHarness) -
         name = f"{base}-tuned"
         hub.push(name, {"model.safetensors": GOOD}, card={"base_model": base})
         sent.clear()
-        told = app.hubs.sync_model(app.hubs.follow(hub.url), name).result
-        assert told is not None
-        assert ("weight", True) == (told["importance"], "another layout" in told["notes"][0])
+        outcome = app.hubs.sync_model(app.hubs.follow(hub.url), name).result
+        assert outcome is not None
+        assert ("weight", True) == (outcome["importance"], "another layout" in outcome["notes"][0])
         assert 100_000_000 == sent[0]
         assert sum(sent[1:]) < 1 << 20
 
@@ -654,9 +654,9 @@ def test_a_model_that_is_its_base(hub: Hub, app: AppHarness) -> None:
     state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "invalid_importance") == (state, code)
     assert "no weight differs from its base" in detail
-    told = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
-    assert told is not None
-    assert "weight" == told["importance"]
+    outcome = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
+    assert outcome is not None
+    assert "weight" == outcome["importance"]
 
 
 def test_a_base_that_is_not_given(hub: Hub, app: AppHarness) -> None:
@@ -665,9 +665,9 @@ def test_a_base_that_is_not_given(hub: Hub, app: AppHarness) -> None:
     state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "hub_not_found") == (state, code)
     assert "the base of org/a@" in detail
-    told = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
-    assert told is not None
-    assert "base org/secret is not available" in told["notes"][0]
+    outcome = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
+    assert outcome is not None
+    assert "base org/secret is not available" in outcome["notes"][0]
 
 
 @pytest.mark.parametrize(
@@ -690,10 +690,10 @@ def test_a_base_that_is_of_no_use(
     hub.push("org/a", {"model.safetensors": tuned}, card={"base_model": "org/base"})
     assert ("failed", code) == refused(app, hub.url, importance="delta")[:2]
     source = app.hubs.follow(hub.url)
-    told = app.hubs.sync_model(source, "org/a").result
-    assert told is not None
-    assert "weight" == told["importance"]
-    assert "no delta: base org/base" in told["notes"][0]
+    outcome = app.hubs.sync_model(source, "org/a").result
+    assert outcome is not None
+    assert "weight" == outcome["importance"]
+    assert "no delta: base org/base" in outcome["notes"][0]
     hub.push("org/base", {"model.safetensors": GOOD}, gated=False)
     again = app.hubs.sync_model(source, "org/a").result
     assert again is not None

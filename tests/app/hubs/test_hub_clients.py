@@ -40,11 +40,11 @@ _ANYTHING = st.recursive(
 def _object(*names: str, **known: Any) -> Any:
     """An object of fields that are mostly as they should be, or anything, or missing."""
     fields = {name: st.one_of(_TEXTS, _ANYTHING) for name in names}
-    told = {
+    required = {
         name: st.sampled_from([strategy] * 30 + [_ANYTHING]).flatmap(lambda chosen: chosen)
         for name, strategy in known.items()
     }
-    return st.fixed_dictionaries(told, optional=fields)
+    return st.fixed_dictionaries(required, optional=fields)
 
 
 def _several(strategy: Any) -> Any:

@@ -211,8 +211,8 @@ def test_what_mlflow_tells(
 def test_anything_at_all_is_read(document: Any) -> None:
     """Whatever a payload is, reading it answers something that can be stored."""
     for read in (huggingface.read, mlflow.read):
-        told = read(document)
-        assert isinstance(told, HubEvent)
-        assert told.model is not None or told.ignored is not None
-        texts = [told.event, told.model, told.moved_from, told.revision]
+        parsed = read(document)
+        assert isinstance(parsed, HubEvent)
+        assert parsed.model is not None or parsed.ignored is not None
+        texts = [parsed.event, parsed.model, parsed.moved_from, parsed.revision]
         assert all(text is None or len(text) <= 200 for text in texts)

@@ -101,8 +101,8 @@ def deliver(http: httpx.Client, source: str, action: str, name: str, **repo: Any
         "webhook": {"id": "w", "version": 3},
         "updatedRefs": [{"ref": "refs/heads/main", "oldSha": "0", "newSha": repo.get("headSha")}],
     }
-    told = {"X-Webhook-Secret": "s", "Webhook-Id": os.urandom(8).hex()}
-    return http.post(f"/v1/hooks/{source}", json=payload, headers=told)
+    sent_headers = {"X-Webhook-Secret": "s", "Webhook-Id": os.urandom(8).hex()}
+    return http.post(f"/v1/hooks/{source}", json=payload, headers=sent_headers)
 
 
 def test_a_push_has_neighbours(hub: Hub, service: httpx.Client) -> None:
@@ -165,11 +165,11 @@ def test_a_download_that_was_cut_off(hub: Hub, tmp_path: Path) -> None:
     server = Server(tmp_path, "--egress-allow=127.0.0.1").start()
     made = {"kind": "huggingface", "space": "pushed", "secret": "s", "url": hub.url}
     source = httpx.post(f"{server.url}/v1/sources", json={**made, "poll_seconds": None}).json()
-    told = {"X-Webhook-Secret": "s"}
+    sent_headers = {"X-Webhook-Secret": "s"}
     repo = {"type": "model", "name": "org/a"}
     payload = {"event": {"action": "create", "scope": "repo"}, "repo": repo}
     assert httpx.post(
-        f"{server.url}/v1/hooks/{source['id']}", json=payload, headers=told
+        f"{server.url}/v1/hooks/{source['id']}", json=payload, headers=sent_headers
     ).is_success
     assert reached.wait(60)
     server.kill()

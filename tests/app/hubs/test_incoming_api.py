@@ -86,8 +86,8 @@ def test_forged_and_stale_deliveries_tell_nothing(service: AppHarness) -> None:
     ]
     answers = [service.http.post(url, content=b, headers=h) for url, h, b in attempts]
     assert {401} == {answer.status_code for answer in answers}
-    told = {str({**answer.json(), "request_id": ""}) for answer in answers}
-    assert 1 == len(told)
+    bodies = {str({**answer.json(), "request_id": ""}) for answer in answers}
+    assert 1 == len(bodies)
     assert "not that of the source" in service.hubs.show(hub)["last_refusal"]["detail"]
     assert "not made of this body" in service.hubs.show(registry)["last_refusal"]["detail"]
     for source in (hub, registry):
@@ -121,8 +121,8 @@ def test_none_of_many_is_lost(service: AppHarness) -> None:
     source = service.hubs.create()
     with ThreadPoolExecutor(8) as pool:
         send = lambda i: service.hubs.push(source, f"org/m{i}")["job"]  # noqa: E731
-        told = list(pool.map(send, range(100)))
-    assert sorted(told) == sorted(job["id"] for job in service.hubs.jobs(source))
+        job_ids = list(pool.map(send, range(100)))
+    assert sorted(job_ids) == sorted(job["id"] for job in service.hubs.jobs(source))
     shown = deliveries(service, source)
     assert {f"org/m{i}" for i in range(100)} == {delivery["model"] for delivery in shown}
     assert 100 == len({delivery["delivery_id"] for delivery in shown})

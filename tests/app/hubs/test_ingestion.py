@@ -41,9 +41,9 @@ def test_a_checkpoint_becomes_a_support(hub: Hub, app: AppHarness) -> None:
     model = app.hubs.model("org/a")
     assert model is not None
     assert (f"{hub.url}/org/a/tree/{sha}", ("license:mit",)) == (model.source, model.tags)
-    told = model.attributes["hub"]
+    origin = model.attributes["hub"]
     assert ("huggingface", hub.url, "org/a", sha, "weight") == tuple(
-        told[key] for key in ("kind", "url", "model", "revision", "importance")
+        origin[key] for key in ("kind", "url", "model", "revision", "importance")
     )
     assert job.result is not None
     assert ("stored", "kin", True, sha) == tuple(
@@ -291,16 +291,16 @@ def test_a_model_that_moved_is_renamed(hub: Hub, app: AppHarness) -> None:
         job.result[key] for key in ("outcome", "model", "moved_from")
     )
     assert (None, before, []) == (app.hubs.model("org/a"), app.hubs.support("org/b"), hub.downloads)
-    told = app.hubs.sync_model(source, "org/b", moved_from="org/a")
-    assert "succeeded" == told.state, told.error
+    renamed = app.hubs.sync_model(source, "org/b", moved_from="org/a")
+    assert "succeeded" == renamed.state, renamed.error
 
 
 @pytest.mark.parametrize(
-    ("on_delete", "token", "told", "removed"),
+    ("on_delete", "token", "announced", "removed"),
     [("keep", TOKEN, True, False), ("remove", TOKEN, False, True), ("remove", None, True, True)],
 )
 def test_a_model_that_is_gone(
-    hub: Hub, app: AppHarness, on_delete: str, token: str | None, told: bool, removed: bool
+    hub: Hub, app: AppHarness, on_delete: str, token: str | None, announced: bool, removed: bool
 ) -> None:
     """The model is removed if its source says so and else stays; the job says which.
 
@@ -310,19 +310,19 @@ def test_a_model_that_is_gone(
     source = app.hubs.follow(hub.url, on_delete=on_delete, token=token)
     app.hubs.sync_model(source, "org/a")
     del hub.repos["org/a"]
-    job = app.hubs.sync_model(source, "org/a", gone=told)
+    job = app.hubs.sync_model(source, "org/a", gone=announced)
     assert job.result is not None, job.error
     assert ("gone", removed) == (job.result["outcome"], job.result["removed"])
     assert removed == (app.hubs.model("org/a") is None)
 
 
 @pytest.mark.parametrize(
-    ("token", "told", "bare"),
+    ("token", "announced", "bare"),
     [(None, False, False), (TOKEN, True, True)],
     ids=["private by now", "a proxy's 404"],
 )
 def test_a_model_that_may_be_there_stays(
-    hub: Hub, app: AppHarness, token: str | None, told: bool, bare: bool
+    hub: Hub, app: AppHarness, token: str | None, announced: bool, bare: bool
 ) -> None:
     """A model that is private, or not found without an accepted token, may still exist.
 
@@ -335,7 +335,7 @@ def test_a_model_that_may_be_there_stays(
         hub.on_hub = answering(404, b"not found")
     else:
         hub.repo("org/a").private = True
-    job = app.hubs.sync_model(source, "org/a", gone=told)
+    job = app.hubs.sync_model(source, "org/a", gone=announced)
     assert job.error is not None, job.result
     assert ("failed", "hub_not_found") == (job.state, job.error["code"])
     assert "the stored model stays" in job.error["detail"]

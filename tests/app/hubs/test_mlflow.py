@@ -155,17 +155,17 @@ def test_what_is_not_there(registry: Registry, app: AppHarness) -> None:
 
 def test_a_version_is_delivered(registry: Registry, service: httpx.Client) -> None:
     """The registry's own webhook announces a version; moments later the service has the model."""
-    source = follow(service, registry, "told", poll_seconds=None)
+    source = follow(service, registry, "announced", poll_seconds=None)
     webhook = registry.webhook(f"{service.base_url}/v1/hooks/{source['id']}", SECRET)
-    registry.register("told")
-    registry.log_run("told", {"model.safetensors": safetensors(random_tensors(1))})
-    wait_for(service, "/v1/spaces/s-told/models/told", revision=1)
-    registry.log_model("told", {"model.safetensors": safetensors(random_tensors(2))})
-    wait_for(service, "/v1/spaces/s-told/models/told", revision=2)
+    registry.register("announced")
+    registry.log_run("announced", {"model.safetensors": safetensors(random_tensors(1))})
+    wait_for(service, "/v1/spaces/s-announced/models/announced", revision=1)
+    registry.log_model("announced", {"model.safetensors": safetensors(random_tensors(2))})
+    wait_for(service, "/v1/spaces/s-announced/models/announced", revision=2)
     registry.call(f"webhooks/{webhook}", "DELETE")
-    told = service.get(f"/v1/sources/{source['id']}/deliveries").json()["items"]
-    assert {"registered_model.created", "model_version.created"} <= {d["event"] for d in told}
-    assert 200 == service.get("/v1/spaces/s-told/neighbors?model=told").status_code
+    delivered = service.get(f"/v1/sources/{source['id']}/deliveries").json()["items"]
+    assert {"registered_model.created", "model_version.created"} <= {d["event"] for d in delivered}
+    assert 200 == service.get("/v1/spaces/s-announced/neighbors?model=announced").status_code
 
 
 def test_a_version_that_nobody_told_of(registry: Registry, service: httpx.Client) -> None:

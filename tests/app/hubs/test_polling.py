@@ -54,7 +54,7 @@ def test_a_listing_is_held_against_what_was_seen(
     listing: dict[str, str], seen: dict[str, tuple[str | None, bool, bool]]
 ) -> None:
     """Models that are new, changed or newly gone are synced, and no others."""
-    known = {name: SeenModel(name, *told) for name, told in seen.items()}
+    known = {name: SeenModel(name, *state) for name, state in seen.items()}
     found = compare(opened(), (HubModel(*line) for line in listing.items()), known)
     assert {n: r for n, r in listing.items() if n not in seen} == found.new
     assert {n: r for n, r in listing.items() if n in seen and seen[n][0] != r} == found.changed

@@ -40,8 +40,8 @@ def test_every_change_is_read_once(
         with database.reading() as session:
             pages = list(changed_since(session, written.id, since))
             ids = changed_ids(session, written.id, since)
-        told = np.concatenate([np.empty(0, np.int64), *(page[0] for page in pages)])
-        assert sorted(ids) == sorted(told.tolist())
+        listed = np.concatenate([np.empty(0, np.int64), *(page[0] for page in pages)])
+        assert sorted(ids) == sorted(listed.tolist())
         assert len(ids) == sum(number % 3 >= since for number in range(1, models + 1))
         assert all((contents == found + 7).all() for found, contents, _ in pages)
     with database.reading() as session:

@@ -135,9 +135,9 @@ def test_names_of_our_own_network_are_not_resolved_for_others(
         egress.check_url("https://db.corp.internal/", "url")
     with egress.client(timeout=5) as client, pytest.raises(EgressRefused) as refused:
         client.get("https://db.corp.internal/")
-    for told in (caught.value, refused.value):
-        assert "'db.corp.internal' is not at a public address" in str(told)
-        assert "10.11" not in str(told)
+    for error in (caught.value, refused.value):
+        assert "'db.corp.internal' is not at a public address" in str(error)
+        assert "10.11" not in str(error)
     assert 2 * ["refused to connect to 'db.corp.internal': it is at 10.11.12.13"] == caplog.messages
 
 

@@ -178,15 +178,20 @@ def test_shapley_values_are_those_of_all_coalitions(
     Models worth nothing or less are left out.
     """
     few = dict(itertools.islice(MODELS.items(), 8))
-    told = {n: LABELS[n] if kind == "label" else METRICS[n] for n in few}
+    attribute_of = {n: LABELS[n] if kind == "label" else METRICS[n] for n in few}
     for name, support in few.items():
         space.put(name, support)
-        space.http.patch(space.path("models", name), json={"attributes": {"told": told[name]}})
+        space.http.patch(
+            space.path("models", name), json={"attributes": {"noted": attribute_of[name]}}
+        )
     order = [n for n, _ in true_neighbors(few[TARGET], {n: few[n] for n in few if n != TARGET})]
-    worth = {n: float(told[n] == told[TARGET]) if kind == "label" else METRICS[n] for n in order}
+    worth = {
+        n: float(attribute_of[n] == attribute_of[TARGET]) if kind == "label" else METRICS[n]
+        for n in order
+    }
     values = shapley(order, worth, neighbors)
     expected = {name: value for name, value in values.items() if value > 1e-12}
-    answer = donors(space, method="knn_shapley", neighbors=neighbors, **{kind: "told"})
+    answer = donors(space, method="knn_shapley", neighbors=neighbors, **{kind: "noted"})
     found = dict(named(answer, "shapley"))
     assert expected == pytest.approx(found)
     assert sorted(found.values(), reverse=True) == list(found.values())
@@ -271,8 +276,8 @@ def test_every_donor_says_why(crowd: Space, method: str) -> None:
         "knn_shapley": {"shapley", "worth", "label"},
     }
     for item in donors(crowd, **parameters(method))["items"]:
-        told = {name for name, value in item["why"].items() if value is not None}
-        assert own[method] | {"sentence", "shared_indices", "z_score"} == told
+        given = {name for name, value in item["why"].items() if value is not None}
+        assert own[method] | {"sentence", "shared_indices", "z_score"} == given
         assert len(item["why"]["sentence"]) > 30
 
 

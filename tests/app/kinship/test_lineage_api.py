@@ -22,8 +22,8 @@ from tests.support.http_space import (
 M, K = 10_000, 500
 
 
-def planted(seed: int, strangers: int = 8) -> dict[str, Support]:
-    """root -> base -> model -> copy and base -> sibling, each keeping 80%, and some strangers."""
+def planted(seed: int, unrelated: int = 8) -> dict[str, Support]:
+    """root -> base -> model -> copy and base -> sibling, each keeping 80%, and unrelated models."""
     rng = np.random.default_rng(seed)
     found = {"root": random_support(rng, M, K)}
     for name, parent in (
@@ -33,7 +33,7 @@ def planted(seed: int, strangers: int = 8) -> dict[str, Support]:
         ("sibling", "base"),
     ):
         found[name] = related(rng, found[parent], 0.8)
-    return found | {f"other-{i}": random_support(rng, M, K) for i in range(strangers)}
+    return found | {f"other-{i}": random_support(rng, M, K) for i in range(unrelated)}
 
 
 def declare(space: Space, **bases: str | None) -> None:
@@ -61,31 +61,31 @@ SUPPORTS = planted(1)
 def test_a_true_base_is_consistent(line: Space) -> None:
     """The declared base stands out, with its S, z-score and the background."""
     declare(line, model="base")
-    told = lineage(line)
+    found = lineage(line)
     assert ("consistent", "base", None) == (
-        told["verdict"],
-        told["declared_base"],
-        told["likely_base"],
+        found["verdict"],
+        found["declared_base"],
+        found["likely_base"],
     )
-    base = told["base"]
+    base = found["base"]
     assert true_similarity(SUPPORTS["model"], SUPPORTS["base"]) == base["similarity"]
     assert ("exact", 0.0, True, "base") == tuple(
         base[field] for field in ("estimate", "standard_error", "stands_out", "relation")
     )
-    usual = told["usual"]
+    usual = found["usual"]
     z = (base["similarity"] - usual["similarity"]) / usual["deviation"]
     assert z == pytest.approx(base["z_score"])
     assert base["z_score"] > 5
-    assert told["limit"] < base["similarity"]
-    assert "S = 0.8" in told["summary"]
+    assert found["limit"] < base["similarity"]
+    assert "S = 0.8" in found["summary"]
 
 
 def test_siblings_and_derivatives_are_no_contradiction(line: Space) -> None:
     """Models declared to be made from the model, or from its base, are named as such."""
     declare(line, model="base", copy="model", sibling="base", base="root")
-    told = lineage(line)
-    assert "consistent" == told["verdict"]
-    relations = {kin["model"]: kin["relation"] for kin in told["kin"]}
+    found = lineage(line)
+    assert "consistent" == found["verdict"]
+    relations = {kin["model"]: kin["relation"] for kin in found["kin"]}
     assert ("derivative", "base", "sibling", "ancestor") == tuple(
         relations[name] for name in ("copy", "base", "sibling", "root")
     )
@@ -95,26 +95,26 @@ def test_siblings_and_derivatives_are_no_contradiction(line: Space) -> None:
 def test_a_stranger_as_base_is_a_mismatch(line: Space) -> None:
     """A declared base as far as unrelated models is contradicted; the likely one is named."""
     declare(line, model="other-3")
-    told = lineage(line)
-    assert ("mismatch", False) == (told["verdict"], told["base"]["stands_out"])
-    assert "other-3" in told["summary"]
-    assert "no nearer than unrelated models" in told["summary"]
-    assert told["likely_base"] in {"base", "copy"}  # S has no direction
-    assert told["likely_base"] in told["summary"]
+    found = lineage(line)
+    assert ("mismatch", False) == (found["verdict"], found["base"]["stands_out"])
+    assert "other-3" in found["summary"]
+    assert "no nearer than unrelated models" in found["summary"]
+    assert found["likely_base"] in {"base", "copy"}  # S has no direction
+    assert found["likely_base"] in found["summary"]
 
 
 def test_a_base_that_another_lies_before_is_a_mismatch(line: Space) -> None:
     """If a model declares the root, the verdict names the base in between, with its S."""
     declare(line, model="root", copy="model")
-    told = lineage(line)
+    found = lineage(line)
     assert ("mismatch", "base", "base") == (
-        told["verdict"],
-        told["likely_base"],
-        told["rival"]["model"],
+        found["verdict"],
+        found["likely_base"],
+        found["rival"]["model"],
     )
     to_root = true_similarity(SUPPORTS["base"], SUPPORTS["root"])
-    assert to_root == told["rival"]["to_base"]
-    assert told["rival"]["similarity"] > told["base"]["similarity"] + 0.05
+    assert to_root == found["rival"]["to_base"]
+    assert found["rival"]["similarity"] > found["base"]["similarity"] + 0.05
 
 
 def test_a_base_of_the_base_is_no_mismatch_once_that_is_declared(line: Space) -> None:
@@ -126,22 +126,22 @@ def test_a_base_of_the_base_is_no_mismatch_once_that_is_declared(line: Space) ->
 def test_nothing_declared_proposes_the_nearest(line: Space) -> None:
     """For an undeclared model the answer names one that stands out; S has no direction."""
     declare(line, copy="model")
-    told = lineage(line)
-    assert ("undeclared", "base", None) == (told["verdict"], told["likely_base"], told["base"])
-    assert "or be made from this model" in told["summary"]
-    stranger = lineage(line, "other-0")
-    assert ("undeclared", None) == (stranger["verdict"], stranger["likely_base"])
-    assert "No model stands out" in stranger["summary"]
+    found = lineage(line)
+    assert ("undeclared", "base", None) == (found["verdict"], found["likely_base"], found["base"])
+    assert "or be made from this model" in found["summary"]
+    unrelated = lineage(line, "other-0")
+    assert ("undeclared", None) == (unrelated["verdict"], unrelated["likely_base"])
+    assert "No model stands out" in unrelated["summary"]
 
 
 def test_a_base_elsewhere_is_unknown(line: Space) -> None:
     """A base outside the space cannot be measured; the kin are listed all the same."""
     declare(line, model="hub/elsewhere")
-    told = lineage(line)
-    assert ("unknown_base", None) == (told["verdict"], told["base"])
-    assert "hub/elsewhere" in told["summary"]
-    assert told["likely_base"] in {"base", "copy"}
-    (link,) = told["chain"]
+    found = lineage(line)
+    assert ("unknown_base", None) == (found["verdict"], found["base"])
+    assert "hub/elsewhere" in found["summary"]
+    assert found["likely_base"] in {"base", "copy"}
+    (link,) = found["chain"]
     assert ("model", "hub/elsewhere", None) == (
         link["model"],
         link["base_model"],
@@ -152,38 +152,38 @@ def test_a_base_elsewhere_is_unknown(line: Space) -> None:
 def test_the_chain_is_followed(line: Space) -> None:
     """Each declared base leads to the next, with the S of every step, up to the last known."""
     declare(line, copy="model", model="base", base="root", root="hub/first")
-    told = lineage(line, "copy")
-    steps = [(link["model"], link["base_model"]) for link in told["chain"]]
+    found = lineage(line, "copy")
+    steps = [(link["model"], link["base_model"]) for link in found["chain"]]
     assert [("copy", "model"), ("model", "base"), ("base", "root"), ("root", "hub/first")] == steps
     measured = [true_similarity(SUPPORTS[a], SUPPORTS[b]) for a, b in steps[:3]]
-    assert [*measured, None] == [link["similarity"] for link in told["chain"]]
-    assert not told["cycle"]
+    assert [*measured, None] == [link["similarity"] for link in found["chain"]]
+    assert not found["cycle"]
 
 
 @pytest.mark.parametrize("ends", ["model", "base"])
 def test_a_cycle_through_the_model_is_reported(line: Space, ends: str) -> None:
     """Bases that lead back to the model cannot all be right."""
     declare(line, model=ends, base="model")
-    told = lineage(line)
-    assert ("cycle", True) == (told["verdict"], told["cycle"])
-    assert f"{ends} -> model" in told["summary"]
+    found = lineage(line)
+    assert ("cycle", True) == (found["verdict"], found["cycle"])
+    assert f"{ends} -> model" in found["summary"]
 
 
 def test_a_cycle_further_back_leaves_the_verdict(line: Space) -> None:
     """Two bases that declare each other do not stop the model's own base from being measured."""
     declare(line, copy="model", model="base", base="model")
-    told = lineage(line, "copy")
-    assert ("consistent", True, 3) == (told["verdict"], told["cycle"], len(told["chain"]))
+    found = lineage(line, "copy")
+    assert ("consistent", True, 3) == (found["verdict"], found["cycle"], len(found["chain"]))
 
 
 def test_too_few_models_are_inconclusive(space: Space) -> None:
     """Without three other models there is no background."""
     space.put_all({name: SUPPORTS[name] for name in ("model", "base", "other-0")})
     declare(space, model="base")
-    told = lineage(space)
-    assert "inconclusive" == told["verdict"]
-    assert "too few other models" in told["summary"]
-    assert {None} == {kin["stands_out"] for kin in told["kin"]}
+    found = lineage(space)
+    assert "inconclusive" == found["verdict"]
+    assert "too few other models" in found["summary"]
+    assert {None} == {kin["stands_out"] for kin in found["kin"]}
 
 
 def test_a_space_of_one_family_has_a_verdict(space: Space) -> None:
@@ -204,18 +204,21 @@ def test_a_space_of_one_family_has_a_verdict(space: Space) -> None:
 @pytest.fixture
 def signed(space: Space) -> Space:
     """A planted lineage of signatures alone."""
-    for name, support in planted(2, strangers=12).items():
+    for name, support in planted(2, unrelated=12).items():
         space.put_signature(name, support.signature())
     return space
 
 
 def test_signatures_alone_give_estimates_with_errors(signed: Space) -> None:
-    """Evidence of signatures has its error; it contradicts a stranger, but never a true base."""
+    """Evidence of signatures has its error; it never contradicts a true base."""
     declare(signed, model="base", copy="model", sibling="base")
-    told = lineage(signed)
-    assert told["verdict"] in {"consistent", "inconclusive"}
-    assert ("signature", True) == (told["base"]["estimate"], told["base"]["standard_error"] > 0.01)
-    assert "±" in told["summary"]
+    found = lineage(signed)
+    assert found["verdict"] in {"consistent", "inconclusive"}
+    assert ("signature", True) == (
+        found["base"]["estimate"],
+        found["base"]["standard_error"] > 0.01,
+    )
+    assert "±" in found["summary"]
     declare(signed, model="other-0")
     assert "mismatch" == lineage(signed)["verdict"]
 
@@ -225,7 +228,7 @@ def test_estimates_that_overlap_are_inconclusive(http: httpx.Client) -> None:
     verdicts = set()
     for seed in range(4, 10):
         space = Space(http, M, signature={"num_perm": 32})
-        for name, support in planted(seed, strangers=6).items():
+        for name, support in planted(seed, unrelated=6).items():
             space.put_signature(name, support.signature(num_perm=32))
         declare(space, model="root")
         verdicts.add(lineage(space)["verdict"])
@@ -244,9 +247,9 @@ def test_an_unknown_model_is_a_404(line: Space) -> None:
 def test_the_SDK_reads_a_lineage(line: Space, client: modelkin.Client) -> None:
     """The client's lineage equals that of plain HTTP, typed, and its kin make a table."""
     declare(line, model="root", base="root")
-    told, plain = client.lineage(line.name, "model"), lineage(line)
-    assert (plain["verdict"], plain["summary"]) == (told.verdict, told.summary)
-    assert [kin["model"] for kin in plain["kin"]] == list(told.to_pandas().model)
-    assert told.base is not None
-    assert plain["base"]["z_score"] == told.base.z_score
-    assert [link["base_model"] for link in plain["chain"]] == [c.base_model for c in told.chain]
+    found, plain = client.lineage(line.name, "model"), lineage(line)
+    assert (plain["verdict"], plain["summary"]) == (found.verdict, found.summary)
+    assert [kin["model"] for kin in plain["kin"]] == list(found.to_pandas().model)
+    assert found.base is not None
+    assert plain["base"]["z_score"] == found.base.z_score
+    assert [link["base_model"] for link in plain["chain"]] == [c.base_model for c in found.chain]

@@ -104,8 +104,9 @@ def test_every_method_is_brute_force_where_all_fits(
 
 @pytest.fixture(scope="module")
 def throng(services: Container) -> tuple[SpaceRecord, list[Stored]]:
-    """Ten kin at S from .3 to .9 of ``query``, among 300 strangers of S about .17 with it; 60 are
-    twins of each other, stored in no order of their names.
+    """Ten kin at S from .3 to .9 of ``query``, among 300 unrelated models of S about .17 with it.
+
+    Of these, 60 are equal to each other; they are stored in random order of their names.
     """
     rng = np.random.default_rng(5)
     m, k = WIDE, 12_000
@@ -115,8 +116,8 @@ def throng(services: Container) -> tuple[SpaceRecord, list[Stored]]:
     }
     twin = related(rng, query, 0.2)
     names = [f"twin{number:02}" for number in rng.permutation(60)]
-    strangers = [related(rng, query, 0.1) for _ in range(12)]
-    far = {f"far{number:03}": strangers[number % 12] for number in range(240)}
+    unrelated = [related(rng, query, 0.1) for _ in range(12)]
+    far = {f"far{number:03}": unrelated[number % 12] for number in range(240)}
     supports = {"query": query, **far, **dict.fromkeys(names, twin), **kin}
     models = [
         Stored(n, "support", s, ("far",) * (n in {"far007", "far099"})) for n, s in supports.items()

@@ -168,6 +168,6 @@ def test_a_matrix_of_another_type_is_a_406(crowd: Space) -> None:
 
 def test_the_SDK_answers_the_same(crowd: Space, client: modelkin.Client) -> None:
     """Overlap and matrix by the SDK are those of plain HTTP."""
-    told = client.overlap(crowd.name, "m000", "m001")
-    assert overlap(crowd, "m000", "m001")["shared_indices"] == told.shared_indices
+    answered = client.overlap(crowd.name, "m000", "m001")
+    assert overlap(crowd, "m000", "m001")["shared_indices"] == answered.shared_indices
     np.testing.assert_allclose(EXPECTED, client.similarity(crowd.name, NAMES).to_numpy())

@@ -50,13 +50,13 @@ def test_the_agreed_K_is_the_lower_median(
 ) -> None:
     """Each client counts once, with its last report; those without a name count as one."""
     space = agreed(http)
-    told: dict[str | None, int] = {}
+    reported: dict[str | None, int] = {}
     for client, k_star in reports:
-        told[client] = k_star
+        reported[client] = k_star
         expected = {
             "policy": "agreed",
-            "k": statistics.median_low(told.values()),
-            "reports": len(told),
+            "k": statistics.median_low(reported.values()),
+            "reports": len(reported),
         }
         assert expected == ok(report(space, k_star, client))
         assert expected == current(space)

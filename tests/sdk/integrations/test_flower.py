@@ -115,8 +115,8 @@ def test_a_clusters_model_is_the_average_of_its_clients() -> None:
         own = [trained[n]["0.weight"] for n in NODES if n % 2 == clusters[cluster]]
         expected = torch.stack(own).mean(0)
         np.testing.assert_allclose(arrays["0.weight"].numpy(), expected.numpy(), atol=1e-6)
-    everybody = torch.stack([trained[n]["0.weight"] for n in NODES]).mean(0)
-    np.testing.assert_allclose(result.arrays["0.weight"].numpy(), everybody.numpy(), atol=1e-6)
+    average = torch.stack([trained[n]["0.weight"] for n in NODES]).mean(0)
+    np.testing.assert_allclose(result.arrays["0.weight"].numpy(), average.numpy(), atol=1e-6)
 
 
 def _trained(node: int) -> dict[str, torch.Tensor]:
@@ -256,8 +256,8 @@ def test_what_cannot_be_read_is_left_out(
     result = run(grid, strategy)
     assert strategy.clusters is not None
     assert (2, 3, 4, 5) == strategy.clusters.nodes
-    (told,) = [line for line in warned(caplog) if "client 9 is in no cluster" in line]
-    assert re.search(why, told), told
+    (warning,) = [line for line in warned(caplog) if "client 9 is in no cluster" in line]
+    assert re.search(why, warning), warning
     assert result.arrays is not None
 
 

@@ -137,8 +137,8 @@ def test_trainer_resumes_from_another_folder(
         trainer(folder, callback).train(resume_from_checkpoint=str(checkpoint))
         steps.append(read_state(folder / "checkpoint-6" / STATE_FILE, 6)["steps"])
     assert [6, 3] == steps
-    (told,) = [line for line in warnings_of(caplog) if "starts from zero" in line]
-    assert "checkpoint-3" in told
+    (warning,) = [line for line in warnings_of(caplog) if "starts from zero" in line]
+    assert "checkpoint-3" in warning
 
 
 def test_trainer_reads_adam(client: modelkin.Client, space: str, tmp_path: Path) -> None:
@@ -289,8 +289,8 @@ def test_a_checkpoint_elsewhere_ends_no_training(
     training = trainer(tmp_path, callback)
     training._get_output_dir = lambda trial: str(tmp_path / "run-0")
     assert 6 == training.train().global_step
-    told = [line for line in warnings_of(caplog) if "average is not in the checkpoint" in line]
-    assert 2 == len(told)
+    warnings = [line for line in warnings_of(caplog) if "average is not in the checkpoint" in line]
+    assert 2 == len(warnings)
     assert [] == list(tmp_path.rglob(f"{STATE_FILE}*"))
 
 

@@ -285,8 +285,8 @@ def test_the_page(
     for kind, text in blocks(PAGE.read_text()):
         if kind == "text":
             promised.append(text)
-        elif told := run_python(text, str(PAGE), namespace):
-            lines = told.splitlines(keepends=True)
+        elif output := run_python(text, str(PAGE), namespace):
+            lines = output.splitlines(keepends=True)
             printed.append("".join(line for line in lines if "'train_runtime'" not in line))
     assert promised == printed
     assert 2 == len(printed)
@@ -303,8 +303,8 @@ def _federate(namespace: dict[str, Any]) -> None:
     from tests.sdk.integrations.federation import LocalGrid
 
     grid = LocalGrid(dict.fromkeys((1, 2, 3), namespace["app"]))
-    with contextlib.redirect_stdout(io.StringIO()) as told:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         namespace["server"](grid, Context(1, 1, {}, RecordDict(), {}))
-    assert [f"{i} {{0: (1, 2, 3)}} None" for i in (1, 2, 3)] == told.getvalue().splitlines()
+    assert [f"{i} {{0: (1, 2, 3)}} None" for i in (1, 2, 3)] == printed.getvalue().splitlines()
     models = namespace["client"].models.list("federation", tags=["round-3"])
     assert ["flower/1", "flower/2", "flower/3"] == [model.model for model in models]

@@ -116,12 +116,12 @@ def test_budgets_and_stability_are_the_same(chunk: int) -> None:
 def test_refusals_are_the_same(chunk: int, value: float, how: dict[str, Any]) -> None:
     """Invalid importance is refused in the same words, with the first index and how many."""
     values = np.array([1, 0, 2, 3, -0.0, 1, 1, 1, value, -0.0, value], np.float32)
-    told = []
+    messages = []
     for entries in (HostEntries.of(values), on_device(values)):
         with pytest.raises(InvalidImportance, match=r"importance\[8\] = .*2 of 11") as caught:
             select(entries, **how)
-        told.append(str(caught.value))
-    assert told[0] == told[1]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
 
 
 @pytest.mark.parametrize(

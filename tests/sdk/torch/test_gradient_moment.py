@@ -95,14 +95,14 @@ def test_as_a_hook_and_by_hand() -> None:
     """A registered hook, and an update after every step, give the result of the with block."""
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    hooked, told = GradientMoment(model), GradientMoment(model)
+    hooked, updated = GradientMoment(model), GradientMoment(model)
     handle = optimizer.register_step_pre_hook(hooked)
     for step in range(4):
         backward(model, step)
-        told.update()
+        updated.update()
         optimizer.step()
     handle.remove()
-    assert torch.equal(hooked.importance(), told.importance())
+    assert torch.equal(hooked.importance(), updated.importance())
 
 
 def test_the_block_ends_the_watch() -> None:

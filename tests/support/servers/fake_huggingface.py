@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-TOKEN = "hf_of_somebody"
+TOKEN = "hf_of_a_user"
 
 
 @dataclass
@@ -160,7 +160,7 @@ class _Hub(Handler):
         if self.token is None:
             self.refuse(401, "", "Invalid username or password.")
         else:
-            self.say_json({"type": "user", "name": "somebody"})
+            self.say_json({"type": "user", "name": "a-user"})
 
     def info(self, name: str, revision: str | None) -> None:
         if name in self.hub.moved:

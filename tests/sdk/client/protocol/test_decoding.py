@@ -44,13 +44,13 @@ def test_a_space_is_read(wire: Any, space_json: dict[str, Any]) -> None:
 
 def test_a_stop_list_is_read(wire: Any, space_json: dict[str, Any]) -> None:
     """A space with one says what it knows of it, a space without says None."""
-    told = {"version": 2, "size": 480, "share": 0.5, "models": 40}
-    shown = {**space_json, "stop_list": {**told, "computed_at": "2026-05-01T10:00:00Z"}}
+    fields = {"version": 2, "size": 480, "share": 0.5, "models": 40}
+    shown = {**space_json, "stop_list": {**fields, "computed_at": "2026-05-01T10:00:00Z"}}
     answers = [httpx.Response(200, json=body) for body in (space_json, shown)]
     client = wire.client(*answers)
     assert client.spaces.get("s").stop_list is None
     moment = datetime(2026, 5, 1, 10, tzinfo=UTC)
-    assert StopList(computed_at=moment, **told) == client.spaces.get("s").stop_list  # type: ignore[arg-type]
+    assert StopList(computed_at=moment, **fields) == client.spaces.get("s").stop_list  # type: ignore[arg-type]
 
 
 def test_a_model_carries_its_etag(wire: Any, model_json: dict[str, Any]) -> None:

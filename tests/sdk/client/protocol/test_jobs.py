@@ -76,11 +76,11 @@ def test_waiting_looks_less_and_less_often(wire: Wire) -> None:
     client = wire.client(
         job("queued"), *[running(1)] * 9, running(2), job("succeeded", result={"size": 3})
     )
-    told: list[modelkin.JobInfo] = []
-    done = client.jobs.wait(ID, on_progress=told.append)
+    reports: list[modelkin.JobInfo] = []
+    done = client.jobs.wait(ID, on_progress=reports.append)
     assert ("succeeded", {"size": 3}) == (done.state, done.result)
-    assert ["queued", "running", "running", "succeeded"] == [now.state for now in told]
-    assert [1, 2] == [now.progress.done for now in told if now.progress]
+    assert ["queued", "running", "running", "succeeded"] == [now.state for now in reports]
+    assert [1, 2] == [now.progress.done for now in reports if now.progress]
     assert wire.pauses == sorted(wire.pauses)
     assert (11, 0.1, 2.0) == (len(wire.pauses), wire.pauses[0], wire.pauses[-1])
 

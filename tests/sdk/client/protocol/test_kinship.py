@@ -168,18 +168,18 @@ def test_a_graph_is_read(wire: Any) -> None:
 
 def test_a_lineage_is_read(wire: Any) -> None:
     """What is null is None, and numbers without a fraction are numbers."""
-    told = wire.client(httpx.Response(200, json=LINEAGE)).lineage("digits", "org/a")
+    found = wire.client(httpx.Response(200, json=LINEAGE)).lineage("digits", "org/a")
     assert "/v1/spaces/digits/lineage?model=org%2Fa" == wire.target
     assert ("inconclusive", "org/b", None, False) == (
-        told.verdict,
-        told.declared_base,
-        told.rival,
-        told.cycle,
+        found.verdict,
+        found.declared_base,
+        found.rival,
+        found.cycle,
     )
-    assert (told.base, 0.0) == (told.kin[0], told.usual.deviation)
-    assert ("base", None, None) == (told.base.relation, told.base.stands_out, told.base.z_score)
-    assert ("org/b", None) == (told.chain[0].base_model, told.chain[0].similarity)
-    assert ["org/b"] == list(told.to_pandas().model)
+    assert (found.base, 0.0) == (found.kin[0], found.usual.deviation)
+    assert ("base", None, None) == (found.base.relation, found.base.stands_out, found.base.z_score)
+    assert ("org/b", None) == (found.chain[0].base_model, found.chain[0].similarity)
+    assert ["org/b"] == list(found.to_pandas().model)
 
 
 @pytest.mark.parametrize(

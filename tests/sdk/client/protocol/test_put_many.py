@@ -107,10 +107,10 @@ def test_a_batch_is_tried_again(opened: Open) -> None:
 
 def test_what_came_of_each_item_is_told(opened: Open) -> None:
     """``on_result`` gets every item, and the summary keeps the failures with their reason."""
-    told: list[BulkResult] = []
-    summary = opened(Service("m1")).put_many("digits", pairs(3), on_result=told.append)
+    reports: list[BulkResult] = []
+    summary = opened(Service("m1")).put_many("digits", pairs(3), on_result=reports.append)
     failed = BulkResult("m1", "failed", "support_exists", "it has one")
-    assert [BulkResult("m0", "created"), failed, BulkResult("m2", "created")] == told
+    assert [BulkResult("m0", "created"), failed, BulkResult("m2", "created")] == reports
     assert (2, 1, (failed,)) == (summary.created, summary.failed, summary.failures)
 
 
@@ -187,15 +187,15 @@ def test_two_contents_of_a_model_are_not_under_way_at_once(opened: Open) -> None
 
 def test_progress_counts_items(opened: Open) -> None:
     """A function gets the items done, and the items in all where that is known."""
-    told: list[tuple[int, int | None]] = []
+    reports: list[tuple[int, int | None]] = []
     client = opened(Service())
-    client.put_many("digits", pairs(5), batch_size=2, concurrency=1, progress=_into(told))
-    client.put_many("digits", iter(pairs(1)), progress=_into(told))
-    assert [(2, 5), (4, 5), (5, 5), (1, None)] == told
+    client.put_many("digits", pairs(5), batch_size=2, concurrency=1, progress=_into(reports))
+    client.put_many("digits", iter(pairs(1)), progress=_into(reports))
+    assert [(2, 5), (4, 5), (5, 5), (1, None)] == reports
 
 
-def _into(told: list[tuple[int, int | None]]) -> Callable[[int, int | None], None]:
-    return lambda done, total: told.append((done, total))
+def _into(reports: list[tuple[int, int | None]]) -> Callable[[int, int | None], None]:
+    return lambda done, total: reports.append((done, total))
 
 
 def test_a_terminal_shows_a_line(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:

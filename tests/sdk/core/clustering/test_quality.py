@@ -165,9 +165,9 @@ def test_mean_distances_between_clusters() -> None:
 def test_progress_is_told_to_the_end() -> None:
     """The report counts up to all the rows."""
     _, labels, distances = grouped(1)
-    told: list[tuple[int, int]] = []
-    quality(distances, labels, report=lambda done, total: told.append((done, total)))
-    assert (40, 40) == told[-1]
+    reports: list[tuple[int, int]] = []
+    quality(distances, labels, report=lambda done, total: reports.append((done, total)))
+    assert (40, 40) == reports[-1]
 
 
 def test_signatures_give_the_distances_of_their_estimates() -> None:

@@ -70,8 +70,8 @@ def test_the_coverage_told_is_that_of_the_support(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSupportWarning)
         rule = SelectionRule.of(values.size, **way)
-        told = locate(passes(values, cuts), values.size, rule).coverage
-        assert coverage_of(values, select_support(values, **way)) == told
+        streamed = locate(passes(values, cuts), values.size, rule).coverage
+        assert coverage_of(values, select_support(values, **way)) == streamed
 
 
 def test_upper_halves_alone_need_no_second_look(each_kernels: ModuleType) -> None:

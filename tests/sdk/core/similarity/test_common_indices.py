@@ -59,10 +59,10 @@ def test_many_supports_are_counted_exactly(sizes: tuple[int, ...]) -> None:
 
 def test_progress_reaches_the_end() -> None:
     """It is reported after every stretch, in ascending order, and finally for the whole range."""
-    told: list[tuple[int, int]] = []
+    reports: list[tuple[int, int]] = []
     supports = [packed(set(range(0, 1000, 2)), 1000)]
-    common_indices(supports, 1, lambda done, m: told.append((done, m)), stretch=256)
-    assert [(256, 1000), (512, 1000), (768, 1000), (1000, 1000)] == told
+    common_indices(supports, 1, lambda done, m: reports.append((done, m)), stretch=256)
+    assert [(256, 1000), (512, 1000), (768, 1000), (1000, 1000)] == reports
 
 
 def test_what_cannot_be_counted_is_refused() -> None:

@@ -38,7 +38,7 @@ def by_search(matrix: Matrix, k: int) -> set[tuple[int, int]]:
     return edges
 
 
-def told(pairs: Pairs) -> list[tuple[int, int]]:
+def as_tuples(pairs: Pairs) -> list[tuple[int, int]]:
     return [(a, b) for a, b in pairs.ends.tolist()]
 
 
@@ -46,8 +46,8 @@ def told(pairs: Pairs) -> list[tuple[int, int]]:
 def test_nearest_pairs_are_those_of_a_search(matrix: Matrix, k: int) -> None:
     """Every pair once, ascending, with its similarity, however many are asked for."""
     pairs = nearest_pairs(MatrixDistances(matrix), k)
-    assert sorted(by_search(matrix, k)) == told(pairs)
-    assert [matrix[a, b] for a, b in told(pairs)] == pytest.approx(pairs.similarity.tolist())
+    assert sorted(by_search(matrix, k)) == as_tuples(pairs)
+    assert [matrix[a, b] for a, b in as_tuples(pairs)] == pytest.approx(pairs.similarity.tolist())
 
 
 @given(matrix=matrices(), k=st.integers(1, 10))
@@ -58,7 +58,7 @@ def test_the_nearest_of_all_pairs_are_the_nearest(matrix: Matrix, k: int) -> Non
         np.array(list(itertools.combinations(range(n), 2)), np.int64).reshape(-1, 2),
         matrix[np.triu_indices(n, 1)],
     )
-    assert sorted(by_search(matrix, k)) == told(everyone.nearest(k))
+    assert sorted(by_search(matrix, k)) == as_tuples(everyone.nearest(k))
 
 
 @given(matrix=matrices(), least=st.sampled_from([0.0, 0.2, 0.4, 0.9, 1.0]))
@@ -71,7 +71,7 @@ def test_pairs_from_a_threshold(matrix: Matrix, least: float) -> None:
     ]
     pairs = pairs_from(MatrixDistances(matrix), least, len(expected))
     assert pairs is not None
-    assert expected == told(pairs)
+    assert expected == as_tuples(pairs)
     if expected:
         assert pairs_from(MatrixDistances(matrix), least, len(expected) - 1) is None
 
