@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _COLUMNS = tuple(name for name in SourceRecord.__dataclass_fields__ if name != "tenant")
-_LONGEST = 2000
+_MAX_ERROR_LENGTH = 2000
 """Characters of an error that are kept."""
 
 
@@ -109,13 +109,13 @@ def note_event(session: Writer, source_id: str, at: datetime) -> bool:
 
 def note_refusal(session: Writer, source_id: str, at: datetime, detail: str) -> None:
     """Record a hub event with a wrong secret or signature."""
-    refusal = {"at": at.isoformat(), "detail": detail[:_LONGEST]}
+    refusal = {"at": at.isoformat(), "detail": detail[:_MAX_ERROR_LENGTH]}
     update_source(session, source_id, {"last_refusal": refusal})
 
 
 def note_error(session: Writer, source_id: str, code: str, detail: str) -> None:
     """Record that a poll or an ingestion has failed."""
-    error = {"at": datetime.now(UTC).isoformat(), "code": code, "detail": detail[:_LONGEST]}
+    error = {"at": datetime.now(UTC).isoformat(), "code": code, "detail": detail[:_MAX_ERROR_LENGTH]}
     update_source(session, source_id, {"last_error": error})
 
 
