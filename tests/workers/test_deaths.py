@@ -139,7 +139,7 @@ def test_a_database_that_restarts_under_a_job(mortal: tuple[Postgres, Deployment
     server.restart()
     again = deployment.until(short, lambda now: now.error or now.finished)
     assert ("queued", "unavailable") == (again.state, error_of(again)["code"])
-    assert "it is begun again after 1 s" in error_of(again)["detail"]
+    assert "the next attempt is in 1 s" in error_of(again)["detail"]
     assert ("succeeded", 1, [1, 2]) == (
         deployment.ended(short).state,
         deployment.effects(short),

@@ -48,7 +48,7 @@ def test_a_store_that_is_away_is_tried_again(busy: Deployment) -> None:
     job = busy.enqueue("patient", until=2)
     waiting = busy.until(job, lambda now: now.error)
     assert ("queued", 1) == (waiting.state, waiting.attempts)
-    detail = "the bucket store is away; it is begun again after 1 s"
+    detail = "the bucket store is away; the next attempt is in 1 s"
     assert {"code": "unavailable", "detail": detail} == waiting.error
     assert waiting.not_before is not None
     assert waiting.not_before > datetime.now(UTC) - timedelta(seconds=1)

@@ -115,7 +115,11 @@ def note_refusal(session: Writer, source_id: str, at: datetime, detail: str) -> 
 
 def note_error(session: Writer, source_id: str, code: str, detail: str) -> None:
     """Record that a poll or an ingestion has failed."""
-    error = {"at": datetime.now(UTC).isoformat(), "code": code, "detail": detail[:_MAX_ERROR_LENGTH]}
+    error = {
+        "at": datetime.now(UTC).isoformat(),
+        "code": code,
+        "detail": detail[:_MAX_ERROR_LENGTH],
+    }
     update_source(session, source_id, {"last_error": error})
 
 
