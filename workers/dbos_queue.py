@@ -22,7 +22,7 @@ from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import Unavailable
-from app.jobs.queue import ReadyJob
+from app.jobs.queue import Dispatch
 from modelkin.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class DbosQueue:
         url: of the service's database.
         worker: the unique name of this worker.
         execute: called with a job's id and dispatch number, in several threads at a time.
-        concurrency: jobs at a time; half of them, and at least one, are of the hubs queue.
-        hub_kinds: the kinds of the hubs queue. One tenant gets all places but one of it.
+        concurrency: jobs at a time; half of the places, at least one, are for the hubs queue.
+        hub_kinds: the kinds of the hubs queue. One tenant may fill all but one of its places.
         migrate: create or upgrade DBOS's tables.
 
     Raises:
@@ -131,10 +131,10 @@ class DbosQueue:
             on_conflict="always_update",
         )
 
-    def _queue_of(self, dispatch: ReadyJob) -> str:
+    def _queue_of(self, dispatch: Dispatch) -> str:
         return _HUBS_QUEUE if dispatch.kind in self._hub_kinds else _QUEUE
 
-    def enqueue(self, dispatch: ReadyJob) -> None:
+    def enqueue(self, dispatch: Dispatch) -> None:
         """Enqueue a dispatch; one that is enqueued already stays as it is."""
         with _faults():
             self._dbos.enqueue_workflow_with_options(
@@ -149,10 +149,10 @@ class DbosQueue:
                 dispatch.dispatch_no,
             )
 
-    def states(self, dispatches: Iterable[ReadyJob]) -> dict[ReadyJob, DispatchState | None]:
+    def states(self, dispatches: Iterable[Dispatch]) -> dict[Dispatch, DispatchState | None]:
         """The state of each dispatch; None if it was never enqueued, or was pruned."""
         by_id = {_id(dispatch): dispatch for dispatch in dispatches}
-        found: dict[ReadyJob, DispatchState | None] = dict.fromkeys(by_id.values())
+        found: dict[Dispatch, DispatchState | None] = dict.fromkeys(by_id.values())
         ids = list(by_id)
         for start in range(0, len(ids), _BATCH_SIZE):
             with _faults():
@@ -166,7 +166,7 @@ class DbosQueue:
                 found[by_id[flow.workflow_id]] = DispatchState(flow.status in _ENDED, worker)
         return found
 
-    def enqueue_again(self, dispatch: ReadyJob) -> None:
+    def enqueue_again(self, dispatch: Dispatch) -> None:
         """Enqueue the dispatch of a dead worker again."""
         log.info("job %s goes back to the queue", dispatch.job_id)
         with _faults():
@@ -215,7 +215,7 @@ def _workflow(execute: Callable[[str, int], None]) -> Callable[[str, int], None]
     return job
 
 
-def _id(dispatch: ReadyJob) -> str:
+def _id(dispatch: Dispatch) -> str:
     return f"{dispatch.job_id}.{dispatch.dispatch_no}"
 
 

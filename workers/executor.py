@@ -121,7 +121,7 @@ class JobExecutor:
         """Claim a job; None if it is not available or has ended."""
         now = datetime.now(UTC)
         if self._stopping.is_set():
-            queue.redispatch(session, queue.ReadyJob(job_id, dispatch_no, 0, None))
+            queue.redispatch(session, queue.Dispatch(job_id, dispatch_no, 0, None))
             return None
         begun = queue.claim(session, job_id, dispatch_no, self._worker, now)
         if begun is None:
@@ -171,7 +171,7 @@ class JobExecutor:
         self._pause(job, error, _BACKOFF_S[min(job.attempts, len(_BACKOFF_S)) - 1], counts=True)
 
     def _wait(self, job: JobRecord, error: RetryLater, progress: Mapping[str, Any] | None) -> None:
-        """Retry a job after as long as it has waited already, within bounds."""
+        """Retry a job later; each pause doubles the total wait, within bounds."""
         now = datetime.now(UTC)
         waited = (now - (job.started_at or now)).total_seconds()
         if waited > _MAX_WAIT_S:

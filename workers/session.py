@@ -76,7 +76,7 @@ class WorkerSession:
         self._nudge = nudge
         self._review_now = threading.Event()
         self._review_at = 0.0
-        self._idle_since: dict[work.ReadyJob, float] = {}
+        self._idle_since: dict[work.Dispatch, float] = {}
         self._begin_at = self._prune_at = time.monotonic() + _STARTUP_DELAY_S
         self._busy_at = time.monotonic()
         self.heartbeat = Heartbeat(
@@ -154,7 +154,7 @@ class WorkerSession:
     def _dispatch(self, queue: DbosQueue, now: datetime) -> bool:
         """Enqueue the due jobs of the database; some may be in the queue already."""
         with self._database.reading() as session:
-            ready = work.ready_jobs(
+            ready = work.ready_dispatches(
                 session, now, per_tenant=_MAX_QUEUED_PER_TENANT, hub_kinds=self._hub_kinds
             )
         for dispatch in ready:
@@ -167,7 +167,7 @@ class WorkerSession:
     def _review(self, queue: DbosQueue, clock: float) -> None:
         """Dispatch jobs again whose dispatch was lost or whose worker died."""
         with self._database.reading() as session:
-            handed = work.dispatched_jobs(session)
+            handed = work.unfinished_dispatches(session)
         states = queue.states(handed)
         living = self.heartbeat.live_workers()
         dropped = self._dropped(states, clock)
@@ -184,11 +184,11 @@ class WorkerSession:
                 queue.enqueue_again(dispatch)
 
     def _dropped(
-        self, states: Mapping[work.ReadyJob, DispatchState | None], clock: float
-    ) -> set[work.ReadyJob]:
-        """The dispatches that this worker holds by the database, but has not run for a while.
+        self, states: Mapping[work.Dispatch, DispatchState | None], clock: float
+    ) -> set[work.Dispatch]:
+        """The dispatches recorded as this worker's that it has not run for a while.
 
-        It failed after the queue's claim, or never received the answer to its claim of the job.
+        The worker failed after the queue's claim, or lost the answer to its claim of the job.
         """
         idle = {
             dispatch

@@ -1,8 +1,8 @@
 """The assignment of a new model to a cluster of an existing clustering.
 
-The nearest clustered models vote. A vote weighs the voter's S minus that of the first model
-without a vote. So a large cluster farther away does not outvote a small one, as it would if all
-votes counted alike. If all are equally similar, they do count alike. On planted groups this is
+The nearest clustered models vote. The weight of a vote is the voter's S minus the S of the nearest
+model without a vote. So a large cluster farther away does not outvote a small one, as it would if
+all votes counted alike. If all are equally similar, they do count alike. On planted groups this is
 right more often than the nearest exemplar. An assignment stores nothing and changes no clustering.
 """
 

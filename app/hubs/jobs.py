@@ -19,7 +19,7 @@ _PRUNE_INTERVAL = timedelta(hours=1)
 def register_jobs(
     jobs: JobService, ingestion: IngestionService, poller: HubPoller, events: HubEventService
 ) -> None:
-    """Register what asks hubs, beside the other jobs, and what a hub is not asked for."""
+    """Register the jobs that call hubs, in a queue of their own, and those that do not."""
     jobs.register(INGEST, ingestion.execute, queue="hubs")
     jobs.register(POLL, poller.poll, queue="hubs")
     jobs.register(TICK, poller.enqueue_due)

@@ -193,7 +193,7 @@ class SourceService:
             raise Conflict(f"this source is not polled: {why}")
         return self._sync.sync_hub(session, tenant, source.id)
 
-    def deliveries(
+    def hub_events(
         self, session: Reader, source: SourceRecord, *, limit: int, cursor: str | None
     ) -> Page[HubEventRecord]:
         """The hub events of a source, newest first, as long as they are kept."""

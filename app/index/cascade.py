@@ -43,11 +43,11 @@ _BOUND_STANDARD_ERRORS = 5.0
 
 
 def scan_size(models: int, k: int) -> int:
-    """How many of so many models the bytes propose.
+    """How many of so many models the bytes propose: eight times the square root.
 
-    Eight times the root: of the 10 nearest, at S from .3 to .9 of backgrounds whose S is .1 to .2,
-    so many of 10^4, 10^5 and 10^6 models hold .997, .997 and .992, measured in the densest; of
-    those at S = .3 alone .97, .97 and .92. Twice as many find little more.
+    Measured with kin at S from .3 to .9 in the densest background, at S from .1 to .2. The scan
+    then holds .997, .997 and .992 of the 10 nearest among 10^4, 10^5 and 10^6 models; of those at
+    S = .3 alone .97, .97 and .92. Twice as many find little more.
     """
     return max(_MIN_SCAN_SIZE, 4 * k, _SCAN_SIZE_PER_ROOT * math.isqrt(models))
 

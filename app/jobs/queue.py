@@ -20,19 +20,19 @@ from app.jobs.records import JobRecord, JobState
 from app.jobs.repository import record
 
 __all__ = [
-    "ReadyJob",
+    "Dispatch",
     "add_worker",
     "any_unfinished",
     "heartbeat",
     "claim",
     "heartbeats",
     "finish",
-    "dispatched_jobs",
+    "unfinished_dispatches",
     "is_cancel_requested",
     "mark_dispatched",
     "record_progress",
     "redispatch",
-    "ready_jobs",
+    "ready_dispatches",
     "prune",
     "requeue",
     "remove_workers",
@@ -42,7 +42,7 @@ _UNFINISHED = ("queued", "running")
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyJob:
+class Dispatch:
     """One dispatch of a job: the workers' queue receives it exactly once.
 
     Attributes:
@@ -66,9 +66,9 @@ def any_unfinished(session: Reader) -> bool:
     return session.scalar(query) is not None
 
 
-def ready_jobs(
+def ready_dispatches(
     session: Reader, now: datetime, *, per_tenant: int, hub_kinds: Collection[str] = ()
-) -> list[ReadyJob]:
+) -> list[Dispatch]:
     """The jobs that are due and not dispatched, oldest first.
 
     Args:
@@ -97,18 +97,18 @@ def ready_jobs(
         .order_by(waiting.c.id)
     )
     return [
-        ReadyJob(row.id, row.dispatch_no, row.tenant_id, None, row.kind)
+        Dispatch(row.id, row.dispatch_no, row.tenant_id, None, row.kind)
         for row in session.execute(query)
     ]
 
 
-def mark_dispatched(session: Writer, dispatches: Iterable[ReadyJob]) -> None:
+def mark_dispatched(session: Writer, dispatches: Iterable[Dispatch]) -> None:
     """Record that these jobs were dispatched."""
     for dispatch in dispatches:
         _change(session, _is(dispatch.job_id, dispatch.dispatch_no), dispatched=True)
 
 
-def dispatched_jobs(session: Reader) -> list[ReadyJob]:
+def unfinished_dispatches(session: Reader) -> list[Dispatch]:
     """The dispatches of all unfinished jobs."""
     columns = (
         JobRow.id,
@@ -120,7 +120,7 @@ def dispatched_jobs(session: Reader) -> list[ReadyJob]:
     )
     rows = session.execute(select(*columns).where(JobRow.state.in_(_UNFINISHED), JobRow.dispatched))
     return [
-        ReadyJob(
+        Dispatch(
             row.id,
             row.dispatch_no,
             row.tenant_id,
@@ -131,7 +131,7 @@ def dispatched_jobs(session: Reader) -> list[ReadyJob]:
     ]
 
 
-def redispatch(session: Writer, dispatch: ReadyJob) -> bool:
+def redispatch(session: Writer, dispatch: Dispatch) -> bool:
     """Dispatch a job again whose dispatch was lost; False if it has ended or is running."""
     carried = (
         JobRow.worker.is_(None) if dispatch.worker is None else JobRow.worker == dispatch.worker
@@ -154,7 +154,10 @@ def redispatch(session: Writer, dispatch: ReadyJob) -> bool:
 def claim(
     session: Writer, job_id: str, dispatch_no: int, worker: str, now: datetime
 ) -> tuple[JobRecord, str | None] | None:
-    """Claim a job; returns it with the dead worker that held it, or None if it is not available.
+    """Claim a job for a worker.
+
+    Returns the job and the name of the dead worker that held it, if any; None if the job is not
+    available.
 
     A job is available while it is queued, or when its worker is no longer registered. A worker
     that lost the answer may claim its job again; this does not count as another attempt.

@@ -32,7 +32,7 @@ def put_report(session: Writer, space: SpaceRecord, *, reporter: str, k_star: in
 
 
 def lower_median(session: Reader, space: SpaceRecord) -> tuple[int | None, int]:
-    """The median of all K*, the lower of two in the middle, and their number; None without any."""
+    """The lower median of all K*, None if there are none; and their number."""
     here = SupportSizeReportRow.space_id == space.id
     count = session.scalars(select(func.count()).where(here)).one()
     if count == 0:

@@ -156,7 +156,7 @@ class DeliveryService:
         begun = self._start_due()
 
         def finish(session: Writer) -> Mapping[str, Any]:
-            # A delivery that came while this job held its dedup key has no job of its own.
+            # While this job held the dedup key, new deliveries could not enqueue another one.
             session.after_commit(self._try_start_due)
             return {"begun": begun}
 
@@ -194,15 +194,15 @@ class DeliveryService:
                 # All workers lock in the same order, so that they cannot deadlock.
                 due.sort(key=lambda each: each.delivery.id)
                 with self._database.writing() as session:
-                    leased_until = [
+                    reserved = [
                         each
                         for each in due
                         if delivery_repository.reserve(session, each.delivery, until)
                     ]
-                for each in leased_until:
+                for each in reserved:
                     attempt = partial(self._attempt, each, until)
                     self._in_flight.begin(each.delivery, attempt, self._try_start_due)
-                begun += len(leased_until)
+                begun += len(reserved)
         return begun
 
     def _due(self) -> list[_Due]:

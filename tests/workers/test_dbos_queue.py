@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from app.errors import Unavailable
-from app.jobs.queue import ReadyJob
+from app.jobs.queue import Dispatch
 from tests.support.backends import SQLITE
 from workers.dbos_queue import DbosQueue, DispatchState, queue_url
 
@@ -52,15 +52,15 @@ def test_a_turn_is_carried_out_once(opened: Open) -> None:
     done: list[tuple[str, int]] = []
     queue = opened("w", done)
     first, second, never = (
-        ReadyJob("j", 1, 7, None),
-        ReadyJob("j", 2, 7, None),
-        ReadyJob("k", 1, 8, None),
+        Dispatch("j", 1, 7, None),
+        Dispatch("j", 2, 7, None),
+        Dispatch("k", 1, 8, None),
     )
     for offer in (first, first, second, first):
         queue.enqueue(offer)
     wait_for(lambda: all(s and s.ended for s in queue.states([first, second]).values()))
     queue.enqueue(first)
-    expected: dict[ReadyJob, Any] = {
+    expected: dict[Dispatch, Any] = {
         first: DispatchState(True, None),
         second: DispatchState(True, None),
         never: None,
@@ -89,10 +89,10 @@ def test_what_waits_for_others_has_places_of_its_own(tmp_path: Path) -> None:
     queue = DbosQueue(url, "w", execute, concurrency=4, hub_kinds={"ingest"}, migrate=True)
     try:
         for number in range(3):
-            queue.enqueue(ReadyJob(f"slow{number}", 1, 7, None, "ingest"))
+            queue.enqueue(Dispatch(f"slow{number}", 1, 7, None, "ingest"))
         wait_for(lambda: begun)
-        queue.enqueue(ReadyJob("mine", 1, 7, None, "cluster"))
-        queue.enqueue(ReadyJob("theirs", 1, 8, None, "ingest"))
+        queue.enqueue(Dispatch("mine", 1, 7, None, "cluster"))
+        queue.enqueue(Dispatch("theirs", 1, 8, None, "ingest"))
         wait_for(lambda: len(begun) == 3)
         assert {"mine", "theirs"} == {name for name in begun if not name.startswith("slow")}
         over.set()
@@ -109,7 +109,7 @@ def test_one_process_has_one_queue(opened: Open) -> None:
         opened("second", [])
     assert queue.close(10)
     done: list[tuple[str, int]] = []
-    opened("second", done).enqueue(ReadyJob("j", 1, 7, None))
+    opened("second", done).enqueue(Dispatch("j", 1, 7, None))
     wait_for(lambda: done)
 
 

@@ -492,7 +492,7 @@ def test_one_tenants_backlog_leaves_room_in_the_queue(deployment: Deployment) ->
 
     def hand_over() -> list[str]:
         with deployment.database.writing() as session:
-            found = queue.ready_jobs(session, datetime.now(UTC), per_tenant=3)
+            found = queue.ready_dispatches(session, datetime.now(UTC), per_tenant=3)
             queue.mark_dispatched(session, found)
         return [offer.job_id for offer in found if offer.tenant_id in mine]
 

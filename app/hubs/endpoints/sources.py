@@ -146,7 +146,7 @@ def delete(
     operation_id="list_source_deliveries",
     responses=problems(SourceNotFound, InvalidParameter),
 )
-def list_deliveries(
+def list_hub_events(
     sources: Service[SourceService],
     tenant: ReadingTenant,
     session: Reading,
@@ -156,8 +156,8 @@ def list_deliveries(
 ) -> HubEventPage:
     """The hub events of a source, newest first, with their outcomes."""
     found = sources.get(session, tenant, source)
-    page = sources.deliveries(session, found, limit=limit, cursor=cursor)
-    items = [HubEventOut.of(delivery) for delivery in page.items]
+    page = sources.hub_events(session, found, limit=limit, cursor=cursor)
+    items = [HubEventOut.of(event) for event in page.items]
     return HubEventPage(items=items, next_cursor=page.next_cursor)
 
 

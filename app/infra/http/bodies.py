@@ -115,7 +115,7 @@ def parse_strictly(body: bytes) -> Any:
 
 
 class JsonRoute(APIRoute):
-    """A route whose body is strict JSON: no NaN, no lone surrogates, no thousand levels."""
+    """A route whose body is strict JSON: no NaN, no lone surrogates, limited nesting."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

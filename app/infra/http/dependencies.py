@@ -1,4 +1,4 @@
-"""What endpoints are given: transactions, the space of the path, checked names.
+"""Dependencies of endpoints: transactions, database slots, page limits and cursors.
 
 A writer's exit runs when the endpoint has returned and before the answer leaves
 (``scope="function"``): what is acknowledged is committed.
@@ -61,7 +61,7 @@ class ConnectionSlots:
                 await self._free.acquire()
         except TimeoutError as error:
             raise Unavailable(
-                f"as many requests as may ask the database have been at it for "
+                f"other requests have held all connections to the database for "
                 f"{self._timeout:g} seconds"
             ) from error
         try:

@@ -58,7 +58,7 @@ class AppWorker:
         done: list[str] = []
         while True:
             with self._database.reading() as session:
-                ready = queue.ready_jobs(session, datetime.now(UTC), per_tenant=1000)
+                ready = queue.ready_dispatches(session, datetime.now(UTC), per_tenant=1000)
             if not ready:
                 sending = [t for t in threading.enumerate() if t.name == THREAD]
                 if not (sending and wait):
