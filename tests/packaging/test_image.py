@@ -56,7 +56,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copy(source: Path, target: Path) -> None:
-    """What COPY does."""
+    """Copy as COPY does: a source that .dockerignore leaves out is missing from the context."""
+    sent = (ROOT / ".dockerignore").read_text().splitlines()
+    assert f"!{source.relative_to(ROOT)}" in sent, f".dockerignore leaves out {source}"
     ignored = shutil.ignore_patterns("__pycache__")
     if source.is_dir():
         shutil.copytree(source, target, ignore=ignored)
