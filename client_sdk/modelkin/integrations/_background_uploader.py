@@ -14,13 +14,13 @@ from typing import Final
 
 from modelkin.errors import ApiError, ConnectionFailed, InvalidParameter, ModelkinError
 
-__all__ = ["MAX_WAITING", "BackgroundUploader", "check_flush_seconds"]
+__all__ = ["MAX_QUEUED_UPLOADS", "BackgroundUploader", "check_flush_seconds"]
 
 Task = Callable[[], object]
 
 log = logging.getLogger("modelkin.integrations")
 
-MAX_WAITING: Final = 4
+MAX_QUEUED_UPLOADS: Final = 4
 """How many tasks may wait beside the running one; beyond that the oldest are dropped."""
 RETRY_INTERVAL_S: Final = 30.0
 """Seconds until a task that failed for now is tried again, if no other task comes before."""
@@ -159,7 +159,7 @@ class BackgroundUploader:
         self._warned = True
 
     def _drop_oldest(self) -> None:
-        while len(self._tasks) > MAX_WAITING:
+        while len(self._tasks) > MAX_QUEUED_UPLOADS:
             dropped, _ = self._tasks.popitem(last=False)
             log.warning("dropped to make room for newer uploads: %s", dropped)
 

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from modelkin.errors import ApiError, ConnectionFailed
-from modelkin.integrations._background_uploader import MAX_WAITING, BackgroundUploader
+from modelkin.integrations._background_uploader import MAX_QUEUED_UPLOADS, BackgroundUploader
 
 
 class Gate:
@@ -42,10 +42,10 @@ def test_tasks_are_done_in_order() -> None:
     """All that was submitted is done when close has returned."""
     done: list[int] = []
     uploader = BackgroundUploader(flush_seconds=10)
-    for i in range(MAX_WAITING):
+    for i in range(MAX_QUEUED_UPLOADS):
         uploader.submit(f"m{i}", partial(done.append, i))
     assert uploader.close()
-    assert list(range(MAX_WAITING)) == done
+    assert list(range(MAX_QUEUED_UPLOADS)) == done
 
 
 def test_the_last_of_one_name_wins(gate: Gate) -> None:
@@ -65,7 +65,7 @@ def test_few_wait(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
     uploader = BackgroundUploader(flush_seconds=10)
     uploader.submit("first", gate.closed)
     assert gate.reached.wait(10)
-    names = [f"m{i}" for i in range(MAX_WAITING + 2)]
+    names = [f"m{i}" for i in range(MAX_QUEUED_UPLOADS + 2)]
     for name in names:
         uploader.submit(name, partial(gate.done.append, name))
     gate.opened.set()

@@ -56,7 +56,8 @@ class SupportCache:
     def __init__(self, max_bytes: int) -> None:
         if type(max_bytes) is not int or max_bytes < 0:
             raise InvalidParameter(
-                f"delta_memory must be bytes, 0 or more, not {max_bytes!r}", field="delta_memory"
+                f"delta_cache_bytes must be bytes, 0 or more, not {max_bytes!r}",
+                field="delta_cache_bytes",
             )
         self._max_bytes = max_bytes
         self._size = 0

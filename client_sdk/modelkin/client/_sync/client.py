@@ -67,7 +67,7 @@ class Client(Uploads, Queries):
         *,
         timeout: float = 30.0,
         retries: int = 3,
-        delta_memory: int = DEFAULT_CACHE_BYTES,
+        delta_cache_bytes: int = DEFAULT_CACHE_BYTES,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """Connects at the first call, not here.
@@ -77,7 +77,7 @@ class Client(Uploads, Queries):
             api_key: else ``MODELKIN_API_KEY``; a service on loopback needs none by default.
             timeout: seconds, for connecting and for each pause while sending or receiving.
             retries: attempts after the first.
-            delta_memory: bytes of indices in the cache of supports that deltas start from; 0 sends
+            delta_cache_bytes: of indices in the cache of supports that deltas start from; 0 sends
                 every support whole.
             transport: carries the requests, in place of the network.
 
@@ -86,7 +86,7 @@ class Client(Uploads, Queries):
         """
         config = Config.resolve(url, api_key, timeout, retries)
         connection = Connection(config, transport)
-        cache = SupportCache(delta_memory)
+        cache = SupportCache(delta_cache_bytes)
         self.url = config.url
         self._connection = connection
         self._support_cache = cache

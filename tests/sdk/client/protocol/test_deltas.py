@@ -259,7 +259,7 @@ def test_what_is_remembered_is_bounded(kin: Kin, connect: Connect) -> None:
         (FIRST.indices.nbytes - 1, ""),
         (0, ""),
     ):
-        with connect("http://kin.test", transport=transport, delta_memory=memory) as client:
+        with connect("http://kin.test", transport=transport, delta_cache_bytes=memory) as client:
             for model in "abc":
                 client.put_support("digits", model, FIRST)
             kin.requests.clear()
@@ -270,9 +270,9 @@ def test_what_is_remembered_is_bounded(kin: Kin, connect: Connect) -> None:
 
 @pytest.mark.parametrize("memory", [-1, 1.5, None, True])
 def test_a_memory_that_is_none_is_refused(connect: Connect, memory: object) -> None:
-    """delta_memory is a number of bytes."""
-    with pytest.raises(InvalidParameter, match="delta_memory"):
-        connect("http://kin.test", delta_memory=memory)
+    """delta_cache_bytes is a number of bytes."""
+    with pytest.raises(InvalidParameter, match="delta_cache_bytes"):
+        connect("http://kin.test", delta_cache_bytes=memory)
 
 
 def test_another_content_than_was_sent_is_not_believed(
