@@ -1,7 +1,8 @@
 """The values that the client takes and answers: frozen, typed, and named as in the service's JSON.
 
 Tables and matrices have ``to_pandas()`` or ``to_numpy()``. Supports, signatures and sketches are in
-``modelkin.core``. The modules here never read JSON and never call a service.
+``modelkin.core``. The service shares these types. The modules here never read JSON and never call
+a service.
 """
 
 from modelkin.types.clusterings import (
