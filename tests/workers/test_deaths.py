@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.backends import SQLITE, PostgresBackend
 from tests.support.declared_problems import checked
-from tests.support.jobs.deployment import LEASE, Deployment
+from tests.support.jobs.deployment import LEASE_S, Deployment
 from tests.support.jobs.records import error_of
 from tests.support.servers.postgres import Postgres, postgres_server
 
@@ -34,7 +34,7 @@ def test_kill_9_of_workers_at_any_moment(deployment: Deployment) -> None:
     holder.kill()
     died = time.monotonic()
     again = deployment.until(jobs[0], lambda now: now.attempts == 2)
-    assert time.monotonic() - died < 5 * LEASE + 5
+    assert time.monotonic() - died < 5 * LEASE_S + 5
     assert ("running", "worker_lost") == (again.state, error_of(again)["code"])
     assert f"worker {held.worker} died" in error_of(again)["detail"]
     heir = deployment.worker()
@@ -135,7 +135,7 @@ def test_a_database_that_restarts_under_a_job(mortal: tuple[Postgres, Deployment
     deployment.running(long)
     deployment.running(short)
     server.kill()
-    time.sleep(LEASE + 1)
+    time.sleep(LEASE_S + 1)
     server.restart()
     again = deployment.until(short, lambda now: now.error or now.finished)
     assert ("queued", "unavailable") == (again.state, error_of(again)["code"])

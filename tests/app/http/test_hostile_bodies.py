@@ -24,7 +24,7 @@ from tests.support.servers.server_process import Server, raw_exchange
 
 M32 = 2**32
 GOOD = Support.from_indices(range(0, 10_000, 7), 10_000).to_bytes()
-ROOM = 64 << 20
+MAX_EXTRA_BYTES = 64 << 20
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def steady(server: Server, untouched: Space) -> Iterator[Space]:
     """A space in whose tests the service may not grow by more than 64 MiB, not for a moment."""
     before = server.peak_memory
     yield untouched
-    assert server.peak_memory - before < ROOM
+    assert server.peak_memory - before < MAX_EXTRA_BYTES
 
 
 def request(space: Space, headers: str, body: bytes = b"", kind: str = SUPPORT) -> bytes:
@@ -123,7 +123,7 @@ def test_a_chunked_support_over_the_limit_is_a_413(start: Start) -> None:
         except httpx.WriteError:
             pass  # as above
         assert taken[0] < 64 << 20
-        assert running.peak_memory - before < ROOM
+        assert running.peak_memory - before < MAX_EXTRA_BYTES
         assert 0 == space.show()["models"]
 
 

@@ -34,7 +34,7 @@ GOOD = safetensors(random_tensors(1))
 
 
 def refused(app: AppHarness, url: str, name: str = "org/a", **wanted: Any) -> tuple[str, str, str]:
-    """How a look ends that stores nothing: its state, and the code and the words of its error."""
+    """How a sync ends that stores nothing: its state, and the code and the words of its error."""
     source = app.hubs.follow(url, **wanted)
     job = app.hubs.sync_model(source, name)
     assert job.error is not None, job.result
@@ -683,7 +683,7 @@ def test_a_base_that_is_of_no_use(
     hub: Hub, app: AppHarness, files: dict[str, bytes], gated: bool, code: str
 ) -> None:
     """A base whose files cannot be had fails a delta that was asked for; else the weights stand in
-    for it, until a later look finds that they can.
+    for it, until a later sync finds that they can.
     """
     hub.push("org/base", files, gated=gated)
     tuned = safetensors(random_tensors(2))
@@ -723,7 +723,7 @@ def test_a_source_that_only_records(app: AppHarness) -> None:
 
 
 def test_a_source_that_was_deleted(hub: Hub, app: AppHarness) -> None:
-    """A look that comes after is in vain, and no failure."""
+    """A sync that comes after is in vain, and no failure."""
     source = app.hubs.follow(hub.url)
     job = app.hubs.enqueue(source, "org/a")
     with app.database.writing() as session:

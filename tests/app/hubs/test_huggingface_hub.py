@@ -150,7 +150,7 @@ def _neighbors(http: httpx.Client, name: str) -> list[dict[str, Any]]:
 
 
 def test_a_download_that_was_cut_off(hub: Hub, tmp_path: Path) -> None:
-    """The service is killed in the midst of one: begun again, it does the look, and nothing of the
+    """The service is killed in the midst of one: begun again, it does the sync, and nothing of the
     first try is left.
     """
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})

@@ -129,7 +129,7 @@ def test_none_of_many_is_lost(service: AppHarness) -> None:
 
 
 def test_news_of_one_model_wait_for_one_look(service: AppHarness) -> None:
-    """While a look waits no second one is made; once it runs, it may have looked before."""
+    """While a sync waits no second one is made; once it runs, it may have read the hub before."""
     source = service.hubs.create()
     first = service.hubs.push(source, "org/a", sha="s1")["job"]
     assert first == service.hubs.push(source, "org/a", sha="s2")["job"]
@@ -179,10 +179,10 @@ def test_what_is_here_is_followed_further(service: AppHarness) -> None:
     """A model that lost its tag on the hub is synced if it was stored while it had the tag."""
     source = service.hubs.create(filters={"tags": ["wanted"]})
     with service.database.writing() as session:
-        look = source_models.start_sync(session, source["id"], "org/a", "job") or 0
+        sync = source_models.start_sync(session, source["id"], "org/a", "job") or 0
         placed: Any = {"revision": "s0", "space": "kin", "model": "org/a"}
         opened = service.hubs.source(source["id"]).updated_at
-        source_models.finish_sync(session, source["id"], "org/a", look, opened=opened, **placed)
+        source_models.finish_sync(session, source["id"], "org/a", sync, opened=opened, **placed)
     assert "enqueued" == service.hubs.push(source, "org/a", sha="s1")["outcome"]
     assert "ignored" == service.hubs.push(source, "org/b", sha="s1")["outcome"]
 

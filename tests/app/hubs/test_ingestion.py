@@ -356,7 +356,7 @@ def test_the_head_counts_not_the_delivery(hub: Hub, app: AppHarness) -> None:
 
 
 def test_a_model_is_looked_at_once_at_a_time(hub: Hub, app: AppHarness) -> None:
-    """While a look is under way the model is pushed: the second look waits without an attempt and
+    """While a sync is under way the model is pushed: the second sync waits without an attempt and
     without a download, whatever its name for the model, and stores what is new after the first.
     """
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
@@ -383,7 +383,7 @@ def test_a_model_is_looked_at_once_at_a_time(hub: Hub, app: AppHarness) -> None:
 
 
 def test_a_look_that_was_overtaken_looks_again(hub: Hub, app: AppHarness) -> None:
-    """One that ends after a later one stores nothing and is put back, to look once more."""
+    """One that ends after a later one stores nothing and is put back, to sync once more."""
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
     source = app.hubs.follow(hub.url)
 

@@ -129,11 +129,11 @@ def polled(app: AppHarness, source: SourceRecord) -> tuple[dict[str, Any], list[
     (poll,) = waiting(app, POLL)
     done = app.worker.execute(poll)
     assert "succeeded" == done.state, done.error
-    looks = waiting(app, "ingest")
-    for look in looks:
-        app.worker.execute(look)
+    syncs = waiting(app, "ingest")
+    for sync in syncs:
+        app.worker.execute(sync)
     assert done.result is not None
-    return done.result, [look.parameters["model"] for look in looks]
+    return done.result, [sync.parameters["model"] for sync in syncs]
 
 
 @pytest.mark.parametrize("on_delete", ["keep", "remove"])
@@ -144,10 +144,10 @@ def test_what_got_lost_is_found(hub: Hub, app: AppHarness, on_delete: str) -> No
     push(hub, "other/x", 9)
     given = {"filters": {"owners": ["org"]}, "on_delete": on_delete}
     source = app.hubs.follow(hub.url, poll_seconds=60, **given)
-    result, looked = polled(app, source)
+    result, synced = polled(app, source)
     names = ["org/a", "org/b", "org/c", "org/d"]
-    assert (4, 4, names) == (result["models"], result["new"], sorted(looked))
-    assert all(app.hubs.model(name) for name in looked)
+    assert (4, 4, names) == (result["models"], result["new"], sorted(synced))
+    assert all(app.hubs.model(name) for name in synced)
     assert ({"models": 4, "new": 0, "changed": 0, "gone": 0, "unnamable": 0}, []) == polled(
         app, source
     )
@@ -156,8 +156,8 @@ def test_what_got_lost_is_found(hub: Hub, app: AppHarness, on_delete: str) -> No
     del hub.repos["org/b"]
     hub.move("org/c", "org/moved")
     before = app.hubs.model("org/a")
-    _, looked = polled(app, source)
-    assert {"org/a", "org/b", "org/c", "org/moved", "org/new"} == set(looked)
+    _, synced = polled(app, source)
+    assert {"org/a", "org/b", "org/c", "org/moved", "org/new"} == set(synced)
     after = app.hubs.model("org/a")
     assert before is not None
     assert after is not None
@@ -280,11 +280,11 @@ def test_a_poll_and_a_change_take_locks_in_one_order(
         source = app.hubs.create(url=hub.url)["id"]
         database, services = app.database, app.services
         with database.writing() as session:
-            look = source_models.start_sync(session, source, "org/gone", "j") or 0
+            sync = source_models.start_sync(session, source, "org/gone", "j") or 0
             found = sources.find_source(session, source)
             assert found is not None
             seen: dict[str, Any] = {"opened": found.updated_at, "revision": "s"}
-            source_models.finish_sync(session, source, "org/gone", look, **seen)
+            source_models.finish_sync(session, source, "org/gone", sync, **seen)
             job = services[SourceService].poll(session, services[Tenant], source)
         finish: Any = services[JobService].handler(POLL)(job, lambda *_: None)
 

@@ -22,7 +22,7 @@ from app.infra.db.database import Database
 from app.main import create_app
 from app.maintenance.cleanup import Cleanup
 from app.settings import Settings
-from tests.app.maintenance.test_cleanup import ROOM, SPEC, Written
+from tests.app.maintenance.test_cleanup import INDEX_MEMORY_BYTES, SPEC, Written
 from tests.support.backends import Backend, PostgresBackend
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
@@ -47,7 +47,7 @@ def test_all_spaces_are_loaded_the_largest_first(database: Database) -> None:
     for name, size in sizes.items():
         if size:
             written[name].put(*(f"m{i}" for i in range(size)))
-    indexes = IndexRegistry(ROOM)
+    indexes = IndexRegistry(INDEX_MEMORY_BYTES)
     assert WarmupProgress(True, 3, 3, 41, 41) == loaded(database, indexes)
     assert [written[name].id for name in ("large", "middling", "small")] == indexes.space_ids()
     assert (3, 41) == indexes.totals()[:2]
@@ -69,7 +69,7 @@ def test_a_database_that_is_away_for_a_moment_delays_it(postgres: Postgres, tmp_
     database = Database(url, timeout=0.1)
     written = Written(database)
     written.put("a", "b")
-    loading = IndexWarmup(database, IndexRegistry(ROOM))
+    loading = IndexWarmup(database, IndexRegistry(INDEX_MEMORY_BYTES))
     loading.announce()
     thread = threading.Thread(target=loading.run, args=(threading.Event(),))
     with locked(postgres, url):
@@ -88,7 +88,9 @@ def test_it_stops_on_request(postgres: Postgres, tmp_path: Path) -> None:
     Written(database).put("a")
     stopping = threading.Event()
     thread = threading.Thread(
-        target=IndexWarmup(database, IndexRegistry(ROOM)).run, args=(stopping,), daemon=True
+        target=IndexWarmup(database, IndexRegistry(INDEX_MEMORY_BYTES)).run,
+        args=(stopping,),
+        daemon=True,
     )
     with locked(postgres, url):
         thread.start()

@@ -45,7 +45,7 @@ from tests.support.servers.server_process import Server
 
 H = 16
 SPEC = SignatureSpec("affine32", H, 1)
-ROOM = 1 << 30
+INDEX_MEMORY_BYTES = 1 << 30
 
 
 class Written:
@@ -119,7 +119,7 @@ class Follower:
 
     def __init__(self, written: Written) -> None:
         self.written = written
-        self.registry = IndexRegistry(ROOM)
+        self.registry = IndexRegistry(INDEX_MEMORY_BYTES)
         self.began_at: list[int] = []
 
     def check(self) -> None:
@@ -150,7 +150,7 @@ def written(database: Database) -> Written:
 
 def cleanup_of(database: Database, indexes: IndexRegistry | None = None) -> Cleanup:
     """A clean-up that keeps 10 removals of each space, or as many as it has models."""
-    return Cleanup(database, indexes or IndexRegistry(ROOM), every=60, kept=10)
+    return Cleanup(database, indexes or IndexRegistry(INDEX_MEMORY_BYTES), every=60, kept=10)
 
 
 def test_removals_that_no_index_needs_are_pruned(written: Written) -> None:
@@ -220,7 +220,7 @@ def test_indexes_and_buckets_that_sleep_are_right_afterwards(written: Written) -
     followers = [Follower(written) for _ in range(3)]
     stored = MemoryBuckets()
     buckets = BucketService(written.database, stored, BandValueService())
-    keeper = Cleanup(written.database, IndexRegistry(ROOM), every=60, kept=2)
+    keeper = Cleanup(written.database, IndexRegistry(INDEX_MEMORY_BYTES), every=60, kept=2)
     known: dict[str, int] = {}
     epochs: set[int | None] = set()
     for step in range(160):
@@ -294,7 +294,7 @@ def test_readers_beside_the_pruning_are_right(written: Written) -> None:
         written.put(*names)
         written.remove(*names)
 
-    keeper = Cleanup(written.database, IndexRegistry(ROOM), every=60, kept=3)
+    keeper = Cleanup(written.database, IndexRegistry(INDEX_MEMORY_BYTES), every=60, kept=3)
     threads = [until_over(action) for action in (change, keeper.run_once)]
     followers = [Follower(written) for _ in range(3)]
     try:
@@ -314,7 +314,7 @@ def test_readers_beside_the_pruning_are_right(written: Written) -> None:
 def test_the_index_of_a_space_that_another_process_deleted_goes(written: Written) -> None:
     """The next clean-up of another process drops the index of the deleted space, and no other."""
     other = Written(written.database, "other")
-    indexes = IndexRegistry(ROOM)
+    indexes = IndexRegistry(INDEX_MEMORY_BYTES)
     for each in (written, other):
         each.put("a")
         with each.database.reading() as session:

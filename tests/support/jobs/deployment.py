@@ -24,8 +24,8 @@ from tests.support.jobs.handlers import register
 from tests.support.servers.forkserver import ModuleProcess
 from tests.support.servers.server_process import environment
 
-PATIENCE = 60.0
-LEASE = 2.0
+TIMEOUT_S = 60.0
+LEASE_S = 2.0
 """Seconds of silence in the tests."""
 
 
@@ -91,7 +91,7 @@ class Deployment:
 
     def until(self, job: JobRecord, condition: Callable[[JobRecord], object]) -> JobRecord:
         """Wait until the condition holds for the job, and return it."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_S
         while not condition(now := self.show(job)):
             alive = any(process.lives for process in self._processes)
             assert alive, (now, self.logs())
@@ -140,7 +140,7 @@ class Deployment:
     def _start(self, module: str, *flags: str) -> Process:
         log = self.folder / f"{len(self._processes)}.log"
         stores = f"--database-url={self.url}", f"--blob-url=file://{self.folder}/blobs"
-        process = Process(log, module, *stores, f"--job-lease-seconds={LEASE:g}", *flags)
+        process = Process(log, module, *stores, f"--job-lease-seconds={LEASE_S:g}", *flags)
         self._processes.append(process)
         return process
 
@@ -172,7 +172,7 @@ class Process:
 
     def says(self, *words: str) -> str:
         """Wait for the first line that contains one of the words, and return it."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_S
         while True:
             said = self.log.read_text()
             for line in said.splitlines():
@@ -190,7 +190,7 @@ class Process:
         """Send SIGKILL if it runs."""
         if self.lives:
             self._process.kill()
-            self._process.wait(PATIENCE)
+            self._process.wait(TIMEOUT_S)
 
     def pause(self) -> None:
         """Freeze the process until :meth:`wake`."""
@@ -212,4 +212,4 @@ class Process:
 
     def wait(self) -> int:
         """Wait for the exit code."""
-        return self._process.wait(PATIENCE)
+        return self._process.wait(TIMEOUT_S)

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 from cryptography.fernet import Fernet
 
-_PATIENCE = 90.0
+_TIMEOUT_S = 90.0
 _LOCAL = {
     "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http,https",
     "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
@@ -115,11 +115,11 @@ def mlflow_server(folder: Path) -> Iterator[Registry]:
     finally:
         registry.http.close()
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(_PATIENCE)
+        process.wait(_TIMEOUT_S)
 
 
 def _wait(registry: Registry, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < end:
         assert process.poll() is None, log.read_text()
         try:

@@ -19,7 +19,7 @@ import psycopg
 __all__ = ["Postgres", "postgres", "postgres_server"]
 
 _CONNECTIONS = 400  # for several services at a time, each with a pool
-_PATIENCE = 60.0
+_TIMEOUT_S = 60.0
 
 
 class Postgres:
@@ -67,7 +67,7 @@ class Postgres:
         """Send SIGKILL to its main process; the others end too, as after a power cut."""
         pid = self._server.get_pid()
         os.kill(pid, signal.SIGKILL)
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _TIMEOUT_S
         while Path(f"/proc/{pid}").exists():
             assert time.monotonic() < end, "the server survived a SIGKILL"
             time.sleep(0.01)
@@ -88,7 +88,7 @@ class Postgres:
 
     def restart(self) -> None:
         """Restart it after a kill, as soon as the last of its old processes is gone."""
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _TIMEOUT_S
         while True:
             try:
                 self._server.ensure_postgres_running()

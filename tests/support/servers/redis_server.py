@@ -17,7 +17,7 @@ import redis
 __all__ = ["RedisProcess", "redis_cluster", "redis_server"]
 
 _SLOTS = 16384
-_PATIENCE = 30.0
+_TIMEOUT_S = 30.0
 
 
 class RedisProcess:
@@ -100,7 +100,7 @@ def redis_cluster() -> Iterator[list[RedisProcess]]:
 def wait_until(condition: object) -> None:
     """Wait until ``condition()`` holds, or fail."""
     assert callable(condition)
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + _TIMEOUT_S
     while not condition():
         assert time.monotonic() < end, "the server did not get ready"
         time.sleep(0.02)

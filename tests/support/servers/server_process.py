@@ -19,7 +19,7 @@ from tests.support.servers.forkserver import ModuleProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 _ADDRESS = re.compile(r"running on (http://[\d.]+:\d+)")
-_PATIENCE = 60.0
+_TIMEOUT_S = 60.0
 
 
 class Server:
@@ -61,9 +61,9 @@ class Server:
     def wait_until_ready(self) -> Self:
         """Wait until it is ready."""
         self.wait_for_address()
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _TIMEOUT_S
         while True:
-            answer = httpx.get(f"{self.url}/readyz", timeout=_PATIENCE, trust_env=False)
+            answer = httpx.get(f"{self.url}/readyz", timeout=_TIMEOUT_S, trust_env=False)
             if answer.status_code == 200:
                 return self
             assert answer.json()["code"] == "loading", answer.text
@@ -73,7 +73,7 @@ class Server:
     def kill(self) -> None:
         """Send SIGKILL, which is like a power cut for the process."""
         self.process.kill()
-        self.process.wait(_PATIENCE)
+        self.process.wait(_TIMEOUT_S)
 
     def terminate(self) -> None:
         """Send SIGTERM without waiting."""
@@ -81,7 +81,7 @@ class Server:
 
     def wait(self) -> int:
         """Wait for the exit code."""
-        return self.process.wait(_PATIENCE)
+        return self.process.wait(_TIMEOUT_S)
 
     def stop(self) -> int:
         """Send SIGTERM and return the exit code."""
@@ -111,7 +111,7 @@ class Server:
 
     def wait_for_address(self) -> None:
         """Wait until it answers any request."""
-        for _ in range(int(_PATIENCE / 0.05)):
+        for _ in range(int(_TIMEOUT_S / 0.05)):
             found = _ADDRESS.search(self.log.read_text())
             if found:
                 self.url = found[1]

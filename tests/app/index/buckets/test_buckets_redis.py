@@ -22,12 +22,12 @@ from tests.app.index.buckets.machine import BucketsMachine
 from tests.app.index.buckets.oracle import EPOCH, ids_in, keys, spread, state
 from tests.support.servers.redis_server import RedisProcess, wait_until
 
-PAUSE = 0.2
+PAUSE_S = 0.2
 
 
 def store(url: str, *, cap: int = CAP) -> RedisBuckets:
     """A store that calls a failed server again after a moment."""
-    return RedisBuckets(RedisServer(url, pause=PAUSE), cap=cap)
+    return RedisBuckets(RedisServer(url, pause=PAUSE_S), cap=cap)
 
 
 class TestSingle(BucketsContract):
@@ -174,7 +174,7 @@ def test_a_lost_master_loses_its_spaces_alone(cluster: list[RedisProcess]) -> No
     served = []
     try:
         for space in range(201, 213):
-            time.sleep(PAUSE)
+            time.sleep(PAUSE_S)
             if "" == answer_of(buckets, space):
                 served.append(space)
     finally:
