@@ -37,7 +37,7 @@ SLOTS = 30_000
 """Distinct sketches of unrelated models, shared by further ones: 250 MB, beyond any cache."""
 BITMAPS = 100
 """Bitmaps of supports, 138 MB: each stands for many models."""
-AT_ONCE = 5_000
+BATCH_SIZE = 5_000
 
 
 class Supports:
@@ -125,8 +125,8 @@ class _Feed:
 
     def changed(self, since: int) -> Iterable[ChangedModels]:
         del since
-        for begin in range(0, len(self._values), AT_ONCE):
-            page = self._values[begin : begin + AT_ONCE]
+        for begin in range(0, len(self._values), BATCH_SIZE):
+            page = self._values[begin : begin + BATCH_SIZE]
             ids = np.arange(begin, begin + len(page))
             yield ChangedModels(ids, ids + 1, page.tobytes())
 

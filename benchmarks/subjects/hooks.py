@@ -28,7 +28,7 @@ LIBRARIES = ("fastapi", "uvicorn", "sqlalchemy", "httpx", "dbos", "cryptography"
 SECRET = "of the benchmark"
 CLIENTS = 8
 TENSORS = 10
-_PATIENCE = 300.0
+_TIMEOUT_S = 300.0
 
 
 def run(quick: bool) -> Findings:
@@ -170,7 +170,7 @@ def _all(http: httpx.Client, path: str) -> list[dict[str, Any]]:
 
 
 def _wait(until: Any) -> None:
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + _TIMEOUT_S
     while not until():
         if time.monotonic() > end:
             raise RuntimeError("what was delivered did not come to be")

@@ -34,7 +34,7 @@ TRIALS = {50: 4000, 200: 4000, 1_000: 4000, 10_000: 4000, 100_000: 2000, 1_000_0
 QUICK_TRIALS = {50: 40, 2_000: 20}
 OVERLAP = 0.5
 """S of the pairs, which makes their J a third."""
-AT_ONCE = 50
+BATCH_SIZE = 50
 """Trials that share a pair, because making one takes longer than signing it."""
 BANDINGS = (Banding(128, 2), Banding(85, 3), Banding(64, 4))
 
@@ -136,7 +136,7 @@ def _agreements(k: int, trials: int) -> dict[tuple[str, int], Agreement]:
     rng, shared = np.random.default_rng(k), round(OVERLAP * k)
     equal = {name: np.empty((trials, H), np.bool_) for name in (AFFINE, FAST)}
     for seed in range(trials):
-        if seed % AT_ONCE == 0 or k <= 1_000:
+        if seed % BATCH_SIZE == 0 or k <= 1_000:
             pair = _pair(k, shared, rng)
         drawn: Any = permutations(AFFINE, H, seed)
         signed = [fast.minhash32(indices, *drawn) for indices in pair]
