@@ -62,7 +62,7 @@ def receive(
     request: Request,
     hub_events: Service[HubEventService],
     body: Annotated[bytes, Depends(_body)],
-    turn: ConnectionSlot,
+    slot: ConnectionSlot,
     source: Annotated[str, Path(description="the id of the source")],
     response: Response,
 ) -> ReceiptOut:
@@ -72,7 +72,7 @@ def receive(
     `X-MLflow-Delivery-Id` and `X-MLflow-Timestamp` of MLflow. A repeated event is answered 200; one
     with a wrong secret or signature, or for an unknown source, 401.
     """
-    del turn
+    del slot
     receipt = hub_events.receive(source, request.headers, body)
     if receipt.duplicate:
         response.status_code = 200

@@ -24,9 +24,9 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["HubEventPage", "ReceiptOut", "SourceChanges", "SourceNew", "SourceOut", "SourcePage"]
 
-MAX_SECRET = 16 << 10
-MIN_POLL = 10
-MAX_POLL = 30 * 86400
+MAX_SECRET_BYTES = 16 << 10
+MIN_POLL_S = 10
+MAX_POLL_S = 30 * 86400
 
 _EXAMPLE: dict[str, Any] = {
     "kind": "huggingface",
@@ -39,14 +39,14 @@ _EXAMPLE: dict[str, Any] = {
 
 def _said(value: SecretStr) -> SecretStr:
     text = value.get_secret_value()
-    if not 0 < len(text.encode()) <= MAX_SECRET:
-        raise ValueError(f"must be a text of 1 to {MAX_SECRET} bytes")
+    if not 0 < len(text.encode()) <= MAX_SECRET_BYTES:
+        raise ValueError(f"must be a text of 1 to {MAX_SECRET_BYTES} bytes")
     return value
 
 
 Secret = Annotated[SecretStr, AfterValidator(_said)]
 Url = Annotated[str, Field(min_length=1, max_length=2000)]
-PollSeconds = Annotated[int, Field(ge=MIN_POLL, le=MAX_POLL)]
+PollSeconds = Annotated[int, Field(ge=MIN_POLL_S, le=MAX_POLL_S)]
 
 
 class FiltersIO(RequestModel):

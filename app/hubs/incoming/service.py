@@ -7,12 +7,12 @@ payload only says that a sync is due: the job asks the hub for the rest.
 from __future__ import annotations
 
 import logging
-import secrets as random
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from secrets import token_urlsafe
 from typing import Any, Final, Protocol
 
 from pydantic_core import from_json
@@ -100,7 +100,7 @@ class HubEventService:
         self._sync = sync
         self._retention = timedelta(days=retention)
         self._now = now
-        self._decoy_secret = random.token_urlsafe()
+        self._decoy_secret = token_urlsafe()
         self._refused_at: dict[str, float] = {}
         self._lock = threading.Lock()
         self._records = GroupCommit(database, self._record, order=lambda event: event.source.id)

@@ -108,7 +108,7 @@ class Downloads:
         self._root = root
 
     @contextmanager
-    def room(self) -> Iterator[DownloadDir]:
+    def directory(self) -> Iterator[DownloadDir]:
         """An empty folder, for as long as the block runs.
 
         Raises:

@@ -169,9 +169,9 @@ class IngestionService:
         def downloaded(what: str, done: int, total: int) -> None:
             progress(done // _MIB, total // _MIB, f"downloading {what}, MiB")
 
-        with self._downloads.room() as room:
+        with self._downloads.directory() as directory:
             most = self._hubs.limits.checkpoint_bytes
-            fetching = CheckpointFetcher(hub, room, most, partial(downloaded, "it"))
+            fetching = CheckpointFetcher(hub, directory, most, partial(downloaded, "it"))
             checkpoint = fetching.fetch(made.revision, "model")
             fetching.on_progress = partial(downloaded, "its base")
             made, base = _with_base(fetching, made, checkpoint)

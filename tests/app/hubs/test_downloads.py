@@ -30,10 +30,10 @@ _HOLDER = """
 import sys, time
 from pathlib import Path
 from app.hubs.ingestion.downloads import Downloads
-with Downloads(Path(sys.argv[1])).room() as room:
-    room.reserve(1 << 30)
-    (room.path / "model.safetensors").write_bytes(b"half of it")
-    print(room.path, flush=True)
+with Downloads(Path(sys.argv[1])).directory() as directory:
+    directory.reserve(1 << 30)
+    (directory.path / "model.safetensors").write_bytes(b"half of it")
+    print(directory.path, flush=True)
     time.sleep(60)
 """
 
@@ -42,11 +42,11 @@ def test_a_folder_goes_with_its_block(tmp_path: Path) -> None:
     """With all that is in it, and when the block raises as well."""
     downloads = Downloads(tmp_path / "d")
     for error in (None, ValueError):
-        with pytest.raises(error) if error else nullcontext(), downloads.room() as room:
-            (room.folder("inner") / "x").write_bytes(b"x")
+        with pytest.raises(error) if error else nullcontext(), downloads.directory() as directory:
+            (directory.folder("inner") / "x").write_bytes(b"x")
             if error is not None:
                 raise error
-        assert not room.path.exists()
+        assert not directory.path.exists()
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     assert holder.stdout is not None
     folder = Path(holder.stdout.readline().strip())
     downloads = Downloads(root)
-    with downloads.room() as own:
+    with downloads.directory() as own:
         assert 0 == downloads.sweep()
         assert folder.is_dir()
         assert own.path.is_dir()
@@ -73,10 +73,10 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_before(tmp_path: Path) -> None:
     """What the disk cannot hold is refused."""
-    with Downloads(tmp_path).room() as room:
-        room.reserve(1)
+    with Downloads(tmp_path).directory() as directory:
+        directory.reserve(1)
         with pytest.raises(StorageFull, match="are to be downloaded"):
-            room.reserve(1 << 60)
+            directory.reserve(1 << 60)
 
 
 def test_what_is_promised_to_others_is_not_free(
@@ -89,8 +89,8 @@ def test_what_is_promised_to_others_is_not_free(
     usage = shutil.disk_usage(tmp_path)
     free = (256 << 20) + (10 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
-    with Downloads(tmp_path).room() as first:
-        with Downloads(tmp_path).room() as second:
+    with Downloads(tmp_path).directory() as first:
+        with Downloads(tmp_path).directory() as second:
             first.reserve(8 << 20)
             second.reserve(2 << 20)
             with pytest.raises(StorageFull, match="other running downloads"):
@@ -99,7 +99,7 @@ def test_what_is_promised_to_others_is_not_free(
             second.reserve(3 << 20)
         with pytest.raises(StorageFull):
             first.reserve(11 << 20)
-    with Downloads(tmp_path).room() as alone:
+    with Downloads(tmp_path).directory() as alone:
         alone.reserve(10 << 20)
 
 
@@ -121,10 +121,10 @@ def test_a_disk_that_fills_up_ends_a_download(
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     """It is the disk's matter, and no bug."""
-    with Downloads(tmp_path).room() as room:
-        room.folder("model")
+    with Downloads(tmp_path).directory() as directory:
+        directory.folder("model")
         with pytest.raises(Unavailable, match="File exists"):
-            room.folder("model")
+            directory.folder("model")
         egress = Egress(Allowlist.parse("127.0.0.1"))
         limits = TransferLimits(checkpoint_bytes=1)
         with (
@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
             ) as transfer,
             pytest.raises(Unavailable, match="File name too long"),
         ):
-            transfer.download("/f", HubFile("f", 1), room.path / ("f" * 256), None)
+            transfer.download("/f", HubFile("f", 1), directory.path / ("f" * 256), None)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
