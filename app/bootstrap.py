@@ -58,7 +58,7 @@ from app.search.similarity import SimilarityService
 from app.settings import Settings
 from app.spaces.service import SpaceService
 from app.spaces.support_sizes import SupportSizeService
-from app.stores import Stores, open_buckets, open_redis, open_stores, passing
+from app.stores import Stores, open_buckets, open_redis, open_stores, uncached_reader
 from app.webhooks import jobs as webhooks
 from app.webhooks.delivery import DeliveryService
 from app.webhooks.outbox import Outbox
@@ -240,7 +240,7 @@ def _add_kinship(services: Container) -> None:
 
 def _add_maintenance(services: Container, stores: Stores, buckets: BucketService) -> None:
     stop_lists = services.add(
-        StopListService(stores.database, passing(stores.database, stores.blobs))
+        StopListService(stores.database, uncached_reader(stores.database, stores.blobs))
     )
     services.add(MaintenanceJobs(stores.database, buckets, stop_lists))
     cleanup = services.add(

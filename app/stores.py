@@ -37,16 +37,16 @@ __all__ = [
     "open_reader",
     "open_redis",
     "open_stores",
-    "passing",
+    "uncached_reader",
 ]
 
 DEFAULT_TENANT = "default"
-_ORPHAN_AGE = 3600.0
+_ORPHAN_AGE_S = 3600.0
 """Seconds after which a blob without a row was left by a crash, and is not a write under way."""
 
-_BUCKETS_TIMEOUT = 0.5
+_BUCKETS_TIMEOUT_S = 0.5
 """Seconds that a query waits for the buckets before a scan answers in their place."""
-_BUCKETS_CONNECTIONS = 8
+_BUCKETS_POOL_SIZE = 8
 
 log = logging.getLogger(__name__)
 
@@ -121,10 +121,10 @@ def open_reader(settings: Settings, database: Database) -> ModelReader:
     """
     with database.reading() as session:
         token = store_token(session)
-    return passing(database, FileBlobs(settings.blob_dir, token))
+    return uncached_reader(database, FileBlobs(settings.blob_dir, token))
 
 
-def passing(database: Database, blobs: FileBlobs) -> ModelReader:
+def uncached_reader(database: Database, blobs: FileBlobs) -> ModelReader:
     """A reader for one pass over the supports: none stays open, and none that is open has to go."""
     return ModelReader(database, blobs, SupportCache(0, 0))
 
@@ -138,7 +138,7 @@ def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
     if settings.redis_url is None:
         yield None
         return
-    with closing(RedisServer(settings.redis_url, timeout=_BUCKETS_TIMEOUT)) as server:
+    with closing(RedisServer(settings.redis_url, timeout=_BUCKETS_TIMEOUT_S)) as server:
         yield server
 
 
@@ -157,7 +157,7 @@ def open_buckets(
         else:
             # A second pool: a query must not wait for buckets as long as a writer may wait.
             own = Database(
-                settings.database_url, timeout=_BUCKETS_TIMEOUT, connections=_BUCKETS_CONNECTIONS
+                settings.database_url, timeout=_BUCKETS_TIMEOUT_S, connections=_BUCKETS_POOL_SIZE
             )
             stack.callback(own.close)
             service = BucketService(database, SqlBuckets(own), bands)
@@ -188,7 +188,7 @@ def _sweep(database: Database, blobs: FileBlobs) -> None:
     with database.reading() as session:
         swept = blobs.sweep(
             lambda keys: blob_keys(session, keys) | revisions.blob_keys(session, keys),
-            older_than=_ORPHAN_AGE,
+            older_than=_ORPHAN_AGE_S,
         )
     if swept:
         log.info("removed %d supports that no model names", swept)

@@ -26,11 +26,11 @@ class DeltaService:
     """The use case of sending only the changes of a support.
 
     Args:
-        library: reads the supports that are changed.
+        reader: reads the supports that are changed.
     """
 
-    def __init__(self, library: ModelReader) -> None:
-        self._library = library
+    def __init__(self, reader: ModelReader) -> None:
+        self._reader = reader
 
     def subject(
         self, session: Reader, space: SpaceRecord, name: str, precondition: Precondition
@@ -39,7 +39,7 @@ class DeltaService:
 
         Raises:
             ModelNotFound: there is no model of this name.
-            PreconditionFailed: it is not the one of ``if_match``.
+            PreconditionFailed: it is not the one of ``precondition``.
             SupportMissing: it sent only a signature.
         """
         model = models.get_model(session, space, name)
@@ -66,7 +66,7 @@ class DeltaService:
             InvalidInput: the delta cannot be read or applied.
             ModelNotFound, Unavailable: as ``ModelReader.support``.
         """
-        before = self._library.support(space, model)
+        before = self._reader.support(space, model)
         if before.digest != model.digest:
             raise PreconditionFailed(f"model {model.name!r} was replaced just now: read it again")
         try:

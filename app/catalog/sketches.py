@@ -30,12 +30,12 @@ class SketchService:
     """The use cases of sketches.
 
     Args:
-        library: reads supports.
+        reader: reads supports.
         files: the cache of this machine.
     """
 
-    def __init__(self, library: ModelReader, files: SketchFiles) -> None:
-        self._library = library
+    def __init__(self, reader: ModelReader, files: SketchFiles) -> None:
+        self._reader = reader
         self._files = files
 
     def put(
@@ -51,7 +51,7 @@ class SketchService:
 
         Raises:
             ModelNotFound: there is no model to store it with.
-            PreconditionFailed: the model is not the one of ``if_match``.
+            PreconditionFailed: the model is not the one of ``precondition``.
             SupportExists: the model has a support, from which the service makes the sketch.
             SpaceMismatch: its M or its sample is not the space's.
             InvalidSignature: it is of another K than the signature.
@@ -82,9 +82,9 @@ class SketchService:
         """
         model = models.get_model(session, space, name)
         if model.kind == "support":
-            packed = self._library.require_packed(space, model)
+            packed = self._reader.require_packed(space, model)
             return model, packed.sketch(SAMPLE_SIZE, SAMPLE_SEED)
-        sketch = self._library.sent_sketch(session, model)
+        sketch = self._reader.sent_sketch(session, model)
         if sketch is None:
             raise SketchMissing(
                 f"model {name!r} sent only a signature: its client may send support.sketch() too"

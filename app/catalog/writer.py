@@ -70,7 +70,7 @@ class ModelWriter:
         Raises:
             SpaceMismatch: a signature whose scheme, number of values, seed or M is not the space's.
             SupportExists: a signature for a model that has a support.
-            PreconditionFailed: the model is not the one of ``if_match``.
+            PreconditionFailed: the model is not the one of ``precondition``.
         """
         [stored] = self.put_each(session, space, [put])
         if isinstance(stored, ModelkinError):

@@ -42,8 +42,8 @@ below the second size are read instead, so many bytes in all.
 class GraphService:
     """The use case that returns all neighbourhoods at once."""
 
-    def __init__(self, library: ModelReader) -> None:
-        self._library = library
+    def __init__(self, reader: ModelReader) -> None:
+        self._reader = reader
 
     def graph(
         self,
@@ -108,7 +108,7 @@ class GraphService:
             return None
         known = Candidate(0, node.name, node.support_size, node.blob_key, 0)
         try:
-            return self._library.packed(space, known)
+            return self._reader.packed(space, known)
         except Unavailable as error:  # its signature is used instead
             log.error("%s", error)
             return None

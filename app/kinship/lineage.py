@@ -46,12 +46,12 @@ class LineageService:
 
     def __init__(
         self,
-        library: ModelReader,
+        reader: ModelReader,
         comparer: Comparer,
         search: SearchService,
         indexes: IndexRegistry,
     ) -> None:
-        self._library = library
+        self._reader = reader
         self._comparer = comparer
         self._search = search
         self._indexes = indexes
@@ -62,7 +62,7 @@ class LineageService:
         Raises:
             ModelNotFound: there is no such model.
         """
-        subject = self._library.stored_subject(session, space, name)
+        subject = self._reader.stored_subject(session, space, name)
         assert subject.model is not None
         declared = subject.model.base_model
         near = self._search.neighbors(session, space, subject, k=_MAX_INSPECTED)
@@ -111,7 +111,7 @@ class LineageService:
         """The similarity of other models to a stored one, as sharp as possible, by name."""
         if not others:
             return {}
-        subject = self._library.stored_subject(session, space, name)
+        subject = self._reader.stored_subject(session, space, name)
         query = self._comparer.query(session, space, subject)
         candidates = candidates_by_name(session, space, others)
         found, _ = self._comparer.compare(query, candidates)

@@ -51,7 +51,7 @@ class StopListRollout:
 
     Args:
         database: read from and written to.
-        library: reads supports.
+        reader: reads supports.
         space: that the list is for.
         version: of the list, as it was begun.
         stop_list: the common indices.
@@ -61,14 +61,14 @@ class StopListRollout:
     def __init__(
         self,
         database: Database,
-        library: ModelReader,
+        reader: ModelReader,
         space: SpaceRecord,
         version: int,
         stop_list: Support,
         progress: Progress,
     ) -> None:
         self._database = database
-        self._library = library
+        self._reader = reader
         self._space = space
         self._version = version
         self._stop_list = stop_list
@@ -123,7 +123,7 @@ class StopListRollout:
             records = models.models_by_id(session, (model_id for model_id, _ in some))
             if pairs is not None:
                 whole = [i for i, model in records.items() if model.kind == "support"]
-                signatures = self._library.values(session, self._space, whole)
+                signatures = self._reader.values(session, self._space, whole)
                 if signatures:
                     pairs.add(list(signatures), np.stack(list(signatures.values())))
         values = self._band_values(records.values())
@@ -182,7 +182,7 @@ class StopListRollout:
         if model.kind == "signature":
             return None
         try:
-            return self._library.support(self._space, model)
+            return self._reader.support(self._space, model)
         except ModelNotFound:
             return None
         except Unavailable as error:

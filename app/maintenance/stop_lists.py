@@ -47,12 +47,12 @@ class StopListService:
 
     Args:
         database: read from and written to.
-        library: reads supports.
+        reader: reads supports.
     """
 
-    def __init__(self, database: Database, library: ModelReader) -> None:
+    def __init__(self, database: Database, reader: ModelReader) -> None:
         self._database = database
-        self._library = library
+        self._reader = reader
 
     def make(
         self, space: SpaceRecord, *, share: float = DEFAULT_SHARE, progress: Progress | None = None
@@ -94,9 +94,9 @@ class StopListService:
             self._delete_older(space, version)
             return None
         with self._database.reading() as session:
-            queries = self._library.values(session, space, _sample(ids, _RECALL_QUERIES, random))
+            queries = self._reader.values(session, space, _sample(ids, _RECALL_QUERIES, random))
         pairs = PairSampler(queries, version)
-        rollout = StopListRollout(self._database, self._library, space, version, common, progress)
+        rollout = StopListRollout(self._database, self._reader, space, version, common, progress)
         rollout.sign_all(pairs)
         made = StopList(
             version=version,
@@ -137,7 +137,7 @@ class StopListService:
 
     def _packed(self, space: SpaceRecord, model: ModelRecord) -> PackedSupport | None:
         try:
-            return self._library.packed(space, model)
+            return self._reader.packed(space, model)
         except Unavailable as error:  # one damaged file spoils no count of the others
             log.error("%s", error)
             return None

@@ -56,12 +56,12 @@ class Comparer:
     """Compares a query with candidates.
 
     Args:
-        library: reads stored models.
+        reader: reads stored models.
         sketches: those on this machine.
     """
 
-    def __init__(self, library: ModelReader, sketches: SketchFiles) -> None:
-        self._library = library
+    def __init__(self, reader: ModelReader, sketches: SketchFiles) -> None:
+        self._reader = reader
         self._sketches = sketches
 
     def query(self, session: Reader, space: SpaceRecord, subject: Subject) -> Query:
@@ -91,7 +91,7 @@ class Comparer:
                 without_overlap.append(candidate)
                 continue
             try:
-                found = self._library.found(query.space, candidate)
+                found = self._reader.found(query.space, candidate)
             except Unavailable as error:  # one damaged file must not fail the whole answer
                 log.error("%s", error)
                 damaged.append(candidate)
@@ -110,7 +110,7 @@ class Comparer:
 
     def jaccards(self, query: Query, ids: Sequence[int]) -> dict[int, float]:
         """J by full-width minhashes, by model id; missing models are left out."""
-        values = self._library.values(query.session, query.space, ids)
+        values = self._reader.values(query.session, query.space, ids)
         if not values:
             return {}
         jaccards = jaccard_estimates(np.stack(list(values.values())), query.subject.values)
@@ -173,7 +173,7 @@ class Comparer:
                 yield candidate, wire.decode_sketch(sent[candidate.id])
             elif candidate.blob_key is not None:
                 try:
-                    found = self._library.found(query.space, candidate)
+                    found = self._reader.found(query.space, candidate)
                 except Unavailable as error:
                     log.error("%s", error)
                     continue

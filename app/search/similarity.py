@@ -26,8 +26,8 @@ MAX_MODELS = 1000
 class SimilarityService:
     """The use cases that compare models with each other."""
 
-    def __init__(self, library: ModelReader) -> None:
-        self._library = library
+    def __init__(self, reader: ModelReader) -> None:
+        self._reader = reader
 
     def overlap(self, session: Reader, space: SpaceRecord, a: str, b: str) -> Overlap:
         """Compare two models exactly, and tensor by tensor if the space has a layout.
@@ -39,10 +39,10 @@ class SimilarityService:
         records = models.get_models(session, space, [a, b])
         tensors = None
         if space.layout is None:
-            one, other = (self._library.require_packed(space, record) for record in records)
+            one, other = (self._reader.require_packed(space, record) for record in records)
             shared, sizes = packing.shared_packed(one, other), (one.k, other.k)
         else:
-            first, second = (self._library.support(space, record) for record in records)
+            first, second = (self._reader.support(space, record) for record in records)
             shared, sizes = overlap.shared(first, second), (first.k, second.k)
             tensors = overlap.by_tensor(first, second, space.layout)
         similarity = estimators.similarity_of(shared, *sizes)
@@ -63,7 +63,7 @@ class SimilarityService:
             twice = next(name for name in names if list(names).count(name) > 1)
             raise InvalidParameter(f"models names {twice!r} twice", field="models")
         records = models.get_models(session, space, names)
-        packed = [self._library.packed(space, record) for record in records]
+        packed = [self._reader.packed(space, record) for record in records]
         values = np.eye(len(records))
         full = [row for row, support in enumerate(packed) if support is not None]
         if full:
@@ -83,7 +83,7 @@ class SimilarityService:
         values: np.ndarray[tuple[int, int], np.dtype[np.float64]],
     ) -> None:
         """Fill ``rows``, and the columns of the same models, with estimates from signatures."""
-        signatures = self._library.values(session, space, [record.id for record in records])
+        signatures = self._reader.values(session, space, [record.id for record in records])
         stacked = np.stack([signatures[record.id] for record in records])
         for row in rows:
             jaccard = jaccard_estimates(stacked, stacked[row])

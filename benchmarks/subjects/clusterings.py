@@ -141,10 +141,10 @@ class Place:
 
     def similarity(self) -> npt.NDArray[np.float64]:
         """The matrix of all models, in the order of their labels."""
-        library, space = self.services[ModelReader], self.space
+        reader, space = self.services[ModelReader], self.space
         with self.services[Database].reading() as session:
-            page = library.models(session, space, limit=self.labels.size, cursor=None, tags=())
-        packed = [library.packed(space, model) for model in page.items]
+            page = reader.models(session, space, limit=self.labels.size, cursor=None, tags=())
+        packed = [reader.packed(space, model) for model in page.items]
         return matrix([PackedSupport.pack(p.unpack()) for p in packed if p is not None])
 
 

@@ -63,11 +63,11 @@ def ask(services: Container, space: SpaceRecord, query: str | Support, **how: ob
     """The neighbours of a stored model, or of a support."""
     with services[Database].reading() as session:
         space = services[SpaceService].get(session, services[Tenant], space.name)
-        library = services[ModelReader]
+        reader = services[ModelReader]
         if isinstance(query, str):
-            subject = library.stored_subject(session, space, query)
+            subject = reader.stored_subject(session, space, query)
         else:
-            subject = library.given_subject(space, query)
+            subject = reader.given_subject(space, query)
         return services[SearchService].neighbors(session, space, subject, **how)  # type: ignore[arg-type]
 
 

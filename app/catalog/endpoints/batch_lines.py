@@ -84,7 +84,7 @@ class LineReader:
     def __init__(self, limits: BodyLimits, num_parameters: int, hold: Reservation) -> None:
         self._max_line_bytes = limits.max_json_bytes
         self._num_parameters = num_parameters
-        self._room = max_indices(limits, num_parameters)
+        self._remaining_indices = max_indices(limits, num_parameters)
         self._most = _MAX_SUPPORT_BYTES // index_dtype(num_parameters).itemsize
         self._hold: Reservation | None = hold
 
@@ -143,13 +143,13 @@ class LineReader:
         if self._hold is not None:
             self._hold.take(_RESERVED_BYTES)
             self._hold = None
-        most = min(self._most, self._room)
+        most = min(self._most, self._remaining_indices)
         try:
             support = wire.load_support(data, media_type, self._num_parameters, most)
         except PayloadTooLarge as error:
             what = "by itself, to PUT .../supports" if most == self._most else "in another batch"
             raise PayloadTooLarge(f"{error}: send it {what}") from None
-        self._room -= support.k
+        self._remaining_indices -= support.k
         return support
 
 

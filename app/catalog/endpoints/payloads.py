@@ -121,7 +121,7 @@ class Payload:
 
     def support(self, num_parameters: int) -> Support:
         """The support; :class:`InvalidSupport` says what is wrong with it."""
-        max_k = self._room_for(num_parameters)
+        max_k = self._reserve(num_parameters)
         return wire.load_support(self._data, self._media_type, num_parameters, max_k)
 
     def signature(self, num_parameters: int) -> Signature:
@@ -132,7 +132,7 @@ class Payload:
         """The sketch; :class:`InvalidSignature` says what is wrong with it."""
         return wire.decode_sketch(self._data, num_parameters=num_parameters)
 
-    def make_room_for_delta(self, num_parameters: int, k: int) -> None:
+    def reserve_for_delta(self, num_parameters: int, k: int) -> None:
         """Wait for memory for a support of K indices, for what changes in it and for the result."""
         most = max_indices(self._limits, num_parameters)
         added = min(most, wire.count_added(self._data, self._media_type))
@@ -147,11 +147,11 @@ class Payload:
 
     def either(self, num_parameters: int) -> Support | Signature:
         """Whichever of the two it is."""
-        max_k = self._room_for(num_parameters)
+        max_k = self._reserve(num_parameters)
         return wire.load_either(self._data, self._media_type, num_parameters, max_k)
 
-    def _room_for(self, num_parameters: int) -> int:
-        """The most indices it may decode to, once there is memory for those that it says it has."""
+    def _reserve(self, num_parameters: int) -> int:
+        """Wait for memory for the indices that it declares; return the most it may decode to."""
         most = max_indices(self._limits, num_parameters)
         count = min(most, wire.count_indices(self._data, self._media_type, num_parameters))
         self._hold.take(_COPIES_PER_REQUEST * count * index_dtype(num_parameters).itemsize)

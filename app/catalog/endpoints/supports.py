@@ -129,7 +129,7 @@ def patch(
     """
     model = deltas.subject(reading, space, name, precondition)
     reading.rollback()  # nothing is held while the body is decoded
-    payload.make_room_for_delta(space.num_parameters, model.support_size)
+    payload.reserve_for_delta(space.num_parameters, model.support_size)
     support = deltas.apply(space, model, payload.delta)
     prepared = writer.prepare(reading, space, name, support)
     put = Put(name, prepared, tags=tags, precondition=match(entity_tag(model.version_tag)))

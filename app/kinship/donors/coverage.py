@@ -49,8 +49,8 @@ _MAX_POOL = 2000
 class CoverageSearch:
     """The methods ``idf`` and ``cover``, over the supports that are stored."""
 
-    def __init__(self, library: ModelReader) -> None:
-        self._library = library
+    def __init__(self, reader: ModelReader) -> None:
+        self._reader = reader
 
     def idf(self, target: Target, request: DonorRequest) -> DonorRanking:
         """Rank by the overlap, weighted by how rare each index is in the space."""
@@ -163,7 +163,7 @@ class CoverageSearch:
             if candidate.blob_key is None:
                 continue
             try:
-                packed = self._library.packed(space, candidate)
+                packed = self._reader.packed(space, candidate)
             except Unavailable as error:  # one damaged file must not fail the whole answer
                 log.error("%s", error)
                 whole = False

@@ -40,12 +40,12 @@ class DonorService:
 
     def __init__(
         self,
-        library: ModelReader,
+        reader: ModelReader,
         comparer: Comparer,
         search: SearchService,
         indexes: IndexRegistry,
     ) -> None:
-        coverage = CoverageSearch(library)
+        coverage = CoverageSearch(reader)
         self._search = search
         self._indexes = indexes
         self._methods: Mapping[str, Callable[[Target, DonorRequest], DonorRanking]] = {
