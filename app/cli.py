@@ -193,7 +193,7 @@ def _make_stop_lists(options: argparse.Namespace) -> int:
                 refused = 1
                 print(f"modelkin: {error}", file=sys.stderr)
             else:
-                print(f"{space.name}: {_told(made, options.share)}")
+                print(f"{space.name}: {_summary(made, options.share)}")
     return refused
 
 
@@ -203,12 +203,12 @@ def _drop_stop_lists(options: argparse.Namespace) -> int:
         service = StopListService(database, open_reader(settings, database))
         for space in _chosen(database, options.space):
             dropped = service.drop(space)
-            told = "no stop-list" if dropped is None else f"stop-list {dropped.version} dropped"
-            print(f"{space.name}: {told}")
+            outcome = "no stop-list" if dropped is None else f"stop-list {dropped.version} dropped"
+            print(f"{space.name}: {outcome}")
     return 0
 
 
-def _told(made: StopList | None, share: float) -> str:
+def _summary(made: StopList | None, share: float) -> str:
     if made is None:
         return f"no index is in {share:.0%} of the supports, hence no stop-list"
     recall = {s: made.recall_at(s) for s in (0.3, 0.5, 0.7, 0.9)}

@@ -69,7 +69,9 @@ class Heartbeat:
             queue.add_worker(session, self._worker, datetime.now(UTC))
         self._registered = True
         if not self._alone:
-            self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+            self._thread = threading.Thread(
+                target=self._send_heartbeat, name="heartbeat", daemon=True
+            )
             self._thread.start()
 
     def live_workers(self) -> set[str]:
@@ -90,7 +92,7 @@ class Heartbeat:
         except Unavailable as error:
             log.info("this worker is not unregistered; its lease will expire: %s", error)
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         while not self._ending.wait(self._every):
             try:
                 with self._database.writing() as session:
@@ -105,15 +107,15 @@ class Heartbeat:
     def check_others(self) -> None:
         """Check the other workers once, and unregister the dead ones."""
         with self._database.reading() as session:
-            beats = queue.heartbeats(session)
+            counts = queue.heartbeats(session)
         silent = {}
-        for worker, beat in beats.items():
+        for worker, count in counts.items():
             last, checks = self._last_seen.get(worker, (None, 0))
-            checks = checks + 1 if beat == last else 0
-            self._last_seen[worker] = beat, checks
+            checks = checks + 1 if count == last else 0
+            self._last_seen[worker] = count, checks
             if checks >= CHECKS_PER_LEASE and worker != self._worker:
-                silent[worker] = beat
-        self._last_seen = {worker: self._last_seen[worker] for worker in beats}
+                silent[worker] = count
+        self._last_seen = {worker: self._last_seen[worker] for worker in counts}
         if not silent:
             return
         with self._database.writing() as session:
@@ -124,5 +126,5 @@ class Heartbeat:
             self._on_silence()
 
 
-def _only(beats: dict[str, int], worker: str) -> dict[str, int]:
-    return {name: beat for name, beat in beats.items() if name == worker}
+def _only(counts: dict[str, int], worker: str) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if name == worker}

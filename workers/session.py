@@ -167,8 +167,8 @@ class WorkerSession:
     def _review(self, queue: DbosQueue, clock: float) -> None:
         """Dispatch jobs again whose dispatch was lost or whose worker died."""
         with self._database.reading() as session:
-            handed = work.unfinished_dispatches(session)
-        states = queue.states(handed)
+            unfinished = work.unfinished_dispatches(session)
+        states = queue.states(unfinished)
         living = self.heartbeat.live_workers()
         dropped = self._dropped(states, clock)
         for dispatch, state in states.items():

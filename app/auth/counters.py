@@ -23,9 +23,9 @@ from cachetools import LRUCache
 
 from app.infra.storage.redis import RedisServer, Script
 
-__all__ = ["WINDOW", "Counters", "MemoryCounters", "Quota", "RedisCounters", "Standing", "Taken"]
+__all__ = ["WINDOW_S", "Counters", "MemoryCounters", "Quota", "RedisCounters", "Standing", "Taken"]
 
-WINDOW = 60
+WINDOW_S = 60
 """Seconds that are counted together by default."""
 
 
@@ -89,7 +89,7 @@ class MemoryCounters:
     def __init__(
         self,
         *,
-        window: int = WINDOW,
+        window: int = WINDOW_S,
         callers: int = 50_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -193,7 +193,7 @@ class RedisCounters:
         window: seconds that are counted together.
     """
 
-    def __init__(self, server: RedisServer, *, window: int = WINDOW) -> None:
+    def __init__(self, server: RedisServer, *, window: int = WINDOW_S) -> None:
         self._server = server
         self._window = window
 

@@ -15,7 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.auth.counters import WINDOW, Standing
+from app.auth.counters import WINDOW_S, Standing
 from app.auth.dependencies import identify
 from app.auth.rate_limits import RateLimitExceeded, RateLimits
 from app.errors import Unauthorized
@@ -96,7 +96,7 @@ def _writes(request: Request) -> bool:
 
 def _policies(standings: Sequence[Standing]) -> str:
     quotas = (standing.quota for standing in standings)
-    return ", ".join(f'"{quota.name}";q={quota.limit};w={WINDOW}' for quota in quotas)
+    return ", ".join(f'"{quota.name}";q={quota.limit};w={WINDOW_S}' for quota in quotas)
 
 
 def _left(standings: Sequence[Standing]) -> str:

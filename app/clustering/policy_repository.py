@@ -90,7 +90,11 @@ def put_policy(session: Writer, policy: ClusteringPolicy) -> None:
 
 
 def record_clustering(
-    session: Writer, space: SpaceRecord, asked: Mapping[str, Any], version: int, asked_at: datetime
+    session: Writer,
+    space: SpaceRecord,
+    request: Mapping[str, Any],
+    version: int,
+    requested_at: datetime,
 ) -> None:
     """Record a clustering of this version in the space's policy, if it has the policy's terms."""
     row = session.scalar(
@@ -99,8 +103,8 @@ def record_clustering(
         .with_for_update()
         .execution_options(populate_existing=True)
     )
-    if row is not None and row.request == asked and row.done_version <= version:
-        row.done_version, row.done_at = version, asked_at
+    if row is not None and row.request == request and row.done_version <= version:
+        row.done_version, row.done_at = version, requested_at
         session.flush()
 
 

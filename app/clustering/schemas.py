@@ -28,7 +28,7 @@ Algorithm = Literal["affinity_propagation", "leiden", "agglomerative", "hdbscan"
 
 _CHOICES = {"algorithm", "seed", "similarity", "tags", "models"}
 """The fields of a request that every algorithm shares."""
-_YEAR = 366 * 24 * 3600
+_YEAR_S = 366 * 24 * 3600
 
 
 class ClusteringParameters(RequestModel):
@@ -238,12 +238,12 @@ class ClusteringPolicyIn(RequestModel):
         None, ge=1, le=2**40, description="changes of the space after which it is clustered"
     )
     every_seconds: int | None = Field(
-        None, ge=1, le=_YEAR, description="how long after the last time, if anything changed"
+        None, ge=1, le=_YEAR_S, description="how long after the last time, if anything changed"
     )
     debounce_seconds: int = Field(
         30,
         ge=0,
-        le=_YEAR,
+        le=_YEAR_S,
         description="how long nothing may have changed before it is; ten times as long at most",
     )
 

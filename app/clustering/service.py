@@ -45,7 +45,7 @@ KIND: Final = "clustering"
 """The kind of the jobs that make clusterings."""
 LATEST: Final = "latest"
 """Stands for the id of the newest clustering of all models."""
-_MAX_KEPT = 100
+_MAX_CLUSTERINGS = 100
 """Clusterings of a space that are kept, beside the newest one of all models."""
 _READING: Final = "reading"
 
@@ -229,7 +229,7 @@ class ClusteringService:
         ids[new] = series.next_cluster + np.arange(int(new.sum()))
         record = finished.record(series.number, previous.id, continuation.agreement)
         repository.insert_clustering(session, record, finished.content(ids))
-        repository.prune(session, space, _MAX_KEPT)
+        repository.prune(session, space, _MAX_CLUSTERINGS)
         request, version = record.parameters, record.version
         policy_repository.record_clustering(
             session, space, request, version, finished.job.created_at

@@ -34,8 +34,8 @@ _environment = Environment(
 _environment.filters["path"] = quote_model
 _templates = Jinja2Templates(env=_environment)
 
-_PAGE = 50
-_KIN = 12
+_PAGE_SIZE = 50
+_MAX_NEIGHBORS = 12
 
 
 @router.get("/")
@@ -47,7 +47,7 @@ def spaces(
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """Every space."""
-    page = spaces.list(session, tenant, limit=_PAGE, cursor=cursor)
+    page = spaces.list(session, tenant, limit=_PAGE_SIZE, cursor=cursor)
     return _render(request, "spaces.html", page=page, version=__version__)
 
 
@@ -66,7 +66,7 @@ def space(
         record = spaces.get(session, tenant, check_space_name(space))
     except (NotFound, InvalidInput) as error:
         return _missing(request, error)
-    page = reader.models(session, record, limit=_PAGE, cursor=cursor, tags=())
+    page = reader.models(session, record, limit=_PAGE_SIZE, cursor=cursor, tags=())
     return _render(request, "space.html", space=record, page=page)
 
 
@@ -95,8 +95,8 @@ def model(
         "model.html",
         space=record,
         model=shown,
-        neighbors=search.neighbors(session, record, subject, k=_KIN),
-        donors=donors.donors(session, record, subject, DonorRequest(k=_KIN)),
+        neighbors=search.neighbors(session, record, subject, k=_MAX_NEIGHBORS),
+        donors=donors.donors(session, record, subject, DonorRequest(k=_MAX_NEIGHBORS)),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
-from app.infra.egress.addresses import MAX_URL
+from app.infra.egress.addresses import MAX_URL_LENGTH
 from app.infra.http.schemas import RequestModel, ResponseModel
 from app.webhooks.delivery_repository import Delivery
 from app.webhooks.repository import Subscription
@@ -36,7 +36,7 @@ def _no_nul(value: str) -> str:
 
 
 Text = Annotated[str, Field(max_length=2000), AfterValidator(_no_nul)]
-Url = Annotated[str, Field(min_length=1, max_length=MAX_URL), AfterValidator(_no_nul)]
+Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_LENGTH), AfterValidator(_no_nul)]
 Events = Annotated[list[EventType], Field(min_length=1, max_length=4)]
 
 

@@ -16,7 +16,7 @@ import httpx
 from app.errors import EgressRefused
 
 __all__ = [
-    "MAX_URL",
+    "MAX_URL_LENGTH",
     "PORTS",
     "Address",
     "Network",
@@ -30,7 +30,7 @@ __all__ = [
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-MAX_URL: Final = 2000
+MAX_URL_LENGTH: Final = 2000
 """Characters of a stored URL."""
 PORTS: Final = {"http": 80, "https": 443}
 """The supported schemes and their default ports."""

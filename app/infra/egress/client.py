@@ -21,7 +21,7 @@ import httpx
 
 from app.errors import EgressRefused
 from app.infra.egress.addresses import (
-    MAX_URL,
+    MAX_URL_LENGTH,
     PORTS,
     Address,
     is_public,
@@ -38,7 +38,7 @@ __all__ = ["Egress", "EgressRefused", "Resolve"]
 Resolve = Callable[[str, int], Sequence[str]]
 """The addresses of a host, for connections to a port; OSError where it has none."""
 
-_RESOLVING: Final = 2.0
+_RESOLVE_TIMEOUT_S: Final = 2.0
 """Seconds that resolving the name in a URL may take that is checked."""
 
 log = logging.getLogger(__name__)
@@ -77,10 +77,10 @@ class Egress:
             InvalidParameter: it is not an http or https URL of a host on the public internet.
         """
         try:
-            if len(url) > MAX_URL:
-                raise EgressRefused(f"a URL has at most {MAX_URL} characters")
+            if len(url) > MAX_URL_LENGTH:
+                raise EgressRefused(f"a URL has at most {MAX_URL_LENGTH} characters")
             parsed = parse_url(url)
-            self.addresses(parsed.host, parsed.port or PORTS[parsed.scheme], _RESOLVING)
+            self.addresses(parsed.host, parsed.port or PORTS[parsed.scheme], _RESOLVE_TIMEOUT_S)
         except EgressRefused as error:
             raise InvalidParameter(f"{field}: {error}", field=field) from None
         except OSError as error:

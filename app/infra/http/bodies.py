@@ -33,7 +33,7 @@ __all__ = [
 BODY_PROBLEMS: Final = (BodyTimeout, PayloadTooLarge, UnsupportedMediaType)
 """What every operation with a body may refuse, before its content is parsed."""
 
-_PACE = 8 << 20
+_DEADLINE_STEP_BYTES = 8 << 20
 """Bytes that extend the deadline of a body by another ``timeout``."""
 
 
@@ -93,11 +93,11 @@ async def read_body(
                 if size > limit:
                     raise _too_large(limit, is_json)
                 if hold is not None and size > taken:
-                    step = min(max(size - taken, _PACE), limit)
+                    step = min(max(size - taken, _DEADLINE_STEP_BYTES), limit)
                     await hold.take_in_turn(step)
                     taken += step
                 body += chunk
-                deadline.reschedule(began + limits.timeout * (1 + size // _PACE))
+                deadline.reschedule(began + limits.timeout * (1 + size // _DEADLINE_STEP_BYTES))
     except TimeoutError:
         raise BodyTimeout(
             f"the body came too slowly: {size} bytes in {loop.time() - began:.0f} s"

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-_THREADS = 40
+_MAX_THREADS = 40
 """Request threads: anyio's default."""
 
 
@@ -46,7 +46,7 @@ class ConnectionSlots:
     """
 
     def __init__(self, connections: int, timeout: float) -> None:
-        self._free = asyncio.Semaphore(min(_THREADS - 8, (connections - 8) // 2))
+        self._free = asyncio.Semaphore(min(_MAX_THREADS - 8, (connections - 8) // 2))
         self._timeout = timeout
 
     @asynccontextmanager

@@ -83,7 +83,7 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
     413: {"Connection": "close"},
 }
 
-_MOST_FIELDS = 100
+_MAX_FIELDS = 100
 """A body of many mistakes does not get an answer larger than itself."""
 
 log = logging.getLogger(__name__)
@@ -135,10 +135,10 @@ def not_ready(request: Request, detail: str, progress: Mapping[str, Any]) -> Res
 
 def described(error: ModelkinError) -> dict[str, Any]:
     """What a problem document says of an error, for where one of many things went wrong."""
-    told: dict[str, Any] = {"code": error.code, "detail": _clean(str(error))}
+    document: dict[str, Any] = {"code": error.code, "detail": _clean(str(error))}
     if fields := _named(error):
-        told["errors"] = [{k: _clean(v) for k, v in field.items()} for field in fields]
-    return told
+        document["errors"] = [{k: _clean(v) for k, v in field.items()} for field in fields]
+    return document
 
 
 def fields_of(entries: Sequence[Any]) -> list[dict[str, str]]:
@@ -176,7 +176,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    entries = error.errors()[:_MOST_FIELDS]
+    entries = error.errors()[:_MAX_FIELDS]
     # The first part of a place says in which part of the request it is: query, path, body.
     fields = fields_of([{**entry, "loc": entry["loc"][1:] or entry["loc"]} for entry in entries])
     detail = "; ".join(f"{f['field']}: {f['message']}" for f in fields[:3])

@@ -17,7 +17,7 @@ from app.errors import BackendUnavailable
 from app.infra.storage.redis import RedisServer
 from tests.support.servers.redis_server import RedisProcess
 
-WINDOW = 2
+WINDOW_S = 2
 THREE, FIVE = Quota("writes", 3), Quota("requests", 5)
 
 
@@ -31,10 +31,10 @@ def who() -> str:
 def counters(request: pytest.FixtureRequest) -> Counters:
     """Counters of each kind, with a window of two seconds."""
     if request.param == "memory":
-        return MemoryCounters(window=WINDOW)
+        return MemoryCounters(window=WINDOW_S)
     found = request.getfixturevalue(request.param)
     url = found.url if request.param == "single" else found[2].url
-    return RedisCounters(RedisServer(url), window=WINDOW)
+    return RedisCounters(RedisServer(url), window=WINDOW_S)
 
 
 def take(counters: Counters, who: str, quotas: Sequence[Quota], times: int) -> list[bool]:
@@ -45,15 +45,15 @@ def take(counters: Counters, who: str, quotas: Sequence[Quota], times: int) -> l
 def test_no_more_than_the_limit_is_admitted(counters: Counters, who: str) -> None:
     """What comes beyond it is refused, until the first of them are a window old."""
     assert [True] * 3 + [False] * 3 == take(counters, who, [THREE], 6)
-    time.sleep(WINDOW + 0.05)
+    time.sleep(WINDOW_S + 0.05)
     assert [True] * 3 + [False] == take(counters, who, [THREE], 4)
 
 
 def test_each_is_told_what_is_left(counters: Counters, who: str) -> None:
     """The remaining count and the seconds until it grows are those of each quota."""
     taken = counters.take(who, [THREE, FIVE])
-    assert taken.standings == (Standing(THREE, 2, WINDOW), Standing(FIVE, 4, WINDOW))
-    assert all(1 <= standing.reset <= WINDOW for standing in counters.take(who, [FIVE]).standings)
+    assert taken.standings == (Standing(THREE, 2, WINDOW_S), Standing(FIVE, 4, WINDOW_S))
+    assert all(1 <= standing.reset <= WINDOW_S for standing in counters.take(who, [FIVE]).standings)
 
 
 def test_waiting_as_long_as_told_is_enough(counters: Counters, who: str) -> None:

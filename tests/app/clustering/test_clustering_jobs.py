@@ -129,7 +129,7 @@ def test_the_same_request_twice_is_one_job(kin: AppSpace) -> None:
 
 def test_old_clusterings_are_dropped(kin: AppSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the newest are kept, and the newest of all models however old it is."""
-    monkeypatch.setattr(service, "_MAX_KEPT", 3)
+    monkeypatch.setattr(service, "_MAX_CLUSTERINGS", 3)
     whole = kin.enqueue()
     kin.finish(kin.begin(whole))
     for seed in range(4):

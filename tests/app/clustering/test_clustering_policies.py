@@ -243,11 +243,11 @@ def test_a_clustering_is_tried_again_after_an_outage(
         assert [] == policies.renew()
         clock.after(1)
         (job,) = policies.renew()
-    asked_at = clock()
+    requested_at = clock()
     end_all(kin)
     with kin.database.reading() as session:
         policy = policies.get(session, kin.space)
-    assert (kin.space.version, asked_at) == (policy.done_version, policy.done_at)
+    assert (kin.space.version, requested_at) == (policy.done_version, policy.done_at)
     clock.after(86_400)
     assert [] == policies.renew()
     kin.remove("org/m000")
