@@ -94,6 +94,7 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
             _require_keys(session, settings)
             token = store_token(session)
         blobs = FileBlobs(settings.blob_dir, token)
+        blobs.prepare()
         support_cache = SupportCache(_open_supports(settings), settings.support_cache_bytes)
         downloads = Downloads(settings.checkpoint_dir / token)
         with closing(SketchFiles(settings.sketch_dir / token)) as sketches:
@@ -121,7 +122,9 @@ def open_reader(settings: Settings, database: Database) -> ModelReader:
     """
     with database.reading() as session:
         token = store_token(session)
-    return uncached_reader(database, FileBlobs(settings.blob_dir, token))
+    blobs = FileBlobs(settings.blob_dir, token)
+    blobs.prepare()
+    return uncached_reader(database, blobs)
 
 
 def uncached_reader(database: Database, blobs: FileBlobs) -> ModelReader:

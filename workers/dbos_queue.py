@@ -74,7 +74,9 @@ def queue_url(url: URL) -> URL:
 
 
 class DbosQueue:
-    """The queue of one process, open until it is closed. DBOS allows one at a time.
+    """The queue of one process, open from :meth:`start` to :meth:`close`.
+
+    DBOS allows one open queue at a time.
 
     Args:
         url: of the service's database.
@@ -83,9 +85,6 @@ class DbosQueue:
         concurrency: jobs at a time; half of the places, at least one, are for the hubs queue.
         hub_kinds: the kinds of the hubs queue. One tenant may fill all but one of its places.
         migrate: create or upgrade DBOS's tables.
-
-    Raises:
-        Unavailable: DBOS cannot start; says why.
     """
 
     def __init__(
@@ -98,21 +97,35 @@ class DbosQueue:
         hub_kinds: Collection[str] = (),
         migrate: bool,
     ) -> None:
+        self._url = url
+        self._worker = worker
+        self._execute = execute
+        self._concurrency = concurrency
+        self._hub_kinds = hub_kinds
+        self._migrate = migrate
+        self._engine: Engine | None = None
+
+    def start(self) -> None:
+        """Launch DBOS, which calls ``execute`` from now on.
+
+        Raises:
+            MissingExtra: DBOS is not installed.
+            Unavailable: DBOS cannot start; says why. The queue is closed then.
+        """
         require_installed()
         from dbos import DBOS
 
         if not _open_queue.acquire(timeout=_POLL_INTERVAL_S):
             raise Unavailable("the job queue is still being closed: try again")
         self._dbos = DBOS
-        self._hub_kinds = hub_kinds
-        self._engine: Engine | None = None
+        concurrency = self._concurrency
         try:
             _quieten()
-            config = _config(queue_url(url), worker, concurrency, migrate)
-            if url.get_backend_name() != "sqlite":  # else DBOS needs one named postgres
-                self._engine = config["system_database_engine"] = _engine(url, concurrency)
+            config = _config(queue_url(self._url), self._worker, concurrency, self._migrate)
+            if self._url.get_backend_name() != "sqlite":  # else DBOS needs one named postgres
+                self._engine = config["system_database_engine"] = _engine(self._url, concurrency)
             DBOS(config=config)
-            DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)(_workflow(execute))
+            DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)(_workflow(self._execute))
             DBOS.launch()
             half = max(1, concurrency // 2)
             self._register(_QUEUE, places := max(1, concurrency - half), each_tenant=places)

@@ -128,7 +128,7 @@ class WorkerSession:
         """
         if self._queue is None:
             self.heartbeat.start()
-            self._queue = DbosQueue(
+            queue = DbosQueue(
                 self._database.url,
                 self.name,
                 self.executor.execute,
@@ -136,6 +136,8 @@ class WorkerSession:
                 hub_kinds=self._hub_kinds,
                 migrate=self._settings.migrate,
             )
+            queue.start()
+            self._queue = queue
             log.info("worker %s takes jobs", self.name)
         return self._queue
 

@@ -87,6 +87,8 @@ def supervise(serve: Serve, settings: Settings) -> int:
     for stop in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stop, lambda *_: stopping.set())
     processes = [ChildProcess(serve, settings) for _ in range(settings.processes)]
+    for process in processes:
+        process.start()
     try:
         while not stopping.is_set() and not all(process.ready for process in processes):
             wait_for([x for process in processes for x in process.events], _POLL_INTERVAL_S)
@@ -102,16 +104,23 @@ def supervise(serve: Serve, settings: Settings) -> int:
 
 
 class ChildProcess:
-    """One server process, and its replacements."""
+    """One server process, and its replacements.
+
+    Attributes:
+        process: set by :meth:`start`.
+    """
+
+    process: SpawnProcess
+    _receiver: Connection
 
     def __init__(self, serve: Serve, settings: Settings) -> None:
         self._arguments = serve, settings
         self._ready = False
-        self.start()
 
     def start(self) -> None:
+        """Start the process, or its replacement after its end."""
         self._receiver, sender = _spawn.Pipe(duplex=False)
-        self.process: SpawnProcess = _spawn.Process(target=_work, args=(*self._arguments, sender))
+        self.process = _spawn.Process(target=_work, args=(*self._arguments, sender))
         self.process.start()
         sender.close()  # so that this side sees the end of the pipe
 

@@ -30,8 +30,10 @@ def opened(tmp_path: Path) -> Iterator[Open]:
             done.append((job_id, dispatch_no))
 
         url = make_url(SQLITE.url(tmp_path))
-        queues.append(DbosQueue(url, worker, execute, concurrency=2, migrate=True))
-        return queues[-1]
+        queue = DbosQueue(url, worker, execute, concurrency=2, migrate=True)
+        queue.start()
+        queues.append(queue)
+        return queue
 
     yield opened
     assert queues[-1].close(10)
@@ -87,6 +89,7 @@ def test_what_waits_for_others_has_places_of_its_own(tmp_path: Path) -> None:
 
     url = make_url(SQLITE.url(tmp_path))
     queue = DbosQueue(url, "w", execute, concurrency=4, hub_kinds={"ingest"}, migrate=True)
+    queue.start()
     try:
         for number in range(3):
             queue.enqueue(Dispatch(f"slow{number}", 1, 7, None, "ingest"))

@@ -35,24 +35,29 @@ class FileBlobs:
     """A :class:`BlobStore` in a folder of this machine.
 
     Args:
-        root: the folder, created if it is missing.
+        root: the folder; :meth:`prepare` creates it if it is missing.
         realm: the token of one database, a folder in ``root``. Nothing beside it is touched, so
             databases that share ``root`` never sweep each other's blobs.
-
-    Raises:
-        Unavailable: the folder cannot be created or written.
     """
 
     def __init__(self, root: Path, realm: str) -> None:
         self.root = root
         self._realm = realm
+
+    def prepare(self) -> None:
+        """Create the folder, and try to write there.
+
+        Raises:
+            Unavailable: the folder cannot be created or written.
+        """
         try:
-            root.mkdir(parents=True, exist_ok=True)
-            probe = root / f"probe-{secrets.token_hex(8)}{_TEMPORARY}"
+            self.root.mkdir(parents=True, exist_ok=True)
+            probe = self.root / f"probe-{secrets.token_hex(8)}{_TEMPORARY}"
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
-            raise Unavailable(f"cannot write supports under {root}: {error.strerror}") from error
+            message = f"cannot write supports under {self.root}: {error.strerror}"
+            raise Unavailable(message) from error
 
     def put(self, prefix: str, data: bytes) -> str:
         token = secrets.token_hex(16)

@@ -87,7 +87,7 @@ class UploadPlan:
 
 
 class SupportRun:
-    """The uploads of one training, from its start to its end.
+    """The uploads of one training, from :meth:`start` to :meth:`end`.
 
     Args:
         plan: the settings.
@@ -124,8 +124,11 @@ class SupportRun:
         self._tracker = open_tracker(plan.importance, model, optimizer, plan.beta, state)
         self._space = SpaceSession(plan.client, plan.space, layout.num_parameters, layout)
         self._uploader = BackgroundUploader(flush_seconds=plan.flush_seconds)
-        if main:
-            self._uploader.submit(f"the layout of space {plan.space!r}", self._space.open)
+
+    def start(self) -> None:
+        """Open the space in the background; a process that does not upload stops tracking."""
+        if self._main:
+            self._uploader.submit(f"the layout of space {self._plan.space!r}", self._space.open)
         else:
             self._tracker.close()
 

@@ -124,6 +124,7 @@ class SupportCallback(SupportCallbackMixin, TrainerCallback):
             main=main,
             state=self._resumed(args, state) if main else None,
         )
+        self._run.start()
 
     def on_save(
         self,

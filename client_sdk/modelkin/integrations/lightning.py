@@ -130,6 +130,7 @@ class SupportCallback(SupportCallbackMixin, pl.Callback):
             main=trainer.is_global_zero,
             state=resumed,
         )
+        self._run.start()
 
     def state_dict(self) -> dict[str, Any]:
         """The tracker's state, for a checkpoint."""

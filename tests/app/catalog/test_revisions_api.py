@@ -297,6 +297,7 @@ def test_the_rows_of_a_long_history_are_bounded(database: Database, tmp_path: Pa
     """
     migrate(database)
     blobs = FileBlobs(tmp_path / "blobs", "0" * 32)
+    blobs.prepare()
     with closing(SketchFiles(tmp_path / "sketches")) as sketches:
         ingest = ModelWriter(
             blobs, BandValueService(), RevisionRecorder(blobs, 2, remember=3), sketches

@@ -262,6 +262,7 @@ def test_only_the_main_process_pushes(away: Wire) -> None:
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     plan = UploadPlan(away.client(), "digits", "org/run", "moment", 0.9, None, None, (), 10.0)
     run = SupportRun(plan, model, optimizer, wrapped=model, main=False, state=None)
+    run.start()
     cross_entropy(model(INPUTS), TARGETS).backward()
     optimizer.step()
     run.upload(1, {})

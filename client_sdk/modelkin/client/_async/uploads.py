@@ -197,7 +197,7 @@ class AsyncUploads:
         journal = None
         if resume is not None:
             info = await self._connection.run(spaces.get(space))
-            journal = Journal(resume, self._connection.url, info)
+            journal = Journal.open(resume, self._connection.url, info)
         with uploading(
             space,
             items,

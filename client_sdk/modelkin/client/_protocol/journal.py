@@ -23,35 +23,51 @@ _FORMAT = 1
 
 
 class Journal:
-    """An open journal.
+    """An open journal; :meth:`open` makes one.
 
     Args:
-        path: the file; it is created where there is none.
-        url: of the service.
-        space: receives the models. A space that was deleted and created again is another one.
-
-    Raises:
-        InvalidParameter: the file cannot be opened, is not a journal, or belongs to another space.
+        path: of the file.
+        file: open for reading and appending; the journal closes it.
+        header: the first line that the file has, or gets if it is empty.
     """
 
-    def __init__(self, path: str | os.PathLike[str], url: str, space: SpaceInfo) -> None:
-        self._path = Path(path)
+    def __init__(self, path: Path, file: BinaryIO, header: dict[str, Any]) -> None:
+        self._path = path
+        self._file = file
+        self._header = header
         self._acknowledged: dict[str, str] = {}
-        self._header = {
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], url: str, space: SpaceInfo) -> Self:
+        """Open the journal of a bulk upload, and read it.
+
+        Args:
+            path: the file; it is created where there is none.
+            url: of the service.
+            space: receives the models. A space that was deleted and created again is another one.
+
+        Raises:
+            InvalidParameter: the file cannot be opened, is not a journal, or belongs to another
+                space.
+        """
+        path = Path(path)
+        header = {
             "modelkin_journal": _FORMAT,
             "url": url,
             "space": space.name,
             "created_at": space.created_at.isoformat(),
         }
         try:
-            self._file: BinaryIO = self._path.open("a+b")
+            file = path.open("a+b")
         except OSError as error:
-            raise self._unusable(f"cannot be opened: {error.strerror}") from error
+            raise _unusable(path, f"cannot be opened: {error.strerror}") from error
+        journal = cls(path, file, header)
         try:
-            self._load()
+            journal._load()
         except BaseException:
-            self._file.close()
+            journal.close()
             raise
+        return journal
 
     def has(self, model: str, fingerprint: str) -> bool:
         """Whether this content was the last that the service acknowledged of the model.
@@ -116,16 +132,18 @@ class Journal:
         for name, ours in self._header.items():
             if header.get(name) != ours:
                 theirs = printable(str(header.get(name)))
-                raise self._unusable(
+                raise _unusable(
+                    self._path,
                     f"is of another upload: its {name} is {theirs}, here it is {ours}; "
-                    f"give each space a file of its own"
+                    f"give each space a file of its own",
                 )
 
     def _not_a_journal(self, number: int) -> InvalidParameter:
-        return self._unusable(f"is not a journal of put_many: see its line {number}")
+        return _unusable(self._path, f"is not a journal of put_many: see its line {number}")
 
-    def _unusable(self, why: str) -> InvalidParameter:
-        return InvalidParameter(f"resume file {self._path} {why}", field="resume")
+
+def _unusable(path: Path, why: str) -> InvalidParameter:
+    return InvalidParameter(f"resume file {path} {why}", field="resume")
 
 
 def _line(entry: dict[str, Any]) -> bytes:

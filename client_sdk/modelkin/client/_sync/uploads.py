@@ -198,7 +198,7 @@ class Uploads:
         journal = None
         if resume is not None:
             info = self._connection.run(spaces.get(space))
-            journal = Journal(resume, self._connection.url, info)
+            journal = Journal.open(resume, self._connection.url, info)
         with uploading(
             space,
             items,
