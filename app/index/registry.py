@@ -1,7 +1,8 @@
 """The registry of in-process indexes: an LRU cache by space id, with a limit in bytes.
 
 An evicted index is built again from the database at the next query of its space, so an eviction
-costs time and nothing else. Space ids are never reused.
+costs time and nothing else. Space ids are never reused. The cache is an ``OrderedDict``, not a
+library's LRU cache, because indexes grow after they are inserted and the one in use must stay.
 """
 
 from __future__ import annotations
