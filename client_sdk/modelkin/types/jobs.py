@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from modelkin.types.vocabulary import JobState
+from modelkin.types.vocabulary import JobKind, JobState
 
 __all__ = ["JobInfo", "JobProgress"]
 
@@ -32,7 +32,7 @@ class JobInfo:
     """A job as it was when the service answered.
 
     Attributes:
-        kind: of work: ``"rebuild_buckets"``, ``"stop_list"``, ``"cluster"``, ...
+        kind: of work: ``"rebuild_buckets"``, ``"stop_list"``, ``"clustering"``, ``"ingest"``, ...
         state: ``"queued"``, ``"running"``, ``"succeeded"``, ``"failed"`` or ``"cancelled"``.
         space: the name of its space; None for a job that concerns none.
         parameters: of the request, as JSON values.
@@ -47,7 +47,7 @@ class JobInfo:
     """
 
     id: str
-    kind: str
+    kind: JobKind
     state: JobState
     space: str | None = None
     parameters: Mapping[str, Any] = field(hash=False)

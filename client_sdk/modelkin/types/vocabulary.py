@@ -19,6 +19,7 @@ __all__ = [
     "HubEventOutcome",
     "HubKind",
     "ImportanceKind",
+    "JobKind",
     "JobState",
     "LineageVerdict",
     "ModelKind",
@@ -47,6 +48,17 @@ if TYPE_CHECKING:
     HubEventOutcome: TypeAlias = Literal["enqueued", "ignored", "recorded"]
     HubKind: TypeAlias = Literal["huggingface", "mlflow"]
     ImportanceKind: TypeAlias = Literal["delta", "weight"]
+    JobKind: TypeAlias = Literal[
+        "rebuild_buckets",
+        "stop_list",
+        "clustering",
+        "ingest",
+        "poll",
+        "source_polls",
+        "prune_deliveries",
+        "deliveries",
+        "events",
+    ]
     JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
     LineageVerdict: TypeAlias = Literal[
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
@@ -62,6 +74,6 @@ if TYPE_CHECKING:
     UsedSearchMethod: TypeAlias = Literal["exact", "scan", "lsh"]
 else:
     BulkStatus = ClusteringAlgorithm = DeliveryState = DonorMethod = DonorWeights = Estimate = str
-    EventType = HubEventOutcome = HubKind = ImportanceKind = JobState = LineageVerdict = str
-    ModelKind = OnDelete = Relation = SearchMethod = SignatureScheme = SimilaritySource = str
-    StartableJobKind = SupportSizePolicyName = UsedSearchMethod = str
+    EventType = HubEventOutcome = HubKind = ImportanceKind = JobKind = JobState = str
+    LineageVerdict = ModelKind = OnDelete = Relation = SearchMethod = SignatureScheme = str
+    SimilaritySource = StartableJobKind = SupportSizePolicyName = UsedSearchMethod = str

@@ -9,7 +9,7 @@ from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import jobs
 from modelkin.client._protocol.jobs import JobPoller, OnProgress
 from modelkin.types.jobs import JobInfo
-from modelkin.types.vocabulary import JobState, StartableJobKind
+from modelkin.types.vocabulary import JobKind, JobState, StartableJobKind
 
 __all__ = ["AsyncJobs"]
 
@@ -38,7 +38,7 @@ class AsyncJobs(AsyncResource):
         self,
         *,
         state: JobState | None = None,
-        kind: str | None = None,
+        kind: JobKind | None = None,
         space: str | None = None,
     ) -> AsyncListing[JobInfo]:
         """Lists jobs, the newest first, page by page as they are read.

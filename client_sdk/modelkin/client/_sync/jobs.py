@@ -10,7 +10,7 @@ from modelkin.client._protocol.jobs import JobPoller, OnProgress
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
 from modelkin.types.jobs import JobInfo
-from modelkin.types.vocabulary import JobState, StartableJobKind
+from modelkin.types.vocabulary import JobKind, JobState, StartableJobKind
 
 __all__ = ["Jobs"]
 
@@ -39,7 +39,7 @@ class Jobs(Resource):
         self,
         *,
         state: JobState | None = None,
-        kind: str | None = None,
+        kind: JobKind | None = None,
         space: str | None = None,
     ) -> Listing[JobInfo]:
         """Lists jobs, the newest first, page by page as they are read.
