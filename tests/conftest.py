@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["tests.support.fixtures"]
+pytest_plugins = ["tests.support.fixtures", "tests.support.jobs.fixtures"]
 
-_LONG = ("tests/workers/", "tests/app/server/test_processes.py", "tests/demo/", "tests/packaging/")
+_LONG = (
+    "tests/workers/",
+    "tests/app/jobs/test_jobs_api.py",
+    "tests/app/server/test_processes.py",
+    "tests/demo/",
+    "tests/packaging/",
+)
 """What takes long for a file: begun last, it would leave all processes but one with nothing."""
 
 

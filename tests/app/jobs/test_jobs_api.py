@@ -15,7 +15,7 @@ from modelkin.errors import JobCancelled, JobFailed
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.jobs.deployment import Deployment
-from tests.workers.conftest import Deployments
+from tests.support.jobs.fixtures import Deployments
 
 
 @pytest.fixture(scope="session")
