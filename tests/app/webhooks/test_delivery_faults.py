@@ -95,7 +95,7 @@ def test_another_url_starts_afresh(app: AppHarness, receiver: Receiver) -> None:
 
 def test_enabling_sends_what_waits(app: AppHarness, receiver: Receiver) -> None:
     """A pending delivery has no next attempt while disabled, and an immediate one when enabled."""
-    made = app.webhooks.subscribe(f"{receiver.url}/patience/36000")
+    made = app.webhooks.subscribe(f"{receiver.url}/retry-after/36000")
     ping(app, made)
     app.worker.run_all()
     change(app, made, enabled=False)
