@@ -157,6 +157,11 @@ class JobService:
         return handler
 
     @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds with a handler."""
+        return frozenset(self._handlers)
+
+    @property
     def hub_kinds(self) -> frozenset[str]:
         """The kinds of the hubs queue."""
         return frozenset(self._hub_kinds)
