@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import DEFAULT_BANDING, Banding, recall_at
 from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
@@ -67,6 +68,10 @@ class SpaceRecord:
     """Tombstones up to this version are deleted: an index of an earlier one starts again."""
     support_size: SupportSizePolicy = FREE
     """The policy for the sizes of its supports; fixed when the space is created."""
+    importance: Importance = UNSTATED
+    """The kind of importance that its supports are selected by."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of tensor names that are left out: ``layout`` is without these tensors."""
 
     @property
     def models(self) -> int:

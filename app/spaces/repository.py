@@ -17,6 +17,7 @@ from app.infra.db.pagination import decode_cursor, encode_cursor
 from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.index import StopListRow
 from app.spaces.records import SpaceRecord, StopList
+from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding, default_banding
 from modelkin.types.paging import Page
@@ -91,6 +92,8 @@ def insert_space(
     signature: SignatureSpec,
     banding: Banding | None = None,
     support_size: SupportSizePolicy = FREE,
+    importance: Importance = UNSTATED,
+    exclude: Sequence[str] = (),
 ) -> SpaceRecord | None:
     """Insert a new, empty space; None if another writer was first with the name."""
     banding = default_banding(signature.num_perm) if banding is None else banding
@@ -106,6 +109,10 @@ def insert_space(
         band_rows=banding.rows,
         size_policy=support_size.policy,
         fixed_size=support_size.k,
+        importance_kind=importance.kind,
+        importance_base=importance.base,
+        importance_note=importance.note,
+        exclude=list(exclude) or None,
         version=0,
         supports=0,
         signatures=0,
@@ -206,6 +213,8 @@ def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
         support_size=SupportSizePolicy(
             cast(SupportSizePolicyName, row.size_policy), row.fixed_size
         ),
+        importance=Importance(row.importance_kind, row.importance_base, row.importance_note),
+        exclude=tuple(row.exclude or ()),
     )
 
 

@@ -14,6 +14,7 @@ from app.spaces import repository
 from app.spaces.records import SpaceRecord
 from app.spaces.support_sizes import SupportSizeRequest
 from modelkin._validation import check_space_name
+from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.indices import check_num_parameters
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding, banding_for, default_banding, recall_at
@@ -101,12 +102,17 @@ class SpaceService:
         seed: int,
         banding: BandingRequest | None = None,
         support_size: SupportSizeRequest | None = None,
+        importance: Importance | None = None,
+        exclude: Sequence[str] = (),
     ) -> tuple[SpaceRecord, bool]:
         """Create a space, or find an equal one; return it and whether it is new.
 
         Args:
             banding: the default for ``num_perm`` if None.
             support_size: the policy for the sizes of its supports; no restriction if None.
+            importance: what its supports are selected by; unstated if None, and then an existing
+                space may have any kind.
+            exclude: shell patterns of the tensors of ``layout`` that supports leave out.
 
         Raises:
             InvalidInput: the name, M, the layout, the signature, the banding or the size is
@@ -116,6 +122,7 @@ class SpaceService:
         name = check_space_name(name, field="name")
         if layout is not None:
             _check_layout_size(layout)
+        layout = _without(layout, exclude)
         m = _num_parameters(num_parameters, layout)
         h = _num_perm(num_perm)
         spec = SignatureSpec(cast(SignatureScheme, _scheme(scheme, m, h)), h, _seed(seed))
@@ -130,11 +137,18 @@ class SpaceService:
             signature=spec,
             banding=cut,
             support_size=size,
+            importance=importance or UNSTATED,
+            exclude=exclude,
         )
         if created is not None:
             return created, True
         existing = repository.get_space(session, tenant, name)
         _require_same(existing, m, layout, spec, cut, size)
+        if importance is not None and not _is_same(existing.importance, importance):
+            raise SpaceExists(
+                f"there is already a space {existing.name!r}, and its importance is "
+                f"{existing.importance}, not {importance}"
+            )
         return existing, False
 
     def get(self, session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
@@ -169,6 +183,21 @@ def _check_layout_size(layout: Layout) -> None:
                 f"and at most {MAX_DIMENSIONS} dimensions",
                 field="layout",
             )
+
+
+def _without(layout: Layout | None, exclude: Sequence[str]) -> Layout | None:
+    """The layout without the excluded tensors."""
+    if not exclude:
+        return layout
+    if layout is None:
+        raise InvalidParameter(
+            "exclude names tensors, so the space needs a layout that holds them", field="exclude"
+        )
+    return layout.without(exclude)
+
+
+def _is_same(one: Importance, other: Importance) -> bool:
+    return (one.kind, one.base_digest) == (other.kind, other.base_digest)
 
 
 def _num_parameters(num_parameters: int | None, layout: Layout | None) -> int:

@@ -6,10 +6,13 @@ layout, and an overlap can be reported tensor by tensor. A layout never holds va
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray
-from modelkin.errors import InvalidLayout
+from modelkin.errors import InvalidLayout, InvalidParameter, SpaceMismatch
 
 __all__ = ["Layout", "TensorSpec"]
 
@@ -82,6 +85,63 @@ class Layout:
     def ends(self) -> npt.NDArray[np.uint64]:
         """For each tensor the first index after it, ascending; shape ``(len(tensors),)``."""
         return np.cumsum([spec.size for spec in self.tensors], dtype=np.uint64)
+
+    @cached_property
+    def digest(self) -> str:
+        """``sha256:`` and a digest of names and shapes in order, in hex.
+
+        Two layouts have the same digest if and only if an index means the same in both.
+        """
+        text = json.dumps([[t.name, list(t.shape)] for t in self.tensors], separators=(",", ":"))
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+    def without(self, patterns: Sequence[str]) -> Layout:
+        """The layout without the tensors whose names match one of the shell patterns.
+
+        Raises:
+            InvalidParameter: a pattern matches no tensor, or no tensor is left.
+        """
+        for pattern in patterns:
+            if not any(fnmatchcase(tensor.name, pattern) for tensor in self.tensors):
+                raise InvalidParameter(
+                    f"exclude: {pattern!r} matches none of the {len(self.tensors)} tensors; the "
+                    f"first is {self.tensors[0].name!r}",
+                    field="exclude",
+                )
+        kept = tuple(
+            tensor
+            for tensor in self.tensors
+            if not any(fnmatchcase(tensor.name, pattern) for pattern in patterns)
+        )
+        if not kept or not sum(tensor.size for tensor in kept):
+            raise InvalidParameter(
+                f"exclude: {', '.join(map(repr, patterns))} leave no parameter of the layout",
+                field="exclude",
+            )
+        return Layout(kept)
+
+    def require_same_tensors(self, other: Layout) -> None:
+        """Require the same tensors, in any order.
+
+        Raises:
+            SpaceMismatch: they differ; the message names the first of this layout that does.
+        """
+        mine, theirs = self._shapes, other._shapes
+        for name, shape in mine.items():
+            if name not in theirs:
+                raise SpaceMismatch(f"tensor {name!r} {list(shape)} is not in the other layout")
+            if theirs[name] != shape:
+                raise SpaceMismatch(
+                    f"tensor {name!r} has shape {list(shape)}, and {list(theirs[name])} in the "
+                    f"other layout"
+                )
+        for name, shape in theirs.items():
+            if name not in mine:
+                raise SpaceMismatch(f"tensor {name!r} {list(shape)} is missing")
+
+    @property
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {tensor.name: tensor.shape for tensor in self.tensors}
 
     def counts(self, indices: IndexArray) -> npt.NDArray[np.int64]:
         """How many of the ascending ``indices`` lie in each tensor; shape ``(len(tensors),)``."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from modelkin.types.vocabulary import HubEventOutcome, HubKind, ImportanceKind, OnDelete
+from modelkin.types.vocabulary import HubEventOutcome, HubImportance, HubKind, OnDelete
 
 __all__ = ["HubEvent", "Source"]
 
@@ -39,7 +39,7 @@ class Source:
     space: str
     url: str | None = None
     has_token: bool
-    importance: ImportanceKind | None = None
+    importance: HubImportance | None = None
     base_model: str | None = None
     filters: Mapping[str, Any] = field(hash=False)
     on_delete: OnDelete

@@ -17,6 +17,7 @@ __all__ = [
     "Estimate",
     "EventType",
     "HubEventOutcome",
+    "HubImportance",
     "HubKind",
     "ImportanceKind",
     "JobKind",
@@ -47,7 +48,10 @@ if TYPE_CHECKING:
     ]
     HubEventOutcome: TypeAlias = Literal["enqueued", "ignored", "recorded"]
     HubKind: TypeAlias = Literal["huggingface", "mlflow"]
-    ImportanceKind: TypeAlias = Literal["delta", "weight"]
+    HubImportance: TypeAlias = Literal["delta", "weight"]
+    ImportanceKind: TypeAlias = Literal[
+        "fisher", "grad_moment", "adam", "weight", "delta", "other", "unstated"
+    ]
     JobKind: TypeAlias = Literal[
         "rebuild_buckets",
         "stop_list",
@@ -74,6 +78,8 @@ if TYPE_CHECKING:
     UsedSearchMethod: TypeAlias = Literal["exact", "scan", "lsh"]
 else:
     BulkStatus = ClusteringAlgorithm = DeliveryState = DonorMethod = DonorWeights = Estimate = str
-    EventType = HubEventOutcome = HubKind = ImportanceKind = JobKind = JobState = str
+    EventType = HubEventOutcome = HubImportance = HubKind = ImportanceKind = JobKind = JobState = (
+        str
+    )
     LineageVerdict = ModelKind = OnDelete = Relation = SearchMethod = SignatureScheme = str
     SimilaritySource = StartableJobKind = SupportSizePolicyName = UsedSearchMethod = str

@@ -31,6 +31,7 @@ __all__ = [
     "SketchRow",
     "SpaceRow",
     "TagRow",
+    "TensorCountsRow",
 ]
 
 
@@ -64,6 +65,11 @@ class SpaceRow(Base):
     """Tombstones up to this version may be deleted: see ``app.index.change_repository``."""
     size_policy: Mapped[str] = mapped_column(String(16), server_default="free")
     fixed_size: Mapped[int | None] = mapped_column(BigInteger)
+    importance_kind: Mapped[str] = mapped_column(String(16), server_default="unstated")
+    importance_base: Mapped[str | None] = mapped_column(String(400))
+    importance_note: Mapped[str | None] = mapped_column(String(500))
+    exclude: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
+    """Patterns of tensor names that are not part of ``layout``."""
 
 
 class ModelRow(Base):
@@ -140,6 +146,21 @@ class SignatureRow(Base):
         ForeignKey("models.id", ondelete="CASCADE"), primary_key=True
     )
     values: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class TensorCountsRow(Base):
+    """How many indices of a model's support lie in each tensor of its space's layout.
+
+    ``counts`` are little-endian uint32, or uint64 where M > 2^32. A support that was stored before
+    counts were has no row until a job makes it.
+    """
+
+    __tablename__ = "tensor_counts"
+
+    model_id: Mapped[int] = mapped_column(
+        ForeignKey("models.id", ondelete="CASCADE"), primary_key=True
+    )
+    counts: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class SketchRow(Base):

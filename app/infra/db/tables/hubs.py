@@ -47,6 +47,7 @@ class SourceRow(Base):
     token: Mapped[bytes | None] = mapped_column(LargeBinary)
     importance: Mapped[str | None] = mapped_column(String(16))
     base_model: Mapped[str | None] = mapped_column(Name)
+    exclude: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     filters: Mapped[dict[str, Any]] = mapped_column(JSON)
     on_delete: Mapped[str] = mapped_column(String(16))
     poll_seconds: Mapped[int | None] = mapped_column(BigInteger)
@@ -105,5 +106,7 @@ class SourceModelRow(Base):
     revision: Mapped[str | None] = mapped_column(String(200))
     space: Mapped[str | None] = mapped_column(Name)
     model: Mapped[str | None] = mapped_column(Name)
+    delta_space: Mapped[str | None] = mapped_column(Name)
+    """The space of its difference from its base, under the same name; NULL without one."""
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     synced_at: Mapped[datetime | None] = mapped_column(Moment)

@@ -10,7 +10,7 @@ from modelkin.client._sync.resource import Resource
 from modelkin.types.hubs import HubEvent, Source
 from modelkin.types.jobs import JobInfo
 from modelkin.types.paging import UNCHANGED, Unchanged
-from modelkin.types.vocabulary import HubKind, ImportanceKind, OnDelete
+from modelkin.types.vocabulary import HubImportance, HubKind, OnDelete
 
 __all__ = ["Sources"]
 
@@ -26,7 +26,7 @@ class Sources(Resource):
         secret: str,
         url: str | None = None,
         token: str | None = None,
-        importance: ImportanceKind | None = None,
+        importance: HubImportance | None = None,
         base_model: str | None = None,
         filters: Filters | None = None,
         on_delete: OnDelete = "keep",
@@ -84,7 +84,7 @@ class Sources(Resource):
         secret: str | Unchanged = UNCHANGED,
         url: str | Unchanged | None = UNCHANGED,
         token: str | Unchanged | None = UNCHANGED,
-        importance: ImportanceKind | Unchanged | None = UNCHANGED,
+        importance: HubImportance | Unchanged | None = UNCHANGED,
         base_model: str | Unchanged | None = UNCHANGED,
         filters: Filters | Unchanged | None = UNCHANGED,
         on_delete: OnDelete | Unchanged = UNCHANGED,

@@ -1,0 +1,124 @@
+"""``Importance``: the kind of importance that supports are selected by, and their ``Origin``.
+
+Supports selected by different kinds of importance, or by differences from different bases, cannot
+be compared: a space states its kind, and an upload may state its own. Neither is part of a
+support's bytes or digest.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from modelkin.core.layout import Layout
+from modelkin.errors import InvalidParameter
+
+__all__ = ["IMPORTANCE_KINDS", "UNSTATED", "Importance", "Origin", "origin_of"]
+
+IMPORTANCE_KINDS: Final = ("fisher", "grad_moment", "adam", "weight", "delta", "other")
+"""The kinds that a space or an upload may state."""
+
+MAX_BASE_LENGTH: Final = 300
+MAX_NOTE_LENGTH: Final = 500
+"""Characters."""
+
+_DIGEST = re.compile(r"[a-z0-9]{1,16}:[0-9a-f]{8,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """A kind of importance.
+
+    Attributes:
+        kind: one of :data:`IMPORTANCE_KINDS`, or ``"unstated"`` for a space that takes any.
+        base: for ``"delta"``, the digest of the weights that differences are taken from, after a
+            name and "@" if there is one: ``"org/base@sha256:9f2c..."``. Digests alone are compared.
+        note: for people, such as the number of epochs.
+    """
+
+    kind: str
+    base: str | None = None
+    note: str | None = None
+
+    @classmethod
+    def of(cls, kind: str, base: str | None = None, note: str | None = None) -> Importance:
+        """A stated kind, checked.
+
+        Raises:
+            InvalidParameter: there is no such kind, a base for a kind other than ``"delta"``, a
+                base without a digest, or a text that is too long.
+        """
+        if kind not in IMPORTANCE_KINDS:
+            raise InvalidParameter(
+                f"importance.kind must be one of {', '.join(IMPORTANCE_KINDS)}, not {kind!r}",
+                field="importance.kind",
+            )
+        if base is not None:
+            _check_base(kind, base)
+        if note is not None and len(note) > MAX_NOTE_LENGTH:
+            raise InvalidParameter(
+                f"importance.note has at most {MAX_NOTE_LENGTH} characters, not {len(note)}",
+                field="importance.note",
+            )
+        return cls(kind, base, note)
+
+    @property
+    def base_digest(self) -> str | None:
+        """The digest of the base, without its name."""
+        return None if self.base is None else self.base.rpartition("@")[2]
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether the kind is known."""
+        return self.kind != UNSTATED.kind
+
+    def fits(self, other: Importance) -> bool:
+        """Whether supports of the two may be compared, as far as both state what they are.
+
+        Notes do not count, and a base counts only if both state one.
+        """
+        if not (self.is_stated and other.is_stated):
+            return True
+        bases = {self.base_digest, other.base_digest} - {None}
+        return self.kind == other.kind and len(bases) <= 1
+
+    def __str__(self) -> str:
+        return self.kind if self.base is None else f"{self.kind} against {self.base}"
+
+
+UNSTATED: Final = Importance("unstated")
+"""The kind of a space that does not state one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a support comes from: the kind of importance, and the layout that its indices follow.
+
+    Attributes:
+        importance: None if it is not known.
+        layout: None if it is not known.
+    """
+
+    importance: Importance | None = None
+    layout: Layout | None = None
+
+
+def origin_of(importance: Any) -> Origin | None:
+    """The origin that a function of ``modelkin.torch`` attached to its result; None elsewhere."""
+    origin = getattr(importance, "modelkin_origin", None)
+    return origin if isinstance(origin, Origin) else None
+
+
+def _check_base(kind: str, base: str) -> None:
+    if kind != "delta":
+        raise InvalidParameter(
+            f"importance.base is for kind delta, and the kind is {kind!r}: leave it out",
+            field="importance.base",
+        )
+    if len(base) > MAX_BASE_LENGTH or not _DIGEST.fullmatch(base.rpartition("@")[2]):
+        raise InvalidParameter(
+            f"importance.base must be a digest such as sha256:9f2c..., or name@digest, of at most "
+            f"{MAX_BASE_LENGTH} characters, not {base[:100]!r}",
+            field="importance.base",
+        )

@@ -1,0 +1,67 @@
+"""Chance: the overlap of two supports drawn at random with as many indices in each tensor.
+
+Importance differs between tensors by orders of magnitude, so two models that share nothing take
+their indices from the same tensors and overlap. ``kappa`` is the similarity beyond that, as
+Cohen's kappa is agreement beyond chance: 0 at chance, 1 for equal supports, negative below chance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.layout import Layout
+
+__all__ = ["expected_matrix", "expected_similarities", "kappa", "kappas", "tensor_sizes"]
+
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.integer]
+
+
+def tensor_sizes(layout: Layout) -> Floats:
+    """n_t, the parameters of each tensor, shape ``(tensors,)``."""
+    return np.array([tensor.size for tensor in layout.tensors], np.float64)
+
+
+def expected_similarities(ours: Counts, theirs: Counts, sizes: Floats) -> Floats:
+    """``S0 = 2 sum_t a_t b_t / n_t / (|I| + |J|)`` of one support and n others.
+
+    Args:
+        ours: a_t, the indices of the support in each tensor, shape ``(tensors,)``.
+        theirs: b_t of the others, shape ``(n, tensors)``.
+        sizes: n_t, shape ``(tensors,)``; a tensor without parameters counts nothing.
+
+    Returns:
+        Shape ``(n,)``, 0 to 1.
+    """
+    shares = _shares(ours, sizes)
+    others = np.asarray(theirs, np.float64)
+    return np.asarray(2.0 * (others @ shares) / (ours.sum() + others.sum(axis=1)), np.float64)
+
+
+def expected_matrix(counts: Counts, sizes: Floats) -> Floats:
+    """S0 of all pairs: ``counts`` has shape ``(n, tensors)``, the result ``(n, n)``."""
+    values = np.asarray(counts, np.float64)
+    totals = values.sum(axis=1)
+    shared = _shares(values, sizes) @ values.T
+    return np.asarray(2.0 * shared / (totals[:, None] + totals), np.float64)
+
+
+def kappas(similarities: Floats, expected: Floats) -> Floats:
+    """``(S - S0) / (1 - S0)`` of each; NaN where chance alone gives S = 1."""
+    room = 1.0 - np.asarray(expected, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (similarities - expected) / room
+    return np.where(room > 1e-12, found, np.nan)
+
+
+def kappa(similarity: float, expected: float) -> float | None:
+    """``(S - S0) / (1 - S0)``; None where chance alone gives S = 1."""
+    room = 1.0 - expected
+    return None if room <= 1e-12 else (similarity - expected) / room
+
+
+def _shares(counts: Counts | Floats, sizes: Floats) -> Floats:
+    """How much of each tensor a support holds, 0 to 1."""
+    values = np.asarray(counts, np.float64)
+    return np.divide(values, sizes, out=np.zeros_like(values), where=sizes > 0)
