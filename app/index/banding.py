@@ -128,7 +128,7 @@ class BandValueService:
 def filtered_support(support: Support, stop_list: Support) -> Support | None:
     """The support without the indices of a stop-list; None if no index remains."""
     remaining = remove_stop_list(support.indices, stop_list.indices)
-    return Support(remaining, support.num_parameters) if remaining.size else None
+    return Support.trusted(remaining, support.num_parameters) if remaining.size else None
 
 
 def minhash_bytes(filtered: Support | None, spec: SignatureSpec) -> bytes | None:

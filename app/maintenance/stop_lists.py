@@ -177,7 +177,7 @@ def _common(supports: Sequence[PackedSupport], share: float, progress: Progress)
     indices = common_indices(
         supports, at_least, lambda done, m: progress(done, m, "counting indices")
     )
-    return Support(indices, supports[0].num_parameters) if indices.size else None
+    return Support.trusted(indices, supports[0].num_parameters) if indices.size else None
 
 
 def _sample(ids: Sequence[int], most: int, random: np.random.Generator) -> list[int]:

@@ -100,7 +100,9 @@ class Delta:
                 f"the delta removes all {before.k} indices, but a support needs at least one",
                 field="removed",
             )
-        after = Support(np.insert(kept, np.searchsorted(kept, new), new), before.num_parameters)
+        after = Support.trusted(
+            np.insert(kept, np.searchsorted(kept, new), new), before.num_parameters
+        )
         if self.digest is not None and after.digest != self.digest:
             raise InvalidSupport(
                 f"the result has the digest {after.digest}, not {self.digest} as the delta says: "

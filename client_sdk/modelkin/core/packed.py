@@ -124,7 +124,7 @@ class PackedSupport:
                 f"the bitmap holds {indices.size} indices, not {self._k} of "
                 f"{self._num_parameters} parameters"
             )
-        return Support(indices, self._num_parameters)
+        return Support.trusted(indices, self._num_parameters)
 
     def sketch(self, size: int = DEFAULT_SIZE, seed: int = 1) -> Sketch:
         """The sketch of the support, of whose form only the sample is read.

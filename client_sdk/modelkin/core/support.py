@@ -13,10 +13,16 @@ import numpy as np
 from modelkin.core.codecs import gaps, roaring
 from modelkin.core.codecs import support as native
 from modelkin.core.codecs.checks import Payload
-from modelkin.core.indices import IndexArray, as_integers, check_num_parameters, index_dtype
+from modelkin.core.importance import Origin
+from modelkin.core.indices import (
+    IndexArray,
+    as_integers,
+    check_num_parameters,
+    index_dtype,
+)
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
-from modelkin.errors import InvalidSupport
+from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
 
 __all__ = ["Support"]
 
@@ -24,66 +30,74 @@ __all__ = ["Support"]
 class Support:
     """A sorted set of K distinct parameter indices out of M parameters.
 
-    Make one with :meth:`from_indices`, ``modelkin.select_support`` or :meth:`from_bytes`. Two
-    supports are equal when their M and their indices are.
+    Make one with this constructor, ``modelkin.select_support`` or :meth:`from_bytes`. Two supports
+    are equal when their M and their indices are; ``origin`` does not count.
     """
 
-    __slots__ = ("_digest", "_indices", "_num_parameters")
+    __slots__ = ("_digest", "_indices", "_num_parameters", "_origin")
 
-    def __init__(
-        self, indices: IndexArray, num_parameters: int, *, digest: str | None = None
-    ) -> None:
-        """Trusts its caller: indices and digest are valid. Elsewhere use :meth:`from_indices`."""
-        view = indices.view()
-        view.flags.writeable = False
-        self._indices = view
-        self._num_parameters = num_parameters
-        self._digest = digest
+    _indices: IndexArray
+    _num_parameters: int
+    _digest: str | None
+    _origin: Origin | None
 
-    @classmethod
-    def from_indices(cls, indices: Any, num_parameters: int) -> Support:
+    def __init__(self, indices: Any, num_parameters: int, *, origin: Origin | None = None) -> None:
         """A support from any one-dimensional integers: a numpy array, a torch tensor, a list.
 
         Args:
             indices: K distinct integers in ``[0, num_parameters)``, ascending. They are copied.
             num_parameters: M, 1 to 2^63 - 1.
+            origin: the kind of importance that the indices were selected by and the layout that
+                they follow, as far as they are known.
 
         Raises:
             InvalidSupport: empty, not integers, not one-dimensional, unsorted, repeated or out of
                 range. Nothing is sorted silently: unsorted indices are often a sign that something
                 else went wrong.
-            InvalidParameter: M is not an integer in its range.
+            InvalidParameter: M is not an integer in its range, or origin is not an ``Origin``.
+            SpaceMismatch: the layout of the origin has another number of parameters.
         """
         m = check_num_parameters(num_parameters)
-        array = as_integers(indices)
-        if array.ndim != 1:
-            raise InvalidSupport(
-                f"indices must be one-dimensional, these have shape {array.shape}", field="indices"
-            )
-        if array.size == 0:
-            raise InvalidSupport(
-                "a support needs at least one index, this one is empty", field="indices"
-            )
-        # Signedness and range are settled on the original dtype: a cast would wrap -1 into range.
-        ascending = array[1:] > array[:-1]
-        if not ascending.all():
-            at = int(np.argmin(ascending))
-            a, b = int(array[at]), int(array[at + 1])
-            wrong = "repeated" if a == b else "not sorted"
-            raise InvalidSupport(
-                f"indices are {wrong}: indices[{at}] = {a} is followed by {b}; "
-                f"pass np.unique(indices) if they are meant as a set",
-                field="indices",
-            )
-        if int(array[0]) < 0:
-            raise InvalidSupport(f"indices[0] = {int(array[0])} is negative", field="indices")
-        if int(array[-1]) >= m:
-            raise InvalidSupport(
-                f"indices[{array.size - 1}] = {int(array[-1])} is out of range for {m} parameters",
-                field="indices",
-            )
-        checked: Any = array.astype(index_dtype(m), copy=True)
-        return cls(checked, m)
+        self._set(_checked(indices, m), m, None, _checked_origin(origin, m))
+
+    @classmethod
+    def trusted(
+        cls,
+        indices: IndexArray,
+        num_parameters: int,
+        *,
+        digest: str | None = None,
+        origin: Origin | None = None,
+    ) -> Support:
+        """A support of indices that are known to be valid; nothing is checked or copied.
+
+        Args:
+            indices: ascending, distinct, below M, at least one, uint32 where M <= 2^32, else
+                uint64. They are shared and must not change.
+            num_parameters: M.
+            digest: that of the support, if it is known.
+            origin: as for the constructor.
+        """
+        support = cls.__new__(cls)
+        support._set(indices, num_parameters, digest, origin)
+        return support
+
+    def _set(
+        self, indices: IndexArray, num_parameters: int, digest: str | None, origin: Origin | None
+    ) -> None:
+        view = indices.view()
+        view.flags.writeable = False
+        self._indices = view
+        self._num_parameters = num_parameters
+        self._digest = digest
+        self._origin = origin
+
+    @classmethod
+    def from_indices(
+        cls, indices: Any, num_parameters: int, *, origin: Origin | None = None
+    ) -> Support:
+        """The constructor by another name; arguments and errors are the same."""
+        return cls(indices, num_parameters, origin=origin)
 
     @property
     def indices(self) -> IndexArray:
@@ -104,6 +118,26 @@ class Support:
     def density(self) -> float:
         """K / M."""
         return self.k / self._num_parameters
+
+    @property
+    def origin(self) -> Origin | None:
+        """The kind of importance and the layout behind the indices; None if neither is known.
+
+        It is part of neither equality nor digest nor bytes.
+        """
+        return self._origin
+
+    def with_origin(self, origin: Origin | None) -> Support:
+        """The same support with another origin, without a copy of its indices.
+
+        Raises:
+            InvalidParameter: it is not an ``Origin``.
+            SpaceMismatch: its layout has another number of parameters.
+        """
+        origin = _checked_origin(origin, self._num_parameters)
+        return Support.trusted(
+            self._indices, self._num_parameters, digest=self._digest, origin=origin
+        )
 
     @property
     def digest(self) -> str:
@@ -168,7 +202,7 @@ class Support:
             PayloadTooLarge: K is above ``max_k``.
         """
         header, indices = native.decode(data, num_parameters=num_parameters, max_k=max_k)
-        return cls(indices, header.num_parameters, digest=header.digest)
+        return cls.trusted(indices, header.num_parameters, digest=header.digest)
 
     def to_roaring(self) -> bytes:
         """A portable Roaring bitmap, 64-bit where M > 2^32; needs ``modelkin[fast]``.
@@ -211,7 +245,65 @@ class Support:
     def __hash__(self) -> int:
         return hash((self._num_parameters, self.digest))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._indices, self._num_parameters, self._digest, self._origin)
+
     def __repr__(self) -> str:
         return (
             f"<Support of {self.k:,} of {self._num_parameters:,} parameters ({self.density:.2%})>"
         )
+
+
+def _restored(
+    indices: IndexArray, num_parameters: int, digest: str | None, origin: Origin | None
+) -> Support:
+    """A support out of a pickle."""
+    return Support.trusted(indices, num_parameters, digest=digest, origin=origin)
+
+
+def _checked(indices: Any, m: int) -> IndexArray:
+    """A copy of the indices in the dtype of M; raises InvalidSupport as the constructor does."""
+    array = as_integers(indices)
+    if array.ndim != 1:
+        raise InvalidSupport(
+            f"indices must be one-dimensional, these have shape {array.shape}", field="indices"
+        )
+    if array.size == 0:
+        raise InvalidSupport(
+            "a support needs at least one index, this one is empty", field="indices"
+        )
+    # Signedness and range are settled on the original dtype: a cast would wrap -1 into range.
+    ascending = array[1:] > array[:-1]
+    if not ascending.all():
+        at = int(np.argmin(ascending))
+        a, b = int(array[at]), int(array[at + 1])
+        wrong = "repeated" if a == b else "not sorted"
+        raise InvalidSupport(
+            f"indices are {wrong}: indices[{at}] = {a} is followed by {b}; "
+            f"pass np.unique(indices) if they are meant as a set",
+            field="indices",
+        )
+    if int(array[0]) < 0:
+        raise InvalidSupport(f"indices[0] = {int(array[0])} is negative", field="indices")
+    if int(array[-1]) >= m:
+        raise InvalidSupport(
+            f"indices[{array.size - 1}] = {int(array[-1])} is out of range for {m} parameters",
+            field="indices",
+        )
+    checked: IndexArray = array.astype(index_dtype(m), copy=True)
+    return checked
+
+
+def _checked_origin(origin: Any, m: int) -> Origin | None:
+    if origin is None:
+        return None
+    if not isinstance(origin, Origin):
+        raise InvalidParameter(
+            f"origin must be a modelkin.core.importance.Origin, not {origin!r}", field="origin"
+        )
+    if origin.layout is not None and origin.layout.num_parameters != m:
+        raise SpaceMismatch(
+            f"the layout of the origin has {origin.layout.num_parameters} parameters, the support "
+            f"{m}"
+        )
+    return origin

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import pickle
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modelkin.core.importance import Importance, Origin
 from modelkin.core.indices import MAX_PARAMETERS, index_dtype
+from modelkin.core.layout import Layout
 from modelkin.core.support import Support
-from modelkin.errors import InvalidParameter, InvalidSupport
+from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
 
 
 @pytest.mark.parametrize(
@@ -101,3 +104,40 @@ def test_the_space_is_part_of_the_value() -> None:
 def test_repr_says_how_dense() -> None:
     """A support in a session says its K, M and density, not its indices."""
     assert "<Support of 2 of 1,000 parameters (0.20%)>" == repr(Support.from_indices([1, 2], 1000))
+
+
+def test_the_constructor_checks_what_it_is_given() -> None:
+    """``Support(...)`` refuses what ``from_indices`` refuses, and equals it for the rest."""
+    with pytest.raises(InvalidSupport, match="not sorted"):
+        Support([5, 3], 10)
+    with pytest.raises(InvalidSupport, match="out of range"):
+        Support(np.array([1, 2**40], np.uint64), 10)
+    assert Support([1, 5], 10) == Support.from_indices([1, 5], 10)
+
+
+def test_the_origin_of_a_support_is_beside_its_value() -> None:
+    """Supports of other origins are one value; pickles and ``with_origin`` keep the origin."""
+    layout = Layout.of([("a", (4,)), ("b", (6,))])
+    origin = Origin(Importance.of("weight"), layout)
+    plain, stated = Support([1, 5], 10), Support.from_indices([1, 5], 10, origin=origin)
+    assert stated == plain
+    assert hash(stated) == hash(plain)
+    assert stated.digest == plain.digest
+    assert stated.to_bytes() == plain.to_bytes()
+    assert (plain.origin, stated.origin) == (None, origin)
+    copied = pickle.loads(pickle.dumps(stated))
+    assert copied == stated
+    assert copied.origin == origin
+    assert not copied.indices.flags.writeable
+    assert plain.with_origin(origin).origin == origin
+    assert stated.with_origin(None).origin is None
+    assert Support.from_bytes(stated.to_bytes()).origin is None
+
+
+def test_an_origin_of_another_size_is_refused() -> None:
+    """The layout of an origin has as many parameters as the support; a kind alone is no origin."""
+    origin = Origin(layout=Layout.of([("a", (9,))]))
+    with pytest.raises(SpaceMismatch, match="9 parameters, the support 10"):
+        Support([1, 5], 10, origin=origin)
+    with pytest.raises(InvalidParameter, match="origin must be"):
+        Support([1, 5], 10).with_origin(cast(Any, "weight"))

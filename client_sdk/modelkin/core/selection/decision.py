@@ -247,7 +247,7 @@ def support_of(segments: Iterable[Segment], num_parameters: int) -> Support:
         if segment.threshold is not None
     ]
     indices: Any = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return Support(indices, num_parameters)
+    return Support.trusted(indices, num_parameters)
 
 
 def _shifted(indices: Any, begin: int, num_parameters: int) -> Any:

@@ -83,7 +83,7 @@ def select_from_chunks(
     for part in selected_indices(make_chunks, selection):
         indices[at : at + part.size] = part
         at += part.size
-    return Support(indices, num_parameters)
+    return Support.trusted(indices, num_parameters)
 
 
 def locate(
