@@ -1,15 +1,16 @@
 """modelkin finds which models are kin, by the indices of their most salient parameters.
 
-The names here are the public ones, and only these. Importing them needs numpy, httpx, msgspec and
-zstandard. What needs torch is in ``modelkin.torch``; numba is loaded when the first kernel runs.
+The names here are the public ones, and only these. They need numpy, httpx, msgspec and zstandard.
+What needs torch is in ``modelkin.torch``; the clients, and httpx with them, are loaded when they are
+first used, numba when the first kernel runs.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from modelkin._version import __version__
-from modelkin.client import AsyncClient, Client, ModelkinVersionWarning
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.selection.selection import Selection, SmallSupportWarning, UnstableSupportWarning
 from modelkin.core.selection.stability import stability
@@ -78,6 +79,8 @@ from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 
 if TYPE_CHECKING:
     from torch.nn import Module
+
+    from modelkin.client import AsyncClient, Client, ModelkinVersionWarning
 
 __all__ = [
     "ApiError",
@@ -169,3 +172,19 @@ def layout_of(model: Module) -> Layout:
     from modelkin import torch
 
     return torch.layout_of(model)
+
+
+_FROM_CLIENT = frozenset({"AsyncClient", "Client", "ModelkinVersionWarning"})
+"""Loaded at their first use: httpx takes as long as all else, and supports do not need it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FROM_CLIENT:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module("modelkin.client"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(globals().keys() | _FROM_CLIENT)
