@@ -1,8 +1,8 @@
 """modelkin finds which models are kin, by the indices of their most salient parameters.
 
 The names here are the public ones, and only these. They need numpy, httpx, msgspec and zstandard.
-What needs torch is in ``modelkin.torch``; the clients, and httpx with them, are loaded when they are
-first used, numba when the first kernel runs.
+What needs torch is in ``modelkin.torch``. The clients, and httpx with them, are loaded at their
+first use, numba when the first kernel runs.
 """
 
 from __future__ import annotations
