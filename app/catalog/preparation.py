@@ -13,7 +13,7 @@ import numpy as np
 
 from app.catalog.puts import PreparedSupport, Put, require_met, require_size, signature_content
 from app.catalog.records import ModelRecord
-from app.catalog.repositories import models, revisions
+from app.catalog.repositories import models, revisions, tensor_counts
 from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.sketches import require_fitting
 from app.errors import Unavailable
@@ -78,6 +78,7 @@ class Preparation:
             blob_key=None if intact else self._blobs.put(str(space.id), packed),
             damaged=None if intact else held,
             band_values=band_values,
+            tensor_counts=tensor_counts.encode(space, support.indices),
             drift=drift,
         )
 
@@ -146,6 +147,7 @@ class Preparation:
             blob_key=blob_key,
             signature=prepared.signature,
             band_values=self._bands.settle(session, space, prepared.support, prepared.band_values),
+            tensor_counts=prepared.tensor_counts,
         )
 
     def _holds(self, blob_key: str, packed: bytes) -> bool:

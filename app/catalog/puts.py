@@ -52,6 +52,8 @@ class PreparedSupport:
     """The blob of this very support, if it is lost or damaged."""
     band_values: BandValues | None = None
     """In a space with a stop-list; None in one without."""
+    tensor_counts: bytes | None = None
+    """How many of its indices lie in each tensor; None in a space without a layout."""
     drift: Drift | None = None
     """Its distance from the model's past; None for a new model, or for this very support."""
 

@@ -49,12 +49,15 @@ class Subject:
         values: its signature's values, shape ``(num_perm,)``.
         packed: its support, or None if it has only a signature.
         sketch: sent beside a signature, if there is one.
+        tensor_counts: of a support that is not stored, how many of its indices lie in each tensor,
+            shape ``(tensors,)``; None without a layout, and for a stored model.
     """
 
     model: ModelRecord | None
     values: npt.NDArray[np.unsignedinteger]
     packed: PackedSupport | None
     sketch: Sketch | None = None
+    tensor_counts: npt.NDArray[np.int64] | None = None
 
 
 class ModelReader:
@@ -212,7 +215,8 @@ class ModelReader:
             )
         spec = space.signature
         signature = thing.signature(spec.num_perm, spec.seed, spec.scheme)
-        return Subject(None, signature.values, PackedSupport.pack(thing))
+        counts = None if space.layout is None else space.layout.counts(thing.indices)
+        return Subject(None, signature.values, PackedSupport.pack(thing), tensor_counts=counts)
 
 
 def _damaged(model: Known, how: str = "damaged") -> Unavailable:

@@ -11,15 +11,18 @@ import logging
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from app.catalog.reader import ModelReader
 from app.catalog.repositories.candidates import Candidate
+from app.catalog.repositories.tensor_counts import decode
 from app.errors import Unavailable
 from app.infra.db.database import Reader
 from app.kinship import repository
 from app.kinship.graph_edges import MAX_EDGES, EdgeFinder, EdgeSet, GraphModels
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
+from modelkin.core.similarity.chance import expected_of_pairs, kappas, tensor_sizes
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import Graph, GraphEdge, GraphNode
@@ -37,6 +40,8 @@ _MAX_MAPPED_SUPPORTS, _MIN_MAPPED_BYTES, _MAX_READ_BYTES = 1_000, 1 << 16, 512 <
 """Supports open at a time: so many mapped ones, each of which holds a file descriptor. Supports
 below the second size are read instead, so many bytes in all.
 """
+_MAX_COUNTS = 1 << 26
+"""With more counts than these in all, a tensor of a model each, edges have no kappa: 512 MiB."""
 
 
 class GraphService:
@@ -67,15 +72,16 @@ class GraphService:
         if k is None and threshold is None:
             k = DEFAULT_K
         _check(k, threshold)
-        _check_size(space, repository.count_nodes(session, space, tags), k)
-        nodes = repository.nodes(session, space, tags)
+        count = repository.count_nodes(session, space, tags)
+        _check_size(space, count, k)
+        nodes = repository.nodes(session, space, tags, counted=_is_counted(space, count))
         edges: list[GraphEdge] = []
         if len(nodes) > 1:
             models = self._models(space, nodes)
             found = (
                 EdgeFinder(models).nearest(k) if k else EdgeFinder(models).beyond(threshold or 0.0)
             )
-            edges = _edges(models, found)
+            edges = _edges(models, found, _expected(space, nodes, found))
         return Graph(
             nodes=tuple(_node(node) for node in nodes),
             edges=tuple(edges),
@@ -118,16 +124,42 @@ def _node(node: repository.Node) -> GraphNode:
     return GraphNode(node.name, node.kind, node.support_size, node.tags, node.base_model)
 
 
-def _edges(models: GraphModels, found: EdgeSet) -> list[GraphEdge]:
+def _is_counted(space: SpaceRecord, count: int) -> bool:
+    """Whether so many models have counts by tensor that fit into memory."""
+    return space.layout is not None and count * len(space.layout.tensors) <= _MAX_COUNTS
+
+
+def _expected(
+    space: SpaceRecord, nodes: Sequence[repository.Node], found: EdgeSet
+) -> npt.NDArray[np.float64]:
+    """S by chance of each edge; NaN where it is not known."""
+    if space.layout is None or not _is_counted(space, len(nodes)):
+        return np.full(len(found.pairs), np.nan)
+    sizes = tensor_sizes(space.layout)
+    counts = np.zeros((len(nodes), sizes.size), np.uint64)
+    for row, node in zip(counts, nodes, strict=True):
+        if node.tensor_counts is not None:
+            row[:] = decode(space, node.tensor_counts)
+    return expected_of_pairs(counts, found.pairs.ends, sizes)
+
+
+def _edges(
+    models: GraphModels, found: EdgeSet, expected: npt.NDArray[np.float64]
+) -> list[GraphEdge]:
     num_perm, names = models.values.shape[1], models.names
     similarity = found.pairs.similarity
     jaccard = similarity / (2.0 - similarity)
     spread = np.sqrt(jaccard * (1.0 - jaccard) / num_perm)
     errors = np.where(found.exact, 0.0, 2.0 / (1.0 + jaccard) ** 2 * spread)
     kinds = np.where(found.exact, "exact", "signature")
-    columns = (similarity, kinds, errors)
-    rows = zip(found.pairs.ends.tolist(), *(column.tolist() for column in columns), strict=True)
+    chance = (_or_none(expected), _or_none(kappas(similarity, expected)))
+    columns = (similarity.tolist(), kinds.tolist(), errors.tolist(), *chance)
+    rows = zip(found.pairs.ends.tolist(), *columns, strict=True)
     return [GraphEdge(names[a], names[b], *figures) for (a, b), *figures in rows]
+
+
+def _or_none(values: npt.NDArray[np.float64]) -> list[float | None]:
+    return [None if value != value else value for value in values.tolist()]
 
 
 def _check(k: int | None, threshold: float | None) -> None:

@@ -115,6 +115,7 @@ class LineageService:
         query = self._comparer.query(session, space, subject)
         candidates = candidates_by_name(session, space, others)
         found, _ = self._comparer.compare(query, candidates)
+        found = self._comparer.with_chance(session, space, subject, found)
         return {item.model: item for item in found}
 
     def _background(
@@ -153,6 +154,8 @@ class LineageService:
                     similarity=None if found is None else found.similarity,
                     estimate=None if found is None else found.estimate,
                     standard_error=None if found is None else found.standard_error,
+                    expected=None if found is None else found.expected,
+                    kappa=None if found is None else found.kappa,
                 )
             )
         return links
@@ -247,6 +250,8 @@ class _Evidence:
             base_model=self.family.bases.get(item.model),
             relation=self.family.relation(item.model),
             to_base=None if to_base is None else to_base.similarity,
+            expected=item.expected,
+            kappa=item.kappa,
         )
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Text, cast, func, select
 from app.catalog.records import Kind
 from app.catalog.repositories.models import tagged
 from app.infra.db.database import Reader
-from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow
+from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TensorCountsRow
 from app.spaces.records import SpaceRecord
 
 __all__ = [
@@ -41,7 +41,12 @@ class LabelledModel:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A model of a graph; ``values`` are those of its signature, little-endian."""
+    """A model of a graph.
+
+    Attributes:
+        values: of its signature, little-endian.
+        tensor_counts: as they are stored; None where there are none.
+    """
 
     name: str
     kind: Kind
@@ -50,6 +55,7 @@ class Node:
     base_model: str | None
     values: bytes
     tags: tuple[str, ...]
+    tensor_counts: bytes | None
 
 
 def labelled_by_id(
@@ -94,8 +100,14 @@ def count_nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> int
     return session.scalars(query.where(ModelRow.space_id == space.id, *tagged(tags))).one()
 
 
-def nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[Node]:
-    """The models that carry all of ``tags``, by name."""
+def nodes(
+    session: Reader, space: SpaceRecord, tags: Sequence[str], *, counted: bool = True
+) -> list[Node]:
+    """The models that carry all of ``tags``, by name.
+
+    Args:
+        counted: read their index counts by tensor, too.
+    """
     here = ModelRow.space_id == space.id, *tagged(tags)
     tags_by_id: dict[int, list[str]] = {}
     of_tags = select(TagRow.model_id, TagRow.tag).join(ModelRow, ModelRow.id == TagRow.model_id)
@@ -109,8 +121,10 @@ def nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[Node
             ModelRow.blob_key,
             ModelRow.base_model,
             SignatureRow.values,
+            TensorCountsRow.counts,
         )
         .join(SignatureRow, SignatureRow.model_id == ModelRow.id)
+        .outerjoin(TensorCountsRow, (TensorCountsRow.model_id == ModelRow.id) & counted)
         .where(*here)
         .order_by(ModelRow.name)
     )
@@ -124,6 +138,7 @@ def nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[Node
             base_model=row.base_model,
             values=row.values,
             tags=tuple(tags_by_id.get(row.id, ())),
+            tensor_counts=row.counts,
         )
         for row in rows
     ]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.infra.http.schemas import Estimate, ResponseModel
+from app.infra.http.schemas import Estimate, Expected, Kappa, ResponseModel
 from modelkin.types.kinship import Donors, Lineage
 
 __all__ = ["DonorsOut", "LineageOut"]
@@ -52,6 +52,8 @@ class DonorOut(ResponseModel):
     weight: float = Field(description="its share of the mixture; all sum to 1")
     estimate: Estimate
     standard_error: float
+    expected: Expected
+    kappa: Kappa
     why: DonorReasonOut
 
 
@@ -80,6 +82,8 @@ class KinOut(ResponseModel):
     similarity: float
     estimate: Estimate
     standard_error: float
+    expected: Expected
+    kappa: Kappa
     z_score: float | None = Field(description="deviations above what is usual")
     stands_out: bool | None = Field(
         description="beyond what unrelated models have; null where its error allows either"
@@ -97,6 +101,8 @@ class LinkOut(ResponseModel):
     similarity: float | None = Field(description="null where the base is not in this space")
     estimate: Estimate | None
     standard_error: float | None
+    expected: Expected
+    kappa: Kappa
 
 
 class LineageOut(ResponseModel):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from app.catalog.reader import ModelReader, Subject
 from app.catalog.repositories.candidates import Candidate
 from app.catalog.repositories.sketches import sketches_by_id
+from app.catalog.repositories.tensor_counts import counts_by_name
 from app.errors import Unavailable
 from app.index.cascade import is_sharper
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile, SketchFiles
@@ -23,12 +24,15 @@ from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core import estimators
+from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport, shared_packed
+from modelkin.core.similarity.chance import expected_similarities, kappa, tensor_sizes
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch, similarity_in_sample, standard_error_in_sample
+from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor
 
-__all__ = ["Query", "Comparer"]
+__all__ = ["Comparer", "Query", "require_layout"]
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +111,28 @@ class Comparer:
             self._cache_sketches(query, overlapped)
         items += self._estimated(query, without_overlap, damaged)
         return items, whole
+
+    def with_chance(
+        self, session: Reader, space: SpaceRecord, subject: Subject, items: Sequence[Neighbor]
+    ) -> list[Neighbor]:
+        """The items with the similarity that chance gives them, and what they have beyond it.
+
+        Both stay None without a layout, and where a side has no support or its indices are not
+        counted yet. A support that was replaced after the query began is held against the chance
+        of the one before.
+        """
+        if space.layout is None or subject.packed is None or not items:
+            return list(items)
+        own = [] if subject.model is None else [subject.model.name]
+        counts = counts_by_name(session, space, [*own, *(item.model for item in items)])
+        ours = subject.tensor_counts if subject.model is None else counts.get(subject.model.name)
+        counted = [item for item in items if item.model in counts]
+        if ours is None or not counted:
+            return list(items)
+        theirs = np.stack([counts[item.model] for item in counted])
+        expected = expected_similarities(ours, theirs, tensor_sizes(space.layout)).tolist()
+        known = {item.model: s0 for item, s0 in zip(counted, expected, strict=True)}
+        return [_beyond_chance(item, known.get(item.model)) for item in items]
 
     def jaccards(self, query: Query, ids: Sequence[int]) -> dict[int, float]:
         """J by full-width minhashes, by model id; missing models are left out."""
@@ -190,6 +216,27 @@ def _sketch(space: SpaceRecord, subject: Subject) -> Sketch | None:
             return None  # not worth looking the sample up
         sketch = subject.packed.sketch(SAMPLE_SIZE, SAMPLE_SEED)
     return sketch if sketch is not None and is_sharper(sketch, num_perm) else None
+
+
+def require_layout(space: SpaceRecord, field: str) -> Layout:
+    """The layout of a space that a field asks kappa of.
+
+    Raises:
+        InvalidParameter: it has none; names the field.
+    """
+    if space.layout is None:
+        raise InvalidParameter(
+            f"space {space.name!r} has no layout, and kappa is measured against chance in each "
+            f"tensor: leave {field} out, or create a space with a layout",
+            field=field,
+        )
+    return space.layout
+
+
+def _beyond_chance(item: Neighbor, expected: float | None) -> Neighbor:
+    if expected is None:
+        return item
+    return replace(item, expected=expected, kappa=kappa(item.similarity, expected))
 
 
 def _exact_neighbor(candidate: Candidate, ours: PackedSupport, theirs: PackedSupport) -> Neighbor:

@@ -41,6 +41,15 @@ Method = Annotated[
 MinSimilarity = Annotated[
     float, Query(ge=0, le=1, allow_inf_nan=False, description="the least S of a neighbour")
 ]
+MinKappa = Annotated[
+    float | None,
+    Query(
+        ge=-1,
+        le=1,
+        allow_inf_nan=False,
+        description="of the k nearest only those of this kappa or more; it needs a layout",
+    ),
+]
 StoredModelName = Annotated[str, Query(description="the stored model")]
 
 
@@ -59,12 +68,20 @@ def of_stored(
     model: StoredModelName,
     k: K = 10,
     min_similarity: MinSimilarity = 0.0,
+    min_kappa: MinKappa = None,
     method: Method = "auto",
 ) -> Response:
     """The neighbours of a stored model, best first, ties by name, the model itself left out."""
     subject = reader.stored_subject(session, space, check_model_name(model))
     found = search.neighbors(
-        session, space, subject, k=k, min_similarity=min_similarity, method=method, tags=tags
+        session,
+        space,
+        subject,
+        k=k,
+        min_similarity=min_similarity,
+        method=method,
+        tags=tags,
+        min_kappa=min_kappa,
     )
     session.rollback()
     return _answer(found)
@@ -93,12 +110,20 @@ def of_given(
     tags: TagFilter,
     k: K = 10,
     min_similarity: MinSimilarity = 0.0,
+    min_kappa: MinKappa = None,
     method: Method = "auto",
 ) -> Response:
     """The neighbours of the support or signature in the body, which is not stored."""
     subject = reader.given_subject(space, payload.either(space.num_parameters))
     found = search.neighbors(
-        session, space, subject, k=k, min_similarity=min_similarity, method=method, tags=tags
+        session,
+        space,
+        subject,
+        k=k,
+        min_similarity=min_similarity,
+        method=method,
+        tags=tags,
+        min_kappa=min_kappa,
     )
     session.rollback()
     return _answer(found)

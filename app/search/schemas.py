@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import Estimate, RequestModel, ResponseModel
+from app.infra.http.schemas import Estimate, Expected, Kappa, RequestModel, ResponseModel
 from modelkin.types.search import Neighbors, Overlap
 
 __all__ = ["NeighborsOut", "OverlapOut", "SimilarityIn", "SimilarityOut"]
@@ -20,6 +20,8 @@ class NeighborOut(ResponseModel):
     estimate: Estimate
     standard_error: float = Field(description="of the similarity; 0 where it is exact")
     shared_indices: int | None
+    expected: Expected
+    kappa: Kappa
 
 
 class NeighborsOut(ResponseModel):
@@ -54,6 +56,8 @@ class TensorOverlapOut(ResponseModel):
     b: int
     shared_indices: int
     similarity: float | None
+    expected: float | None = Field(description="S by chance within it, 2 a b / size / (a + b)")
+    kappa: float | None = Field(description="S beyond chance within it")
 
 
 class OverlapOut(ResponseModel):
@@ -62,6 +66,8 @@ class OverlapOut(ResponseModel):
     shared_indices: int
     similarity: float
     jaccard: float
+    expected: Expected
+    kappa: Kappa
     tensors: list[TensorOverlapOut] | None
 
     @classmethod
@@ -77,7 +83,12 @@ class SimilarityIn(RequestModel):
 
 class SimilarityOut(ResponseModel):
     models: list[str]
-    similarity: list[list[float]]
+    measure: Literal["similarity", "kappa"]
+    similarity: list[list[float]] | None = Field(description="S; null where kappa is asked")
+    kappa: list[list[float | None]] | None = Field(
+        description="S beyond chance, null of pairs where a side sent only a signature; null as a "
+        "whole where S is asked"
+    )
     estimated: Sequence[str] = Field(
         description="models without a support: their rows and columns are estimates"
     )

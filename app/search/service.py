@@ -25,7 +25,7 @@ from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import Snapshot
 from app.infra.db.database import Reader
-from app.search.comparer import Comparer, Query
+from app.search.comparer import Comparer, Query, require_layout
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor, Neighbors
@@ -109,6 +109,7 @@ class SearchService:
         min_similarity: float = 0.0,
         method: str = "auto",
         tags: Sequence[str] = (),
+        min_kappa: float | None = None,
     ) -> Neighbors:
         """The ``k`` models that overlap most with ``subject``, best first, without the subject.
 
@@ -117,12 +118,26 @@ class SearchService:
             min_similarity: the least S of a neighbour, 0 to 1.
             method: one of :data:`METHODS`.
             tags: only models that carry all of these.
+            min_kappa: of the ``k`` only those of this kappa or more, -1 to 1; one without a kappa
+                counts as below.
 
         Raises:
-            InvalidParameter: one of these is out of its range.
+            InvalidParameter: one of these is out of its range, or a kappa is asked of a space
+                without a layout.
         """
         _check(k, min_similarity, method)
+        _check_kappa(space, min_kappa)
         request = _SearchRequest(self._comparer.query(session, space, subject), k, min_similarity)
+        found = self._found(request, method, tags)
+        items = self._comparer.with_chance(session, space, subject, found.items)
+        if min_kappa is not None:
+            items = [item for item in items if item.kappa is not None and item.kappa >= min_kappa]
+        return replace(found, items=tuple(items))
+
+    def _found(self, request: _SearchRequest, method: str, tags: Sequence[str]) -> Neighbors:
+        """The nearest models by a method, without their chance."""
+        session, space = request.query.session, request.query.space
+        subject = request.query.subject
         among = _ids(models.ids_with_tags(session, space, tags)) if tags else None
         chosen = self._choose(request, among) if method == "auto" else method
         if chosen != "lsh":
@@ -140,11 +155,11 @@ class SearchService:
             return self._search(request, "scan", among)
         near = candidates.ids if among is None else np.intersect1d(candidates.ids, among)
         found = self._search(request, "lsh", near)
-        if candidates.truncated and len(found) < k:
+        if candidates.truncated and len(found) < request.k:
             return self._search(request, "scan", among)
         if candidates.truncated:
             return replace(found, truncated=True)
-        return replace(found, recall=space.recall_at(min_similarity))
+        return replace(found, recall=space.recall_at(request.min_similarity))
 
     def _choose(self, request: _SearchRequest, among: Ids | None) -> str:
         """The method for ``auto``."""
@@ -266,6 +281,14 @@ def _tied_by_name(query: Query, chosen: cascade.Selection) -> list[Candidate]:
 
 def _ids(ids: Iterable[int]) -> npt.NDArray[np.int64]:
     return np.sort(np.fromiter(ids, np.int64))
+
+
+def _check_kappa(space: SpaceRecord, min_kappa: float | None) -> None:
+    if min_kappa is None:
+        return
+    if not -1 <= min_kappa <= 1:
+        raise InvalidParameter(f"min_kappa must be -1 to 1, not {min_kappa}", field="min_kappa")
+    require_layout(space, "min_kappa")
 
 
 def _check(k: int, min_similarity: float, method: str) -> None:

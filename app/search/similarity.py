@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
-from app.catalog.repositories import models
+from app.catalog.repositories import models, tensor_counts
 from app.infra.db.database import Reader
+from app.search.comparer import require_layout
 from app.spaces.records import SpaceRecord
 from modelkin.core import estimators
 from modelkin.core import packed as packing
-from modelkin.core.similarity import overlap
+from modelkin.core.layout import Layout
+from modelkin.core.similarity import chance, overlap
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Overlap, SimilarityMatrix
+from modelkin.types.vocabulary import Measure
 
 __all__ = ["MAX_MODELS", "SimilarityService"]
 
 MAX_MODELS = 1000
+
+Floats = npt.NDArray[np.float64]
 
 
 class SimilarityService:
@@ -37,7 +43,7 @@ class SimilarityService:
             SupportMissing: one of them sent only a signature.
         """
         records = models.get_models(session, space, [a, b])
-        tensors = None
+        tensors, expected = None, None
         if space.layout is None:
             one, other = (self._reader.require_packed(space, record) for record in records)
             shared, sizes = packing.shared_packed(one, other), (one.k, other.k)
@@ -45,16 +51,37 @@ class SimilarityService:
             first, second = (self._reader.support(space, record) for record in records)
             shared, sizes = overlap.shared(first, second), (first.k, second.k)
             tensors = overlap.by_tensor(first, second, space.layout)
+            expected = _expected(tensors, space.layout)
         similarity = estimators.similarity_of(shared, *sizes)
-        return Overlap(a, b, shared, similarity, estimators.jaccard_of(similarity), tensors)
+        return Overlap(
+            a,
+            b,
+            shared,
+            similarity,
+            estimators.jaccard_of(similarity),
+            tensors,
+            expected,
+            None if expected is None else chance.kappa(similarity, expected),
+        )
 
-    def matrix(self, session: Reader, space: SpaceRecord, names: Sequence[str]) -> SimilarityMatrix:
-        """S of all pairs, in the order of ``names``; estimated if one of a pair has no support.
+    def matrix(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        names: Sequence[str],
+        measure: Measure = "similarity",
+    ) -> SimilarityMatrix:
+        """S or kappa of all pairs, in the order of ``names``.
+
+        S is estimated if one of a pair has no support; its kappa is NaN then.
 
         Raises:
-            InvalidParameter: no name, more than 1,000 or a repeated name.
+            InvalidParameter: no name, more than 1,000 or a repeated name; or kappa of a space
+                without a layout.
             ModelNotFound: one of them does not exist.
         """
+        if measure == "kappa":
+            require_layout(space, "measure")
         if not 1 <= len(names) <= MAX_MODELS:
             raise InvalidParameter(
                 f"a matrix takes 1 to {MAX_MODELS} models, not {len(names)}", field="models"
@@ -72,7 +99,11 @@ class SimilarityService:
         estimated = [row for row, support in enumerate(packed) if support is None]
         if estimated:
             self._estimate_rows(session, space, records, estimated, values)
-        return SimilarityMatrix(tuple(names), values, tuple(names[row] for row in estimated))
+        if measure == "kappa":
+            sizes = chance.tensor_sizes(require_layout(space, "measure"))
+            values = _kappas(values, _counts(session, space, records), sizes)
+        without = tuple(names[row] for row in estimated)
+        return SimilarityMatrix(tuple(names), values, without, measure)
 
     def _estimate_rows(
         self,
@@ -88,3 +119,27 @@ class SimilarityService:
         for row in rows:
             jaccard = jaccard_estimates(stacked, stacked[row])
             values[row, :] = values[:, row] = 2 * jaccard / (1 + jaccard)
+
+
+def _counts(
+    session: Reader, space: SpaceRecord, records: Sequence[ModelRecord]
+) -> dict[int, tensor_counts.Counts]:
+    """The counts by tensor of the supports among the models, by their place."""
+    found = tensor_counts.counts_by_id(session, space, [record.id for record in records])
+    return {row: found[record.id] for row, record in enumerate(records) if record.id in found}
+
+
+def _kappas(
+    similarities: Floats, counts: Mapping[int, tensor_counts.Counts], sizes: Floats
+) -> Floats:
+    """Kappa of all pairs; NaN where one of a pair has no counts."""
+    table = np.zeros((len(similarities), sizes.size), np.uint64)
+    for row, counted in counts.items():
+        table[row] = counted
+    return chance.kappas(similarities, chance.expected_matrix(table, sizes))
+
+
+def _expected(tensors: Sequence[overlap.TensorOverlap], layout: Layout) -> float:
+    """The similarity of two supports by chance, from their counts by tensor."""
+    ours, theirs = np.array([(tensor.a, tensor.b) for tensor in tensors], np.int64).T
+    return float(chance.expected_similarities(ours, theirs[None], chance.tensor_sizes(layout))[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Body, Header, Query, Response
@@ -77,22 +77,36 @@ def similarity(
     space: KnownSpace,
     session: Reading,
     body: Annotated[SimilarityIn, Body()],
+    measure: Annotated[
+        Literal["similarity", "kappa"],
+        Query(description="S, or what S is beyond chance; the second needs a layout"),
+    ] = "similarity",
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """The similarities of all pairs, rows in the order asked; JSON, CSV or `.npy` by `Accept`."""
+    """The similarities of all pairs, rows in the order asked; JSON, CSV or `.npy` by `Accept`.
+
+    Where a kappa is unknown, JSON has null, CSV an empty cell and `.npy` NaN.
+    """
     media_type = choose(accept, (wire.JSON, CSV, NPY))
     names = [check_model_name(n, field=f"models[{i}]") for i, n in enumerate(body.models)]
-    matrix = similarities.matrix(session, space, names)
+    matrix = similarities.matrix(session, space, names, measure)
     render = {wire.JSON: _json, CSV: _csv, NPY: _npy}[media_type]
-    headers = {"Vary": "Accept", "X-Modelkin-Estimated": _rows(matrix)}
+    headers = {
+        "Vary": "Accept",
+        "X-Modelkin-Estimated": _estimated(matrix),
+        "X-Modelkin-Measure": matrix.measure,
+    }
     return Response(render(matrix), media_type=media_type, headers=headers)
 
 
 def _json(matrix: SimilarityMatrix) -> bytes:
+    values = _rows(matrix, None)
     return to_json(
         {
             "models": matrix.models,
-            "similarity": matrix.values.tolist(),
+            "measure": matrix.measure,
+            "similarity": values if matrix.measure == "similarity" else None,
+            "kappa": values if matrix.measure == "kappa" else None,
             "estimated": matrix.estimated,
         }
     )
@@ -102,7 +116,7 @@ def _csv(matrix: SimilarityMatrix) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["model", *matrix.models])
-    for name, row in zip(matrix.models, matrix.values.tolist(), strict=True):
+    for name, row in zip(matrix.models, _rows(matrix, ""), strict=True):
         writer.writerow([name, *row])
     return text.getvalue().encode()
 
@@ -113,7 +127,15 @@ def _npy(matrix: SimilarityMatrix) -> bytes:
     return file.getvalue()
 
 
-def _rows(matrix: SimilarityMatrix) -> str:
+def _rows(matrix: SimilarityMatrix, unknown: Any) -> list[list[Any]]:
+    """The values row by row, with another word for NaN."""
+    rows: list[list[Any]] = matrix.values.tolist()
+    if not np.isnan(matrix.values).any():
+        return rows
+    return [[unknown if value != value else value for value in row] for row in rows]
+
+
+def _estimated(matrix: SimilarityMatrix) -> str:
     """The estimated rows, counted from 0, since names may not fit into a header."""
     row_of = {name: row for row, name in enumerate(matrix.models)}
     return ",".join(str(row_of[name]) for name in matrix.estimated)

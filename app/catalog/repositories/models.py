@@ -11,6 +11,7 @@ from sqlalchemy import Select, delete, insert, select, update
 
 from app.catalog.records import Kind, ModelRecord
 from app.catalog.repositories.sketches import drawn_content_id, insert_sketches, replace_sketches
+from app.catalog.repositories.tensor_counts import insert_counts, replace_counts
 from app.errors import ModelNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_cursor, encode_cursor
@@ -65,6 +66,8 @@ class Content:
     """In a space with a stop-list; None for an unbanded model."""
     sketch: bytes | None = None
     """Sent by the client beside a signature, in the native format."""
+    tensor_counts: bytes | None = None
+    """Of a support in a space with a layout: how many indices lie in each tensor."""
 
     def new_id(self) -> int:
         """A new id for this content; 0 if there can be no sketch of it."""
@@ -194,6 +197,7 @@ def insert_models(
         [{"model_id": row.id, "values": model.content.signature} for row, model in made],
     )
     insert_sketches(session, {row.id: model.content.sketch for row, model in made})
+    insert_counts(session, {row.id: model.content.tensor_counts for row, model in made})
     tags = [{"model_id": row.id, "tag": tag} for row, model in made for tag in model.tags]
     if tags:
         session.execute(insert(TagRow), tags)
@@ -235,6 +239,7 @@ def update_contents(
         [{"model_id": model.id, "values": content.signature} for model, content, _ in changes],
     )
     replace_sketches(session, {model.id: content.sketch for model, content, _ in changes})
+    replace_counts(session, {model.id: content.tensor_counts for model, content, _ in changes})
     session.expire_all()
     return changed
 

@@ -6,9 +6,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = ["Estimate", "Problem", "RequestModel", "ResponseModel", "Text", "finite_numbers"]
+__all__ = [
+    "Estimate",
+    "Expected",
+    "Kappa",
+    "Problem",
+    "RequestModel",
+    "ResponseModel",
+    "Text",
+    "finite_numbers",
+]
 
 Estimate = Literal["exact", "sketch", "signature"]
+Expected = Annotated[
+    float | None,
+    Field(
+        description="S0, the mean S of two supports drawn at random with as many indices in each "
+        "tensor; null without a layout, and where a side sent only a signature"
+    ),
+]
+Kappa = Annotated[
+    float | None,
+    Field(description="(S - S0) / (1 - S0), the similarity beyond chance; null as `expected` is"),
+]
 
 
 class RequestModel(BaseModel):

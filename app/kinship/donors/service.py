@@ -46,6 +46,7 @@ class DonorService:
         indexes: IndexRegistry,
     ) -> None:
         coverage = CoverageSearch(reader)
+        self._comparer = comparer
         self._search = search
         self._indexes = indexes
         self._methods: Mapping[str, Callable[[Target, DonorRequest], DonorRanking]] = {
@@ -74,12 +75,13 @@ class DonorService:
         found = self._methods[request.method](
             Target(session, space, target, neighborhood, among), request
         )
+        choices = self._with_chance(session, space, target, found.choices)
         background = neighborhood.background()
-        weights = _weights(request.weighting, found.choices, background)
+        weights = _weights(request.weighting, choices, background)
         return Donors(
             items=tuple(
                 _donor(choice, float(weight), background)
-                for choice, weight in zip(found.choices, weights, strict=True)
+                for choice, weight in zip(choices, weights, strict=True)
             ),
             target=None if target.model is None else target.model.name,
             method=cast(DonorMethod, request.method),
@@ -107,6 +109,20 @@ class DonorService:
         ]
         return DonorRanking(choices[: request.k], near.candidates, whole=not near.degraded)
 
+    def _with_chance(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        target: Subject,
+        choices: Sequence[RankedDonor],
+    ) -> list[RankedDonor]:
+        """The choices with what chance gives them, where their method has not found that yet."""
+        if all(choice.neighbor.expected is not None for choice in choices):
+            return list(choices)
+        near = [choice.neighbor for choice in choices]
+        neighbors = self._comparer.with_chance(session, space, target, near)
+        return [replace(c, neighbor=n) for c, n in zip(choices, neighbors, strict=True)]
+
 
 def _weights(
     kind: str, choices: Sequence[RankedDonor], background: Background
@@ -128,6 +144,8 @@ def _donor(choice: RankedDonor, weight: float, background: Background) -> Donor:
         weight=weight,
         estimate=neighbor.estimate,
         standard_error=neighbor.standard_error,
+        expected=neighbor.expected,
+        kappa=neighbor.kappa,
         why=replace(reason, sentence=_sentence(neighbor, reason)),
     )
 

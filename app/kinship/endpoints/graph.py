@@ -16,6 +16,7 @@ from app.errors import NotAcceptable
 from app.infra.http.dependencies import Reading
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
+from app.infra.http.schemas import Expected, Kappa
 from app.infra.http.services import Service
 from app.kinship.graph import GraphService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
@@ -33,7 +34,13 @@ GRAPHML = "application/graphml+xml"
 
 _NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 _NODE_KEYS = {"kind": "string", "support_size": "long", "tags": "string", "base_model": "string"}
-_EDGE_KEYS = {"similarity": "double", "standard_error": "double", "estimate": "string"}
+_EDGE_KEYS = {
+    "similarity": "double",
+    "standard_error": "double",
+    "estimate": "string",
+    "expected": "double",
+    "kappa": "double",
+}
 
 
 class NodeOut(BaseModel):
@@ -50,6 +57,8 @@ class EdgeOut(BaseModel):
     similarity: float
     estimate: str = Field(description="exact or signature")
     standard_error: float
+    expected: Expected
+    kappa: Kappa
 
 
 class GraphFactsOut(BaseModel):
@@ -119,7 +128,8 @@ def _lines(graph: Graph) -> Iterator[str]:
             data += _data("base_model", node.base_model)
         yield f"<node id={quoteattr(node.model)}>{data}</node>"
     for edge in graph.edges:
-        data = "".join(_data(name, getattr(edge, name)) for name in _EDGE_KEYS)
+        values = ((name, getattr(edge, name)) for name in _EDGE_KEYS)
+        data = "".join(_data(name, value) for name, value in values if value is not None)
         yield f"<edge source={quoteattr(edge.a)} target={quoteattr(edge.b)}>{data}</edge>"
     yield "</graph></graphml>"
 

@@ -101,6 +101,7 @@ class Donor:
         estimate: as in :class:`modelkin.Neighbor`.
         standard_error: of ``similarity``; 0 where it is exact.
         why: the reason.
+        expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
     """
 
     model: str
@@ -109,6 +110,8 @@ class Donor:
     estimate: Estimate
     standard_error: float
     why: DonorExplanation = _NO_EXPLANATION
+    expected: float | None = None
+    kappa: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +173,7 @@ class GraphEdge:
         similarity: S, 0 to 1.
         estimate: ``"exact"`` or ``"signature"``.
         standard_error: of ``similarity``; 0 where it is exact.
+        expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
     """
 
     a: str
@@ -177,6 +181,8 @@ class GraphEdge:
     similarity: float
     estimate: Estimate
     standard_error: float
+    expected: float | None = None
+    kappa: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +234,8 @@ class Graph:
                     "similarity": edge.similarity,
                     "estimate": edge.estimate,
                     "standard_error": edge.standard_error,
+                    "expected": edge.expected,
+                    "kappa": edge.kappa,
                 }
                 for edge in self.edges
             ],
@@ -249,6 +257,7 @@ class Kin:
         relation: what the declared bases make of it: ``"base"``, ``"ancestor"``, ``"derivative"``
             (of the model), ``"sibling"`` (of one base) or None.
         to_base: its S to the declared base, where that is known and it is not a relative.
+        expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
     """
 
     model: str
@@ -260,6 +269,8 @@ class Kin:
     base_model: str | None = None
     relation: Relation | None = None
     to_base: float | None = None
+    expected: float | None = None
+    kappa: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +280,7 @@ class LineageLink:
     Attributes:
         similarity: S of the two; None where the base is not in this space.
         estimate, standard_error: of it, likewise.
+        expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
     """
 
     model: str
@@ -276,6 +288,8 @@ class LineageLink:
     similarity: float | None = None
     estimate: Estimate | None = None
     standard_error: float | None = None
+    expected: float | None = None
+    kappa: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

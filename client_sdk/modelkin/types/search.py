@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from modelkin.core.similarity.overlap import TensorOverlap
 from modelkin.types.paging import data_frame, table
-from modelkin.types.vocabulary import Estimate, UsedSearchMethod
+from modelkin.types.vocabulary import Estimate, Measure, UsedSearchMethod
 
 if TYPE_CHECKING:
     import pandas
@@ -31,6 +31,11 @@ class Neighbor:
         estimate: ``"exact"``, or what it was estimated from: ``"sketch"``, ``"signature"``.
         standard_error: of ``similarity``; 0 where it is exact.
         shared_indices: |A n B|; None where it is an estimate.
+        expected: S0, the mean S of two supports drawn at random with as many indices in each
+            tensor. None where a side sent only a signature, or the space has no layout; also until
+            a service counts the indices of supports that an older version has stored.
+        kappa: (S - S0) / (1 - S0), the similarity beyond chance: 0 at chance, 1 for equal supports.
+            None likewise, and where chance alone gives S = 1.
     """
 
     model: str
@@ -39,6 +44,8 @@ class Neighbor:
     estimate: Estimate
     standard_error: float
     shared_indices: int | None = None
+    expected: float | None = None
+    kappa: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,10 @@ class Overlap:
         similarity: S, 0 to 1.
         jaccard: J, 0 to 1.
         tensors: tensor by tensor, in the layout's order; None where the space has no layout.
+        expected: S0, the mean S of two supports drawn at random with as many indices in each
+            tensor; None where the space has no layout.
+        kappa: (S - S0) / (1 - S0), the similarity beyond chance; None likewise, and where chance
+            alone gives S = 1.
     """
 
     a: str
@@ -111,6 +122,8 @@ class Overlap:
     similarity: float
     jaccard: float
     tensors: tuple[TensorOverlap, ...] | None = None
+    expected: float | None = None
+    kappa: float | None = None
 
     def to_pandas(self) -> pandas.DataFrame:
         """The tensors as a ``pandas.DataFrame``, one row each; empty without a layout.
@@ -127,13 +140,16 @@ class SimilarityMatrix:
 
     Attributes:
         models: n names, in the order of the request.
-        values: S, shape ``(n, n)``, float64, symmetric, read-only, 1 on the diagonal.
+        values: S or kappa, shape ``(n, n)``, float64, symmetric, read-only, 1 on the diagonal. A
+            kappa is NaN where a side sent only a signature, and where chance alone gives S = 1.
         estimated: models that sent a signature alone: their rows and columns are estimates.
+        measure: what ``values`` are, ``"similarity"`` or ``"kappa"``.
     """
 
     models: tuple[str, ...]
     values: npt.NDArray[np.float64]
     estimated: tuple[str, ...]
+    measure: Measure = "similarity"
 
     def to_numpy(self) -> npt.NDArray[np.float64]:
         """A copy of the matrix that may be written to; shape ``(n, n)``, float64."""

@@ -23,6 +23,7 @@ __all__ = [
     "JobKind",
     "JobState",
     "LineageVerdict",
+    "Measure",
     "ModelKind",
     "OnDelete",
     "Relation",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     LineageVerdict: TypeAlias = Literal[
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
     ]
+    Measure: TypeAlias = Literal["similarity", "kappa"]
     ModelKind: TypeAlias = Literal["support", "signature"]
     OnDelete: TypeAlias = Literal["keep", "remove"]
     Relation: TypeAlias = Literal["base", "ancestor", "derivative", "sibling"]
@@ -81,5 +83,7 @@ else:
     EventType = HubEventOutcome = HubImportance = HubKind = ImportanceKind = JobKind = JobState = (
         str
     )
-    LineageVerdict = ModelKind = OnDelete = Relation = SearchMethod = SignatureScheme = str
+    LineageVerdict = Measure = ModelKind = OnDelete = Relation = SearchMethod = SignatureScheme = (
+        str
+    )
     SimilaritySource = StartableJobKind = SupportSizePolicyName = UsedSearchMethod = str

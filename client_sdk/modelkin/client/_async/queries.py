@@ -11,7 +11,7 @@ from modelkin.client._protocol.requests import Query
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.types.kinship import Donors, Lineage
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
-from modelkin.types.vocabulary import DonorMethod, DonorWeights, SearchMethod
+from modelkin.types.vocabulary import DonorMethod, DonorWeights, Measure, SearchMethod
 
 __all__ = ["AsyncQueries"]
 
@@ -28,6 +28,7 @@ class AsyncQueries:
         *,
         k: int = 10,
         min_similarity: float | None = None,
+        min_kappa: float | None = None,
         method: SearchMethod = "auto",
         tags: Iterable[str] = (),
     ) -> Neighbors:
@@ -38,13 +39,17 @@ class AsyncQueries:
             query: the name of a stored model; or a support or signature, which is not stored.
             k: how many, 1 to 1,000.
             min_similarity: only models of this S or more, 0 to 1.
+            min_kappa: of the ``k`` nearest only those of this kappa or more, -1 to 1; the space
+                needs a layout. A model without a kappa is left out.
             method: ``"auto"`` takes the fastest that is exact enough.
             tags: only models that carry all of them.
 
         Raises:
             ApiError: ``model_not_found``, ``space_not_found`` or ``space_mismatch``.
         """
-        call = await async_offload(search.neighbors, space, query, k, min_similarity, method, tags)
+        call = await async_offload(
+            search.neighbors, space, query, k, min_similarity, method, tags, min_kappa
+        )
         return await self._connection.run(call)
 
     async def donors(
@@ -117,17 +122,20 @@ class AsyncQueries:
         """
         return await self._connection.run(search.overlap(space, a, b))
 
-    async def similarity(self, space: str, models: Iterable[str]) -> SimilarityMatrix:
+    async def similarity(
+        self, space: str, models: Iterable[str], *, measure: Measure = "similarity"
+    ) -> SimilarityMatrix:
         """Compares all pairs of up to 1,000 models.
 
         Args:
             space: holds the models.
             models: their names, in the order of the rows.
+            measure: ``"kappa"`` answers the similarity beyond chance, in a space with a layout.
 
         Raises:
             ApiError: ``model_not_found`` or ``space_not_found``.
         """
-        return await self._connection.run(search.similarity(space, models))
+        return await self._connection.run(search.similarity(space, models, measure))
 
     async def lineage(self, space: str, model: str) -> Lineage:
         """Compares the declared base of a model with its measured similarities.

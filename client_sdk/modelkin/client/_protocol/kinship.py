@@ -73,6 +73,8 @@ class _Edge(msgspec.Struct):
     similarity: float
     estimate: Estimate
     standard_error: float
+    expected: float | None = None
+    kappa: float | None = None
 
 
 class _Facts(msgspec.Struct):

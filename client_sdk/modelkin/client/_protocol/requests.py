@@ -61,10 +61,12 @@ def get(path: str, params: Iterable[tuple[str, str]] = (), accept: str = JSON) -
     return Request("GET", path, tuple(params), {"Accept": accept}, idempotent=True)
 
 
-def post(path: str, body: Any, accept: str = JSON) -> Request:
+def post(
+    path: str, body: Any, accept: str = JSON, params: Iterable[tuple[str, str]] = ()
+) -> Request:
     """A POST of JSON that does the same when it is sent twice, and so may be retried."""
     headers = {"Accept": accept, "Content-Type": JSON}
-    return Request("POST", path, (), headers, json_bytes(body), idempotent=True)
+    return Request("POST", path, tuple(params), headers, json_bytes(body), idempotent=True)
 
 
 def send_once(path: str, body: Any = None) -> Request:

@@ -16,6 +16,7 @@ from modelkin.client._protocol.requests import Query
 from modelkin.client._transport.messages import Response
 from modelkin.errors import InvalidName
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
+from modelkin.types.vocabulary import Measure
 
 __all__ = ["neighbors", "overlap", "similarity"]
 
@@ -29,11 +30,14 @@ def neighbors(
     min_similarity: float | None,
     method: str,
     tags: Iterable[str],
+    min_kappa: float | None,
 ) -> Call[Neighbors]:
     """Finds the neighbours of a model."""
     params = [("k", str(k)), ("method", str(method)), *requests.tag_params(tags)]
     if min_similarity is not None:
         params.append(("min_similarity", str(min_similarity)))
+    if min_kappa is not None:
+        params.append(("min_kappa", str(min_kappa)))
     request = requests.query(f"{requests.space_path(space)}/neighbors", "model", query, params)
     return Call(request, reader(Neighbors))
 
@@ -45,7 +49,7 @@ def overlap(space: str, a: str, b: str) -> Call[Overlap]:
     return Call(request, reader(Overlap))
 
 
-def similarity(space: str, models: Iterable[str]) -> Call[SimilarityMatrix]:
+def similarity(space: str, models: Iterable[str], measure: Measure) -> Call[SimilarityMatrix]:
     """Compares all pairs of some models."""
     if isinstance(models, str):
         raise InvalidName("models is one string; give a list of model names", field="models")
@@ -53,11 +57,17 @@ def similarity(space: str, models: Iterable[str]) -> Call[SimilarityMatrix]:
         check_model_name(name, field=f"models[{position}]") for position, name in enumerate(models)
     )
     path = f"{requests.space_path(space)}/similarity"
-    request = requests.post(path, {"models": names}, accept=_NPY)
-    return Call(request, lambda r: _read_matrix(r, names))
+    params = () if measure == "similarity" else (("measure", str(measure)),)
+    request = requests.post(path, {"models": names}, _NPY, params)
+    return Call(request, lambda r: _read_matrix(r, names, measure))
 
 
-def _read_matrix(response: Response, names: tuple[str, ...]) -> SimilarityMatrix:
+def _read_matrix(response: Response, names: tuple[str, ...], measure: Measure) -> SimilarityMatrix:
+    answered = response.headers.get("x-modelkin-measure", "similarity")
+    if answered != measure:
+        raise UnknownFormError(
+            f"the matrix is of {answered[:60]!r}, not of {measure!r}: the service may be too old"
+        )
     values = _read_npy(content_of(response, _NPY), (len(names), len(names)))
     listed = response.headers.get("x-modelkin-estimated", "")
     try:
@@ -66,7 +76,7 @@ def _read_matrix(response: Response, names: tuple[str, ...]) -> SimilarityMatrix
         raise UnknownFormError(
             f"X-Modelkin-Estimated is {listed[:60]!r}, not row numbers"
         ) from None
-    return SimilarityMatrix(names, values, estimated)
+    return SimilarityMatrix(names, values, estimated, measure)
 
 
 def _read_npy(content: bytes, shape: tuple[int, int]) -> npt.NDArray[np.float64]:

@@ -12,7 +12,7 @@ from modelkin.client._sync.connection import Connection
 from modelkin.client._transport.concurrency import offload
 from modelkin.types.kinship import Donors, Lineage
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
-from modelkin.types.vocabulary import DonorMethod, DonorWeights, SearchMethod
+from modelkin.types.vocabulary import DonorMethod, DonorWeights, Measure, SearchMethod
 
 __all__ = ["Queries"]
 
@@ -29,6 +29,7 @@ class Queries:
         *,
         k: int = 10,
         min_similarity: float | None = None,
+        min_kappa: float | None = None,
         method: SearchMethod = "auto",
         tags: Iterable[str] = (),
     ) -> Neighbors:
@@ -39,13 +40,15 @@ class Queries:
             query: the name of a stored model; or a support or signature, which is not stored.
             k: how many, 1 to 1,000.
             min_similarity: only models of this S or more, 0 to 1.
+            min_kappa: of the ``k`` nearest only those of this kappa or more, -1 to 1; the space
+                needs a layout. A model without a kappa is left out.
             method: ``"auto"`` takes the fastest that is exact enough.
             tags: only models that carry all of them.
 
         Raises:
             ApiError: ``model_not_found``, ``space_not_found`` or ``space_mismatch``.
         """
-        call = offload(search.neighbors, space, query, k, min_similarity, method, tags)
+        call = offload(search.neighbors, space, query, k, min_similarity, method, tags, min_kappa)
         return self._connection.run(call)
 
     def donors(
@@ -118,17 +121,20 @@ class Queries:
         """
         return self._connection.run(search.overlap(space, a, b))
 
-    def similarity(self, space: str, models: Iterable[str]) -> SimilarityMatrix:
+    def similarity(
+        self, space: str, models: Iterable[str], *, measure: Measure = "similarity"
+    ) -> SimilarityMatrix:
         """Compares all pairs of up to 1,000 models.
 
         Args:
             space: holds the models.
             models: their names, in the order of the rows.
+            measure: ``"kappa"`` answers the similarity beyond chance, in a space with a layout.
 
         Raises:
             ApiError: ``model_not_found`` or ``space_not_found``.
         """
-        return self._connection.run(search.similarity(space, models))
+        return self._connection.run(search.similarity(space, models, measure))
 
     def lineage(self, space: str, model: str) -> Lineage:
         """Compares the declared base of a model with its measured similarities.

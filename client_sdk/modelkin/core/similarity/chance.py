@@ -12,10 +12,19 @@ import numpy.typing as npt
 
 from modelkin.core.layout import Layout
 
-__all__ = ["expected_matrix", "expected_similarities", "kappa", "kappas", "tensor_sizes"]
+__all__ = [
+    "expected_matrix",
+    "expected_of_pairs",
+    "expected_similarities",
+    "kappa",
+    "kappas",
+    "tensor_sizes",
+]
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.integer]
+
+_VALUES_AT_A_TIME = 1 << 22
 
 
 def tensor_sizes(layout: Layout) -> Floats:
@@ -40,11 +49,47 @@ def expected_similarities(ours: Counts, theirs: Counts, sizes: Floats) -> Floats
 
 
 def expected_matrix(counts: Counts, sizes: Floats) -> Floats:
-    """S0 of all pairs: ``counts`` has shape ``(n, tensors)``, the result ``(n, n)``."""
-    values = np.asarray(counts, np.float64)
-    totals = values.sum(axis=1)
-    shared = _shares(values, sizes) @ values.T
+    """S0 of all pairs.
+
+    Args:
+        counts: shape ``(n, tensors)``; a row of zeros is no support.
+        sizes: n_t, shape ``(tensors,)``.
+
+    Returns:
+        Shape ``(n, n)``; NaN in the rows and columns of what is no support.
+    """
+    values = np.asarray(counts)
+    shared = np.zeros((len(values), len(values)))
+    step = max(1, _VALUES_AT_A_TIME // max(1, len(values)))
+    for begin in range(0, values.shape[1], step):
+        part = values[:, begin : begin + step].astype(np.float64)
+        shared += _shares(part, sizes[begin : begin + step]) @ part.T
+    totals = values.sum(axis=1, dtype=np.float64)
+    totals[totals == 0] = np.nan
     return np.asarray(2.0 * shared / (totals[:, None] + totals), np.float64)
+
+
+def expected_of_pairs(counts: Counts, pairs: npt.NDArray[np.int64], sizes: Floats) -> Floats:
+    """S0 of some pairs, a few at a time.
+
+    Args:
+        counts: shape ``(n, tensors)``; a row of zeros is no support.
+        pairs: rows of ``counts``, shape ``(p, 2)``.
+        sizes: n_t, shape ``(tensors,)``.
+
+    Returns:
+        Shape ``(p,)``; NaN where one of the two is no support.
+    """
+    values = np.asarray(counts)
+    totals = values.sum(axis=1, dtype=np.float64)
+    totals[totals == 0] = np.nan
+    found = np.empty(len(pairs), np.float64)
+    step = max(1, _VALUES_AT_A_TIME // max(1, values.shape[1]))
+    for begin in range(0, len(pairs), step):
+        a, b = pairs[begin : begin + step].T
+        shared = np.einsum("pt,pt->p", _shares(values[a], sizes), values[b].astype(np.float64))
+        found[begin : begin + step] = 2.0 * shared / (totals[a] + totals[b])
+    return found
 
 
 def kappas(similarities: Floats, expected: Floats) -> Floats:

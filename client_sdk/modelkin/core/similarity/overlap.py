@@ -14,7 +14,8 @@ import numpy as np
 from modelkin.core.estimators import similarity_of
 from modelkin.core.indices import IndexArray, check_same_space
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.layout import Layout
+from modelkin.core.layout import Layout, TensorSpec
+from modelkin.core.similarity.chance import kappa
 from modelkin.core.support import Support
 from modelkin.errors import SpaceMismatch
 
@@ -39,6 +40,10 @@ class TensorOverlap:
         b: how many are in the second support.
         shared_indices: how many are in both.
         similarity: ``2 * shared_indices / (a + b)``; None where neither has an index in the tensor.
+        expected: its mean over supports drawn at random with as many indices in the tensor,
+            ``2 a b / size / (a + b)``; None where neither has one, or from an older service.
+        kappa: ``(similarity - expected) / (1 - expected)``; None likewise, and where both hold the
+            whole tensor, because chance alone gives 1.
     """
 
     name: str
@@ -47,6 +52,8 @@ class TensorOverlap:
     b: int
     shared_indices: int
     similarity: float | None = None
+    expected: float | None = None
+    kappa: float | None = None
 
 
 def shared(a: Support, b: Support) -> int:
@@ -115,13 +122,23 @@ def by_tensor(a: Support, b: Support, layout: Layout) -> tuple[TensorOverlap, ..
         strict=True,
     )
     return tuple(
-        TensorOverlap(
-            name=tensor.name,
-            size=tensor.size,
-            a=in_a,
-            b=in_b,
-            shared_indices=in_both,
-            similarity=similarity_of(in_both, in_a, in_b) if in_a + in_b else None,
-        )
+        _tensor_overlap(tensor, in_a, in_b, in_both)
         for tensor, (in_a, in_b, in_both) in zip(layout.tensors, counts, strict=True)
+    )
+
+
+def _tensor_overlap(tensor: TensorSpec, in_a: int, in_b: int, in_both: int) -> TensorOverlap:
+    if not in_a + in_b:
+        return TensorOverlap(tensor.name, tensor.size, 0, 0, 0)
+    measured = similarity_of(in_both, in_a, in_b)
+    expected = 2.0 * in_a * in_b / tensor.size / (in_a + in_b)
+    return TensorOverlap(
+        name=tensor.name,
+        size=tensor.size,
+        a=in_a,
+        b=in_b,
+        shared_indices=in_both,
+        similarity=measured,
+        expected=expected,
+        kappa=kappa(measured, expected),
     )

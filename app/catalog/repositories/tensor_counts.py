@@ -1,0 +1,100 @@
+"""Queries for index counts by tensor: how many indices of a support lie in each tensor.
+
+They are stored with each support of a space that has a layout, because the overlap by chance
+follows from them. Supports that an older version has stored have none until a job makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import bindparam, delete, insert, select
+
+from app.infra.db.database import Reader, Writer
+from app.infra.db.tables.catalog import ModelRow, TensorCountsRow
+from app.spaces.records import SpaceRecord
+from modelkin.core.indices import IndexArray
+
+__all__ = [
+    "Counts",
+    "counts_by_id",
+    "counts_by_name",
+    "decode",
+    "encode",
+    "insert_counts",
+    "replace_counts",
+]
+
+Counts = npt.NDArray[np.unsignedinteger]
+
+_IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
+
+# Built once, because compiling costs more than executing.
+_BY_NAME = (
+    select(ModelRow.name, TensorCountsRow.counts)
+    .join(TensorCountsRow, TensorCountsRow.model_id == ModelRow.id)
+    .where(
+        ModelRow.space_id == bindparam("space"),
+        ModelRow.name.in_(bindparam("names", expanding=True)),
+    )
+)
+_BY_ID = select(TensorCountsRow.model_id, TensorCountsRow.counts).where(
+    TensorCountsRow.model_id.in_(bindparam("ids", expanding=True))
+)
+
+
+def encode(space: SpaceRecord, indices: IndexArray) -> bytes | None:
+    """The stored form of the counts of ascending indices; None in a space without a layout."""
+    if space.layout is None:
+        return None
+    return space.layout.counts(indices).astype(_dtype(space)).tobytes()
+
+
+def decode(space: SpaceRecord, stored: bytes) -> Counts:
+    """The counts of one support, shape ``(tensors,)``."""
+    return np.frombuffer(stored, _dtype(space))
+
+
+def counts_by_name(session: Reader, space: SpaceRecord, names: Sequence[str]) -> dict[str, Counts]:
+    """The counts of the supports among the models of these names, by name."""
+    found: dict[str, Counts] = {}
+    connection = session.connection()
+    for at in range(0, len(names), _IDS_PER_STATEMENT):
+        asked = {"space": space.id, "names": names[at : at + _IDS_PER_STATEMENT]}
+        rows = connection.execute(_BY_NAME, asked)
+        found.update((name, decode(space, stored)) for name, stored in rows)
+    return found
+
+
+def counts_by_id(session: Reader, space: SpaceRecord, ids: Sequence[int]) -> dict[int, Counts]:
+    """The counts of the supports among the models of these ids, by id."""
+    found: dict[int, Counts] = {}
+    connection = session.connection()
+    for at in range(0, len(ids), _IDS_PER_STATEMENT):
+        rows = connection.execute(_BY_ID, {"ids": ids[at : at + _IDS_PER_STATEMENT]})
+        found.update((model_id, decode(space, stored)) for model_id, stored in rows)
+    return found
+
+
+def insert_counts(session: Writer, counts: Mapping[int, bytes | None]) -> None:
+    """Insert the counts that are given, by model id, for models without any."""
+    rows = [{"model_id": i, "counts": stored} for i, stored in counts.items() if stored is not None]
+    if rows:
+        session.execute(insert(TensorCountsRow), rows)
+
+
+def replace_counts(session: Writer, counts: Mapping[int, bytes | None]) -> None:
+    """Replace the counts of the models, or delete them."""
+    wanted = list(counts)
+    for at in range(0, len(wanted), _IDS_PER_STATEMENT):
+        some = TensorCountsRow.model_id.in_(wanted[at : at + _IDS_PER_STATEMENT])
+        session.execute(
+            delete(TensorCountsRow).where(some).execution_options(synchronize_session=False)
+        )
+    insert_counts(session, counts)
+
+
+def _dtype(space: SpaceRecord) -> np.dtype[np.unsignedinteger]:
+    return np.dtype("<u4" if space.num_parameters <= 2**32 else "<u8")
