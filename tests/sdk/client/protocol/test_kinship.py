@@ -58,6 +58,8 @@ GRAPH = {
             "similarity": 0.75,
             "estimate": "signature",
             "standard_error": 0.02,
+            "expected": 0.5,
+            "kappa": 0.5,
         }
     ],
 }
@@ -159,7 +161,7 @@ def test_a_graph_is_read(wire: Any) -> None:
     graph = client.spaces.graph("digits", threshold=0.5, tags=["t"])
     assert "/v1/spaces/digits/graph?threshold=0.5&tag=t" == wire.target
     assert GraphNode("a", "support", 3, ("t",), "b") == graph.nodes[0]
-    assert (GraphEdge("a", "b", 0.75, "signature", 0.02),) == graph.edges
+    assert (GraphEdge("a", "b", 0.75, "signature", 0.02, 0.5, 0.5),) == graph.edges
     assert (None, 0.5, 9) == (graph.k, graph.threshold, graph.version)
     assert ["a"] == list(graph.to_pandas().a)
     assert GRAPH == graph.to_node_link()
