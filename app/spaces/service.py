@@ -104,6 +104,7 @@ class SpaceService:
         support_size: SupportSizeRequest | None = None,
         importance: Importance | None = None,
         exclude: Sequence[str] = (),
+        unmatched_ok: bool = False,
     ) -> tuple[SpaceRecord, bool]:
         """Create a space, or find an equal one; return it and whether it is new.
 
@@ -113,6 +114,7 @@ class SpaceService:
             importance: what its supports are selected by; unstated if None, and then an existing
                 space may have any kind.
             exclude: shell patterns of the tensors of ``layout`` that supports leave out.
+            unmatched_ok: whether a pattern may match no tensor of ``layout``.
 
         Raises:
             InvalidInput: the name, M, the layout, the signature, the banding or the size is
@@ -122,7 +124,7 @@ class SpaceService:
         name = check_space_name(name, field="name")
         if layout is not None:
             _check_layout_size(layout)
-        layout = _without(layout, exclude)
+        layout = _without(layout, exclude, unmatched_ok)
         m = _num_parameters(num_parameters, layout)
         h = _num_perm(num_perm)
         spec = SignatureSpec(cast(SignatureScheme, _scheme(scheme, m, h)), h, _seed(seed))
@@ -185,7 +187,7 @@ def _check_layout_size(layout: Layout) -> None:
             )
 
 
-def _without(layout: Layout | None, exclude: Sequence[str]) -> Layout | None:
+def _without(layout: Layout | None, exclude: Sequence[str], unmatched_ok: bool) -> Layout | None:
     """The layout without the excluded tensors."""
     if not exclude:
         return layout
@@ -193,7 +195,7 @@ def _without(layout: Layout | None, exclude: Sequence[str]) -> Layout | None:
         raise InvalidParameter(
             "exclude names tensors, so the space needs a layout that holds them", field="exclude"
         )
-    return layout.without(exclude)
+    return layout.without(exclude, unmatched_ok=unmatched_ok)
 
 
 def _is_same(one: Importance, other: Importance) -> bool:

@@ -120,7 +120,11 @@ class Checkpoint:
 
 
 def open_checkpoint(
-    path: str | Path, exclude: Iterable[str] = (), limits: CheckpointLimits | None = None
+    path: str | Path,
+    exclude: Iterable[str] = (),
+    limits: CheckpointLimits | None = None,
+    *,
+    unmatched_ok: bool = False,
 ) -> Checkpoint:
     """A checkpoint's tensors, from its headers alone.
 
@@ -129,6 +133,7 @@ def open_checkpoint(
             or a folder that holds one checkpoint.
         exclude: shell patterns of names to leave out, such as ``"lm_head.*"``.
         limits: on what it may declare; None for the limits of the format alone.
+        unmatched_ok: whether a pattern may match no name.
 
     Raises:
         InvalidCheckpoint: not safetensors, damaged, incomplete, quantised, or without parameters; a
@@ -141,7 +146,7 @@ def open_checkpoint(
     if limits is not None:
         _check_limits(stored, limits, source.name)
     named = {tensor.name: tensor for tensor in sorted(stored, key=lambda t: t.name)}
-    excluded = _matching(named, tuple(exclude), source.name)
+    excluded = _matching(named, tuple(exclude), source.name, unmatched_ok)
     kept = [tensor for name, tensor in named.items() if name not in excluded]
     for tensor in kept:
         if tensor.dtype in UNREADABLE:
@@ -152,7 +157,7 @@ def open_checkpoint(
             )
     floats = tuple(tensor for tensor in kept if tensor.dtype in FLOATS)
     skipped = tuple(tensor for tensor in kept if tensor.dtype not in FLOATS)
-    _check_parameters(floats, skipped, source.name)
+    _check_parameters(floats, skipped, len(excluded), source.name)
     return Checkpoint(Path(path), floats, skipped, tuple(sorted(excluded)))
 
 
@@ -272,21 +277,30 @@ def read_index(index: Path, limits: CheckpointLimits | None = None) -> dict[str,
     return weight_map
 
 
-def _matching(names: Iterable[str], patterns: tuple[str, ...], where: str) -> set[str]:
+def _matching(
+    names: Iterable[str], patterns: tuple[str, ...], where: str, unmatched_ok: bool
+) -> set[str]:
     matched: set[str] = set()
     names = list(names)
     for pattern in patterns:
         found = {name for name in names if fnmatch.fnmatchcase(name, pattern)}
-        if not found:
+        if not found and not unmatched_ok:
             raise bad_checkpoint(where, f"no tensor name matches {shown(pattern)}")
         matched |= found
     return matched
 
 
 def _check_parameters(
-    floats: tuple[StoredTensor, ...], skipped: tuple[StoredTensor, ...], where: str
+    floats: tuple[StoredTensor, ...],
+    skipped: tuple[StoredTensor, ...],
+    excluded: int,
+    where: str,
 ) -> None:
     parameters = sum(tensor.size * tensor.itemsize for tensor in floats)
+    if parameters == 0 and excluded:
+        raise bad_checkpoint(
+            where, f"exclude leaves out {excluded} tensors, and none of floats is left"
+        )
     if parameters == 0:
         raise bad_checkpoint(where, "it holds no tensor of floats, and so no parameters")
     packed = [t for t in skipped if t.dtype != "BOOL"]

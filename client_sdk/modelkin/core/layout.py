@@ -95,13 +95,17 @@ class Layout:
         text = json.dumps([[t.name, list(t.shape)] for t in self.tensors], separators=(",", ":"))
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
-    def without(self, patterns: Sequence[str]) -> Layout:
+    def without(self, patterns: Sequence[str], *, unmatched_ok: bool = False) -> Layout:
         """The layout without the tensors whose names match one of the shell patterns.
+
+        Args:
+            patterns: such as ``"*.running_*"``.
+            unmatched_ok: whether a pattern may match no tensor.
 
         Raises:
             InvalidParameter: a pattern matches no tensor, or no tensor is left.
         """
-        for pattern in patterns:
+        for pattern in () if unmatched_ok else patterns:
             if not any(fnmatchcase(tensor.name, pattern) for tensor in self.tensors):
                 raise InvalidParameter(
                     f"exclude: {pattern!r} matches none of the {len(self.tensors)} tensors; the "
