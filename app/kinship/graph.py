@@ -88,6 +88,7 @@ class GraphService:
             k=k,
             threshold=threshold,
             version=space.version,
+            note=space.note,
         )
 
     def _models(self, space: SpaceRecord, nodes: Sequence[repository.Node]) -> GraphModels:

@@ -102,6 +102,7 @@ class LineageService:
             limit=limit_of(background),
             chain=tuple(self._links(session, space, family.chain)),
             cycle=family.cycle,
+            note=space.note,
         )
         return summary_of(lineage, None if judgement is None else judgement.reason)
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.infra.http.schemas import Estimate, Expected, Kappa, ResponseModel
+from app.infra.http.schemas import Estimate, Expected, Kappa, Note, ResponseModel
 from modelkin.types.kinship import Donors, Lineage
 
 __all__ = ["DonorsOut", "LineageOut"]
@@ -71,6 +71,7 @@ class DonorsOut(ResponseModel):
     degraded: bool = Field(
         description="a stored support could not be read, or buckets could not be used"
     )
+    note: Note
 
     @classmethod
     def of(cls, found: Donors) -> DonorsOut:
@@ -125,6 +126,7 @@ class LineageOut(ResponseModel):
     limit: float = Field(description="the S from which on a model stands out")
     chain: list[LinkOut] = Field(description="the declared bases, one after another")
     cycle: bool = Field(description="the chain comes back to where it has been")
+    note: Note
 
     @classmethod
     def of(cls, found: Lineage) -> LineageOut:

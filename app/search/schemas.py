@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import Estimate, Expected, Kappa, RequestModel, ResponseModel
+from app.infra.http.schemas import Estimate, Expected, Kappa, Note, RequestModel, ResponseModel
 from modelkin.types.search import Neighbors, Overlap
 
 __all__ = ["NeighborsOut", "OverlapOut", "SimilarityIn", "SimilarityOut"]
@@ -43,6 +43,7 @@ class NeighborsOut(ResponseModel):
         description="the buckets could not be used and a scan answered, or a stored support could "
         "not be read and its signature stood in"
     )
+    note: Note
 
     @classmethod
     def of(cls, found: Neighbors) -> NeighborsOut:
@@ -69,6 +70,7 @@ class OverlapOut(ResponseModel):
     expected: Expected
     kappa: Kappa
     tensors: list[TensorOverlapOut] | None
+    note: Note
 
     @classmethod
     def of(cls, found: Overlap) -> OverlapOut:
@@ -92,3 +94,4 @@ class SimilarityOut(ResponseModel):
     estimated: Sequence[str] = Field(
         description="models without a support: their rows and columns are estimates"
     )
+    note: Note

@@ -264,6 +264,7 @@ def _result(
         method=cast(UsedSearchMethod, method),
         candidates=candidates,
         degraded=not whole,
+        note=request.query.space.note,
     )
 
 

@@ -62,6 +62,7 @@ class SimilarityService:
             tensors,
             expected,
             None if expected is None else chance.kappa(similarity, expected),
+            note=space.note,
         )
 
     def matrix(
@@ -103,7 +104,7 @@ class SimilarityService:
             sizes = chance.tensor_sizes(require_layout(space, "measure"))
             values = _kappas(values, _counts(session, space, records), sizes)
         without = tuple(names[row] for row in estimated)
-        return SimilarityMatrix(tuple(names), values, without, measure)
+        return SimilarityMatrix(tuple(names), values, without, measure, note=space.note)
 
     def _estimate_rows(
         self,

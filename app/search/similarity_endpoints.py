@@ -96,6 +96,8 @@ def similarity(
         "X-Modelkin-Estimated": _estimated(matrix),
         "X-Modelkin-Measure": matrix.measure,
     }
+    if matrix.note is not None:
+        headers["X-Modelkin-Note"] = matrix.note
     return Response(render(matrix), media_type=media_type, headers=headers)
 
 
@@ -108,6 +110,7 @@ def _json(matrix: SimilarityMatrix) -> bytes:
             "similarity": values if matrix.measure == "similarity" else None,
             "kappa": values if matrix.measure == "kappa" else None,
             "estimated": matrix.estimated,
+            "note": matrix.note,
         }
     )
 

@@ -78,6 +78,8 @@ def create(
         support_size=None
         if size is None
         else SupportSizeRequest(size.policy, size.k, size.fraction),
+        importance=None if body.importance is None else body.importance.checked(),
+        exclude=tuple(body.exclude),
     )
     response.status_code = 201 if created else 200
     response.headers["Location"] = f"/v1/spaces/{space.name}"

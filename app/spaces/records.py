@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.layout import Layout
@@ -11,6 +12,11 @@ from modelkin.core.sketching.banding import DEFAULT_BANDING, Banding, recall_at
 from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
 
 __all__ = ["SpaceRecord", "StopList"]
+
+_UNSTATED_NOTE: Final = (
+    "the space does not state what its supports were selected by, so a similarity may compare "
+    "different kinds of importance"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,11 @@ class SpaceRecord:
     def models(self) -> int:
         """How many models the space holds, of both kinds."""
         return self.supports + self.signatures
+
+    @property
+    def note(self) -> str | None:
+        """A caveat for the answers about its models; None where there is none."""
+        return None if self.importance.is_stated else _UNSTATED_NOTE
 
     @property
     def banding_version(self) -> int:

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import RequestModel, ResponseModel
+from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from app.spaces.records import SpaceRecord
-from app.spaces.service import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH
+from app.spaces.service import MAX_DIMENSIONS, MAX_PATTERNS, MAX_TENSOR_NAME_LENGTH
+from modelkin.core.importance import IMPORTANCE_KINDS, Importance
 from modelkin.core.indices import MAX_PARAMETERS
 
 __all__ = ["SpaceIn", "SpaceOut", "SpacePage"]
@@ -44,6 +45,29 @@ class SupportSizeIn(RequestModel):
     fraction: float | None = Field(None, gt=0, le=1, description="or K as a share of M")
 
 
+class ImportanceIn(RequestModel):
+    """A kind of importance; ``Importance.of`` checks it, and its errors say what to do."""
+
+    kind: str = Field(
+        json_schema_extra={"enum": list(IMPORTANCE_KINDS)},
+        description="what supports are selected by; others cannot be compared with them",
+    )
+    base: Text | None = Field(
+        None,
+        description="delta: the digest of the weights that differences are taken from, "
+        "`sha256:9f2c...`, or `name@sha256:9f2c...`",
+    )
+    note: Text | None = Field(None, description="for people")
+
+    def checked(self) -> Importance:
+        """The importance.
+
+        Raises:
+            InvalidParameter: there is no such kind, or it has a base or note that it cannot have.
+        """
+        return Importance.of(self.kind, self.base, self.note)
+
+
 class SpaceIn(RequestModel):
     """An index space to create."""
 
@@ -60,6 +84,7 @@ class SpaceIn(RequestModel):
                     ],
                     "num_parameters": 4810,
                     "signature": {"scheme": "affine32", "num_perm": 256, "seed": 1},
+                    "importance": {"kind": "fisher", "note": "one epoch"},
                 }
             ]
         }
@@ -79,6 +104,17 @@ class SpaceIn(RequestModel):
     )
     support_size: SupportSizeIn | None = Field(
         None, description="how large supports are to be; free where it is left out"
+    )
+    importance: ImportanceIn | None = Field(
+        None,
+        description="what its supports are selected by: uploads that state another kind or base "
+        "are refused. Left out, a new space takes any, and its answers carry a note",
+    )
+    exclude: list[Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME_LENGTH)]] = Field(
+        default_factory=list,
+        max_length=MAX_PATTERNS,
+        description="shell patterns of tensors of `layout` that nobody trained, such as "
+        "`*.running_*`: the space is of the layout without them, and M counts the rest",
     )
 
 
@@ -123,10 +159,23 @@ class StopListOut(ResponseModel):
     computed_at: datetime
 
 
+class ImportanceOut(ResponseModel):
+    kind: Literal["fisher", "grad_moment", "adam", "weight", "delta", "other", "unstated"] = Field(
+        description="unstated where the space was made without one: it takes any"
+    )
+    base: str | None
+    note: str | None
+
+
 class SpaceOut(ResponseModel):
     name: str
     num_parameters: int
-    layout: list[TensorSpecOut] | None
+    layout: list[TensorSpecOut] | None = Field(description="without the excluded tensors")
+    layout_digest: str | None = Field(
+        description="of the names and shapes in order; uploads may carry it as `layout`"
+    )
+    importance: ImportanceOut
+    exclude: list[str] = Field(description="patterns of tensors that supports leave out")
     signature: SignatureSpecOut
     banding: BandingOut
     stop_list: StopListOut | None = Field(
@@ -146,6 +195,9 @@ class SpaceOut(ResponseModel):
             name=space.name,
             num_parameters=space.num_parameters,
             layout=None if layout is None else [TensorSpecOut(**tensor) for tensor in layout],
+            layout_digest=None if space.layout is None else space.layout.digest,
+            importance=ImportanceOut.model_validate(space.importance),
+            exclude=list(space.exclude),
             signature=SignatureSpecOut.model_validate(space.signature),
             banding=BandingOut.of(space),
             stop_list=None

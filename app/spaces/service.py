@@ -26,6 +26,7 @@ from modelkin.types.vocabulary import SignatureScheme
 
 __all__ = [
     "MAX_DIMENSIONS",
+    "MAX_PATTERNS",
     "MAX_TENSORS",
     "MAX_TENSOR_NAME_LENGTH",
     "BandingRequest",
@@ -36,6 +37,8 @@ MAX_TENSORS: Final = 100_000
 MAX_TENSOR_NAME_LENGTH: Final = 500
 """Characters."""
 MAX_DIMENSIONS: Final = 16
+MAX_PATTERNS: Final = 32
+"""Of tensors to leave out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,8 @@ def _num_parameters(num_parameters: int | None, layout: Layout | None) -> int:
     m = check_num_parameters(num_parameters)
     if layout is not None and layout.num_parameters != m:
         raise InvalidParameter(
-            f"the layout holds {layout.num_parameters} parameters, num_parameters says {m}",
+            f"the layout holds {layout.num_parameters} parameters, without those that are "
+            f"excluded, and num_parameters says {m}: leave num_parameters out",
             field="num_parameters",
         )
     return m
@@ -259,7 +263,7 @@ def _require_same(
         what
         for what, same in (
             (f"num_parameters is {existing.num_parameters}", existing.num_parameters == m),
-            ("its layout differs", existing.layout == layout),
+            (_layout_difference(existing), existing.layout == layout),
             (f"its signature is {existing.signature}", existing.signature == spec),
             (f"it has {existing.banding}", existing.banding == banding),
             (f"its support_size is {existing.support_size}", existing.support_size == size),
@@ -270,3 +274,9 @@ def _require_same(
         raise SpaceExists(
             f"there is already a space {existing.name!r} and it differs: {'; '.join(differences)}"
         )
+
+
+def _layout_difference(existing: SpaceRecord) -> str:
+    if not existing.exclude:
+        return "its layout differs"
+    return f"its layout differs, which excludes {', '.join(map(repr, existing.exclude))}"

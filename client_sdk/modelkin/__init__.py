@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from modelkin._version import __version__
+from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.selection.selection import Selection, SmallSupportWarning, UnstableSupportWarning
 from modelkin.core.selection.stability import stability
@@ -109,6 +110,7 @@ __all__ = [
     "GraphEdge",
     "GraphNode",
     "HubEvent",
+    "Importance",
     "InvalidInput",
     "JobCancelled",
     "JobFailed",

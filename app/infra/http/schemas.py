@@ -10,6 +10,7 @@ __all__ = [
     "Estimate",
     "Expected",
     "Kappa",
+    "Note",
     "Problem",
     "RequestModel",
     "ResponseModel",
@@ -28,6 +29,10 @@ Expected = Annotated[
 Kappa = Annotated[
     float | None,
     Field(description="(S - S0) / (1 - S0), the similarity beyond chance; null as `expected` is"),
+]
+Note = Annotated[
+    str | None,
+    Field(description="a caveat; null where the space states the importance of its supports"),
 ]
 
 

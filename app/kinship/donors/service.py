@@ -90,6 +90,7 @@ class DonorService:
             candidates=found.considered,
             left_out=found.left_out,
             degraded=not found.whole,
+            note=space.note,
         )
 
     def _nearest(self, target: Target, request: DonorRequest) -> DonorRanking:

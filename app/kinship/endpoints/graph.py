@@ -16,7 +16,7 @@ from app.errors import NotAcceptable
 from app.infra.http.dependencies import Reading
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
-from app.infra.http.schemas import Expected, Kappa
+from app.infra.http.schemas import Expected, Kappa, Note
 from app.infra.http.services import Service
 from app.kinship.graph import GraphService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
@@ -65,6 +65,7 @@ class GraphFactsOut(BaseModel):
     k: int | None
     threshold: float | None
     version: int = Field(description="of the space")
+    note: Note
 
 
 class GraphOut(BaseModel):
@@ -120,7 +121,11 @@ def _lines(graph: Graph) -> Iterator[str]:
     for kind, keys in (("node", _NODE_KEYS), ("edge", _EDGE_KEYS)):
         for name, of in keys.items():
             yield f'<key id="{name}" for="{kind}" attr.name="{name}" attr.type="{of}"/>'
+    if graph.note is not None:
+        yield '<key id="note" for="graph" attr.name="note" attr.type="string"/>'
     yield '<graph edgedefault="undirected">'
+    if graph.note is not None:
+        yield _data("note", graph.note)
     for node in graph.nodes:
         data = _data("kind", node.kind) + _data("support_size", node.support_size)
         data += _data("tags", ",".join(node.tags))

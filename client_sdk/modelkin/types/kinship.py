@@ -129,6 +129,7 @@ class Donors(Ranking[Donor]):
             the label or metric of the request.
         degraded: the donors were found another way than usual, or a stored support could not be
             read and its signature stood in.
+        note: a caveat in words: the space does not state the importance of its supports; else None.
     """
 
     _row: ClassVar[type[Any]] = Donor
@@ -140,6 +141,7 @@ class Donors(Ranking[Donor]):
     candidates: int = 0
     left_out: int = 0
     degraded: bool = False
+    note: str | None = None
 
     def to_pandas(self) -> pandas.DataFrame:
         """A ``pandas.DataFrame`` with one row a donor; its reasons are columns too.
@@ -195,6 +197,7 @@ class Graph:
         k: how many nearest neighbours of each model make edges; None where a threshold does.
         threshold: the least S of an edge; None where k decides.
         version: of the space.
+        note: a caveat in words: the space does not state the importance of its supports; else None.
     """
 
     nodes: tuple[GraphNode, ...]
@@ -202,6 +205,7 @@ class Graph:
     k: int | None = None
     threshold: float | None = None
     version: int
+    note: str | None = None
 
     def to_pandas(self) -> pandas.DataFrame:
         """The edges as a ``pandas.DataFrame``.
@@ -216,7 +220,12 @@ class Graph:
         return {
             "directed": False,
             "multigraph": False,
-            "graph": {"k": self.k, "threshold": self.threshold, "version": self.version},
+            "graph": {
+                "k": self.k,
+                "threshold": self.threshold,
+                "version": self.version,
+                "note": self.note,
+            },
             "nodes": [
                 {
                     "id": node.model,
@@ -311,6 +320,7 @@ class Lineage:
         limit: the S from which on a model stands out.
         chain: the declared bases, one after another, until nothing is declared or known.
         cycle: the chain returns to a model that is already in it.
+        note: a caveat in words: the space does not state the importance of its supports; else None.
     """
 
     model: str
@@ -325,6 +335,7 @@ class Lineage:
     limit: float
     chain: tuple[LineageLink, ...]
     cycle: bool
+    note: str | None = None
 
     def to_pandas(self) -> pandas.DataFrame:
         """The kin as a ``pandas.DataFrame``, nearest first.

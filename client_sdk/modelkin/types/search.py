@@ -88,6 +88,7 @@ class Neighbors(Ranking[Neighbor]):
         recall: of ``"lsh"``, the share of the models at ``min_similarity`` that it finds. It finds
             more of those beyond. None for the other methods, and where it is not known.
         truncated: ``"lsh"`` left out buckets that hold too many models, so others may be as near.
+        note: a caveat in words: the space does not state the importance of its supports; else None.
     """
 
     _row: ClassVar[type[Any]] = Neighbor
@@ -98,6 +99,7 @@ class Neighbors(Ranking[Neighbor]):
     degraded: bool
     recall: float | None = None
     truncated: bool = False
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class Overlap:
             tensor; None where the space has no layout.
         kappa: (S - S0) / (1 - S0), the similarity beyond chance; None likewise, and where chance
             alone gives S = 1.
+        note: a caveat in words: the space does not state the importance of its supports; else None.
     """
 
     a: str
@@ -124,6 +127,7 @@ class Overlap:
     tensors: tuple[TensorOverlap, ...] | None = None
     expected: float | None = None
     kappa: float | None = None
+    note: str | None = None
 
     def to_pandas(self) -> pandas.DataFrame:
         """The tensors as a ``pandas.DataFrame``, one row each; empty without a layout.
@@ -144,12 +148,14 @@ class SimilarityMatrix:
             kappa is NaN where a side sent only a signature, and where chance alone gives S = 1.
         estimated: models that sent a signature alone: their rows and columns are estimates.
         measure: what ``values`` are, ``"similarity"`` or ``"kappa"``.
+        note: a caveat in words: the space does not state the importance of its supports; else None.
     """
 
     models: tuple[str, ...]
     values: npt.NDArray[np.float64]
     estimated: tuple[str, ...]
     measure: Measure = "similarity"
+    note: str | None = None
 
     def to_numpy(self) -> npt.NDArray[np.float64]:
         """A copy of the matrix that may be written to; shape ``(n, n)``, float64."""

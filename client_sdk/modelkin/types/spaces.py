@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.layout import Layout
 from modelkin.core.similarity.overlap import TensorOverlap
 from modelkin.core.sketching.banding import Banding
@@ -96,7 +97,8 @@ class SpaceInfo:
 
     Attributes:
         num_parameters: M.
-        layout: the tensors; None for a space that was created without them.
+        layout: the tensors; None for a space that was created without them. Those that the space
+            excludes are not in it.
         models: how many models it holds, ``supports + signatures``.
         supports: models with a support.
         signatures: models that sent a signature alone.
@@ -104,6 +106,10 @@ class SpaceInfo:
         banding: how its signatures are cut for ``method="lsh"``; None from a service without.
         support_size: the rule for the sizes of its supports.
         stop_list: the indices that ``method="lsh"`` leaves out; None where it leaves out none.
+        importance: the kind of importance that its supports are selected by; of kind ``"unstated"``
+            where the space takes any.
+        exclude: shell patterns of the tensors that supports leave out.
+        layout_digest: of ``layout``; None without one, and from a service without.
     """
 
     name: str
@@ -118,3 +124,6 @@ class SpaceInfo:
     banding: Banding | None = None
     support_size: SupportSizePolicy = FREE
     stop_list: StopList | None = None
+    importance: Importance = UNSTATED
+    exclude: tuple[str, ...] = ()
+    layout_digest: str | None = None

@@ -15,6 +15,7 @@ from modelkin.client._protocol.deltas import SupportCache
 from modelkin.client._protocol.journal import Journal
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.client._transport.progress import Count, Progress, reporting
+from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding
 from modelkin.core.sketching.signature import Signature
@@ -41,6 +42,8 @@ class AsyncUploads:
         signature: SignatureSpec | None = None,
         banding: Banding | float | None = None,
         support_size: SupportSizePolicy | str | float | None = None,
+        importance: Importance | str | None = None,
+        exclude: Iterable[str] = (),
     ) -> SpaceInfo:
         """Creates a space, unless the same one exists, and returns it.
 
@@ -53,13 +56,20 @@ class AsyncUploads:
                 which that finds 99%; by default the service's.
             support_size: ``"agreed"`` for the median of the clients' K*; a fixed K as an int or a
                 share of M as a float. By default each client chooses its own.
+            importance: the kind of importance that its supports are selected by, such as
+                ``"fisher"``, or a :class:`modelkin.Importance`. By default a new space takes
+                supports of any kind, which then may not compare.
+            exclude: shell patterns of the tensors of ``layout`` that nobody trained, such as
+                ``"*.running_*"``; the space is of the layout without them.
 
         Raises:
+            InvalidParameter: the importance cannot be, or a pattern matches no tensor or all.
             ApiError: ``space_exists``, with other properties.
         """
-        return await self._connection.run(
-            spaces.ensure(name, layout, num_parameters, signature, banding, support_size)
+        call = spaces.ensure(
+            name, layout, num_parameters, signature, banding, support_size, importance, exclude
         )
+        return await self._connection.run(call)
 
     async def put_support(
         self,

@@ -81,6 +81,7 @@ class _Facts(msgspec.Struct):
     version: int
     k: int | None = None
     threshold: float | None = None
+    note: str | None = None
 
 
 class _NodeLink(msgspec.Struct):
@@ -99,4 +100,5 @@ def _read_graph(response: Response) -> Graph:
         k=body.graph.k,
         threshold=body.graph.threshold,
         version=body.graph.version,
+        note=body.graph.note,
     )

@@ -76,7 +76,8 @@ def _read_matrix(response: Response, names: tuple[str, ...], measure: Measure) -
         raise UnknownFormError(
             f"X-Modelkin-Estimated is {listed[:60]!r}, not row numbers"
         ) from None
-    return SimilarityMatrix(names, values, estimated, measure)
+    note = response.headers.get("x-modelkin-note")
+    return SimilarityMatrix(names, values, estimated, measure, note)
 
 
 def _read_npy(content: bytes, shape: tuple[int, int]) -> npt.NDArray[np.float64]:

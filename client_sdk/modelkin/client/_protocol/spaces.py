@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from modelkin.client._protocol.call import Call, read_nothing
 from modelkin.client._protocol.decoding import decode
 from modelkin.client._protocol.support_size import policy_json
 from modelkin.client._transport.messages import Response
+from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.sketching.banding import Banding
 from modelkin.errors import InvalidParameter
@@ -40,9 +42,15 @@ def ensure(
     signature: SignatureSpec | None,
     banding: Banding | float | None,
     support_size: Any = None,
+    importance: Importance | str | None = None,
+    exclude: Iterable[str] = (),
 ) -> Call[SpaceInfo]:
     """Creates a space, unless the same one exists."""
-    body: dict[str, Any] = {"name": check_space_name(name), **_parameters(layout, num_parameters)}
+    patterns = _patterns(exclude, layout)
+    body: dict[str, Any] = {
+        "name": check_space_name(name),
+        **_parameters(layout, num_parameters, patterns),
+    }
     if signature is not None:
         body["signature"] = {
             "scheme": signature.scheme,
@@ -55,6 +63,11 @@ def ensure(
         body["banding"] = {"similarity": banding}
     if support_size is not None:
         body["support_size"] = policy_json(support_size)
+    stated = _stated(importance)
+    if stated is not None:
+        body["importance"] = {"kind": stated.kind, "base": stated.base, "note": stated.note}
+    if patterns:
+        body["exclude"] = list(patterns)
     # The same body twice answers 200 with the space that is there: idempotent, though a POST.
     return Call(requests.post(requests.SPACES, body), _read)
 
@@ -64,20 +77,49 @@ def delete(name: str) -> Call[None]:
     return Call(requests.write("DELETE", requests.space_path(name)), read_nothing)
 
 
-def _parameters(layout: Layout | None, num_parameters: int | None) -> dict[str, Any]:
+def _stated(importance: Any) -> Importance | None:
+    """The importance to state, checked; None for none, and for the one of an unstated space."""
+    if importance is None:
+        return None
+    if isinstance(importance, str):
+        return Importance.of(importance)
+    if isinstance(importance, Importance):
+        if not importance.is_stated:
+            return None
+        return Importance.of(importance.kind, importance.base, importance.note)
+    raise requests.wrong_type("importance", "a kind or a modelkin.Importance", importance)
+
+
+def _patterns(exclude: Any, layout: Layout | None) -> tuple[str, ...]:
+    """The patterns, checked."""
+    if isinstance(exclude, str):
+        raise InvalidParameter(
+            "exclude is one string; give a list of patterns of tensor names", field="exclude"
+        )
+    patterns = tuple(exclude)
+    if patterns and layout is None:
+        raise InvalidParameter(
+            "exclude names tensors, so the space needs layout= with them", field="exclude"
+        )
+    return patterns
+
+
+def _parameters(
+    layout: Layout | None, num_parameters: int | None, exclude: tuple[str, ...]
+) -> dict[str, Any]:
     if layout is None and num_parameters is None:
         raise InvalidParameter(
             "a space needs layout= or num_parameters=: they say what its indices mean"
         )
     if layout is None:
         return {"num_parameters": num_parameters}
-    if num_parameters not in {None, layout.num_parameters}:
+    m = (layout.without(exclude) if exclude else layout).num_parameters
+    if num_parameters not in {None, m}:
         raise InvalidParameter(
-            f"num_parameters is {num_parameters}, the layout has {layout.num_parameters}; "
-            f"leave num_parameters out",
+            f"num_parameters is {num_parameters}, the layout has {m}; leave num_parameters out",
             field="num_parameters",
         )
-    return {"num_parameters": layout.num_parameters, "layout": layout.to_json()}
+    return {"num_parameters": m, "layout": layout.to_json()}
 
 
 class _Signature(msgspec.Struct):
@@ -106,6 +148,9 @@ class _Space(msgspec.Struct):
     banding: Banding | None = None
     support_size: _Policy | None = None
     stop_list: StopList | None = None
+    importance: Importance = UNSTATED
+    exclude: tuple[str, ...] = ()
+    layout_digest: str | None = None
 
     def info(self) -> SpaceInfo:
         """The space as the client answers it."""
@@ -123,6 +168,9 @@ class _Space(msgspec.Struct):
             banding=self.banding,
             support_size=FREE if policy is None else SupportSizePolicy(policy.policy, policy.k),
             stop_list=self.stop_list,
+            importance=self.importance,
+            exclude=self.exclude,
+            layout_digest=self.layout_digest,
         )
 
 
