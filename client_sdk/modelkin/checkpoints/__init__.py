@@ -16,8 +16,10 @@ from modelkin.checkpoints.header import CheckpointLimits
 from modelkin.checkpoints.importance import (
     PassObserver,
     WrittenSupport,
+    default_rule,
     importance_chunks,
     select_from_checkpoint,
+    weights_digest,
     write_support,
 )
 
@@ -27,8 +29,10 @@ __all__ = [
     "StoredTensor",
     "PassObserver",
     "WrittenSupport",
+    "default_rule",
     "importance_chunks",
     "open_checkpoint",
     "select_from_checkpoint",
+    "weights_digest",
     "write_support",
 ]

@@ -19,6 +19,8 @@ import numpy as np
 from modelkin.checkpoints.dtypes import decode
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
 from modelkin.checkpoints.header import bad_checkpoint, shown
+from modelkin.core.importance import Importance, Origin
+from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.selection.streaming import (
     Chunks,
@@ -29,6 +31,7 @@ from modelkin.core.selection.streaming import (
     selected_indices,
 )
 from modelkin.core.support import Support
+from modelkin.core.weights import WeightsDigest
 from modelkin.errors import InvalidParameter, SpaceMismatch
 from modelkin.wire.streaming import stream_support
 
@@ -36,8 +39,10 @@ __all__ = [
     "CHUNK_SIZE",
     "PassObserver",
     "WrittenSupport",
+    "default_rule",
     "importance_chunks",
     "select_from_checkpoint",
+    "weights_digest",
     "write_support",
 ]
 
@@ -114,10 +119,37 @@ def select_from_checkpoint(
     base: Checkpoint | None = None,
     rule: SelectionRule | None = None,
     observer: PassObserver | None = None,
+    base_digest: str | None = None,
 ) -> Support:
-    """The support of a checkpoint, with its K indices in memory; else as :func:`write_support`."""
+    """The support of a checkpoint, with its K indices in memory and its origin.
+
+    Args:
+        checkpoint: the model.
+        base: for |w - base|; without it the importance is |w|.
+        rule: how K is chosen; by default 5% of M.
+        observer: wraps the chunks of every pass.
+        base_digest: that of ``weights_digest(base, checkpoint.layout)`` where the caller knows it;
+            by default it is computed, in one more pass over the base.
+
+    Raises:
+        InvalidCheckpoint, SpaceMismatch: as :func:`importance_chunks`.
+        InvalidImportance: all of it is zero.
+        OSError: a file cannot be read.
+    """
     chunks = _observed(importance_chunks(checkpoint, base), observer)
-    return select_from_chunks(chunks, checkpoint.num_parameters, rule)
+    rule = default_rule(checkpoint, base) if rule is None else rule
+    support = select_from_chunks(chunks, checkpoint.num_parameters, rule)
+    if base is None:
+        importance = Importance.of("weight")
+    else:
+        importance = Importance.of("delta", base_digest or weights_digest(base, checkpoint.layout))
+    return support.with_origin(Origin(importance, checkpoint.layout))
+
+
+def default_rule(checkpoint: Checkpoint, base: Checkpoint | None = None) -> SelectionRule:
+    """The rule that chooses K where nothing is asked for: 5% of M."""
+    kind = "weight" if base is None else "delta"
+    return SelectionRule.of(checkpoint.num_parameters, kind=kind)
 
 
 def write_support(
@@ -134,7 +166,7 @@ def write_support(
             Meanwhile its folder needs about a byte an index more.
         checkpoint: the model.
         base: for |w - base|; without it the importance is |w|.
-        rule: how K is chosen; by default that of ``select_support``.
+        rule: how K is chosen; by default 5% of M.
         observer: wraps the chunks of every pass.
 
     Raises:
@@ -146,6 +178,7 @@ def write_support(
     target = Path(path)
     _check_target(target, checkpoint, base)
     chunks = _observed(importance_chunks(checkpoint, base), observer)
+    rule = default_rule(checkpoint, base) if rule is None else rule
     selection = locate(chunks, checkpoint.num_parameters, rule)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
@@ -158,6 +191,34 @@ def write_support(
         os.unlink(name)
         raise
     return WrittenSupport(selection.num_parameters, selection.k, digest, selection.coverage, size)
+
+
+def weights_digest(checkpoint: Checkpoint, layout: Layout | None = None) -> str:
+    """The digest by which a base is recognised: of names, shapes and values as float32.
+
+    It is that of ``modelkin.torch.weights_digest`` for the same weights, whatever their order,
+    dtype and shards. The files are read once, in stretches.
+
+    Args:
+        checkpoint: the base.
+        layout: only the tensors that it names count, in any order; None for all.
+
+    Returns:
+        ``sha256:`` and 64 hex digits.
+
+    Raises:
+        SpaceMismatch: a tensor of the layout is missing, or of another shape; names it.
+        InvalidCheckpoint: a file ends early.
+        OSError: a file cannot be read.
+    """
+    tensors = {tensor.name: tensor for tensor in checkpoint.tensors}
+    if layout is not None:
+        layout.require_among({name: tensor.shape for name, tensor in tensors.items()})
+        tensors = {spec.name: tensors[spec.name] for spec in layout.tensors}
+    digest = WeightsDigest()
+    for tensor in tensors.values():
+        digest.add(tensor.name, tensor.shape, _values(tensor))
+    return digest.result()
 
 
 def _write(file: BinaryIO, chunks: Chunks, selection: LocatedSelection, folder: Path) -> str:

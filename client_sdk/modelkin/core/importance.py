@@ -7,14 +7,17 @@ support's bytes or digest.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidParameter
 
-__all__ = ["IMPORTANCE_KINDS", "UNSTATED", "Importance", "Origin", "origin_of"]
+__all__ = ["IMPORTANCE_KINDS", "UNSTATED", "Importance", "Origin", "origin_of", "with_origin"]
+
+T = TypeVar("T")
 
 IMPORTANCE_KINDS: Final = ("fisher", "grad_moment", "adam", "weight", "delta", "other")
 """The kinds that a space or an upload may state."""
@@ -103,11 +106,53 @@ class Origin:
     importance: Importance | None = None
     layout: Layout | None = None
 
+    def to_text(self) -> str:
+        """The origin as JSON text."""
+        kind = self.importance
+        return json.dumps(
+            {
+                "importance": None if kind is None else [kind.kind, kind.base, kind.note],
+                "layout": None if self.layout is None else self.layout.to_json(),
+            }
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> Origin:
+        """The origin of :meth:`to_text`.
+
+        Raises:
+            ValueError: it is none, or states a kind or layout that cannot be.
+        """
+        try:
+            fields = json.loads(text)
+            kind, layout = fields["importance"], fields["layout"]
+            return cls(
+                None if kind is None else Importance.of(*kind),
+                None if layout is None else Layout.from_json(layout),
+            )
+        except (KeyError, TypeError, RecursionError) as error:
+            raise ValueError(f"this is no origin: {error}") from error
+
+
+def with_origin(importance: T, origin: Origin) -> T:
+    """Attach an origin to a tensor, in a form that ``torch.save`` keeps and any loader reads."""
+    importance.modelkin_origin = origin.to_text()  # type: ignore[attr-defined]
+    return importance
+
 
 def origin_of(importance: Any) -> Origin | None:
-    """The origin that a function of ``modelkin.torch`` attached to its result; None elsewhere."""
-    origin = getattr(importance, "modelkin_origin", None)
-    return origin if isinstance(origin, Origin) else None
+    """The origin that :func:`with_origin` attached; None where there is none.
+
+    Functions of ``modelkin.torch`` attach one to what they return. Arithmetic and copies to another
+    device make tensors without one.
+    """
+    attached = getattr(importance, "modelkin_origin", None)
+    if isinstance(attached, Origin):
+        return attached
+    try:
+        return Origin.from_text(attached) if isinstance(attached, str) else None
+    except ValueError:  # a file may have any text there
+        return None
 
 
 def _check_base(kind: str, base: str) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -40,19 +40,20 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Layout:
-    """The tensors of a model in its own parameter order, flattened row by row, end to end."""
+    """The tensors of a model in its own parameter order, flattened row by row, end to end.
+
+    Args:
+        tensors: at least one :class:`TensorSpec`; :meth:`of` takes ``(name, shape)`` pairs.
+
+    Raises:
+        InvalidLayout: no tensor, a repeated or empty name, a dimension that is not an integer or is
+            negative, or not 1 to 2^63 - 1 parameters in all.
+    """
 
     tensors: tuple[TensorSpec, ...]
 
-    @classmethod
-    def of(cls, tensors: Iterable[tuple[str, Sequence[int]]]) -> Layout:
-        """A layout from ``(name, shape)`` pairs.
-
-        Raises:
-            InvalidLayout: no tensor, a repeated or empty name, a negative dimension, or more than
-                2^63 - 1 parameters in all.
-        """
-        specs = tuple(_spec(at, name, shape) for at, (name, shape) in enumerate(tensors))
+    def __post_init__(self) -> None:
+        specs = tuple(_checked(at, spec) for at, spec in enumerate(_iterated(self.tensors)))
         if not specs:
             raise InvalidLayout("a layout needs at least one tensor", field="layout")
         seen: set[str] = set()
@@ -65,7 +66,12 @@ class Layout:
             raise InvalidLayout(
                 f"the layout has {total} parameters in all, not 1 to 2^63 - 1", field="layout"
             )
-        return cls(specs)
+        object.__setattr__(self, "tensors", specs)
+
+    @classmethod
+    def of(cls, tensors: Iterable[tuple[str, Sequence[int]]]) -> Layout:
+        """A layout from ``(name, shape)`` pairs; raises InvalidLayout as the constructor does."""
+        return cls(tuple(TensorSpec(name, _dimensions(name, shape)) for name, shape in tensors))
 
     @classmethod
     def from_json(cls, items: Iterable[dict[str, Any]]) -> Layout:
@@ -143,6 +149,71 @@ class Layout:
             if name not in mine:
                 raise SpaceMismatch(f"tensor {name!r} {list(shape)} is missing")
 
+    def matching(self, patterns: Iterable[str]) -> tuple[str, ...]:
+        """The patterns that match a tensor's name, for :meth:`without`."""
+        return tuple(p for p in patterns if any(fnmatchcase(t.name, p) for t in self.tensors))
+
+    def stretches(self, names: Iterable[str]) -> list[tuple[int, int]]:
+        """The first index of each named tensor and the first one after it, in the order of names.
+
+        Tensors that follow each other in both orders are one stretch; empty ones have none.
+        """
+        places = {
+            spec.name: (int(end) - spec.size, int(end))
+            for spec, end in zip(self.tensors, self.ends.tolist(), strict=True)
+        }
+        found: list[tuple[int, int]] = []
+        for begin, end in (places[name] for name in names):
+            if begin == end:
+                continue
+            if found and found[-1][1] == begin:
+                found[-1] = (found[-1][0], end)
+            else:
+                found.append((begin, end))
+        return found
+
+    def translated(self, indices: IndexArray, target: Layout) -> IndexArray:
+        """Indices of this layout as those of the same parameters in another order of its tensors.
+
+        Args:
+            indices: ascending, shape ``(K,)``.
+            target: a layout of the same tensors.
+
+        Returns:
+            Ascending, shape ``(K,)``, a new array of the same dtype.
+
+        Raises:
+            SpaceMismatch: the tensors differ; names the first that does.
+        """
+        self.require_same_tensors(target)
+        places = np.array(self.stretches(spec.name for spec in target.tensors), np.uint64)
+        begins, lasts = places[:, 0], places[:, 1] - 1  # lasts fit the indices' dtype, ends may not
+        low = np.searchsorted(indices, begins.astype(indices.dtype), side="left")
+        high = np.searchsorted(indices, lasts.astype(indices.dtype), side="right")
+        sizes = places[:, 1] - begins
+        # Unsigned differences wrap, and the sums wrap back.
+        shifts = (np.cumsum(sizes) - sizes - begins).astype(indices.dtype)
+        moved: IndexArray = np.concatenate(
+            [indices[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+        )
+        moved += np.repeat(shifts, high - low)
+        return moved
+
+    def require_among(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Require that each tensor is among others, given by name, in any order.
+
+        Raises:
+            SpaceMismatch: one is not, or has another shape; names the first.
+        """
+        for name, shape in self._shapes.items():
+            if name not in shapes:
+                raise SpaceMismatch(f"tensor {name!r} {list(shape)} of the layout is missing")
+            if shapes[name] != shape:
+                raise SpaceMismatch(
+                    f"tensor {name!r} has shape {list(shapes[name])}, and {list(shape)} in the "
+                    f"layout"
+                )
+
     @property
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         return {tensor.name: tensor.shape for tensor in self.tensors}
@@ -153,17 +224,37 @@ class Layout:
         return np.diff(below, prepend=0).astype(np.int64)
 
 
-def _spec(position: int, name: Any, shape: Any) -> TensorSpec:
-    if not isinstance(name, str) or not name:
-        raise InvalidLayout(f"layout[{position}] has no name", field="layout")
+def _iterated(tensors: Any) -> Iterable[Any]:
     try:
-        dimensions = tuple(operator.index(d) for d in shape)
+        return iter(tensors)
+    except TypeError:
+        raise InvalidLayout(
+            f"a layout is made of tensors, not of {tensors!r}", field="layout"
+        ) from None
+
+
+def _checked(position: int, spec: Any) -> TensorSpec:
+    """A tensor of a layout, its dimensions as plain integers."""
+    if not isinstance(spec, TensorSpec):
+        raise InvalidLayout(
+            f"layout[{position}] must be a TensorSpec, not {spec!r}: Layout.of takes pairs of name "
+            f"and shape",
+            field="layout",
+        )
+    if not isinstance(spec.name, str) or not spec.name:
+        raise InvalidLayout(f"layout[{position}] has no name", field="layout")
+    dimensions = _dimensions(spec.name, spec.shape)
+    if any(d < 0 for d in dimensions):
+        raise InvalidLayout(
+            f"the shape {dimensions} of {spec.name!r} has a negative dimension", field="layout"
+        )
+    return TensorSpec(spec.name, dimensions)
+
+
+def _dimensions(name: Any, shape: Any) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(d) for d in shape)
     except TypeError:
         raise InvalidLayout(
             f"the shape of {name!r} must be integers, not {shape!r}", field="layout"
         ) from None
-    if any(d < 0 for d in dimensions):
-        raise InvalidLayout(
-            f"the shape {dimensions} of {name!r} has a negative dimension", field="layout"
-        )
-    return TensorSpec(name, dimensions)

@@ -6,6 +6,7 @@ A support is immutable and valid by construction: its indices are sorted, distin
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from modelkin.core.indices import (
     check_num_parameters,
     index_dtype,
 )
+from modelkin.core.layout import Layout
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
@@ -138,6 +140,32 @@ class Support:
         return Support.trusted(
             self._indices, self._num_parameters, digest=self._digest, origin=origin
         )
+
+    def reordered(self, layout: Layout) -> Support:
+        """The same parameters in a layout that has the tensors in another order.
+
+        The indices are moved, not selected again. Of entries that tie at the K-th place the lower
+        index is selected, so a selection from an importance in the other order may hold others of
+        them: give ``layout`` to ``select_support`` to have the same.
+
+        Args:
+            layout: of the same tensors as the layout of :attr:`origin`.
+
+        Raises:
+            InvalidParameter: the origin has no layout.
+            SpaceMismatch: the tensors differ; names the first that does.
+        """
+        origin = self._origin
+        if origin is None or origin.layout is None:
+            raise InvalidParameter(
+                "the layout of this support is not known: pass layout= to select_support",
+                field="layout",
+            )
+        moved = replace(origin, layout=layout)
+        if origin.layout.digest == layout.digest:
+            return self.with_origin(moved)
+        indices = origin.layout.translated(self._indices, layout)
+        return Support.trusted(indices, self._num_parameters, origin=moved)
 
     @property
     def digest(self) -> str:

@@ -18,7 +18,7 @@ from modelkin.torch.layout import layout_of
 from modelkin.torch.moments import GradientMoment
 from modelkin.torch.optimizer import adam_importance
 from modelkin.torch.signature import select_signature, signature_of
-from modelkin.torch.weights import delta_importance, weight_importance
+from modelkin.torch.weights import delta_importance, weight_importance, weights_digest
 
 __all__ = [
     "GradientMoment",
@@ -30,4 +30,5 @@ __all__ = [
     "select_signature",
     "signature_of",
     "weight_importance",
+    "weights_digest",
 ]

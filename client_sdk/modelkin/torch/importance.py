@@ -168,4 +168,5 @@ def _mean(squares: SquareSums, sums: Tensors, count: int) -> Tensor:
         lambda name: sums.pop(name) / count if name in sums else None,
         "mean squared gradient",
         ": scale the loss down",
+        kind="fisher",
     )

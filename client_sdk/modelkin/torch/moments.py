@@ -203,7 +203,7 @@ class GradientMoment:
             frozen = not self._parameters[name].requires_grad
             return None if moment is None or frozen else moment * share
 
-        return in_layout_order(self._parameters, average, "squared gradient")
+        return in_layout_order(self._parameters, average, "squared gradient", kind="grad_moment")
 
     def state_dict(self) -> dict[str, Any]:
         """The state for :meth:`load_state_dict` after a restart; for ``torch.save``."""

@@ -63,7 +63,7 @@ def adam_importance(optimizer: torch.optim.Optimizer, model: nn.Module) -> Tenso
         average = _checked(name, state, parameter, optimizer)
         return average.float() / _correction(state, groups[id(parameter)])
 
-    return in_layout_order(parameters, second_moment, "second moment")
+    return in_layout_order(parameters, second_moment, "second moment", kind="adam")
 
 
 def _check_has_state(

@@ -7,12 +7,13 @@ bit for bit. Only histograms of 65,536 cells and the K indices are copied to thi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from modelkin.core.importance import Origin, origin_of
 from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.selection import radix
 from modelkin.core.selection.entries import refusal
@@ -30,13 +31,18 @@ _LOWER = 0xFFFF
 
 
 class DeviceEntries:
-    """A one-dimensional tensor of floats on any device, of any strides, read chunk by chunk."""
+    """A one-dimensional tensor of floats on any device, of any strides, read chunk by chunk.
 
-    __slots__ = ("_values",)
+    Attributes:
+        modelkin_origin: the origin attached to the importance, for ``origin_of``.
+    """
 
-    def __init__(self, values: Tensor) -> None:
+    __slots__ = ("_values", "modelkin_origin")
+
+    def __init__(self, values: Tensor, origin: Origin | None = None) -> None:
         """Trusts its caller. Elsewhere use :meth:`of`."""
         self._values = values
+        self.modelkin_origin = origin
 
     @classmethod
     def of(cls, importance: Tensor) -> DeviceEntries:
@@ -63,7 +69,7 @@ class DeviceEntries:
             raise InvalidImportance(
                 f"an importance holds floats, this holds {plain.dtype}", field="importance"
             )
-        return cls(plain)
+        return cls(plain, origin_of(importance))
 
     @property
     def size(self) -> int:
@@ -76,6 +82,10 @@ class DeviceEntries:
 
     def part(self, begin: int, end: int) -> DeviceEntries:
         return DeviceEntries(self._values[begin:end])
+
+    def take(self, stretches: Sequence[tuple[int, int]]) -> DeviceEntries:
+        parts = [self._values[begin:end] for begin, end in stretches]
+        return DeviceEntries(parts[0] if len(parts) == 1 else torch.cat(parts))
 
     def histogram(self) -> radix.Counts:
         return self.histogram_mass()[0]  # the count costs the same with the mass beside it

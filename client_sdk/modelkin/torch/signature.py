@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from modelkin.core.indices import check_num_parameters
-from modelkin.core.selection.decision import SelectionRequest, decide
+from modelkin.core.selection.decision import decide
+from modelkin.core.selection.origins import prepared
+from modelkin.core.selection.request import SelectionRequest
 from modelkin.core.sketching.schemes import check_permutations
 from modelkin.core.sketching.signature import Signature
 from modelkin.errors import InvalidSupport
@@ -37,21 +39,21 @@ def select_signature(
         num_perm: h, 1 to 4,096; for ``fss32`` a power of two from 2 on.
         seed: of the permutations, 0 to 2^32 - 1.
         scheme: ``affine32``, ``affine64`` or ``fss32``; by default that of M.
-        how: the choice of K: any of ``k``, ``fraction``, ``coverage``, ``k_max``, ``layout``,
-            ``budgets``, ``stability`` and ``resamples``, as for ``modelkin.select_support``. The
-            supports of resamples, if any, are compared in this machine's memory.
+        how: any of the keywords of ``modelkin.select_support``. The supports of resamples, if any,
+            are compared in this machine's memory.
 
     Raises:
         InvalidSignature: h, seed or scheme are out of range.
         InvalidImportance, InvalidParameter, SpaceMismatch: as ``modelkin.select_support``.
     """
-    entries = DeviceEntries.of(importance)
-    m = entries.size
-    scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
     if how.get("resamples") is not None:
         how["resamples"] = [DeviceEntries.of(resample) for resample in how["resamples"]]
+    ready = prepared(DeviceEntries.of(importance), SelectionRequest(**how))
+    entries: Any = ready.entries  # DeviceEntries stay what they are
+    m = entries.size
+    scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
     found = minima(scheme, h, seed, entries.device)
-    decision = decide(entries, SelectionRequest(**how))
+    decision = decide(entries, ready.request)
     for segment in decision.segments:
         if segment.threshold is not None:
             stretch = entries.part(segment.begin, segment.end)

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from modelkin.core.importance import Importance, Origin, with_origin
+from modelkin.core.layout import Layout
 from modelkin.errors import InvalidImportance, InvalidParameter
 from modelkin.torch.layout import parameters_of
 
@@ -24,19 +26,23 @@ __all__ = [
 ]
 
 
-def readable_parameters(model: nn.Module, *, frozen_too: bool = False) -> dict[str, nn.Parameter]:
+def readable_parameters(
+    model: nn.Module, *, frozen_too: bool = False, exclude: Iterable[str] = ()
+) -> dict[str, nn.Parameter]:
     """The parameters by name in layout order, each of them unsharded and of real numbers.
 
     Args:
         model: any.
         frozen_too: whether frozen ones must be real numbers too; for gradients they need not be, so
             that a model may be trained beside quantised weights.
+        exclude: patterns of parameters to leave out, as for ``layout_of``.
 
     Raises:
-        InvalidParameter: names the one that is sharded, complex or quantised.
+        InvalidParameter: names the one that is sharded, complex or quantised; a pattern without a
+            match.
         InvalidLayout: as ``layout_of``.
     """
-    parameters = parameters_of(model)
+    parameters = parameters_of(model, exclude)
     for name, parameter in parameters.items():
         if is_sharded(parameter):
             raise InvalidParameter(
@@ -85,8 +91,11 @@ def in_layout_order(
     piece_of: Callable[[str], Tensor | None],
     what: str,
     remedy: str = "",
+    *,
+    kind: str,
+    base: str | None = None,
 ) -> Tensor:
-    """Concatenate the pieces of all parameters.
+    """Concatenate the pieces of all parameters, and attach what they are.
 
     Args:
         parameters: in layout order.
@@ -94,9 +103,12 @@ def in_layout_order(
             one parameter after the other, and no piece is kept.
         what: the name of a piece, for the error.
         remedy: what to do, for the error.
+        kind: of importance, for ``modelkin.core.importance``.
+        base: the digest of the base's weights, for a delta.
 
     Returns:
-        float32 of shape ``(M,)`` on the device of the first parameter.
+        float32 of shape ``(M,)`` on the device of the first parameter. ``select_support`` finds
+        the kind and the layout attached to it.
 
     Raises:
         InvalidImportance: a number is NaN, infinite or too large for float32.
@@ -117,7 +129,8 @@ def in_layout_order(
                     field="model",
                 )
         start = end
-    return vector
+    layout = Layout.of((name, tuple(p.shape)) for name, p in parameters.items())
+    return with_origin(vector, Origin(Importance.of(kind, base), layout))
 
 
 def join_names(names: Iterable[str]) -> str:

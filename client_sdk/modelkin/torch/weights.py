@@ -6,10 +6,14 @@ its value shows whether it was trained.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 
+import torch
 from torch import Tensor, nn
 
+from modelkin.core.layout import Layout
+from modelkin.core.weights import WeightsDigest
 from modelkin.errors import InvalidLayout, InvalidParameter
 from modelkin.torch.layout import parameters_of
 from modelkin.torch.vector import (
@@ -20,38 +24,50 @@ from modelkin.torch.vector import (
     wide_dtype,
 )
 
-__all__ = ["delta_importance", "weight_importance"]
+__all__ = ["delta_importance", "weight_importance", "weights_digest"]
+
+STRETCH_SIZE = 1 << 22
+"""How many weights are copied to this machine and hashed at a time: 16 MiB of float32."""
 
 
-def weight_importance(model: nn.Module) -> Tensor:
+def weight_importance(model: nn.Module, *, exclude: Iterable[str] = ()) -> Tensor:
     """``|w|`` of every parameter, frozen ones too.
 
     Args:
         model: any, in any precision; half precisions are read as float32, exactly.
+        exclude: shell patterns of parameters to leave out, such as ``"*.stft.*"``.
 
     Returns:
         float32 of shape ``(M,)`` on the device of the first parameter, in the order of
-        ``layout_of(model)``.
+        ``layout_of(model, exclude)``.
 
     Raises:
-        InvalidParameter: a parameter is sharded, complex or quantised.
+        InvalidParameter: a parameter is sharded, complex or quantised; a pattern without a match.
         InvalidImportance: a weight is NaN or infinite.
         InvalidLayout: as ``layout_of``.
     """
-    parameters = readable_parameters(model, frozen_too=True)
-    return in_layout_order(
-        parameters, lambda name: parameters[name].to(wide_dtype(parameters[name])).abs(), "weight"
-    )
+    parameters = readable_parameters(model, frozen_too=True, exclude=exclude)
+
+    def magnitude(name: str) -> Tensor:
+        return parameters[name].to(wide_dtype(parameters[name])).abs()
+
+    return in_layout_order(parameters, magnitude, "weight", kind="weight")
 
 
-def delta_importance(model: nn.Module, base: nn.Module | Mapping[str, Tensor]) -> Tensor:
+def delta_importance(
+    model: nn.Module, base: nn.Module | Mapping[str, Tensor], *, exclude: Iterable[str] = ()
+) -> Tensor:
     """``|w - w_base|`` of every parameter, the magnitude of the task vector; 0 if not trained.
+
+    The digest of the base's weights is computed beside it, so that a space can tell deltas from
+    different bases apart.
 
     Args:
         model: the fine-tuned model.
         base: the model that was fine-tuned, of the same layout, or its state dict, in which buffers
             and second names of tied parameters do not matter. It may have another device and
             precision: the difference is taken in float32, or in float64 if either has it.
+        exclude: as for :func:`weight_importance`, of both.
 
     Returns:
         As :func:`weight_importance`.
@@ -64,28 +80,97 @@ def delta_importance(model: nn.Module, base: nn.Module | Mapping[str, Tensor]) -
     Source: Ilharco et al., Editing Models with Task Arithmetic (2023), section 2, for the task
     vector.
     """
-    parameters = readable_parameters(model, frozen_too=True)
-    before = _base_of(model, base)
+    exclude = tuple(exclude)
+    parameters = readable_parameters(model, frozen_too=True, exclude=exclude)
+    before = _base_of(model, base, exclude)
     _check_same_layout(parameters, before)
 
     def difference(name: str) -> Tensor:
         after, dtype = parameters[name], wide_dtype(parameters[name], before[name])
         return before[name].to(device=after.device, dtype=dtype).sub(after.to(dtype)).abs_()
 
-    return in_layout_order(parameters, difference, "difference to the base")
+    digest = _digest({name: before[name] for name in parameters})
+    return in_layout_order(
+        parameters, difference, "difference to the base", kind="delta", base=digest
+    )
 
 
-def _base_of(model: nn.Module, base: nn.Module | Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+def weights_digest(weights: nn.Module | Mapping[str, Tensor], layout: Layout | None = None) -> str:
+    """The digest by which a base is recognised: of names, shapes and values as float32.
+
+    It is that of ``modelkin.checkpoints.weights_digest`` for the same weights, whatever their
+    order, dtype and device.
+
+    Args:
+        weights: a model, of which parameters count, or a state dict, of which all tensors of
+            floats do.
+        layout: only the tensors that it names count, so that buffers and excluded tensors do not.
+
+    Returns:
+        ``sha256:`` and 64 hex digits.
+
+    Raises:
+        InvalidParameter: neither a model nor a state dict, or a tensor is sharded or quantised.
+        SpaceMismatch: a tensor of the layout is missing, or of another shape; names it.
+    """
+    if isinstance(weights, nn.Module):
+        found: Mapping[str, Tensor] = parameters_of(weights)
+    elif isinstance(weights, Mapping):
+        found = {
+            n: t for n, t in weights.items() if isinstance(t, Tensor) and t.is_floating_point()
+        }
+    else:
+        raise InvalidParameter(
+            f"weights must be a model or a state dict, not a {type(weights).__name__}",
+            field="weights",
+        )
+    if layout is not None:
+        shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+        layout.require_among(shapes)
+        found = {spec.name: found[spec.name] for spec in layout.tensors}
+    for name, tensor in found.items():
+        if is_sharded(tensor) or not tensor.is_floating_point():
+            raise InvalidParameter(
+                f"{name!r} is {'sharded' if is_sharded(tensor) else tensor.dtype}: gather or "
+                f"dequantise it first",
+                field="weights",
+            )
+    return _digest(found)
+
+
+@torch.no_grad()
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = WeightsDigest()
+    for name, tensor in tensors.items():
+        stretches = torch.split(tensor.detach().reshape(-1), STRETCH_SIZE)
+        values = (stretch.to("cpu", torch.float32).numpy() for stretch in stretches)
+        digest.add(name, tensor.shape, values)
+    return digest.result()
+
+
+def _base_of(
+    model: nn.Module, base: nn.Module | Mapping[str, Tensor], exclude: tuple[str, ...]
+) -> Mapping[str, Tensor]:
     """The base's tensors by name, without those that are not parameters of the model."""
     if isinstance(base, nn.Module):
-        return parameters_of(base)
+        return _without(parameters_of(base), exclude)
     if not isinstance(base, Mapping):
         raise InvalidParameter(
             f"base must be a model or a state dict, not a {type(base).__name__}", field="base"
         )
     parameters = dict(parameters_of(model))
     others = set(model.state_dict()) - set(parameters)  # buffers, and second names of tied ones
-    return {name: tensor for name, tensor in base.items() if name not in others}
+    return _without({n: tensor for n, tensor in base.items() if n not in others}, exclude)
+
+
+def _without(tensors: Mapping[str, Tensor], exclude: tuple[str, ...]) -> Mapping[str, Tensor]:
+    if not exclude:
+        return tensors
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if not any(fnmatchcase(name, pattern) for pattern in exclude)
+    }
 
 
 def _check_same_layout(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkin.core.layout import Layout
+from modelkin.core.layout import Layout, TensorSpec
 from modelkin.errors import InvalidLayout
 
 SMALL = Layout.of([("conv", (2, 3)), ("empty", (0, 4)), ("scale", ()), ("head", (5,))])
@@ -53,6 +53,31 @@ def test_what_is_no_layout(tensors: Any, message: str) -> None:
     """Tensors that make no layout are refused, by name where there is one."""
     with pytest.raises(InvalidLayout, match=message):
         Layout.of(tensors)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ((), "at least one tensor"),
+        ((("a", (1,)),), r"layout\[0\] must be a TensorSpec.*Layout.of takes pairs"),
+        ((TensorSpec("a", (1,)), TensorSpec("a", (2,))), "twice"),
+        ((TensorSpec("", (1,)),), "has no name"),
+        ((TensorSpec("a", (-1,)),), "negative dimension"),
+        ((TensorSpec("a", cast(Any, 3)),), "must be integers"),
+        (7, "made of tensors, not of 7"),
+    ],
+)
+def test_the_constructor_checks_what_it_is_given(tensors: Any, message: str) -> None:
+    """``Layout(...)`` refuses what ``Layout.of`` refuses."""
+    with pytest.raises(InvalidLayout, match=message):
+        Layout(tensors)
+
+
+def test_the_constructor_takes_any_iterable_of_tensors() -> None:
+    """A list of tensors, with numpy's integers, makes an equal layout that can be hashed."""
+    tensors: Any = [TensorSpec(t.name, tuple(np.array(t.shape))) for t in SMALL.tensors]
+    assert SMALL == Layout(tensors)
+    assert hash(SMALL) == hash(Layout(tensors))
 
 
 def test_the_largest_layout() -> None:

@@ -14,35 +14,22 @@ from typing import Any
 
 import numpy as np
 
+from modelkin.core.importance import Origin
 from modelkin.core.indices import index_dtype
-from modelkin.core.layout import Layout
 from modelkin.core.selection.entries import Entries, entries_of
 from modelkin.core.selection.radix import Threshold
 from modelkin.core.selection.ranking import Ranking
+from modelkin.core.selection.request import SelectionRequest
 from modelkin.core.selection.rule import SelectionRule, budgets_of, ratio
 from modelkin.core.selection.stability import stability
 from modelkin.core.selection.warnings import SmallSupportWarning, UnstableSupportWarning, warn
 from modelkin.core.support import Support
 from modelkin.errors import InvalidImportance, InvalidParameter, SpaceMismatch
 
-__all__ = ["Decision", "SelectionRequest", "Segment", "decide", "nothing_positive", "support_of"]
+__all__ = ["Decision", "Segment", "decide", "nothing_positive", "support_of"]
 
 MAX_EXTRA_K = 2
 """How far above K* Algorithm 1 searches for a stable K: step 10."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectionRequest:
-    """The unchecked arguments of ``select_support``, which describes them."""
-
-    k: Any = None
-    fraction: Any = None
-    coverage: Any = None
-    k_max: Any = None
-    layout: Layout | None = None
-    budgets: Any = None
-    stability: Any = None
-    resamples: Iterable[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +78,10 @@ class Decision:
 
 
 def decide(entries: Entries, request: SelectionRequest) -> Decision:
-    """Select entries as requested; warns and raises as ``select_support`` says."""
+    """Select entries as a prepared request asks; warns and raises as ``select_support`` says."""
     target = None if request.stability is None else ratio(request.stability, "stability")
     resamples = _resamples(request, entries.size)
-    by_tensor = request.layout is not None or request.budgets is not None
+    by_tensor = request.budgets is not None
     segments, sizes = (_by_budgets if by_tensor else _by_rule)(entries, request)
     if not any(segment.k for segment in segments):
         raise nothing_positive(entries.size, " where budgets take some" if by_tensor else "")
@@ -117,6 +104,7 @@ def _by_rule(
         fraction=request.fraction,
         coverage=request.coverage,
         k_max=request.k_max,
+        kind=request.kind,
     )
     ranking = Ranking(entries)
     if rule.coverage is not None:
@@ -137,10 +125,6 @@ def _by_budgets(
     entries: Entries, request: SelectionRequest
 ) -> tuple[tuple[Segment, ...], list[Sizes]]:
     """Select by the budgets of tensors: their segments, and their sizes as the only choice."""
-    if request.budgets is None:
-        raise InvalidParameter(
-            "a layout is only used with budgets: give both, or neither", field="layout"
-        )
     given = [n for n in ("k", "fraction", "coverage", "k_max") if getattr(request, n) is not None]
     if given:
         raise InvalidParameter(
@@ -239,7 +223,9 @@ def _resamples(request: SelectionRequest, size: int) -> list[Entries] | None:
     return resamples
 
 
-def support_of(segments: Iterable[Segment], num_parameters: int) -> Support:
+def support_of(
+    segments: Iterable[Segment], num_parameters: int, origin: Origin | None = None
+) -> Support:
     """The support of the selected entries, at least one in all."""
     parts = [
         _shifted(segment.ranking.entries.emit(segment.threshold), segment.begin, num_parameters)
@@ -247,7 +233,7 @@ def support_of(segments: Iterable[Segment], num_parameters: int) -> Support:
         if segment.threshold is not None
     ]
     indices: Any = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return Support.trusted(indices, num_parameters)
+    return Support.trusted(indices, num_parameters, origin=origin)
 
 
 def _shifted(indices: Any, begin: int, num_parameters: int) -> Any:

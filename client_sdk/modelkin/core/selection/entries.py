@@ -8,11 +8,13 @@ module never imports torch, and recognises a tensor by its methods.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.importance import Origin, origin_of
 from modelkin.core.indices import IndexArray
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.selection import radix
@@ -34,6 +36,10 @@ class Entries(Protocol):
 
     def part(self, begin: int, end: int) -> Entries:
         """The entries ``[begin, end)``, without a copy."""
+        ...
+
+    def take(self, stretches: Sequence[tuple[int, int]]) -> Entries:
+        """The entries of several stretches ``[begin, end)``, in the order given."""
         ...
 
     def histogram(self) -> radix.Counts:
@@ -58,13 +64,18 @@ class Entries(Protocol):
 
 
 class HostEntries:
-    """An importance in this machine's memory, read by numba's or numpy's kernels."""
+    """An importance in this machine's memory, read by numba's or numpy's kernels.
 
-    __slots__ = ("_bits",)
+    Attributes:
+        modelkin_origin: the origin attached to the importance, for ``origin_of``.
+    """
 
-    def __init__(self, bits: Bits) -> None:
-        """Args: bits: contiguous float32 seen as uint32, shape ``(M,)``."""
+    __slots__ = ("_bits", "modelkin_origin")
+
+    def __init__(self, bits: Bits, origin: Origin | None = None) -> None:
+        """Args: bits: contiguous float32 seen as uint32, shape ``(M,)``; origin: of them."""
         self._bits = bits
+        self.modelkin_origin = origin
 
     @classmethod
     def of(cls, importance: Any) -> HostEntries:
@@ -87,7 +98,8 @@ class HostEntries:
         if array.dtype.itemsize > 4 and (array < 0).any():
             raise _refusal_of(array)  # before rounding can turn it into zero
         with np.errstate(over="ignore"):  # an overflow is refused as infinite
-            return cls(np.ascontiguousarray(array, dtype=np.float32).view(np.uint32))
+            bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
+            return cls(bits, origin_of(importance))
 
     @property
     def size(self) -> int:
@@ -95,6 +107,10 @@ class HostEntries:
 
     def part(self, begin: int, end: int) -> HostEntries:
         return HostEntries(self._bits[begin:end])
+
+    def take(self, stretches: Sequence[tuple[int, int]]) -> HostEntries:
+        parts = [self._bits[begin:end] for begin, end in stretches]
+        return HostEntries(parts[0] if len(parts) == 1 else np.concatenate(parts))
 
     def histogram(self) -> radix.Counts:
         counts: radix.Counts = kernels().histogram(self._bits)

@@ -23,6 +23,12 @@ __all__ = ["Budget", "SelectionRule", "budgets_of", "ratio"]
 DEFAULT_COVERAGE = 0.8
 DEFAULT_K_MAX = 0.2
 
+DEFAULT_FRACTION = 0.05
+DENSE_KINDS = frozenset({"weight", "delta"})
+"""Kinds of importance of which nearly every entry is positive and of one size, so that a coverage
+of 0.8 would always end at its cap of 20%, where unrelated models share a fifth of their indices.
+For these K is 5% of M by default."""
+
 
 @dataclass(frozen=True, slots=True)
 class SelectionRule:
@@ -45,8 +51,18 @@ class SelectionRule:
         fraction: Any = None,
         coverage: Any = None,
         k_max: Any = None,
+        kind: str | None = None,
     ) -> SelectionRule:
         """The rule for the arguments of ``select_support``, which describes them.
+
+        Args:
+            num_parameters: M.
+            k: as ``select_support``.
+            fraction: likewise.
+            coverage: likewise.
+            k_max: likewise.
+            kind: of importance, which decides where nothing else is given: 5% of M for ``"weight"``
+                and ``"delta"``, else a coverage of 0.8 capped at 20% of M.
 
         Raises:
             InvalidParameter: more than one way to choose K, a cap without a coverage, a number out
@@ -66,6 +82,8 @@ class SelectionRule:
             return cls(_count(k, "k", 1, num_parameters), None)
         if fraction is not None:
             return cls(_share(fraction, "fraction", num_parameters), None)
+        if kind in DENSE_KINDS and coverage is None and k_max is None:
+            return cls(_share(DEFAULT_FRACTION, "fraction", num_parameters), None)
         tau = ratio(DEFAULT_COVERAGE if coverage is None else coverage, "coverage")
         return cls(_cap(DEFAULT_K_MAX if k_max is None else k_max, num_parameters), tau)
 

@@ -6,13 +6,14 @@ on its device; ``modelkin.torch`` computes an importance from a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from modelkin.core.layout import Layout
-from modelkin.core.selection.decision import SelectionRequest, decide, support_of
-from modelkin.core.selection.entries import entries_of
+from modelkin.core.selection.decision import decide, support_of
+from modelkin.core.selection.origins import prepared
+from modelkin.core.selection.request import SelectionRequest
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.selection.warnings import SmallSupportWarning, UnstableSupportWarning
 from modelkin.core.support import Support
@@ -55,12 +56,16 @@ def select_support(
     budgets: Any = None,
     stability: float | None = None,
     resamples: Iterable[Any] | None = None,
+    kind: str | None = None,
+    base: str | None = None,
+    exclude: Sequence[str] = (),
+    order: Layout | None = None,
 ) -> Support:
     """The K largest positive entries of an importance, ties to the lower index (section 3.2).
 
-    Give one of ``k``, ``fraction``, ``coverage`` and ``budgets``; with none of them,
-    ``coverage=0.8``. The answer is exact and does not depend on the machine or device: masses are
-    summed as integers.
+    Give one of ``k``, ``fraction``, ``coverage`` and ``budgets``. With none of them K is 5% of M
+    for importance of kind ``weight`` or ``delta``, and that of ``coverage=0.8`` for all other. The
+    answer is exact and does not depend on the machine or device: masses are summed as integers.
 
     Args:
         importance: one-dimensional floats, shape ``(M,)``, finite and not negative: a numpy array
@@ -73,7 +78,9 @@ def select_support(
             float means its exact binary value.
         k_max: the most that ``coverage`` may choose: a share of M as a float in (0, 1] (rounded
             like ``fraction``), or a count as an int. Default 0.2.
-        layout: of the importance; needed for ``budgets``.
+        layout: of the importance; needed for ``budgets``, ``exclude`` and ``order``, and kept with
+            the support (``Support.origin``). By default the one that a function of
+            ``modelkin.torch`` attached.
         budgets: how much each tensor gives, its own largest entries: one share of every tensor as a
             float (rounded like ``fraction``), or ``{name: share or count}``, where tensors that
             are not named give nothing. K is the sum.
@@ -83,16 +90,27 @@ def select_support(
             with an :class:`UnstableSupportWarning`. With any other choice of K, K stays in any
             case.
         resamples: two or more independent estimates of the importance, shape ``(M,)`` each.
+        kind: of importance: ``fisher``, ``grad_moment``, ``adam``, ``weight``, ``delta`` or
+            ``other``; kept with the support. By default the one that a function of
+            ``modelkin.torch`` attached, else it is not known.
+        base: for ``delta``, the digest of the weights that differences are taken from, as
+            ``modelkin.torch.weights_digest`` computes it, after a name and "@" if there is one.
+        exclude: shell patterns of tensors to leave out, such as ``"*.running_*"``: indices then
+            follow ``layout.without(exclude)``.
+        order: a layout of the same tensors, such as that of a space: they are put in its order
+            before anything is selected.
 
     Returns:
-        K indices out of M. Fewer, with a :class:`SmallSupportWarning`, where fewer entries are
-        positive.
+        K indices out of M, with what is known of their origin. Fewer, with a
+        :class:`SmallSupportWarning`, where fewer entries are positive.
 
     Raises:
         InvalidImportance: an entry is NaN, infinite or negative, no entry is positive, or it is not
             a vector of floats; the same for a resample.
-        InvalidParameter: more than one way to choose K, or an argument out of range.
-        SpaceMismatch: layout or a resample are of another number of parameters.
+        InvalidParameter: more than one way to choose K, an argument out of range, a kind that does
+            not exist, a base for another kind than delta, or a pattern without a match.
+        SpaceMismatch: layout or a resample are of another number of parameters, or ``order`` has
+            other tensors; names the first that differs.
     """
     request = SelectionRequest(
         k=k,
@@ -103,9 +121,14 @@ def select_support(
         budgets=budgets,
         stability=stability,
         resamples=resamples,
+        kind=kind,
+        base=base,
+        exclude=exclude,
+        order=order,
     )
-    entries = entries_of(importance)
-    return support_of(decide(entries, request).segments, entries.size)
+    ready = prepared(importance, request)
+    segments = decide(ready.entries, ready.request).segments
+    return support_of(segments, ready.entries.size, ready.origin)
 
 
 def select(
@@ -119,6 +142,10 @@ def select(
     budgets: Any = None,
     stability: float | None = None,
     resamples: Iterable[Any] | None = None,
+    kind: str | None = None,
+    base: str | None = None,
+    exclude: Sequence[str] = (),
+    order: Layout | None = None,
 ) -> Selection:
     """:func:`select_support` with coverage and stability in its result.
 
@@ -138,12 +165,16 @@ def select(
         budgets=budgets,
         stability=stability,
         resamples=resamples,
+        kind=kind,
+        base=base,
+        exclude=exclude,
+        order=order,
     )
-    entries = entries_of(importance)
-    decision = decide(entries, request)
+    ready = prepared(importance, request)
+    decision = decide(ready.entries, ready.request)
     covered = sum(s.ranking.mass_of(s.threshold) for s in decision.segments if s.threshold)
     return Selection(
-        support=support_of(decision.segments, entries.size),
+        support=support_of(decision.segments, ready.entries.size, ready.origin),
         coverage=covered / sum(s.ranking.mass() for s in decision.segments),
         stability=decision.stability,
         met=decision.met,

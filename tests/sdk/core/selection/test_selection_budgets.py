@@ -101,7 +101,6 @@ def test_impossible_entries_are_named_by_their_place_in_the_whole(at: int) -> No
     ("how", "error", "message"),
     [
         ({"budgets": 0.1}, InvalidParameter, "budgets need the layout.*layout_of"),
-        ({"layout": LAYOUT}, InvalidParameter, "a layout is only used with budgets"),
         ({"layout": LAYOUT, "budgets": 0.1, "k": 3}, InvalidParameter, "leave out k"),
         (
             {"layout": LAYOUT, "budgets": 0.1, "coverage": 1, "k_max": 2},

@@ -1,0 +1,50 @@
+"""``WeightsDigest``: the digest by which the weights of a base are recognised.
+
+Deltas from different bases cannot be compared, and names of bases differ from place to place. The
+digest depends on names, shapes and values alone: not on the order of tensors, the dtype, the files
+or the framework that hold them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["WeightsDigest"]
+
+
+class WeightsDigest:
+    """A digest of weights, tensor by tensor in any order.
+
+    The digest of a tensor is SHA-256 over the JSON of its name and shape, a newline, and its values
+    as little-endian float32, row by row. The digest of the weights is SHA-256 over those of the
+    tensors, in the order of their names by code point.
+    """
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, bytes] = {}
+
+    def add(self, name: str, shape: Iterable[int], values: Iterable[npt.NDArray[Any]]) -> None:
+        """Add a tensor.
+
+        Args:
+            name: of the tensor, not added before.
+            shape: its dimensions.
+            values: its values in stretches, row by row, each a vector of any float dtype; float64
+                is rounded to float32, and smaller floats are widened.
+        """
+        found = hashlib.sha256(json.dumps([name, list(shape)]).encode() + b"\n")
+        for stretch in values:
+            with np.errstate(over="ignore"):
+                found.update(np.ascontiguousarray(stretch, "<f4").data)
+        self._tensors[name] = found.digest()
+
+    def result(self) -> str:
+        """``sha256:`` and the digest in hex."""
+        ordered = b"".join(self._tensors[name] for name in sorted(self._tensors))
+        return f"sha256:{hashlib.sha256(ordered).hexdigest()}"
