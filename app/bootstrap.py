@@ -10,12 +10,14 @@ from app.auth.counters import RedisCounters
 from app.auth.rate_limits import RateLimits
 from app.auth.records import Tenant
 from app.auth.service import Authenticator, KeyService
+from app.catalog import jobs as catalog
 from app.catalog.batches import BatchService
 from app.catalog.deltas import DeltaService
 from app.catalog.reader import ModelReader
 from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.revisions import RevisionService
 from app.catalog.sketches import SketchService
+from app.catalog.tensor_counts import TensorCountService
 from app.catalog.writer import ModelWriter
 from app.clustering import jobs as clustering
 from app.clustering.assignment import NewcomerAssignment
@@ -77,6 +79,7 @@ def register_jobs(services: Container) -> None:
         jobs, services[IngestionService], services[HubPoller], services[HubEventService]
     )
     clustering.register_jobs(jobs, services[ClusteringService], services[PolicyService])
+    catalog.register_jobs(jobs, services[TensorCountService])
     maintenance.register_jobs(jobs, services[MaintenanceJobs])
     notifications.register_jobs(jobs, services[EventFanOut])
 
@@ -179,6 +182,7 @@ def _add_catalog(services: Container, stores: Stores, bands: BandValueService) -
     services.add(RevisionService(database, blobs))
     services.add(DeltaService(reader))
     services.add(SketchService(reader, stores.sketches))
+    services.add(TensorCountService(database, uncached_reader(database, blobs)))
 
 
 def _add_search(services: Container, stores: Stores, buckets: BucketService) -> None:

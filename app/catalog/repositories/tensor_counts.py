@@ -7,23 +7,27 @@ follows from them. Supports that an older version has stored have none until a j
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import Select, bindparam, delete, insert, select
 
+from app.catalog.repositories.candidates import Candidate
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.catalog import ModelRow, TensorCountsRow
+from app.infra.db.tables.catalog import ModelRow, SpaceRow, TensorCountsRow
 from app.spaces.records import SpaceRecord
 from modelkin.core.indices import IndexArray
 
 __all__ = [
     "Counts",
+    "any_missing",
     "counts_by_id",
     "counts_by_name",
     "decode",
     "encode",
     "insert_counts",
+    "missing_in_pages",
     "replace_counts",
 ]
 
@@ -78,6 +82,22 @@ def counts_by_id(session: Reader, space: SpaceRecord, ids: Sequence[int]) -> dic
     return found
 
 
+def any_missing(session: Reader) -> bool:
+    """Whether a support in a space with a layout has no counts."""
+    return session.execute(_missing().limit(1)).first() is not None
+
+
+def missing_in_pages(session: Reader, after: int, limit: int) -> list[tuple[int, Candidate]]:
+    """The supports without counts, by id, each after the id of its space.
+
+    Args:
+        after: the last id of the page before; 0 for the first page.
+        limit: how many at most.
+    """
+    query = _missing().where(ModelRow.id > after).order_by(ModelRow.id).limit(limit)
+    return [(row[0], Candidate(*row[1:])) for row in session.execute(query)]
+
+
 def insert_counts(session: Writer, counts: Mapping[int, bytes | None]) -> None:
     """Insert the counts that are given, by model id, for models without any."""
     rows = [{"model_id": i, "counts": stored} for i, stored in counts.items() if stored is not None]
@@ -94,6 +114,19 @@ def replace_counts(session: Writer, counts: Mapping[int, bytes | None]) -> None:
             delete(TensorCountsRow).where(some).execution_options(synchronize_session=False)
         )
     insert_counts(session, counts)
+
+
+def _missing() -> Select[Any]:
+    has_layout = select(SpaceRow.id).where(SpaceRow.layout.is_not(None))
+    counted = select(TensorCountsRow.model_id).where(TensorCountsRow.model_id == ModelRow.id)
+    return select(
+        ModelRow.space_id,
+        ModelRow.id,
+        ModelRow.name,
+        ModelRow.support_size,
+        ModelRow.blob_key,
+        ModelRow.content_id,
+    ).where(ModelRow.kind == "support", ModelRow.space_id.in_(has_layout), ~counted.exists())
 
 
 def _dtype(space: SpaceRecord) -> np.dtype[np.unsignedinteger]:

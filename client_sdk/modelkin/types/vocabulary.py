@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         "prune_deliveries",
         "deliveries",
         "events",
+        "tensor_counts",
     ]
     JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
     LineageVerdict: TypeAlias = Literal[
