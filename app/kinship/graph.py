@@ -21,6 +21,7 @@ from app.infra.db.database import Reader
 from app.kinship import repository
 from app.kinship.graph_edges import MAX_EDGES, EdgeFinder, EdgeSet, GraphModels
 from app.spaces.records import SpaceRecord
+from modelkin.core.estimators import standard_errors
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import expected_of_pairs, kappas, tensor_sizes
 from modelkin.core.sketching.schemes import value_dtype
@@ -150,8 +151,7 @@ def _edges(
     num_perm, names = models.values.shape[1], models.names
     similarity = found.pairs.similarity
     jaccard = similarity / (2.0 - similarity)
-    spread = np.sqrt(jaccard * (1.0 - jaccard) / num_perm)
-    errors = np.where(found.exact, 0.0, 2.0 / (1.0 + jaccard) ** 2 * spread)
+    errors = np.where(found.exact, 0.0, standard_errors(jaccard, num_perm))
     kinds = np.where(found.exact, "exact", "signature")
     chance = (_or_none(expected), _or_none(kappas(similarity, expected)))
     columns = (similarity.tolist(), kinds.tolist(), errors.tolist(), *chance)

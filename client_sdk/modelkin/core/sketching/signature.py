@@ -11,7 +11,6 @@ bytes.
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ import numpy.typing as npt
 
 from modelkin.core.codecs import signature as native
 from modelkin.core.codecs.checks import Payload
-from modelkin.core.estimators import similarity_from_jaccard, standard_error
+from modelkin.core.estimators import jaccard_error, similarity_from_jaccard, standard_error
 from modelkin.core.indices import IndexArray, check_num_parameters
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.sketching.schemes import (
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Signature",
-    "jaccard_error",
     "jaccard_estimates",
 ]
 
@@ -57,14 +55,6 @@ def jaccard_estimates(values: ValueArray, query: ValueArray) -> npt.NDArray[np.f
     """
     matches: npt.NDArray[np.int64] = np.count_nonzero(values == query, axis=1)
     return matches / query.size
-
-
-def jaccard_error(jaccard: float, num_perm: int) -> float:
-    """The standard error ``sqrt(J (1 - J) / h)`` of a Jaccard estimate from h minima.
-
-    Exact for affine schemes; for ``fss32`` an upper bound, which is close from K = 10 h on.
-    """
-    return math.sqrt(jaccard * (1.0 - jaccard) / num_perm)
 
 
 class Signature:
@@ -195,7 +185,10 @@ class Signature:
         return int(np.count_nonzero(self._values == other._values)) / self.num_perm
 
     def jaccard_error(self, other: Signature) -> float:
-        """The standard error of :meth:`jaccard`."""
+        """The standard error of :meth:`jaccard`, above 0.
+
+        Close for affine schemes; for ``fss32`` an upper bound, which is close from K = 10 h on.
+        """
         return jaccard_error(self.jaccard(other), self.num_perm)
 
     def similarity(self, other: Signature) -> float:
@@ -203,7 +196,10 @@ class Signature:
         return similarity_from_jaccard(self.jaccard(other))
 
     def standard_error(self, other: Signature) -> float:
-        """The standard error of :meth:`similarity`, 0.026 at S = 0.7 and h = 256."""
+        """The standard error of :meth:`similarity`, above 0: 0.026 at S = 0.7 and h = 256.
+
+        If no value is equal, or all are, it is an upper bound by the rule of three.
+        """
         return standard_error(self.jaccard(other), self.num_perm)
 
     def merge(self, *others: Signature) -> Signature:

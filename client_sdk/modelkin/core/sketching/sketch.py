@@ -307,10 +307,15 @@ def standard_error_in_sample(shared: int, members_a: int, members_b: int) -> flo
     of the shared ones estimates J from u trials, and S, a function of it, has the error of a
     signature of h = u values: ``2 / (1 + J)^2 * sqrt(J (1 - J) / u)``. For equal sizes and m
     members a support that is ``sqrt(S (1 - S) (2 - S) / 2m)``, at most 0.0062 where m is 5,000.
-    J is taken as ``(shared + 1/2) / (u + 1)``: a sample in which all or none are shared proves
-    nothing for certain.
+    J is taken as ``(shared + 1/2) / (u + 1)``. If none or all are shared, the error is the upper
+    bound of :func:`modelkin.core.estimators.standard_error` by the rule of three. It is 1 if the
+    sample holds no member of either.
     """
     union = members_a + members_b - shared
+    if union == 0:
+        return 1.0
+    if shared in (0, union):
+        return standard_error(shared / union, union)
     return standard_error((shared + 0.5) / (union + 1), union + 1)
 
 

@@ -177,9 +177,3 @@ def test_similarity_and_jaccard_convert(a: int, b: int, both: int) -> None:
     s, j = estimators.similarity_of(both, a + both, b + both), both / (a + b + both)
     assert pytest.approx(j) == estimators.jaccard_of(s)
     assert pytest.approx(s) == estimators.similarity_from_jaccard(j)
-
-
-@pytest.mark.parametrize("j", [0.0, 1.0])
-def test_certain_estimates_have_no_error(j: float) -> None:
-    """At J = 0 and J = 1 every minimum agrees or none does."""
-    assert 0.0 == estimators.standard_error(j, 256)

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modelkin.core.estimators import jaccard_error
 from modelkin.core.sketching.schemes import default_scheme, permutations, value_dtype
-from modelkin.core.sketching.signature import Signature, jaccard_error, jaccard_estimates
+from modelkin.core.sketching.signature import Signature, jaccard_estimates
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, InvalidSignature, MissingExtra, SpaceMismatch
 from tests.support.signatures import value_rows
