@@ -29,6 +29,7 @@ from app.hubs.clients.http import TransferLimits
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.incoming.service import HubEventService
 from app.hubs.ingestion.selection_plan import Sizes
+from app.hubs.ingestion.selector import SupportSelector
 from app.hubs.ingestion.service import IngestionService
 from app.hubs.ingestion.space_resolver import SpaceResolver
 from app.hubs.polling import HubPoller
@@ -208,8 +209,11 @@ def _add_hubs(services: Container, stores: Stores) -> None:
             sources,
             registry,
             stores.downloads,
-            SpaceResolver(stores.database, services[SpaceService]),
-            Sizes(services[SupportSizeService], settings.max_ingested_indices),
+            SupportSelector(
+                stores.database,
+                SpaceResolver(stores.database, services[SpaceService]),
+                Sizes(services[SupportSizeService], settings.max_ingested_indices),
+            ),
             services[ModelWriter],
         )
     )

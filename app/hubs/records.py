@@ -5,7 +5,7 @@ Secrets stay encrypted in them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -18,6 +18,7 @@ __all__ = [
     "Importance",
     "OnDelete",
     "Outcome",
+    "Place",
     "SeenModel",
     "SourceRecord",
 ]
@@ -38,8 +39,10 @@ class SourceRecord:
         url: of the hub; None where hub events are only recorded.
         secret: verifies hub events, encrypted.
         token: the access token for the hub, encrypted.
-        importance: the kind of importance of a checkpoint; None decides by the model.
+        importance: ``weight`` or ``delta`` alone; None for the weights of every model, and for its
+            delta too where a base is known.
         base_model: the base of ``delta`` for models that declare none; its name on the hub.
+        exclude: patterns of the tensors that are left out of supports; None for none.
         filters: the JSON of :class:`app.hubs.filters.Filters`.
         on_delete: whether a model deleted on the hub is deleted here, too.
         poll_seconds: how often the hub's listing is compared; None for never.
@@ -68,6 +71,7 @@ class SourceRecord:
     last_poll: Mapping[str, Any] | None = None
     last_poll_at: datetime | None = None
     next_poll_at: datetime | None = None
+    exclude: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,21 @@ class HubEventRecord:
     reason: str | None
     job: str | None
     received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a hub's model is stored: its weights, its delta, or both, under one name.
+
+    Attributes:
+        model: the name in both spaces.
+        space: of the support of its weights; None without one.
+        delta_space: of the support of its difference from its base; None without one.
+    """
+
+    model: str
+    space: str | None = None
+    delta_space: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

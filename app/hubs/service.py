@@ -7,7 +7,7 @@ every connection is checked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -32,7 +32,7 @@ MAX_SOURCES: Final = 1000
 """Sources of a tenant."""
 DEFAULT_POLL_S: Final = 3600
 """Seconds between two polls by default."""
-_RESYNC_FIELDS = ("url", "space", "importance", "base_model", "filters")
+_RESYNC_FIELDS = ("url", "space", "importance", "base_model", "exclude", "filters")
 """The fields whose change requires a sync of every model."""
 _PUBLIC = frozenset({"huggingface.co", "www.huggingface.co", "hf.co"})
 """Hubs with too many models to list them all."""
@@ -56,6 +56,7 @@ class SourceIn:
     on_delete: OnDelete = "keep"
     poll_seconds: int | None = DEFAULT_POLL_S
     polled: bool = False
+    exclude: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class OpenSource:
     filters: Filters
     on_delete: OnDelete
     updated_at: datetime
+    exclude: tuple[str, ...] = ()
 
 
 class SourceService:
@@ -123,6 +125,7 @@ class SourceService:
             poll_seconds=wanted.poll_seconds,
             created_at=now,
             updated_at=now,
+            exclude=list(wanted.exclude) or None,
         )
         source = _polled(source, filters, asked=wanted.polled, now=now)
         if sources.count_sources(session, tenant) >= MAX_SOURCES:
@@ -162,6 +165,8 @@ class SourceService:
                 changes[name] = self._secrets.encrypt(changes[name])
         filters = _fitting(before.kind, given.get("filters", before.filters))
         changes["filters"] = filters.to_json()
+        if "exclude" in changes:
+            changes["exclude"] = list(changes["exclude"] or ()) or None
         now = self._now()
         after = replace(before, **changes, updated_at=now)
         resync = "token" in given or any(
@@ -219,6 +224,7 @@ class SourceService:
             filters=Filters.of(source.filters),
             on_delete=source.on_delete,
             updated_at=source.updated_at,
+            exclude=tuple(source.exclude or ()),
         )
 
     def _poll_if_due(self, session: Writer, source: SourceRecord) -> SourceRecord:

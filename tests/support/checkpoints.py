@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -9,7 +10,20 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-__all__ = ["SHAPES", "random_tensors", "safetensors", "sharded"]
+from modelkin import Support, select_support
+
+__all__ = [
+    "SHAPES",
+    "Tensors",
+    "delta_support",
+    "flat",
+    "random_tensors",
+    "safetensors",
+    "sharded",
+    "sister_of",
+    "weight_support",
+    "weights_digest_of",
+]
 
 SHAPES: dict[str, tuple[int, ...]] = {
     "decoder.weight": (40, 25),
@@ -24,6 +38,39 @@ def random_tensors(seed: int, shapes: dict[str, tuple[int, ...]] = SHAPES) -> Te
     """Normally distributed weights."""
     generator = np.random.default_rng(seed)
     return {name: generator.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+
+
+def flat(tensors: Tensors) -> npt.NDArray[Any]:
+    """All parameters in the order of the tensors' names."""
+    return np.concatenate([tensors[name].ravel() for name in sorted(tensors)])
+
+
+def weight_support(tensors: Tensors) -> Support:
+    """The largest 5% of the weights."""
+    return select_support(np.abs(flat(tensors)), fraction=0.05)
+
+
+def delta_support(tensors: Tensors, base: Tensors) -> Support:
+    """The largest 5% of the differences from a base."""
+    return select_support(np.abs(flat(tensors) - flat(base)), fraction=0.05)
+
+
+def weights_digest_of(tensors: Tensors) -> str:
+    """The digest of a base's weights, by its definition."""
+    digests = [
+        hashlib.sha256(
+            json.dumps([name, list(tensors[name].shape)]).encode()
+            + b"\n"
+            + tensors[name].astype("<f4").tobytes()
+        ).digest()
+        for name in sorted(tensors)
+    ]
+    return f"sha256:{hashlib.sha256(b''.join(digests)).hexdigest()}"
+
+
+def sister_of(space: str, base: Tensors) -> str:
+    """The name of the space of differences from a base."""
+    return f"{space}-delta-{weights_digest_of(base).removeprefix('sha256:')[:12]}"
 
 
 def safetensors(tensors: Tensors) -> bytes:

@@ -19,6 +19,7 @@ from app.hubs.records import (
 )
 from app.hubs.service import DEFAULT_POLL_S, SourceIn
 from app.infra.http.schemas import RequestModel
+from app.spaces.service import MAX_TENSOR_NAME_LENGTH
 from modelkin._validation import check_model_name, check_space_name
 from modelkin.errors import InvalidParameter
 
@@ -46,6 +47,10 @@ def _said(value: SecretStr) -> SecretStr:
 
 Secret = Annotated[SecretStr, AfterValidator(_said)]
 Url = Annotated[str, Field(min_length=1, max_length=2000)]
+Patterns = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME_LENGTH)]],
+    Field(max_length=MAX_ENTRIES),
+]
 PollSeconds = Annotated[int, Field(ge=MIN_POLL_S, le=MAX_POLL_S)]
 
 
@@ -76,11 +81,17 @@ class SourceNew(RequestModel):
     token: Secret | None = Field(None, description="the access token for the hub; never shown")
     importance: Importance | None = Field(
         None,
-        description="the importance of a parameter: its `delta` to the base model, or its "
-        "`weight`; if left out, `delta` if there is a base",
+        description="`weight` stores the weights of a model alone, `delta` its difference from its "
+        "base alone, in `{space}-delta-{base}`; if left out, the weights of every model, and "
+        "its difference too where a base is known",
     )
     base_model: str | None = Field(
         None, description="the base of models that declare none, by its name on the hub"
+    )
+    exclude: Patterns | None = Field(
+        None,
+        description="patterns of tensor names that supports leave out, such as `*.running_*`; the "
+        "spaces that the source makes have them, too",
     )
     filters: FiltersIO | None = Field(None, description="the models to follow; null for all")
     on_delete: OnDelete = Field(
@@ -106,6 +117,7 @@ class SourceNew(RequestModel):
             on_delete=self.on_delete,
             poll_seconds=self.poll_seconds,
             polled="poll_seconds" in self.model_fields_set and self.poll_seconds is not None,
+            exclude=self.exclude or (),
         )
 
 
@@ -120,6 +132,7 @@ class SourceChanges(RequestModel):
     token: Secret | None = None
     importance: Importance | None = None
     base_model: str | None = None
+    exclude: Patterns | None = None
     filters: FiltersIO | None = None
     on_delete: OnDelete | None = None
     poll_seconds: PollSeconds | None = None
@@ -166,6 +179,7 @@ class SourceOut(BaseModel):
     has_token: bool
     importance: Importance | None
     base_model: str | None
+    exclude: list[str] = Field(description="patterns of tensor names that supports leave out")
     filters: dict[str, list[str]]
     on_delete: OnDelete
     poll_seconds: int | None
@@ -186,11 +200,12 @@ class SourceOut(BaseModel):
         shown = {
             name: getattr(source, name)
             for name in cls.model_fields
-            if name not in {"has_token", "hook", "last_delivery_at"}
+            if name not in {"exclude", "has_token", "hook", "last_delivery_at"}
         }
         return cls(
             hook=f"/v1/hooks/{source.id}",
             has_token=source.token is not None,
+            exclude=list(source.exclude or ()),
             last_delivery_at=source.last_event_at,
             **shown,
         )

@@ -71,12 +71,14 @@ class CheckpointFetcher:
         directory: the directory to download into.
         max_bytes: the largest size of one checkpoint.
         on_progress: called as bytes arrive.
+        exclude: patterns of the tensors that are left out.
     """
 
     hub: Hub
     directory: DownloadDir
     max_bytes: int
     on_progress: Counter
+    exclude: Sequence[str] = ()
     _done: int = field(default=0, init=False)
     _total: int = field(default=0, init=False)
     _checked: int = field(default=0, init=False)
@@ -111,7 +113,7 @@ class CheckpointFetcher:
                 get(revision, _shards(chosen, first, where), folder, where)
             else:
                 get(revision, [chosen.first], folder, where)
-            checkpoint = open_checkpoint(first, limits=LIMITS)
+            checkpoint = open_checkpoint(first, self.exclude, LIMITS, unmatched_ok=True)
             _refuse_scaled(checkpoint)
         except InvalidCheckpoint as error:
             message = str(error)

@@ -1,4 +1,4 @@
-"""How the support of a model is made: by which importance, from which base, and of which size.
+"""How the supports of a model are made: from which base, and of which size.
 
 This module has the rules. It downloads nothing, and selects from the checkpoints that it is given.
 """
@@ -6,7 +6,7 @@ This module has the rules. It downloads nothing, and selects from the checkpoint
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
@@ -14,13 +14,11 @@ from app.errors import HubForbidden, HubNotFound, HubProtocolError
 from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.ingestion.checkpoint_fetcher import Counter, named
 from app.hubs.ingestion.checkpoint_files import choose
-from app.hubs.ingestion.space_resolver import in_order
 from app.hubs.records import Importance
 from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
 from app.spaces.support_sizes import SupportSizeService
 from modelkin.checkpoints import Checkpoint, select_from_checkpoint
-from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.selection.streaming import Floats
 from modelkin.core.support import Support
@@ -33,17 +31,15 @@ from modelkin.errors import (
     SpaceMismatch,
 )
 
-__all__ = ["LACKING", "Base", "Selected", "Sizes", "base_of", "require_same", "select"]
+__all__ = ["LACKING", "Base", "Sizes", "base_of", "require_same", "select"]
 
 LACKING: Final = (HubNotFound, HubForbidden, HubProtocolError, InvalidCheckpoint, PayloadTooLarge)
 """The errors after which a base is permanently not available."""
 
 _PASSES: Final = 3
 """The most times that a checkpoint is read."""
-
-
-Selected = tuple[Support, Importance, str | None]
-"""A support, its importance, and why that is not ``delta``."""
+_NOT_ASKED: Final = "the source stores weights alone"
+_UNKNOWN: Final = "the model declares no base, and its source names none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +49,14 @@ class Base:
     Attributes:
         revision: the base's revision on the hub; None without a base to compare with.
         required: the source requires ``delta``, so the sync fails without a base.
-        note: why the declared base is not used.
+        reason: why there is no base to compare with, or why the base does not fit.
+        lacking: the name of a base that is declared and not available now.
     """
 
     revision: HubRevision | None
     required: bool
-    note: str | None = None
+    reason: str | None = None
+    lacking: str | None = None
 
     def without(self, error: ModelkinError, name: str, of: HubRevision) -> Base:
         """The same without a revision, unless one is required.
@@ -69,7 +67,9 @@ class Base:
         """
         if self.required:
             raise type(error)(f"the base of {named(of)}: {error}") from None
-        return Base(None, required=False, note=f"no delta: base {name} is not available ({error})")
+        shown = name if self.revision is None else named(self.revision)
+        reason = f"base {shown} is not available ({error})"
+        return Base(None, required=False, reason=reason, lacking=name)
 
 
 def base_of(
@@ -80,7 +80,7 @@ def base_of(
     Args:
         hub: the hub of both.
         revision: the model's.
-        importance: that of the source; None takes ``delta`` if there is a base.
+        importance: that of the source; None takes ``delta``, too, if there is a base.
         configured: ``name`` for its newest revision, or ``name@revision`` for that one.
 
     Raises:
@@ -89,7 +89,7 @@ def base_of(
             the hub does not provide the base.
     """
     if importance == "weight":
-        return Base(None, required=False)
+        return Base(None, required=False, reason=_NOT_ASKED)
     required = importance == "delta"
     name, _, pinned = (revision.base_model or configured or "").rpartition("@")
     name, pinned = (name, pinned) if name else (pinned, "")
@@ -101,7 +101,7 @@ def base_of(
                 f"to weight",
                 field="base_model",
             )
-        return Base(None, required=False)
+        return Base(None, required=False, reason=_UNKNOWN)
     try:
         base = hub.look_up(name, pinned or None)
         choose(base.files, named(base))
@@ -123,26 +123,33 @@ class Sizes:
     most: int
 
     def rule(
-        self, session: Reader, space: SpaceRecord | None, num_parameters: int
+        self,
+        session: Reader,
+        space: SpaceRecord | None,
+        num_parameters: int,
+        *,
+        fixed: int | None = None,
     ) -> SelectionRule:
-        """The rule of a space: its fixed or agreed K, else the default of ``select_support``.
+        """The rule of a space: its fixed or agreed K, else the default of weights and deltas.
 
         Args:
             space: None if it does not exist yet.
             num_parameters: M.
+            fixed: the K of a space that does not exist yet; None without one.
 
         Raises:
             InvalidParameter: the K of the space exceeds the limit of this service.
         """
-        k = None
-        if space is not None and space.support_size.policy != "free":
-            k = self.service.current(session, space).k
-        if space is None or k is None:
-            rule = SelectionRule.of(num_parameters)
-            return replace(rule, k=min(rule.k, self.most))
+        k = fixed
+        if space is not None:
+            free = space.support_size.policy == "free"
+            k = None if free else self.service.current(session, space).k
+        if k is None:
+            k = min(SelectionRule.of(num_parameters, kind="weight").k, self.most)
         if k > self.most:
+            where = "its space" if space is None else f"space {space.name!r}"
             raise InvalidParameter(
-                f"space {space.name!r} requires supports of {k} indices, but this service selects "
+                f"{where} requires supports of {k} indices, but this service selects "
                 f"at most {self.most} (MODELKIN_MAX_INGESTED_INDICES)",
                 field="support_size",
             )
@@ -151,40 +158,28 @@ class Sizes:
 
 
 def select(
-    checkpoint: Checkpoint,
+    model: Checkpoint,
     base: Checkpoint | None,
     about: Base,
-    layout: Layout | None,
     rule: SelectionRule,
     count: Counter,
-) -> Selected:
-    """The support of a checkpoint, its importance, and why that is not ``delta`` if it should be.
+    base_digest: str | None,
+) -> Support:
+    """The support of a checkpoint's weights, or of its difference from a base.
 
     Args:
-        layout: gives the order of the parameters; None for the order of their names.
+        model: with the tensors of its space, in their order.
+        base: the same of the base; None for the weights.
+        about: names the base in messages.
+        rule: how K is chosen.
+        count: called with the parameters read, and with all that may be.
+        base_digest: of the base's weights.
 
     Raises:
-        SpaceMismatch: ``delta`` is required, but the base has another layout.
         InvalidCheckpoint: a weight is not finite.
         InvalidImportance: the model equals its base, or all its weights are zero.
     """
-    note, model = about.note, in_order(checkpoint, layout)
-    if base is not None and about.revision is not None:
-        try:
-            require_same(checkpoint, base, about.revision)
-            paired = in_order(base, model.layout)
-            return _selected(model, paired, rule, count, of=2), "delta", note
-        except (SpaceMismatch, InvalidImportance) as error:
-            if about.required:
-                raise _explained(error, about.revision) from None
-            note = f"no delta: {_explained(error, about.revision)}"
-    return _selected(model, None, rule, count, of=1), "weight", note
-
-
-def _selected(
-    model: Checkpoint, base: Checkpoint | None, rule: SelectionRule, count: Counter, *, of: int
-) -> Support:
-    """Select a support, with progress by the bytes read of one checkpoint or two."""
+    of = 1 if base is None else 2
     done, total = 0, _PASSES * model.num_parameters * of
 
     def watched(chunks: Iterable[Floats]) -> Iterator[Floats]:
@@ -194,7 +189,13 @@ def _selected(
             done += chunk.size * of
             count(min(done, total), total)
 
-    return select_from_checkpoint(model, base, rule, watched)
+    try:
+        return select_from_checkpoint(model, base, rule, watched, base_digest)
+    except InvalidImportance:
+        if base is None or about.revision is None:
+            raise
+        name = named(about.revision)
+        raise InvalidImportance(f"no weight differs from its base {name}") from None
 
 
 def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision) -> None:
@@ -219,9 +220,3 @@ def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision
 
 def _shown(shape: tuple[int, ...] | None) -> str:
     return "none" if shape is None else str(list(shape))
-
-
-def _explained(error: Exception, base: HubRevision) -> Exception:
-    if isinstance(error, InvalidImportance):
-        return InvalidImportance(f"no weight differs from its base {named(base)}")
-    return error

@@ -9,35 +9,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
 
+from app.catalog.puts import Put
 from app.catalog.writer import ModelWriter
-from app.errors import (
-    HubForbidden,
-    HubNotFound,
-    RetryLater,
-    SourceNotFound,
-    SpaceExists,
-    Unavailable,
-)
-from app.hubs.clients.protocol import Hub, HubRevision
+from app.errors import HubForbidden, HubNotFound, RetryLater, SourceNotFound, Unavailable
+from app.hubs.clients.protocol import Hub
 from app.hubs.clients.registry import HubRegistry
-from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, fingerprint, named
+from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher
 from app.hubs.ingestion.downloads import Downloads
-from app.hubs.ingestion.model_writer import IngestResult, IngestWriter, held_by, note, require_free
-from app.hubs.ingestion.selection_plan import (
-    LACKING,
-    Base,
-    Selected,
-    Sizes,
-    base_of,
-    require_same,
-    select,
-)
-from app.hubs.ingestion.space_resolver import ResolvedSpace, SpaceResolver
+from app.hubs.ingestion.model_writer import IngestWriter, note
+from app.hubs.ingestion.results import IngestResult, PreparedModel
+from app.hubs.ingestion.selection_plan import LACKING, base_of, require_same
+from app.hubs.ingestion.selector import Selection, SupportSelector
+from app.hubs.ingestion.stored_models import held_by
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
 from app.infra.db.database import Database
@@ -85,8 +73,7 @@ class IngestionService:
         service: opens sources.
         hubs: opens their hubs.
         downloads: the disk space for checkpoints.
-        resolver: finds or creates spaces.
-        sizes: the sizes of supports.
+        selector: selects supports.
         models: stores models.
     """
 
@@ -96,16 +83,14 @@ class IngestionService:
         service: SourceService,
         hubs: HubRegistry,
         downloads: Downloads,
-        resolver: SpaceResolver,
-        sizes: Sizes,
+        selector: SupportSelector,
         models: ModelWriter,
     ) -> None:
         self._database = database
         self._sources = service
         self._hubs = hubs
         self._downloads = downloads
-        self._resolver = resolver
-        self._sizes = sizes
+        self._selector = selector
         self._models = models
         self._writer = IngestWriter(models)
 
@@ -148,15 +133,13 @@ class IngestionService:
         reason = source.filters.reason_against(revision.name, revision.tags)
         if reason is not None and not known:  # stored models are synchronized all the same
             return partial(self._writer.ignore, source, sync.name, sync.number, revision, reason)
-        base = base_of(hub, revision, source.importance, source.base_model)
         made = IngestResult(
             source=source,
             sync=sync.number,
             name=sync.name,
             moved_from=sync.moved_from,
             revision=revision,
-            base=base,
-            depends_on=_dependencies(revision, base, source),
+            base=base_of(hub, revision, source.importance, source.base_model),
             job=job.id,
         )
         if any(held.is_made_like(made) for held in known):
@@ -164,52 +147,43 @@ class IngestionService:
         return self._make(hub, made, progress)
 
     def _make(self, hub: Hub, made: IngestResult, progress: Progress) -> CommitHook:
-        """Download the checkpoint, select the support, and prepare the write that ends the job."""
+        """Download the checkpoint, select the supports, and prepare the write that ends the job."""
 
         def downloaded(what: str, done: int, total: int) -> None:
             progress(done // _MIB, total // _MIB, f"downloading {what}, MiB")
 
         with self._downloads.directory() as directory:
-            most = self._hubs.limits.checkpoint_bytes
-            fetching = CheckpointFetcher(hub, directory, most, partial(downloaded, "it"))
+            fetching = CheckpointFetcher(
+                hub,
+                directory,
+                self._hubs.limits.checkpoint_bytes,
+                partial(downloaded, "it"),
+                exclude=self._selector.exclude(made),
+            )
             checkpoint = fetching.fetch(made.revision, "model")
             fetching.on_progress = partial(downloaded, "its base")
             made, base = _with_base(fetching, made, checkpoint)
-            placed, (support, importance, note) = self._select(checkpoint, base, made, progress)
+            selection = self._selector.select(checkpoint, base, made, progress)
         progress(0, 0, "storing")
-        with self._database.reading() as session:
-            prepared = self._models.prepare(session, placed.space, made.name, support)
-        notes = [*([note] if note else []), *checkpoint.notes]
-        return partial(self._writer.store, made, placed, prepared, importance, notes)
+        notes = [*_notes(made, selection.reason, checkpoint), *checkpoint.notes]
+        prepared = self._prepare(made, selection)
+        return partial(self._writer.store, made, prepared, selection.reason, notes)
 
-    def _select(
-        self,
-        checkpoint: Checkpoint,
-        base: Checkpoint | None,
-        made: IngestResult,
-        progress: Progress,
-    ) -> tuple[ResolvedSpace, Selected]:
-        """The support and its space, which is created once the support is selected."""
-
-        def selecting(done: int, total: int) -> None:
-            progress(done, total, "selecting")
-
-        where = (made.source.tenant, made.source.space, checkpoint.layout)
-        while True:
-            space = self._resolver.find(*where)
-            with self._database.reading() as session:
-                if space is not None:
-                    require_free(session, space, made)
-                rule = self._sizes.rule(session, space, checkpoint.num_parameters)
-            layout = None if space is None else space.layout
-            selected = select(checkpoint, base, made.base, layout, rule, selecting)
-            if space is not None:
-                return ResolvedSpace(space, created=False), selected
-            with suppress(SpaceExists):
-                placed = self._resolver.place(*where)
-                if placed.created:
-                    return placed, selected
-            # Another job has created it meanwhile, maybe with another layout, order or K.
+    def _prepare(self, made: IngestResult, selection: Selection) -> list[PreparedModel]:
+        """The supports, ready to be stored, or none of them."""
+        prepared: list[PreparedModel] = []
+        try:
+            for one in selection.models:
+                with self._database.reading() as session:
+                    content = self._models.prepare(
+                        session, one.placed.space, made.name, one.support
+                    )
+                prepared.append(PreparedModel(one.importance, one.placed, content))
+        except BaseException:
+            for ready in prepared:
+                self._models.discard(Put(made.name, ready.content))
+            raise
+        return prepared
 
     def _begin(self, source: OpenSource, name: str, job: JobRecord) -> int:
         """The number of a new sync, the only one of its model that is running."""
@@ -267,14 +241,29 @@ def _with_base(
         return made, None
     try:
         require_same(checkpoint, fetching.outline(revision, "outline"), revision)
-        return made, fetching.fetch(revision, "base")
+        base = fetching.fetch(revision, "base")
+        require_same(checkpoint, base, revision)
+        return made, base
     except SpaceMismatch as error:
         if made.base.required:
             raise
-        return replace(made, base=replace(made.base, note=f"no delta: {error}")), None
+        return replace(made, base=replace(made.base, reason=str(error))), None
     except LACKING as error:
-        base = made.base.without(error, named(revision), made.revision)
-        return replace(made, base=base, depends_on=[*made.depends_on, "not given"]), None
+        return replace(made, base=made.base.without(error, revision.name, made.revision)), None
+
+
+def _notes(made: IngestResult, reason: str | None, checkpoint: Checkpoint) -> list[str]:
+    """Why there is no delta though a base is declared, and what excludes nothing."""
+    declared = made.base.revision is not None or made.base.lacking is not None
+    unmatched = [
+        pattern
+        for pattern in made.source.exclude
+        if not any(fnmatchcase(name, pattern) for name in checkpoint.excluded)
+    ]
+    return [
+        *([f"no delta: {reason}"] if declared and reason is not None else []),
+        *(f"exclude: {pattern!a} matches no tensor" for pattern in unmatched),
+    ]
 
 
 def _leads_to(hub: Hub, before: str, now: str) -> bool:
@@ -285,11 +274,3 @@ def _leads_to(hub: Hub, before: str, now: str) -> bool:
         return True
     except HubForbidden:
         return False
-
-
-def _dependencies(revision: HubRevision, base: Base, source: OpenSource) -> list[str]:
-    """All that a support depends on, except for the support size of its space."""
-    parts = [fingerprint(revision), source.importance or "", source.space]
-    if base.revision is not None:
-        parts += [base.revision.name, fingerprint(base.revision)]
-    return parts

@@ -1,28 +1,39 @@
-"""``SpaceResolver``: the space of a checkpoint's layout, found or created.
+"""``SpaceResolver``: the spaces of a checkpoint, found or created.
 
 A layout is the tensors by name and shape. The space that a source names takes the layout it was
 created with, else the first that arrives. Checkpoints of another layout go to
-``{space}-{digest of their layout}``.
+``{space}-{digest of their layout}``. Differences from a base go to a sister of that space,
+``{space}-delta-{digest of the base's weights}``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from app.auth.records import Tenant
-from app.infra.db.database import Database, Reader, Writer
+from app.errors import SpaceExists
+from app.infra.db.database import Database, Reader
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
+from app.spaces.support_sizes import SupportSizeRequest
 from modelkin.checkpoints import Checkpoint
+from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
 from modelkin.errors import SpaceMismatch
 
-__all__ = ["ResolvedSpace", "SpaceResolver", "in_order", "layout_digest"]
+__all__ = [
+    "ResolvedSpace",
+    "SpaceResolver",
+    "SpaceTarget",
+    "in_order",
+    "layout_digest",
+    "sister_name",
+]
 
 _DIGEST_DIGITS: Final = 12
 _MAX_NAME_LENGTH: Final = 100
@@ -37,16 +48,57 @@ def layout_digest(layout: Layout) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
 
 
+def sister_name(space: str, digest: str) -> str:
+    """The name of the space of differences beside a space.
+
+    Args:
+        space: the name of the space of weights.
+        digest: of the base, in hexadecimal digits; the first 12 count.
+    """
+    return _named(space, f"delta-{digest[:_DIGEST_DIGITS]}")
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceTarget:
+    """A space that supports go to, which may not exist yet.
+
+    Attributes:
+        name: of the space.
+        layout: its tensors in its order; those of the checkpoint, less the excluded ones, where the
+            space has no layout or does not exist.
+        exclude: patterns of the tensors that are left out.
+        space: None if it does not exist yet.
+    """
+
+    name: str
+    layout: Layout
+    exclude: tuple[str, ...]
+    space: SpaceRecord | None
+
+    def require(self, importance: Importance) -> None:
+        """Require that the space takes supports of this importance.
+
+        Raises:
+            SpaceMismatch: it states another kind, or differences from another base.
+        """
+        if self.space is not None and not self.space.importance.fits(importance):
+            raise SpaceMismatch(
+                f"space {self.name!r} holds supports selected by {self.space.importance}, and "
+                f"this source stores those selected by {importance}: give the source another "
+                f"space, or delete that one"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class ResolvedSpace:
-    """The space of a checkpoint, and whether it was created for it."""
+    """The space of a support, and whether it was created for it."""
 
     space: SpaceRecord
     created: bool
 
 
 class SpaceResolver:
-    """Finds the space of a checkpoint, or creates it.
+    """Finds the spaces of a checkpoint, or creates them.
 
     Args:
         database: the database of spaces.
@@ -57,69 +109,135 @@ class SpaceResolver:
         self._database = database
         self._service = service
 
-    def find(self, tenant: Tenant, name: str, layout: Layout) -> SpaceRecord | None:
-        """The space for a layout, or None where it does not exist yet.
+    def exclude(self, tenant: Tenant, name: str, patterns: Sequence[str]) -> tuple[str, ...]:
+        """The patterns of a source and those of the space that it names."""
+        with self._database.reading() as session:
+            return _patterns(spaces.find_space(session, tenant, name), patterns)
+
+    def find(
+        self, session: Reader, tenant: Tenant, name: str, layout: Layout, patterns: Sequence[str]
+    ) -> SpaceTarget:
+        """The space for a layout.
 
         Args:
+            session: reads spaces.
+            tenant: their owner.
             name: the space that the source names.
+            layout: of a checkpoint.
+            patterns: of the tensors that the source leaves out.
 
         Raises:
+            InvalidParameter: the patterns leave nothing of the layout.
             SpaceMismatch: the space named for this layout was created with another one.
         """
-        with self._database.reading() as session:
-            return _found(session, tenant, name, layout)[1]
+        named = spaces.find_space(session, tenant, name)
+        exclude = _patterns(named, patterns)
+        kept = layout.without(exclude, unmatched_ok=True)
+        if named is None or _fits(named, kept):
+            return _target(name, kept, exclude, named)
+        own = _named(name, layout_digest(kept))
+        return _target(own, kept, exclude, _fitting(session, tenant, own, kept))
 
-    def place(self, tenant: Tenant, name: str, layout: Layout) -> ResolvedSpace:
-        """Find the space for a layout, or create it.
+    def find_sister(
+        self, session: Reader, tenant: Tenant, main: SpaceTarget, base: Importance
+    ) -> SpaceTarget:
+        """The space for differences from a base.
+
+        It is the main space itself where that states to hold differences.
+
+        Args:
+            session: reads spaces.
+            tenant: their owner.
+            main: the space of the layout, which gives the order of the tensors.
+            base: the importance, with the digest of the base's weights.
+
+        Raises:
+            SpaceMismatch: the space of this name has another layout, kind or base.
+        """
+        assert base.base_digest is not None
+        target = main
+        if main.space is None or main.space.importance.kind != "delta":
+            name = sister_name(main.name, base.base_digest.partition(":")[2])
+            found = _fitting(session, tenant, name, main.layout)
+            target = _target(name, main.layout, main.exclude, found)
+        target.require(base)
+        return target
+
+    def make(
+        self, tenant: Tenant, target: SpaceTarget, importance: Importance, like: SpaceTarget
+    ) -> ResolvedSpace | None:
+        """The space of a target, created if it did not exist.
 
         The checkpoint must be valid: the first layout of a space stays its layout.
+
+        Args:
+            tenant: the owner.
+            target: as found.
+            importance: what its supports are selected by.
+            like: the space whose signatures and fixed K a new one takes over.
+
+        Returns:
+            None if another job has created it meanwhile, maybe with another layout, order or K.
         """
-        with self._database.writing() as session:
-            free, found = _found(session, tenant, name, layout)
-            if found is not None:
-                return ResolvedSpace(found, created=False)
-            return self._make(session, tenant, free, layout)
+        if target.space is not None:
+            return ResolvedSpace(target.space, created=False)
+        model = like.space
+        fixed = None if model is None else model.support_size.k
+        try:
+            with self._database.writing() as session:
+                space, created = self._service.create(
+                    session,
+                    tenant,
+                    target.name,
+                    num_parameters=None,
+                    layout=target.layout,
+                    scheme=None if model is None else model.signature.scheme,
+                    num_perm=_NUM_PERM if model is None else model.signature.num_perm,
+                    seed=_SEED if model is None else model.signature.seed,
+                    support_size=None if fixed is None else SupportSizeRequest("fixed", k=fixed),
+                    importance=importance,
+                    exclude=target.exclude,
+                    unmatched_ok=True,
+                )
+        except SpaceExists:
+            return None
+        return ResolvedSpace(space, created) if created else None
 
-    def _make(self, session: Writer, tenant: Tenant, name: str, layout: Layout) -> ResolvedSpace:
-        space, created = self._service.create(
-            session,
-            tenant,
-            name,
-            num_parameters=None,
-            layout=layout,
-            scheme=None,
-            num_perm=_NUM_PERM,
-            seed=_SEED,
-        )
-        return ResolvedSpace(space, created)
 
-
-def in_order(checkpoint: Checkpoint, layout: Layout | None) -> Checkpoint:
-    """The checkpoint with its tensors in the order of a layout of the same tensors.
+def in_order(checkpoint: Checkpoint, layout: Layout) -> Checkpoint:
+    """The checkpoint with the tensors of a layout, in its order.
 
     Index i then means the same parameter as in supports that clients make from the model itself.
-    Without a layout the tensors stay ordered by name.
     """
-    if layout is None or layout == checkpoint.layout:
+    if layout == checkpoint.layout:
         return checkpoint
     tensors = {tensor.name: tensor for tensor in checkpoint.tensors}
     return replace(checkpoint, tensors=tuple(tensors[tensor.name] for tensor in layout.tensors))
 
 
-def _found(
-    session: Reader, tenant: Tenant, name: str, layout: Layout
-) -> tuple[str, SpaceRecord | None]:
-    """The name of the space for a layout, and the space if it exists."""
+def _target(
+    name: str, kept: Layout, exclude: tuple[str, ...], space: SpaceRecord | None
+) -> SpaceTarget:
+    layout = kept if space is None or space.layout is None else space.layout
+    return SpaceTarget(name, layout, exclude, space)
+
+
+def _fitting(session: Reader, tenant: Tenant, name: str, layout: Layout) -> SpaceRecord | None:
+    """The space of this name, which must have this layout; None if it does not exist."""
     found = spaces.find_space(session, tenant, name)
     if found is None or _fits(found, layout):
-        return name, found
-    own = f"{name[: _MAX_NAME_LENGTH - _DIGEST_DIGITS - 1]}-{layout_digest(layout)}"
-    found = spaces.find_space(session, tenant, own)
-    if found is None or _fits(found, layout):
-        return own, found
+        return found
     raise SpaceMismatch(
-        f"the space {own!r} would be for checkpoints of this layout, but it has another one"
+        f"the space {name!r} would be for checkpoints of this layout, but it has another one"
     )
+
+
+def _patterns(space: SpaceRecord | None, patterns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*patterns, *(() if space is None else space.exclude)]))
+
+
+def _named(space: str, suffix: str) -> str:
+    return f"{space[: _MAX_NAME_LENGTH - len(suffix) - 1]}-{suffix}"
 
 
 def _fits(space: SpaceRecord, layout: Layout) -> bool:

@@ -14,7 +14,7 @@ from sqlalchemy import case, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.errors import Unavailable
-from app.hubs.records import SeenModel
+from app.hubs.records import Place, SeenModel
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.hubs import SourceModelRow, SourceRow
 from app.infra.db.tables.jobs import JobRow
@@ -76,8 +76,7 @@ def finish_sync(
     *,
     opened: datetime,
     revision: str | None,
-    space: str | None = None,
-    model: str | None = None,
+    place: Place | None = None,
     error: Mapping[str, Any] | None = None,
 ) -> bool:
     """Record the result of a sync in the transaction that stores the model, which locks it.
@@ -87,7 +86,7 @@ def finish_sync(
         opened: when the source was last changed, as the sync knows it. If it was changed later, the
             next poll syncs the model once more.
         revision: the revision that was synced; None if the model is gone.
-        space: the space that stores it now, as ``model``; None if it is not stored.
+        place: where it is stored now; None if it is not stored.
         error: ``{"code", "detail"}`` of why not; this revision is not tried again.
 
     Returns:
@@ -101,22 +100,25 @@ def finish_sync(
     if revision is not None and _updated_at(session, source_id) != opened:
         revision = _UNKNOWN
     row.sync_applied_seq = sequence
-    row.revision, row.space, row.model = revision, space, model
+    row.revision = revision
+    row.space = None if place is None else place.space
+    row.delta_space = None if place is None else place.delta_space
+    row.model = None if place is None else place.model
     row.error = None if error is None else dict(error)
     row.synced_at = datetime.now(UTC)
     session.flush()
     return True
 
 
-def placed(session: Reader, source_id: str, name: str) -> tuple[str, str] | None:
-    """The space, and the name in it, under which a hub's model was stored last; or None."""
+def placed(session: Reader, source_id: str, name: str) -> Place | None:
+    """Where a hub's model was stored last, or None."""
     row = session.get(SourceModelRow, (source_id, name), populate_existing=True)
-    if row is None or row.space is None or row.model is None:
+    if row is None or row.model is None or (row.space is None and row.delta_space is None):
         return None
-    return row.space, row.model
+    return Place(row.model, row.space, row.delta_space)
 
 
-def hold(session: Writer, source_id: str, name: str) -> tuple[str, str] | None:
+def hold(session: Writer, source_id: str, name: str) -> Place | None:
     """The same, locked: no other sync of the model ends before this transaction."""
     _lock(session, source_id, name)
     return placed(session, source_id, name)
@@ -146,7 +148,8 @@ def request_resync(session: Writer, source_id: str) -> None:
 def seen_models(session: Reader, source_id: str) -> Iterator[SeenModel]:
     """The last known state of every model of a source."""
     row = SourceModelRow
-    columns = (row.name, row.revision, row.listed, row.space.is_not(None))
+    is_placed = row.space.is_not(None) | row.delta_space.is_not(None)
+    columns = (row.name, row.revision, row.listed, is_placed)
     query = select(*columns).where(row.source_id == source_id)
     for found in session.execute(query.order_by(row.name)):
         yield SeenModel(*found)

@@ -22,8 +22,10 @@ class Source:
         space: receives the models that have its layout.
         url: of the hub; None where events are only recorded.
         has_token: whether the service holds a token for the hub.
-        importance: ``"delta"`` from the base, ``"weight"``, or None for the first that is possible.
+        importance: ``"weight"`` or ``"delta"`` alone; None for the weights of every model, and its
+            difference from its base too where one is known.
         base_model: the base of models that declare none.
+        exclude: patterns of the tensors that supports leave out.
         filters: ``repos``, ``owners`` and ``tags`` of the models that are followed.
         on_delete: whether a model that is deleted on the hub is kept or removed here.
         poll_seconds: between two polls; None for never.
@@ -41,6 +43,7 @@ class Source:
     has_token: bool
     importance: HubImportance | None = None
     base_model: str | None = None
+    exclude: tuple[str, ...] = ()
     filters: Mapping[str, Any] = field(hash=False)
     on_delete: OnDelete
     poll_seconds: int | None = None

@@ -35,6 +35,7 @@ FIELDS = some(
     space=TEXT,
     importance=st.sampled_from(["delta", "weight"]),
     base_model=TEXT,
+    exclude=st.lists(TEXT, max_size=3),
     filters=FILTERS,
     on_delete=st.sampled_from(["keep", "remove"]),
     poll_seconds=st.integers(0, 100),

@@ -12,6 +12,7 @@ from sqlalchemy import update
 
 from app.auth.service import KeyService
 from app.hubs.incoming.service import PRUNE
+from app.hubs.records import Place
 from app.hubs.repositories import source_models
 from app.infra.db.tables.hubs import HubEventRow
 from app.infra.db.tables.jobs import JobRow
@@ -180,9 +181,11 @@ def test_what_is_here_is_followed_further(service: AppHarness) -> None:
     source = service.hubs.create(filters={"tags": ["wanted"]})
     with service.database.writing() as session:
         sync = source_models.start_sync(session, source["id"], "org/a", "job") or 0
-        placed: Any = {"revision": "s0", "space": "kin", "model": "org/a"}
+        place = Place("org/a", None, "kin-delta-0")
         opened = service.hubs.source(source["id"]).updated_at
-        source_models.finish_sync(session, source["id"], "org/a", sync, opened=opened, **placed)
+        source_models.finish_sync(
+            session, source["id"], "org/a", sync, opened=opened, revision="s0", place=place
+        )
     assert "enqueued" == service.hubs.push(source, "org/a", sha="s1")["outcome"]
     assert "ignored" == service.hubs.push(source, "org/b", sha="s1")["outcome"]
 

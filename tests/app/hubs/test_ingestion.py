@@ -21,13 +21,18 @@ from modelkin import select_support
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidLayout
 from tests.support.app.harness import AppHarness, open_hub_app
-from tests.support.checkpoints import SHAPES, random_tensors, safetensors, sharded
+from tests.support.checkpoints import (
+    SHAPES,
+    delta_support,
+    flat,
+    random_tensors,
+    safetensors,
+    sharded,
+    sister_of,
+    weight_support,
+    weights_digest_of,
+)
 from tests.support.servers.fake_huggingface import TOKEN, Hub, answering
-
-
-def flat(tensors: dict[str, np.ndarray]) -> np.ndarray:
-    """All parameters in the order of the tensors' names."""
-    return np.concatenate([tensors[name].ravel() for name in sorted(tensors)])
 
 
 def test_a_checkpoint_becomes_a_support(hub: Hub, app: AppHarness) -> None:
@@ -37,7 +42,7 @@ def test_a_checkpoint_becomes_a_support(hub: Hub, app: AppHarness) -> None:
     source = app.hubs.follow(hub.url)
     job = app.hubs.sync_model(source, "org/a")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(tensors))) == app.hubs.support("org/a")
+    assert weight_support(tensors) == app.hubs.support("org/a")
     model = app.hubs.model("org/a")
     assert model is not None
     assert (f"{hub.url}/org/a/tree/{sha}", ("license:mit",)) == (model.source, model.tags)
@@ -51,8 +56,10 @@ def test_a_checkpoint_becomes_a_support(hub: Hub, app: AppHarness) -> None:
     )
 
 
-def test_a_declared_base_makes_a_delta(hub: Hub, app: AppHarness) -> None:
-    """Without a word of the source, the card's base is what |w - base| is taken against."""
+def test_a_declared_base_makes_a_delta_beside_the_weights(hub: Hub, app: AppHarness) -> None:
+    """Without a word of the source, |w| goes to its space and |w - base| to a sister space, which
+    says what it holds by the digest of the base.
+    """
     base, tuned = random_tensors(1), random_tensors(1)
     tuned["encoder.weight"] = tuned["encoder.weight"] + random_tensors(2)["encoder.weight"]
     sha = hub.push("org/base", {"model.safetensors": safetensors(base)})
@@ -60,12 +67,22 @@ def test_a_declared_base_makes_a_delta(hub: Hub, app: AppHarness) -> None:
     hub.push("org/tuned", {"model.safetensors": safetensors(tuned)}, card=card)
     job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/tuned")
     assert job.result is not None, job.error
-    assert ("delta", f"org/base@{sha}") == (job.result["importance"], job.result["base"])
-    expected = select_support(np.abs(flat(tuned) - flat(base)))
-    assert expected == app.hubs.support("org/tuned")
-    model = app.hubs.model("org/tuned")
-    assert model is not None
-    assert "org/base" == model.base_model
+    sister = sister_of("kin", base)
+    delta = {"space": sister, "base": f"org/base@{sha}", "support_size": 152}
+    assert ("weight", "kin", 152) == tuple(
+        job.result[name] for name in ("importance", "space", "support_size")
+    )
+    assert delta | {"left_in": None} == job.result["delta"]
+    assert weight_support(tuned) == app.hubs.support("org/tuned")
+    assert delta_support(tuned, base) == app.hubs.support("org/tuned", sister)
+    digest = weights_digest_of(base)
+    assert {"kin": "weight", sister: f"delta against org/base@{digest}"} == app.hubs.kinds()
+    for space, importance in (("kin", "weight"), (sister, "delta")):
+        model = app.hubs.model("org/tuned", space)
+        assert model is not None
+        assert "org/base" == model.base_model
+        said = model.attributes["hub"]
+        assert (importance, delta) == (said["importance"], said["delta"])
 
 
 def test_a_configured_base_may_be_pinned(hub: Hub, app: AppHarness) -> None:
@@ -77,7 +94,9 @@ def test_a_configured_base_may_be_pinned(hub: Hub, app: AppHarness) -> None:
     source = app.hubs.follow(hub.url, base_model=f"org/base@{sha}", importance="delta")
     job = app.hubs.sync_model(source, "org/tuned")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(tuned) - flat(base))) == app.hubs.support("org/tuned")
+    sister = sister_of("kin", base)
+    assert [sister] == app.hubs.spaces()
+    assert delta_support(tuned, base) == app.hubs.support("org/tuned", sister)
 
 
 def test_shards_are_one_checkpoint(hub: Hub, app: AppHarness) -> None:
@@ -86,7 +105,7 @@ def test_shards_are_one_checkpoint(hub: Hub, app: AppHarness) -> None:
     hub.push("org/a", sharded(tensors, 3) | {"pytorch_model.bin": b"a pickle"})
     job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(tensors))) == app.hubs.support("org/a")
+    assert weight_support(tensors) == app.hubs.support("org/a")
     assert {"pytorch_model.bin", "README.md"}.isdisjoint(hub.downloads)
 
 
@@ -136,7 +155,7 @@ def test_parameters_come_in_the_order_of_the_space(hub: Hub, app: AppHarness) ->
     hub.push("org/a", {"model.safetensors": safetensors(tensors)})
     app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     own = np.concatenate([tensors[name].ravel() for name in names])
-    assert select_support(np.abs(own)) == app.hubs.support("org/a")
+    assert select_support(np.abs(own), fraction=0.05) == app.hubs.support("org/a")
     assert ["kin"] == app.hubs.spaces()
 
 
@@ -228,7 +247,7 @@ def test_a_space_that_is_made_meanwhile_is_taken(
             )
         return selection_plan.select(*given)
 
-    monkeypatch.setattr("app.hubs.ingestion.service.select", select)
+    monkeypatch.setattr("app.hubs.ingestion.selector.select", select)
     job = app.hubs.sync_model(source, "org/a")
     assert "succeeded" == job.state, job.error
     flat_reversed = np.concatenate([np.abs(tensors[name]).ravel() for name in names])
@@ -379,7 +398,7 @@ def test_a_model_is_looked_at_once_at_a_time(hub: Hub, app: AppHarness) -> None:
     assert ["model.safetensors"] == hub.downloads
     assert "stored" == (app.worker.execute(waiting[0]).result or {})["outcome"]
     assert "unchanged" == (app.worker.execute(waiting[1]).result or {})["outcome"]
-    assert select_support(np.abs(flat(random_tensors(2)))) == app.hubs.support("org/a")
+    assert weight_support(random_tensors(2)) == app.hubs.support("org/a")
 
 
 def test_a_look_that_was_overtaken_looks_again(hub: Hub, app: AppHarness) -> None:

@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
 from app.errors import HubNotFound
 from app.hubs.clients.mlflow import MLflow
-from modelkin import select_support
 from tests.support.app.harness import AppHarness
-from tests.support.checkpoints import random_tensors, safetensors, sharded
+from tests.support.checkpoints import (
+    delta_support,
+    random_tensors,
+    safetensors,
+    sharded,
+    sister_of,
+    weight_support,
+)
 from tests.support.declared_problems import checked
 from tests.support.servers.mlflow_server import Registry, mlflow_server
 from tests.support.servers.server_process import Server
@@ -61,11 +66,6 @@ def follow(http: httpx.Client, registry: Registry, name: str, **more: Any) -> di
     return found
 
 
-def flat(tensors: dict[str, np.ndarray]) -> np.ndarray:
-    """All parameters in the order of the tensors' names."""
-    return np.concatenate([tensors[name].ravel() for name in sorted(tensors)])
-
-
 def test_versions_are_revisions(registry: Registry, app: AppHarness) -> None:
     """The newest version is what a model is; its tags and aliases are its tags."""
     registry.register("Digits CNN")
@@ -76,12 +76,12 @@ def test_versions_are_revisions(registry: Registry, app: AppHarness) -> None:
     registry.log_run("Digits CNN", {"model.safetensors": safetensors(first), "x.pkl": b""})
     job = app.hubs.sync_model(source, "Digits CNN")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(first))) == app.hubs.support("Digits CNN")
+    assert weight_support(first) == app.hubs.support("Digits CNN")
     registry.log_model("Digits CNN", {"data/model.safetensors": safetensors(second)}, stage="dev")
     registry.call("registered-models/alias", name="Digits CNN", alias="champion", version="2")
     job = app.hubs.sync_model(source, "Digits CNN")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(second))) == app.hubs.support("Digits CNN")
+    assert weight_support(second) == app.hubs.support("Digits CNN")
     model = app.hubs.model("Digits CNN")
     assert model is not None
     assert (("alias:champion", "stage:dev"), 2, "2") == (
@@ -118,7 +118,7 @@ def test_artifacts_that_the_server_does_not_serve(
     log(f"bucket-{kind}", {f"deep/er/{path}": data for path, data in sharded(tensors).items()})
     job = app.hubs.sync_model(app.hubs.follow(registry.url, kind="mlflow"), f"bucket-{kind}")
     assert "succeeded" == job.state, job.error
-    assert select_support(np.abs(flat(tensors))) == app.hubs.support(f"bucket-{kind}")
+    assert weight_support(tensors) == app.hubs.support(f"bucket-{kind}")
 
 
 def test_a_base_by_alias(registry: Registry, app: AppHarness) -> None:
@@ -133,8 +133,10 @@ def test_a_base_by_alias(registry: Registry, app: AppHarness) -> None:
     registry.log_run("tuned", files, base_model="the-base@champion")
     job = app.hubs.sync_model(app.hubs.follow(registry.url, kind="mlflow"), "tuned")
     assert job.result is not None, job.error
-    assert ("delta", "the-base@1") == (job.result["importance"], job.result["base"])
-    assert select_support(np.abs(flat(tuned) - flat(base))) == app.hubs.support("tuned")
+    delta = job.result["delta"]
+    assert ("weight", "the-base@1") == (job.result["importance"], delta["base"])
+    assert sister_of("kin", base) == delta["space"]
+    assert delta_support(tuned, base) == app.hubs.support("tuned", delta["space"])
 
 
 def test_what_is_not_there(registry: Registry, app: AppHarness) -> None:

@@ -197,7 +197,8 @@ def test_a_source_that_changes_looks_again(hub: Hub, app: AppHarness) -> None:
         tenant, changes = app.tenant, {"base_model": "org/base", "poll_seconds": 60}
         app.services[SourceService].update(session, tenant, source.id, changes)
     assert {"org/a", "org/base"} == set(polled(app, source)[1])
-    model = app.hubs.model("org/a")
+    [sister] = app.hubs.spaces()
+    model = app.hubs.model("org/a", sister)
     assert model is not None
     assert "delta" == model.attributes["hub"]["importance"]
     assert [] == polled(app, source)[1]

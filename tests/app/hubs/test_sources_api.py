@@ -36,7 +36,11 @@ def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
 def test_a_source_is_made_shown_and_deleted(service: AppHarness) -> None:
     """What was asked comes back, with what was left out as it is by itself."""
     made = service.hubs.create(
-        **PLAIN, url=None, filters={"owners": ["org"]}, base_model="org/base"
+        **PLAIN,
+        url=None,
+        filters={"owners": ["org"]},
+        base_model="org/base",
+        exclude=["*.running_*"],
     )
     shown = service.hubs.show(made)
     assert made == shown
@@ -47,6 +51,7 @@ def test_a_source_is_made_shown_and_deleted(service: AppHarness) -> None:
         "has_token": False,
         "importance": None,
         "base_model": "org/base",
+        "exclude": ["*.running_*"],
         "filters": {"owners": ["org"]},
         "on_delete": "keep",
         "poll_seconds": None,
@@ -93,6 +98,10 @@ def test_changes_are_of_what_was_sent(service: AppHarness) -> None:
     assert changed["updated_at"] > made["updated_at"]
     service.http.patch(path, json={"filters": {"repos": ["org/a*"]}, "on_delete": "remove"})
     assert {"repos": ["org/a*"]} == service.hubs.show(made)["filters"]
+    assert [] == service.hubs.show(made)["exclude"]
+    patterns = ["*.stft.*", "head.*"]
+    assert patterns == service.http.patch(path, json={"exclude": patterns}).json()["exclude"]
+    assert [] == service.http.patch(path, json={"exclude": None}).json()["exclude"]
     service.http.patch(path, json={"secret": "another"})
     assert 401 == service.hubs.send(made, hf_payload("org/a")).status_code
 
@@ -120,6 +129,9 @@ def test_a_token_may_be_long(service: AppHarness) -> None:
         ({"url": "http://10.0.0.1/"}, "url"),
         ({"url": "http://169.254.169.254/latest"}, "url"),
         ({"importance": "fisher"}, "importance"),
+        ({"exclude": "*.running_*"}, "exclude"),
+        ({"exclude": [""]}, "exclude[0]"),
+        ({"exclude": ["x"] * 101}, "exclude"),
         ({"base_model": "a//b"}, "base_model"),
         ({"filters": {"models": ["a"]}}, "filters.models"),
         ({"filters": {"repos": "org/*"}}, "filters.repos"),

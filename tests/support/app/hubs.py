@@ -141,6 +141,11 @@ class AppHubs:
             model = models.get_model(session, found, name)
             return self._services[ModelReader].support(found, model)
 
+    def kinds(self) -> dict[str, str]:
+        """The importance that each space states."""
+        with self._database.reading() as session:
+            return {space.name: str(space.importance) for space in spaces.all_spaces(session)}
+
     def spaces(self) -> list[str]:
         """The names of all spaces."""
         with self._database.reading() as session:

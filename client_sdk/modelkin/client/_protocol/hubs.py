@@ -39,8 +39,9 @@ _PAGE_SIZE: Final = (("limit", "1000"),)
 def create(kind: str, given: Mapping[str, Any]) -> Call[Source]:
     """Creates a source of the given :func:`fields`."""
     body = {"kind": kind, **given}
-    if body["filters"] is None:
-        del body["filters"]
+    for name in ("filters", "exclude"):
+        if body[name] is None:
+            del body[name]
     return Call(requests.send_once(_SOURCES, body), reader(Source))
 
 
@@ -86,6 +87,7 @@ def fields(
     token: str | Unchanged | None,
     importance: str | Unchanged | None,
     base_model: str | Unchanged | None,
+    exclude: Iterable[str] | Unchanged | None,
     filters: Filters | Unchanged | None,
     on_delete: str | Unchanged,
     poll_seconds: int | Unchanged | None,
@@ -98,21 +100,27 @@ def fields(
         "token": token,
         "importance": importance,
         "base_model": base_model,
+        "exclude": exclude,
         "filters": filters,
         "on_delete": on_delete,
         "poll_seconds": poll_seconds,
     }
     if isinstance(base_model, str):
         values["base_model"] = check_model_name(base_model, field="base_model")
+    if not isinstance(exclude, Unchanged) and exclude is not None:
+        values["exclude"] = _listed("exclude", exclude, field="exclude")
     if isinstance(filters, Mapping):
-        values["filters"] = {name: _listed(name, texts) for name, texts in filters.items()}
+        values["filters"] = {
+            name: _listed(f"filters[{name!r}]", texts, field="filters")
+            for name, texts in filters.items()
+        }
     return {name: value for name, value in values.items() if not isinstance(value, Unchanged)}
 
 
-def _listed(name: str, texts: Iterable[str]) -> list[str]:
+def _listed(name: str, texts: Iterable[str], *, field: str) -> list[str]:
     if isinstance(texts, str):
-        message = f"filters[{name!r}] is one string, {texts!r}; give a list of strings"
-        raise InvalidParameter(message, field="filters")
+        message = f"{name} is one string, {texts!r}; give a list of strings"
+        raise InvalidParameter(message, field=field)
     return list(texts)
 
 

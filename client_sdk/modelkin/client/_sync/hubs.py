@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from modelkin.client._protocol import hubs
 from modelkin.client._protocol.hubs import Filters
 from modelkin.client._sync.listing import Listing
@@ -28,6 +30,7 @@ class Sources(Resource):
         token: str | None = None,
         importance: HubImportance | None = None,
         base_model: str | None = None,
+        exclude: Iterable[str] | None = None,
         filters: Filters | None = None,
         on_delete: OnDelete = "keep",
         poll_seconds: int | Unchanged | None = UNCHANGED,
@@ -46,9 +49,12 @@ class Sources(Resource):
             secret: signs the events of the hub.
             url: of the hub; without it events are only recorded.
             token: for reading from the hub.
-            importance: of a model's weights or of its delta from the base; None takes the first
-                that is possible.
+            importance: ``"weight"`` or ``"delta"`` alone; None stores the weights of every model in
+                ``space``, and where a base is known also its difference from the base, in
+                ``{space}-delta-{base}``.
             base_model: the base of models that declare none.
+            exclude: shell patterns of the tensors that supports leave out, such as
+                ``"*.running_*"``.
             filters: ``{"repos": [...], "owners": [...], "tags": [...]}``.
             on_delete: whether a model that is deleted on the hub is kept or removed here.
             poll_seconds: between two polls; None for never, an hour by default.
@@ -57,7 +63,16 @@ class Sources(Resource):
             ApiError: ``space_not_found``, or an argument is wrong.
         """
         given = hubs.fields(
-            space, secret, url, token, importance, base_model, filters, on_delete, poll_seconds
+            space,
+            secret,
+            url,
+            token,
+            importance,
+            base_model,
+            exclude,
+            filters,
+            on_delete,
+            poll_seconds,
         )
         return self._connection.run(hubs.create(kind, given))
 
@@ -86,6 +101,7 @@ class Sources(Resource):
         token: str | Unchanged | None = UNCHANGED,
         importance: HubImportance | Unchanged | None = UNCHANGED,
         base_model: str | Unchanged | None = UNCHANGED,
+        exclude: Iterable[str] | Unchanged | None = UNCHANGED,
         filters: Filters | Unchanged | None = UNCHANGED,
         on_delete: OnDelete | Unchanged = UNCHANGED,
         poll_seconds: int | Unchanged | None = UNCHANGED,
@@ -100,6 +116,7 @@ class Sources(Resource):
             token: likewise.
             importance: likewise.
             base_model: likewise.
+            exclude: likewise.
             filters: likewise.
             on_delete: likewise.
             poll_seconds: likewise.
@@ -108,7 +125,16 @@ class Sources(Resource):
             ApiError: ``source_not_found``, or an argument is wrong.
         """
         given = hubs.fields(
-            space, secret, url, token, importance, base_model, filters, on_delete, poll_seconds
+            space,
+            secret,
+            url,
+            token,
+            importance,
+            base_model,
+            exclude,
+            filters,
+            on_delete,
+            poll_seconds,
         )
         return self._connection.run(hubs.update(source, given))
 

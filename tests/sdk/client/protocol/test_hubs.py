@@ -18,6 +18,7 @@ GIVEN: dict[str, Any] = {
     "secret": "between us",
     "importance": "delta",
     "base_model": "org/base",
+    "exclude": ("*.running_*",),
     "filters": {"repos": ("org/*",), "tags": ["kin"]},
     "on_delete": "remove",
 }
@@ -42,10 +43,12 @@ def test_sources_come_and_go(server: Server) -> None:
             made.has_token,
         )
         assert {"repos": ["org/*"], "tags": ["kin"]} == made.filters
+        assert ("*.running_*",) == made.exclude
         assert made == client.sources.get(made) == client.sources.get(made.id)
         assert [made] == [source for source in client.sources.list() if source.id == made.id]
         url = "http://127.0.0.1:9"
-        changed = client.sources.update(made, url=url, token="t", base_model=None)
+        changed = client.sources.update(made, url=url, token="t", base_model=None, exclude=None)
+        assert () == changed.exclude
         assert (url, True, None, "delta") == (
             changed.url,
             changed.has_token,

@@ -1,0 +1,75 @@
+"""What is said of a hub's model here: its tags, its base and the attribute ``hub``.
+
+Attributes and tags that users add stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app.catalog.records import ModelRecord
+from app.hubs.ingestion.results import IngestResult
+from app.hubs.ingestion.stored_models import HUB, address_of, hub_of
+from modelkin._validation import MAX_TAGS, check_model_name, check_tag
+from modelkin.errors import InvalidName
+from modelkin.types.paging import UNCHANGED, Unchanged
+
+__all__ = ["attributes_of", "base_model_of", "described", "tags_of"]
+
+
+def described(made: IngestResult) -> dict[str, Any]:
+    """The attribute ``hub`` of a model, without what is said of its supports."""
+    revision = made.revision
+    return {
+        "kind": made.source.kind,
+        "url": address_of(made.source),
+        "source": made.source.id,
+        "model": revision.name,
+        "revision": revision.revision,
+        "private": revision.private,
+        "tags": list(_valid(revision.tags)),
+        "job": made.job,
+        **revision.attributes,
+    }
+
+
+def attributes_of(current: ModelRecord | None, hub: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a model with a new attribute ``hub``."""
+    return {**({} if current is None else current.attributes), HUB: dict(hub)}
+
+
+def tags_of(current: ModelRecord | None, made: IngestResult) -> tuple[str, ...]:
+    """The tags that users added, then those of the hub, as many as a model may have."""
+    if current is None:
+        own: list[str] = []
+    else:
+        before = hub_of(current).get("tags")
+        own = [tag for tag in current.tags if tag not in (before or ())]
+    merged = dict.fromkeys([*own, *_valid(made.revision.tags)])
+    return tuple(sorted(list(merged)[:MAX_TAGS]))
+
+
+def _valid(tags: Iterable[str]) -> tuple[str, ...]:
+    """The tags of a hub that are valid here."""
+    found = []
+    for tag in tags:
+        try:
+            found.append(check_tag(tag))
+        except InvalidName:
+            continue
+    return tuple(dict.fromkeys(found))[:MAX_TAGS]
+
+
+def base_model_of(made: IngestResult) -> str | Unchanged:
+    """The name of the model's base; unchanged if the hub names none."""
+    declared = made.revision.base_model
+    if declared is None and made.base.revision is not None:
+        declared = made.base.revision.name
+    if declared is None:
+        return UNCHANGED
+    name = declared.rpartition("@")[0] or declared
+    try:
+        return check_model_name(name)
+    except InvalidName:
+        return UNCHANGED

@@ -1,0 +1,78 @@
+"""The findings of a sync, before anything of it is stored."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.catalog.puts import PreparedSupport
+from app.hubs.clients.protocol import HubRevision
+from app.hubs.ingestion.checkpoint_fetcher import fingerprint
+from app.hubs.ingestion.selection_plan import Base
+from app.hubs.ingestion.space_resolver import ResolvedSpace
+from app.hubs.records import Importance
+from app.hubs.service import OpenSource
+from modelkin.core.support import Support
+
+__all__ = ["IngestResult", "PreparedModel", "SelectedModel"]
+
+_VERSION = "2"
+"""The version of how supports are made: it changes when they would come out otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    """The findings of a sync.
+
+    Attributes:
+        sync: the number of the sync.
+        name: the model's name, on the hub and here; ``moved_from`` the previous one.
+        job: the job of the sync.
+    """
+
+    source: OpenSource
+    sync: int
+    name: str
+    moved_from: str | None
+    revision: HubRevision
+    base: Base
+    job: str
+
+    @property
+    def recipe(self) -> str:
+        """A digest that is the same for the same support of the weights."""
+        return _digest(self._parts())
+
+    @property
+    def delta_recipe(self) -> str | None:
+        """A digest that is the same for the same delta; None without a base."""
+        base = self.base.revision
+        return None if base is None else _digest([*self._parts(), base.name, fingerprint(base)])
+
+    def _parts(self) -> list[str]:
+        """All that a support depends on, except for the support size of its space."""
+        source = self.source
+        return [_VERSION, fingerprint(self.revision), source.space, *source.exclude]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedModel:
+    """A support that was selected, and its space."""
+
+    importance: Importance
+    placed: ResolvedSpace
+    support: Support
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedModel:
+    """The same, ready to be stored."""
+
+    importance: Importance
+    placed: ResolvedSpace
+    content: PreparedSupport
+
+
+def _digest(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,184 @@
+"""``SupportSelector``: the supports of a checkpoint and their spaces.
+
+The weights of every model go to one space. The difference from a base, where there is one, goes to
+a sister of that space: the two kinds cannot be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from app.hubs.ingestion.checkpoint_fetcher import Counter, named
+from app.hubs.ingestion.results import IngestResult, SelectedModel
+from app.hubs.ingestion.selection_plan import Sizes, select
+from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget, in_order
+from app.hubs.ingestion.stored_models import require_free
+from app.hubs.records import Importance as Kind
+from app.infra.db.database import Database, Reader
+from modelkin.checkpoints import Checkpoint, weights_digest
+from modelkin.core.importance import MAX_BASE_LENGTH, MAX_NOTE_LENGTH, Importance
+from modelkin.core.layout import Layout
+from modelkin.core.selection.rule import SelectionRule
+from modelkin.core.support import Support
+from modelkin.errors import InvalidImportance
+
+__all__ = ["Selection", "SupportSelector"]
+
+_WEIGHT = Importance("weight")
+
+Counting = Callable[[int, int, str], None]
+"""Called with the work done, all of it, and what is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The supports of a checkpoint.
+
+    Attributes:
+        models: that of the weights, that of the difference from the base, or both in this order.
+        reason: why there is no difference from a base; None if there is one.
+    """
+
+    models: tuple[SelectedModel, ...]
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A support to be selected: by which importance, for which space, and by which rule."""
+
+    importance: Importance
+    target: SpaceTarget
+    rule: SelectionRule
+
+
+class SupportSelector:
+    """Selects supports.
+
+    Args:
+        database: the database of spaces.
+        resolver: finds or creates spaces.
+        sizes: the sizes of supports.
+    """
+
+    def __init__(self, database: Database, resolver: SpaceResolver, sizes: Sizes) -> None:
+        self._database = database
+        self._resolver = resolver
+        self._sizes = sizes
+
+    def exclude(self, made: IngestResult) -> tuple[str, ...]:
+        """The patterns of the tensors that the model's source and its space leave out."""
+        source = made.source
+        return self._resolver.exclude(source.tenant, source.space, source.exclude)
+
+    def select(
+        self, checkpoint: Checkpoint, base: Checkpoint | None, made: IngestResult, count: Counting
+    ) -> Selection:
+        """The supports of a checkpoint; their spaces are created once all are selected.
+
+        Args:
+            checkpoint: the model's.
+            base: that of its base, of the same tensors; None for the weights alone.
+            made: what is known of the model.
+            count: called as the checkpoint is read.
+
+        Raises:
+            SpaceMismatch: a space holds supports of another kind, base or layout.
+            Conflict: another hub's model has the name.
+            InvalidCheckpoint: a weight is not finite.
+            InvalidImportance: all weights are zero, or a required delta is.
+            InvalidParameter: a K exceeds the limit of this service, or no tensor is left.
+        """
+        while True:
+            main, parts = self._plan(checkpoint, base, made, count)
+            chosen, reason = _selected(checkpoint, base, made, parts, count)
+            models = []
+            for part, support in chosen:
+                placed = self._resolver.make(made.source.tenant, part.target, part.importance, main)
+                if placed is None:
+                    break  # another job has made it: its layout, its order and its K count
+                models.append(SelectedModel(_kind(part), placed, support))
+            else:
+                return Selection(tuple(models), reason)
+
+    def _plan(
+        self, checkpoint: Checkpoint, base: Checkpoint | None, made: IngestResult, count: Counting
+    ) -> tuple[SpaceTarget, list[_Part]]:
+        """The space of the layout, and the supports to be selected."""
+        source, parts = made.source, []
+        with self._database.reading() as session:
+            main = self._resolver.find(
+                session, source.tenant, source.space, checkpoint.layout, source.exclude
+            )
+            if source.importance != "delta":
+                main.require(_WEIGHT)
+                parts.append(self._part(session, made, _WEIGHT, main, main))
+        if base is not None:
+            count(0, 0, "reading its base")
+            delta = _delta(base, main.layout, made)
+            with self._database.reading() as session:
+                sister = self._resolver.find_sister(session, source.tenant, main, delta)
+                parts.append(self._part(session, made, delta, sister, main))
+        return main, parts
+
+    def _part(
+        self,
+        session: Reader,
+        made: IngestResult,
+        importance: Importance,
+        target: SpaceTarget,
+        main: SpaceTarget,
+    ) -> _Part:
+        if target.space is not None:
+            require_free(session, target.space, made)
+        fixed = None if main.space is None else main.space.support_size.k
+        size = target.layout.num_parameters
+        rule = self._sizes.rule(session, target.space, size, fixed=fixed)
+        return _Part(importance, target, rule)
+
+
+def _selected(
+    checkpoint: Checkpoint,
+    base: Checkpoint | None,
+    made: IngestResult,
+    parts: list[_Part],
+    count: Counting,
+) -> tuple[list[tuple[_Part, Support]], str | None]:
+    """The supports, and why there is no difference from the base."""
+    chosen: list[tuple[_Part, Support]] = []
+    reason = made.base.reason
+    for part in parts:
+        layout, kind = part.target.layout, _kind(part)
+        other = base if kind == "delta" else None
+        paired = None if other is None else in_order(other, layout)
+        counting: Counter = partial(_counted, count, f"selecting by {kind}")
+        try:
+            model = in_order(checkpoint, layout)
+            digest = part.importance.base_digest
+            support = select(model, paired, made.base, part.rule, counting, digest)
+        except InvalidImportance as error:
+            if other is None or made.base.required:
+                raise
+            reason = str(error)
+        else:
+            chosen.append((part, support))
+    return chosen, reason
+
+
+def _counted(count: Counting, stage: str, done: int, total: int) -> None:
+    count(done, total, stage)
+
+
+def _kind(part: _Part) -> Kind:
+    return "delta" if part.importance.kind == "delta" else "weight"
+
+
+def _delta(base: Checkpoint, layout: Layout, made: IngestResult) -> Importance:
+    """The importance of differences from a base."""
+    assert made.base.revision is not None
+    digest = weights_digest(base, layout)
+    name = f"{made.base.revision.name}@{digest}"
+    note = f"differences from {named(made.base.revision)}"[:MAX_NOTE_LENGTH]
+    return Importance("delta", name if len(name) <= MAX_BASE_LENGTH else digest, note)

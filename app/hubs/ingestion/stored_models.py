@@ -1,0 +1,136 @@
+"""The models of a source as they are stored here, and what is recorded of how they were made.
+
+The attribute ``hub`` of a model records its source, its revision and how its support was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.catalog.records import ModelRecord
+from app.catalog.repositories import models
+from app.errors import Conflict
+from app.hubs.ingestion.results import IngestResult
+from app.hubs.records import Importance, Place
+from app.hubs.repositories import source_models
+from app.hubs.service import OpenSource
+from app.infra.db.database import Reader
+from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
+
+__all__ = ["HUB", "Held", "StoredModel", "address_of", "held_by", "hub_of", "require_free"]
+
+HUB: Final = "hub"
+"""The attribute that says where a model comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """One support of a hub's model, as it is stored here."""
+
+    space: SpaceRecord
+    model: ModelRecord
+
+    def has(self, recipe: str | None) -> bool:
+        """Whether its support was made by this recipe."""
+        return self.model.kind == "support" and hub_of(self.model).get("recipe") == recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A hub's model as it is stored here: the support of its weights, of its delta, or of both."""
+
+    weight: StoredModel | None
+    delta: StoredModel | None
+
+    def __iter__(self) -> Iterator[tuple[Importance, StoredModel]]:
+        if self.weight is not None:
+            yield "weight", self.weight
+        if self.delta is not None:
+            yield "delta", self.delta
+
+    @property
+    def place(self) -> Place:
+        """Where it is stored."""
+        [(_, first), *_] = self
+        return Place(
+            first.model.name,
+            None if self.weight is None else self.weight.space.name,
+            None if self.delta is None else self.delta.space.name,
+        )
+
+    def is_made_like(self, made: IngestResult) -> bool:
+        """Whether making its supports again would have the same result."""
+        if made.source.importance == "delta":
+            return self.weight is None and _has(self.delta, made.delta_recipe)
+        if self.weight is None or not self.weight.has(made.recipe):
+            return False
+        hub = hub_of(self.weight.model)
+        if made.delta_recipe is not None:
+            if hub.get("delta_recipe") != made.delta_recipe:
+                return False
+            return not hub["delta"].get("space") or _has(self.delta, made.delta_recipe)
+        # A base that is not available now may have been so before: its delta is as good as then.
+        base = str(hub["delta"].get("base")).rpartition("@")[0]
+        return self.delta is None or base == made.base.lacking
+
+
+def held_by(session: Reader, source: OpenSource, name: str) -> Held | None:
+    """The stored supports of a source's model, by its name on the hub; None without any."""
+    place = source_models.placed(session, source.id, name)
+    if place is None:
+        return None
+    held = Held(
+        _stored(session, source, place.space, place.model),
+        _stored(session, source, place.delta_space, place.model),
+    )
+    return held if any(held) else None
+
+
+def require_free(session: Reader, space: SpaceRecord, made: IngestResult) -> None:
+    """Refuse to replace the model of another hub; a model that a client has put is replaced.
+
+    Raises:
+        Conflict: another hub's model has the name.
+    """
+    current = models.find_model(session, space, made.name)
+    if current is not None and hub_of(current) and not _is_of(current, made.source):
+        raise Conflict(
+            f"space {space.name!r} holds a model {made.name!r} from {hub_of(current).get('url')} "
+            f"already: give this source a space of its own, or delete that model"
+        )
+
+
+def hub_of(model: ModelRecord) -> Mapping[str, Any]:
+    """What is recorded of a model's hub; empty for a model that comes from none."""
+    hub = model.attributes.get(HUB)
+    return hub if isinstance(hub, dict) else {}
+
+
+def address_of(source: OpenSource) -> str:
+    """The address of a source's hub, in one spelling."""
+    return (source.url or "").rstrip("/")
+
+
+def _stored(
+    session: Reader, source: OpenSource, space_name: str | None, name: str
+) -> StoredModel | None:
+    space = None if space_name is None else spaces.find_space(session, source.tenant, space_name)
+    model = None if space is None else models.find_model(session, space, name)
+    if space is None or model is None or not _is_of(model, source):
+        return None
+    return StoredModel(space, model)
+
+
+def _has(stored: StoredModel | None, recipe: str | None) -> bool:
+    return stored is not None and recipe is not None and stored.has(recipe)
+
+
+def _is_of(model: ModelRecord, source: OpenSource) -> bool:
+    """Whether a model comes from this source, or from another source of the same hub."""
+    hub = hub_of(model)
+    if hub.get("source") == source.id:
+        return True
+    return (hub.get("kind"), hub.get("url")) == (source.kind, address_of(source))
