@@ -15,8 +15,9 @@ import zstandard
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import undefer
 
+from app.catalog.repositories.models import missing_model
 from app.clustering.records import ClusteringContent, ClusteringRecord
-from app.errors import ClusteringNotFound, ModelNotFound
+from app.errors import ClusteringNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, encode_cursor
@@ -124,8 +125,7 @@ def _names(
         known = set(session.scalars(select(ModelRow.name).where(*here)))
         missing = [name for name in some if name not in known]
         if missing:
-            more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-            raise ModelNotFound(f"there is no model {missing[0]!r} in space {space.name!r}{more}")
+            raise missing_model(session, space, missing)
         chosen = select(ModelRow.name).where(*_chosen(space, tags), ModelRow.name.in_(some))
         yield from session.scalars(chosen)
 

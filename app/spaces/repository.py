@@ -13,6 +13,7 @@ from sqlalchemy.orm import defer
 from app.auth.records import Tenant
 from app.errors import SpaceNotFound
 from app.infra.db.database import Reader, Writer
+from app.infra.db.near_names import near_name
 from app.infra.db.pagination import decode_cursor, encode_cursor
 from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.index import StopListRow
@@ -62,10 +63,11 @@ def space_ids(session: Reader) -> set[int]:
 
 
 def get_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
-    """The tenant's space of this name, or :class:`SpaceNotFound`."""
+    """The tenant's space of this name, or :class:`SpaceNotFound`, which names a near one."""
     space = find_space(session, tenant, name)
     if space is None:
-        raise SpaceNotFound(f"there is no space {name!r}")
+        near = near_name(session, SpaceRow.name, SpaceRow.tenant_id == tenant.id, name)
+        raise SpaceNotFound(f"there is no space {name!r}{near}")
     return space
 
 

@@ -14,6 +14,7 @@ from app.catalog.repositories.sketches import drawn_content_id, insert_sketches,
 from app.catalog.repositories.tensor_counts import insert_counts, replace_counts
 from app.errors import ModelNotFound
 from app.infra.db.database import Reader, Writer
+from app.infra.db.near_names import near_name
 from app.infra.db.pagination import decode_cursor, encode_cursor
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
 from app.spaces.records import SpaceRecord
@@ -31,6 +32,7 @@ __all__ = [
     "ids_with_tags",
     "insert_models",
     "list_models",
+    "missing_model",
     "models_by_id",
     "move_blob",
     "signatures_by_id",
@@ -83,10 +85,10 @@ def find_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord | 
 
 
 def get_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
-    """The model of this name, or :class:`ModelNotFound`."""
+    """The model of this name, or :class:`ModelNotFound`, which names a near one."""
     model = find_model(session, space, name)
     if model is None:
-        raise ModelNotFound(f"there is no model {name!r} in space {space.name!r}")
+        raise missing_model(session, space, [name])
     return model
 
 
@@ -106,9 +108,15 @@ def get_models(session: Reader, space: SpaceRecord, names: Sequence[str]) -> lis
     found = find_models(session, space, names)
     missing = [name for name in names if name not in found]
     if missing:
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        raise ModelNotFound(f"there is no model {missing[0]!r} in space {space.name!r}{more}")
+        raise missing_model(session, space, missing)
     return [found[name] for name in names]
+
+
+def missing_model(session: Reader, space: SpaceRecord, names: Sequence[str]) -> ModelNotFound:
+    """The error for models that are not in the space; it names the first, and one near to it."""
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    near = near_name(session, ModelRow.name, _in(space), names[0])
+    return ModelNotFound(f"there is no model {names[0]!r} in space {space.name!r}{more}{near}")
 
 
 def models_by_id(session: Reader, ids: Iterable[int]) -> dict[int, ModelRecord]:

@@ -159,6 +159,24 @@ def test_anothers_space_is_a_404(two: Two, method: str, path: str) -> None:
     assert asked("never-was-there") == asked("shared-name")
 
 
+def test_near_names_are_the_tenants_own(two: Two) -> None:
+    """A 404 offers names of the tenant that asks: another's, however near, are never shown."""
+    _, outsider = two
+    space, model = "/v1/spaces/shared-nut", "/v1/spaces/shared-nut/models/org/m00"
+    missing = outsider.get("/v1/spaces/shared-nam").json()["detail"]
+    assert "there is no space 'shared-nam'" == missing
+    outsider.post("/v1/spaces", json={"name": "shared-nut", "num_parameters": M}).raise_for_status()
+    try:
+        missing = outsider.get("/v1/spaces/shared-nam").json()["detail"]
+        assert "there is no space 'shared-nam'; did you mean 'shared-nut'?" == missing
+        assert (
+            "there is no model 'org/m00' in space 'shared-nut'"
+            == outsider.get(model).json()["detail"]
+        )
+    finally:
+        outsider.delete(space).raise_for_status()
+
+
 @pytest.fixture(scope="module")
 def two(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     """An owner with data, and another tenant."""
