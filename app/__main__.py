@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -15,8 +16,10 @@ from app.infra.fd_limits import raise_limit
 from app.observability.logging import configure
 from app.server.server import serve_all, serve_one
 from app.server.supervisor import reserve, supervise
-from app.settings import Settings, validation_messages
+from app.settings import Settings, unknown_variables, validation_messages
 from modelkin.errors import ModelkinError
+
+log = logging.getLogger("app")
 
 
 def main(register: Callable[[Container], None] = register_jobs) -> int:
@@ -41,6 +44,8 @@ def main(register: Callable[[Container], None] = register_jobs) -> int:
             print(f"modelkin: {line}", file=sys.stderr)
         return 2
     configure(settings)
+    for line in unknown_variables():
+        log.warning(line)
     raise_limit()
     try:
         if settings.processes > 1:

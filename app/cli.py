@@ -21,7 +21,7 @@ from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.infra.storage.encryption import Secrets
 from app.maintenance.stop_lists import DEFAULT_SHARE, Progress, StopListService
-from app.settings import Settings, validation_messages
+from app.settings import Settings, unknown_variables, validation_messages
 from app.spaces.records import SpaceRecord, StopList
 from app.spaces.repository import all_spaces
 from app.stores import open_buckets, open_reader, open_redis
@@ -84,6 +84,8 @@ def renew_secrets(arguments: list[str]) -> int:
 
 def _carried_out(options: argparse.Namespace) -> int:
     run: Callable[[argparse.Namespace], int] = options.run
+    for line in unknown_variables():
+        print(f"modelkin: {line}", file=sys.stderr)
     try:
         return run(options)
     except ValidationError as error:

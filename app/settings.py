@@ -6,8 +6,10 @@ No other module reads the environment.
 from __future__ import annotations
 
 import ipaddress
+import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
@@ -17,17 +19,21 @@ from sqlalchemy.exc import ArgumentError
 
 from app.infra.egress.allowlist import Allowlist
 from app.infra.storage.encryption_keys import parse_keys
+from app.near_names import nearest
 
-__all__ = ["DEFAULT_DATABASE_URL", "Settings", "validation_messages"]
+__all__ = ["DEFAULT_DATABASE_URL", "Settings", "unknown_variables", "validation_messages"]
 
 DEFAULT_DATABASE_URL = "sqlite:///./modelkin-data/modelkin.db"
+_PREFIX: Final = "MODELKIN_"
+_OF_THE_SDK: Final = frozenset({"URL", "API_KEY", "KERNELS"})
+"""Variables that the package ``modelkin`` reads, without their prefix."""
 
 
 class Settings(BaseSettings):
     """The modelkin service: which models are kin. For API keys: `python -m app keys --help`."""
 
     model_config = SettingsConfigDict(
-        env_prefix="MODELKIN_",
+        env_prefix=_PREFIX,
         cli_prog_name="python -m app",
         cli_kebab_case=True,
         cli_hide_none_type=True,
@@ -349,10 +355,32 @@ def _is_address(host: str) -> bool:
         return False
 
 
+def unknown_variables(environment: Iterable[str] | None = None) -> list[str]:
+    """A line for each variable that looks like a setting and is not one, with a near name.
+
+    Args:
+        environment: the names of the variables, in upper or lower case; by default this process's.
+    """
+    settings = {name.upper() for name in Settings.model_fields}
+    unknown = sorted(
+        name
+        for name in (os.environ if environment is None else environment)
+        if name.upper().startswith(_PREFIX)
+        and name.upper().removeprefix(_PREFIX) not in settings | _OF_THE_SDK
+    )
+    # Without the prefix: what all of them share would make any two of them near.
+    near = [nearest(name[len(_PREFIX) :], settings) for name in unknown]
+    return [
+        f"{name} is not a setting, and is ignored"
+        + ("" if meant is None else f"; did you mean {_PREFIX}{meant}?")
+        for name, meant in zip(unknown, near, strict=True)
+    ]
+
+
 def validation_messages(error: ValidationError) -> list[str]:
     """A line for each invalid setting: its variable, and why."""
     return [
-        f"MODELKIN_{'_'.join(str(part) for part in entry['loc']).upper()}: "
+        f"{_PREFIX}{'_'.join(str(part) for part in entry['loc']).upper()}: "
         + entry["msg"].removeprefix("Value error, ")
         for entry in error.errors()
     ]

@@ -16,11 +16,13 @@ from app.infra.db.database import Database
 from app.infra.fd_limits import raise_limit
 from app.jobs.service import JobService
 from app.observability.logging import configure
-from app.settings import Settings, validation_messages
+from app.settings import Settings, unknown_variables, validation_messages
 from modelkin.errors import ModelkinError
 from workers.worker import Worker
 
 _SIGNAL_POLL_S = 0.2
+
+log = logging.getLogger("workers")
 
 
 def main(arguments: list[str], register: Callable[[Container], None] = register_jobs) -> int:
@@ -37,6 +39,8 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
             print(f"modelkin: {line}", file=sys.stderr)
         return 2
     configure(settings)
+    for line in unknown_variables():
+        log.warning(line)
     raise_limit()
     # A worker listens on no address, so the checks for public addresses do not apply.
     settings = settings.model_copy(update={"host": "127.0.0.1"})

@@ -21,12 +21,12 @@ WITHOUT = "import sys; sys.modules['dbos'] = None; "
 """As if DBOS were not installed."""
 
 
-def start(code: str, *flags: str) -> tuple[int, str]:
+def start(code: str, *flags: str, **settings: str) -> tuple[int, str]:
     """The exit code of this program, and what it says."""
     done = subprocess.run(
         [sys.executable, "-c", code, *flags],
         cwd=ROOT,
-        env=environment(MODELKIN_KERNELS="reference"),
+        env=environment(MODELKIN_KERNELS="reference", **settings),
         capture_output=True,
         text=True,
         timeout=60,
@@ -52,6 +52,14 @@ def test_without_a_database_a_worker_ends(tmp_path: Path) -> None:
     )
     assert (1, 1) == (code, len(says.splitlines()))
     assert "cannot connect to" in says
+
+
+def test_an_unknown_variable_is_a_warning(tmp_path: Path) -> None:
+    """It is named before anything else happens, with the setting that it may stand for."""
+    flag, lease = f"--database-url={SQLITE.url(tmp_path)}", {"MODELKIN_JOB_LEASE": "60"}
+    _, says = start(WITHOUT + WORKER, flag, **lease)
+    warning, _ = says.splitlines()
+    assert warning.endswith("is ignored; did you mean MODELKIN_JOB_LEASE_SECONDS?")
 
 
 def test_a_wrong_setting_is_named() -> None:

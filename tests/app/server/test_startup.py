@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -13,12 +14,12 @@ from sqlalchemy import text
 
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
-from app.settings import Settings
+from app.settings import Settings, unknown_variables
 from tests.support.backends import Backend
 from tests.support.fixtures import Start
 from tests.support.servers import forkserver
 from tests.support.servers.postgres import Postgres, postgres_server
-from tests.support.servers.server_process import Server, environment
+from tests.support.servers.server_process import ROOT, Server, environment
 
 
 def run(*flags: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -173,6 +174,42 @@ def test_a_wrong_setting_ends_the_process_with_2() -> None:
     ended = run(MODELKIN_PORT="x")
     assert_refused(ended, 2, "MODELKIN_PORT")
     assert 1 == len(ended.stderr.splitlines())
+
+
+def test_unknown_variables_are_named() -> None:
+    """Each is named with the setting that it may stand for; what others read is left alone."""
+    given = {
+        *("MODELKIN_RATE_LIMITS", "MODELKIN_DATABASE", "modelkin_poort", "MODELKIN_COLOUR"),
+        *("MODELKIN_URL", "MODELKIN_API_KEY", "MODELKIN_KERNELS", "MODELKIN_PORT", "PATH"),
+        *("modelkin_host", "MODELKINS"),
+    }
+    assert unknown_variables(given) == [
+        "MODELKIN_COLOUR is not a setting, and is ignored",
+        "MODELKIN_DATABASE is not a setting, and is ignored; did you mean MODELKIN_DATABASE_URL?",
+        "MODELKIN_RATE_LIMITS is not a setting, and is ignored; did you mean MODELKIN_RATE_LIMIT?",
+        "modelkin_poort is not a setting, and is ignored; did you mean MODELKIN_PORT?",
+    ]
+
+
+NOT_SETTINGS = ("Dockerfile", "compose.yaml")
+
+
+@pytest.mark.parametrize("file", NOT_SETTINGS)
+def test_the_image_sets_known_variables_alone(file: str) -> None:
+    """No variable of the image and of the compose file warns."""
+    named = re.findall(r"\bMODELKIN_\w+", (ROOT / file).read_text())
+    assert named
+    assert not unknown_variables(named)
+
+
+def test_an_unknown_variable_is_a_warning_at_start(tmp_path: Path) -> None:
+    """The service starts, and its log names the variable, not its value."""
+    secret = "mk_secret"
+    service = Server(tmp_path, MODELKIN_INITIAL_KEYS=secret).start()
+    assert 0 == service.stop()
+    (line,) = [line for line in service.log.read_text().splitlines() if "WARNING" in line]
+    assert line.endswith("is ignored; did you mean MODELKIN_INITIAL_KEY?")
+    assert secret not in service.log.read_text()
 
 
 def test_an_unknown_flag_is_an_exit_of_2() -> None:
