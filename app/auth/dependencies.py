@@ -19,6 +19,7 @@ from app.auth.service import Authenticator
 from app.errors import Forbidden, RateLimited, Unauthorized, Unavailable
 from app.infra.http.bodies import JsonRoute
 from app.infra.http.openapi import problems
+from app.infra.http.query_parameters import DECLARED_ALONE
 from app.infra.http.services import services_of
 
 __all__ = [
@@ -66,8 +67,11 @@ async def _tenant(
     return identity.tenant
 
 
-AUTHENTICATED = [Depends(_identity)]
-"""Dependencies of a router that requires a key before it reads anything else of a request."""
+AUTHENTICATED = [Depends(_identity), DECLARED_ALONE]
+"""Dependencies of a router that requires a key before it reads anything else of a request.
+
+It refuses unknown query parameters next; each of its operations declares ``InvalidParameter``.
+"""
 
 REFUSALS: Final = problems(Unauthorized, Forbidden, RateLimited, Unavailable)
 """What every operation of such a router may answer."""

@@ -89,7 +89,9 @@ def _job(
 KnownJob = Annotated[JobRecord, Depends(_job)]
 
 
-@router.get("/v1/jobs/{job}", operation_id="get_job", responses=problems(JobNotFound))
+@router.get(
+    "/v1/jobs/{job}", operation_id="get_job", responses=problems(JobNotFound, InvalidParameter)
+)
 def show(job: KnownJob) -> JobOut:
     """One job."""
     return JobOut.of(job)
@@ -98,7 +100,7 @@ def show(job: KnownJob) -> JobOut:
 @router.post(
     "/v1/jobs/{job}/cancel",
     operation_id="cancel_job",
-    responses=problems(JobNotFound, JobFinished, StorageFull),
+    responses=problems(JobNotFound, InvalidParameter, JobFinished, StorageFull),
     status_code=202,
 )
 def cancel(
@@ -123,7 +125,7 @@ def cancel(
             "revision: one at once, and one after each change. The last one is a finished job",
         },
         204: {"description": "The job has ended, and the client knows its last revision"},
-        **problems(JobNotFound),
+        **problems(JobNotFound, InvalidParameter),
     },
 )
 async def follow(

@@ -1,4 +1,7 @@
-"""Health endpoints: /livez for the process, /readyz for its database and indexes."""
+"""Health endpoints: /livez for the process, /readyz for its database and indexes.
+
+They ignore query parameters: a probe or a proxy may append its own.
+"""
 
 from __future__ import annotations
 

@@ -20,16 +20,17 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from app.auth.dependencies import MetricsTenant
+from app.auth.dependencies import AUTHENTICATED, MetricsTenant
 from app.errors import Forbidden, RateLimited, Unauthorized, Unavailable
 from app.index.registry import IndexRegistry
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from modelkin._version import __version__
+from modelkin.errors import InvalidParameter
 
 __all__ = ["Metrics", "router"]
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], dependencies=AUTHENTICATED)
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -79,7 +80,7 @@ class _Indexes(Collector):
 @router.get(
     "/metrics",
     operation_id="metrics",
-    responses=problems(Unauthorized, Forbidden, RateLimited, Unavailable),
+    responses=problems(Unauthorized, Forbidden, RateLimited, InvalidParameter, Unavailable),
     response_class=Response,
 )
 def metrics(metrics: Service[Metrics], _tenant: MetricsTenant) -> Response:

@@ -13,12 +13,12 @@ from app.infra.http.services import Service
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from modelkin._validation import check_space_name
-from modelkin.errors import InvalidName
+from modelkin.errors import InvalidName, InvalidParameter
 
 __all__ = ["SPACE_PROBLEMS", "KnownSpace", "WritableSpace"]
 
 
-SPACE_PROBLEMS: Final = (InvalidName, SpaceNotFound)
+SPACE_PROBLEMS: Final = (InvalidName, InvalidParameter, SpaceNotFound)
 """What every operation in a space may refuse."""
 
 SpaceName = Annotated[str, Path(description="the name of the space")]

@@ -121,7 +121,9 @@ def list_subscriptions(
 
 
 @router.get(
-    "/{subscription}", operation_id="get_subscription", responses=problems(SubscriptionNotFound)
+    "/{subscription}",
+    operation_id="get_subscription",
+    responses=problems(SubscriptionNotFound, InvalidParameter),
 )
 def show(
     subscriptions: Service[SubscriptionService],
@@ -156,7 +158,7 @@ def update(
 @router.delete(
     "/{subscription}",
     operation_id="delete_subscription",
-    responses=problems(SubscriptionNotFound, StorageFull),
+    responses=problems(SubscriptionNotFound, InvalidParameter, StorageFull),
     status_code=204,
 )
 def delete(
@@ -195,7 +197,7 @@ def rotate(
 @router.post(
     "/{subscription}/ping",
     operation_id="ping_subscription",
-    responses=problems(SubscriptionNotFound, SubscriptionDisabled, StorageFull),
+    responses=problems(SubscriptionNotFound, InvalidParameter, SubscriptionDisabled, StorageFull),
     status_code=202,
 )
 def ping(
@@ -233,7 +235,7 @@ def list_deliveries(
 @router.get(
     "/{subscription}/deliveries/{delivery}",
     operation_id="get_delivery",
-    responses=problems(SubscriptionNotFound, DeliveryNotFound),
+    responses=problems(SubscriptionNotFound, DeliveryNotFound, InvalidParameter),
 )
 def show_delivery(
     subscriptions: Service[SubscriptionService],
@@ -250,7 +252,9 @@ def show_delivery(
 @router.post(
     "/{subscription}/deliveries/{delivery}/replay",
     operation_id="replay_delivery",
-    responses=problems(SubscriptionNotFound, DeliveryNotFound, SubscriptionDisabled, StorageFull),
+    responses=problems(
+        SubscriptionNotFound, DeliveryNotFound, InvalidParameter, SubscriptionDisabled, StorageFull
+    ),
     status_code=202,
 )
 def replay(

@@ -182,7 +182,7 @@ def provocation(operation: Operation, code: str) -> Request:
         case "invalid_parameter" if "json" in valid:
             return _BAD_JSON
         case "invalid_parameter":
-            return {"params": {"limit": 0}}
+            return {"params": {**valid.get("params", {}), "surplus": "1"}}
         case "invalid_support" | "space_mismatch" if SUPPORT in str(valid):
             return typed(SUPPORT, b"x" if code == "invalid_support" else FOREIGN.to_bytes())
         case "invalid_signature":

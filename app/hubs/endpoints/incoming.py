@@ -1,4 +1,7 @@
-"""/v1/hooks: receives hub events. They need no API key: the secret of the source verifies them."""
+"""/v1/hooks: receives hub events. They need no API key: the secret of the source verifies them.
+
+The operation takes no query parameter and ignores those that come: a hub may append its own.
+"""
 
 from __future__ import annotations
 

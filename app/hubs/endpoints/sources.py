@@ -99,7 +99,9 @@ def list_sources(
     return SourcePage(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/{source}", operation_id="get_source", responses=problems(SourceNotFound))
+@router.get(
+    "/{source}", operation_id="get_source", responses=problems(SourceNotFound, InvalidParameter)
+)
 def show(
     sources: Service[SourceService], tenant: ReadingTenant, session: Reading, source: SourceId
 ) -> SourceOut:
@@ -131,7 +133,7 @@ def update(
 @router.delete(
     "/{source}",
     operation_id="delete_source",
-    responses=problems(SourceNotFound, StorageFull),
+    responses=problems(SourceNotFound, InvalidParameter, StorageFull),
     status_code=204,
 )
 def delete(
@@ -164,7 +166,7 @@ def list_hub_events(
 @router.post(
     "/{source}/poll",
     operation_id="poll_source",
-    responses=problems(SourceNotFound, Conflict, StorageFull),
+    responses=problems(SourceNotFound, InvalidParameter, Conflict, StorageFull),
     status_code=202,
 )
 def poll(

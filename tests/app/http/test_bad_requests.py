@@ -169,7 +169,7 @@ WRONG_K = ["0", "-1", "1001", "1000000000", "9" * 5000, "1.5", "x", "", "nan", "
 @pytest.mark.parametrize("what", ["neighbors", "donors"])
 def test_a_wrong_k_is_refused(untouched: Space, what: str, k: str) -> None:
     """k is an integer from 1 to 1,000, for stored models and for bodies."""
-    params = {"model": "stored", "target": "stored", "k": k}
+    params = {"model" if what == "neighbors" else "target": "stored", "k": k}
     asked = untouched.http.get(untouched.path(what), params=params)
     headers = {"Content-Type": SUPPORT}
     url = untouched.path(what)

@@ -1,0 +1,54 @@
+"""Query parameters: an operation refuses those that it does not declare.
+
+A misspelt parameter would be ignored otherwise, and the answer would be one to another question.
+The router of every operation depends on :data:`DECLARED_ALONE`, but for those that programs of
+other makers ask: hubs may append parameters to the address of a webhook, and probes and proxies to
+that of a health check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+
+from app.near_names import did_you_mean
+
+__all__ = ["DECLARED_ALONE"]
+
+_MAX_NAMED: Final = 20
+"""Unknown parameters that an answer names."""
+_MAX_SHOWN: Final = 60
+"""Characters of a name that are shown."""
+
+
+async def _refuse_unknown(request: Request) -> None:
+    if not request.scope["query_string"]:
+        return
+    known = sorted(set(_declared(request.scope["route"].dependant)))
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        raise RequestValidationError([_entry(name, known) for name in unknown[:_MAX_NAMED]])
+
+
+DECLARED_ALONE: Final = Depends(_refuse_unknown)
+"""A dependency that refuses unknown query parameters with a 422, and names each of them."""
+
+
+def _declared(dependant: Dependant) -> Iterator[str]:
+    """The query parameters of an operation and of all that it depends on."""
+    for field in dependant.query_params:
+        yield field.alias
+    for dependency in dependant.dependencies:
+        yield from _declared(dependency)
+
+
+def _entry(name: str, known: Collection[str]) -> dict[str, Any]:
+    """What pydantic says of an invalid field, for a name that is not one."""
+    takes = f"known: {', '.join(known)}" if known else "this operation takes none"
+    shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
+    message = f"unknown parameter{did_you_mean(name, known)} ({takes})"
+    return {"type": "extra_forbidden", "loc": ("query", shown), "msg": message}
