@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from modelkin._version import __version__
-from modelkin.core.importance import Importance
+from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.selection.selection import Selection, SmallSupportWarning, UnstableSupportWarning
 from modelkin.core.selection.stability import stability
@@ -24,6 +24,7 @@ from modelkin.errors import (
     ApiError,
     AuthenticationError,
     BadRequestError,
+    ClientClosed,
     ConflictError,
     ConnectionFailed,
     InvalidInput,
@@ -38,6 +39,7 @@ from modelkin.errors import (
     RateLimitError,
     RequestTooLargeError,
     ServerError,
+    SpaceMismatch,
     UnprocessableEntityError,
 )
 from modelkin.selection import select, select_support
@@ -94,6 +96,7 @@ __all__ = [
     "BulkResult",
     "BulkSummary",
     "Client",
+    "ClientClosed",
     "Cluster",
     "ClusterQuality",
     "Clustering",
@@ -128,6 +131,7 @@ __all__ = [
     "Neighbor",
     "Neighbors",
     "NotFoundError",
+    "Origin",
     "Overlap",
     "PermissionDeniedError",
     "PreconditionError",
@@ -145,6 +149,7 @@ __all__ = [
     "SmallSupportWarning",
     "Source",
     "SpaceInfo",
+    "SpaceMismatch",
     "StopList",
     "Subscription",
     "Support",

@@ -17,6 +17,7 @@
     ├── JobFailed                          a job that was waited for did not succeed
     │   └── JobCancelled                   because it was cancelled
     ├── MissingExtra (also an ImportError) an optional dependency; says what to install
+    ├── ClientClosed                       a call of a client that was closed
     ├── ConnectionFailed                   the client found no service at its address
     └── ApiError                           the service refused; by itself for any other status
         ├── BadRequestError                400: the service could not parse the request
@@ -43,6 +44,7 @@ __all__ = [
     "ApiError",
     "AuthenticationError",
     "BadRequestError",
+    "ClientClosed",
     "ConflictError",
     "ConnectionFailed",
     "DeltaMismatch",
@@ -211,6 +213,17 @@ class MissingExtra(ModelkinError, ImportError):
     def __init__(self, package: str, extra: str, *, of: str = "modelkin") -> None:
         super().__init__(
             f"this needs {package}, which is not installed: pip install '{of}[{extra}]'"
+        )
+
+
+class ClientClosed(ModelkinError):
+    """A call of a client after its ``close``, or after the end of its ``with`` block."""
+
+    code = "client_closed"
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"this client of {url} is closed: make another one, or call it within its with block"
         )
 
 

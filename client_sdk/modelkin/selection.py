@@ -47,14 +47,15 @@ select = _on_any_device(selection.select)
 select_support = _on_any_device(selection.select_support)
 
 
-def resize_support(importance: Any, support: Support, k: int | None) -> Support:
+def resize_support(importance: Any, support: Support, k: int | None, **how: Any) -> Support:
     """Select a support of ``k`` indices instead.
 
     Args:
         importance: as for :func:`select_support`.
         support: selected from it.
         k: how many indices to select; None, or the support's own K, returns the support as it is.
+        how: the other keywords with which it was selected, such as ``layout`` and ``order``.
     """
     if k is None or k == support.k:
         return support
-    return select_support(importance, k=k)
+    return select_support(importance, k=k, **how)

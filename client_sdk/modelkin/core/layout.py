@@ -226,7 +226,8 @@ class Layout:
 
 def _iterated(tensors: Any) -> Iterable[Any]:
     try:
-        return iter(tensors)
+        found: Iterable[Any] = iter(tensors)
+        return found
     except TypeError:
         raise InvalidLayout(
             f"a layout is made of tensors, not of {tensors!r}", field="layout"

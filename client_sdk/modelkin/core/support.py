@@ -318,8 +318,8 @@ def _checked(indices: Any, m: int) -> IndexArray:
             f"indices[{array.size - 1}] = {int(array[-1])} is out of range for {m} parameters",
             field="indices",
         )
-    checked: IndexArray = array.astype(index_dtype(m), copy=True)
-    return checked
+    checked: Any = array.astype(index_dtype(m), copy=True)
+    return checked  # type: ignore[no-any-return]
 
 
 def _checked_origin(origin: Any, m: int) -> Origin | None:

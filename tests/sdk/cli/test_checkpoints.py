@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,11 +49,11 @@ def test_the_layout_is_sorted_by_name(path: Path) -> None:
     "way", [{}, {"k": 100}, {"fraction": 0.3}, {"coverage": 0.6, "k_max": 1.0}]
 )
 def test_the_support_is_that_of_the_magnitudes(
-    path: Path, tmp_path: Path, way: dict[str, float]
+    path: Path, tmp_path: Path, way: dict[str, Any]
 ) -> None:
     """In memory or into a file, it is select_support of torch's |w|."""
     checkpoint = open_checkpoint(path)
-    expected = modelkin.select_support(flattened(random_tensors()).abs().float().numpy(), **way)  # type: ignore[arg-type]
+    expected = modelkin.select_support(flattened(random_tensors()).abs().float().numpy(), **way)
     rule = SelectionRule.of(checkpoint.num_parameters, **way)
     written = write_support(tmp_path / "out.mksp", checkpoint, rule=rule)
     assert expected == select_from_checkpoint(checkpoint, rule=rule)

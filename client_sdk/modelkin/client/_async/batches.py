@@ -6,15 +6,25 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from modelkin.client._async.flows import run_flow
-from modelkin.client._protocol.batches import AsyncItems, Chunk, Upload, encoded, is_heavy
+from modelkin.client._protocol.batches import (
+    AsyncItems,
+    Chunk,
+    Upload,
+    encoded,
+    has_layout,
+    is_heavy,
+)
 from modelkin.client._protocol.flows import AsyncRun
+from modelkin.client._protocol.tensor_order import LayoutCache, SpaceTensors, tensors_of
 from modelkin.client._transport.concurrency import AsyncTaskPool, async_each, async_offload
 from modelkin.types.models import BulkResult
 
 __all__ = ["put_chunks"]
 
 
-async def put_chunks(upload: Upload, items: AsyncItems, concurrency: int, run: AsyncRun) -> None:
+async def put_chunks(
+    upload: Upload, items: AsyncItems, concurrency: int, run: AsyncRun, layouts: LayoutCache
+) -> None:
     """Puts all the items.
 
     An error that ends the upload is raised once no chunk is in flight. The results of the chunks
@@ -25,10 +35,11 @@ async def put_chunks(upload: Upload, items: AsyncItems, concurrency: int, run: A
         items: taken one by one, when there is room for them.
         concurrency: chunks in flight at a time.
         run: sends a call, with retries, and reads its answer.
+        layouts: of the client.
     """
     pool: AsyncTaskPool[Chunk, tuple[BulkResult, ...]] = AsyncTaskPool(concurrency)
     try:
-        async with aclosing(_chunks(upload, items)) as chunks:
+        async with aclosing(_chunks(upload, items, run, layouts)) as chunks:
             async for chunk in chunks:
                 while len(pool) >= concurrency or not upload.may_start(chunk):
                     upload.settle(*await pool.next_result())
@@ -40,10 +51,20 @@ async def put_chunks(upload: Upload, items: AsyncItems, concurrency: int, run: A
             upload.settle(chunk, results)
 
 
-async def _chunks(upload: Upload, items: AsyncItems) -> AsyncGenerator[Chunk, None]:
+async def _chunks(
+    upload: Upload, items: AsyncItems, run: AsyncRun, layouts: LayoutCache
+) -> AsyncGenerator[Chunk, None]:
+    tensors: SpaceTensors | None = None
     async with aclosing(async_each(items)) as given:
         async for item in given:
-            line = await async_offload(encoded, item) if is_heavy(item) else encoded(item)
+            if tensors is None and has_layout(item):
+                layouts.discard(upload.space)  # an upload of many may well read it anew
+                tensors = await run_flow(tensors_of(layouts, upload.space), run)
+            line = (
+                await async_offload(encoded, item, tensors)
+                if is_heavy(item)
+                else encoded(item, tensors)
+            )
             for chunk in upload.add(line):
                 yield chunk
     for chunk in upload.rest():

@@ -19,6 +19,7 @@ from modelkin.client._async.supports import AsyncSignatures, AsyncSketches, Asyn
 from modelkin.client._async.uploads import AsyncUploads
 from modelkin.client._async.webhooks import AsyncWebhooks
 from modelkin.client._protocol.deltas import DEFAULT_CACHE_BYTES, SupportCache
+from modelkin.client._protocol.tensor_order import LayoutCache
 from modelkin.client._transport.config import Config
 
 __all__ = ["AsyncClient"]
@@ -39,6 +40,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
       :class:`NotFoundError`, :class:`ConflictError` and :class:`RateLimitError`; ``problem_code``
       says why;
     - :class:`ConnectionFailed` where no service answers;
+    - :class:`ClientClosed` after :meth:`close`;
     - :class:`ModelkinError` for an answer that this version cannot read.
 
     Refused and broken connections, 429 and 503 are retried after growing random pauses, or after
@@ -92,13 +94,14 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         self.url = config.url
         self._connection = connection
         self._support_cache = cache
-        self.spaces = AsyncSpaces(connection)
+        self._layouts = LayoutCache()
+        self.spaces = AsyncSpaces(connection, self._layouts)
         self.models = AsyncModels(connection, cache)
         self.revisions = AsyncModelRevisions(connection)
         self.supports = AsyncSupports(connection, cache)
         self.signatures = AsyncSignatures(connection)
         self.sketches = AsyncSketches(connection)
-        self.clusterings = AsyncClusterings(connection)
+        self.clusterings = AsyncClusterings(connection, self._layouts)
         self.jobs = AsyncJobs(connection)
         self.sources = AsyncSources(connection)
         self.webhooks = AsyncWebhooks(connection)
@@ -112,6 +115,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         await self._connection.close()
 
     async def __aenter__(self) -> Self:
+        self._connection.require_open()
         return self
 
     async def __aexit__(

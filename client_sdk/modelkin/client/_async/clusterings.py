@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import Any, Literal, overload
 
 from modelkin.client._async.connection import AsyncConnection
+from modelkin.client._async.flows import run_flow
 from modelkin.client._async.jobs import AsyncJobs
 from modelkin.client._async.listing import AsyncListing
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import clusterings
 from modelkin.client._protocol.clusterings import LATEST, AnyClustering
 from modelkin.client._protocol.jobs import OnProgress
+from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.types.clusterings import Assignment, Clustering, ClusteringInfo, ClusteringPolicy
@@ -84,10 +86,12 @@ class AsyncClusterings(AsyncResource):
 
     Args:
         connection: of the client.
+        layouts: of the client.
     """
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, layouts: LayoutCache) -> None:
         super().__init__(connection)
+        self._layouts = layouts
         self.policy = AsyncClusteringPolicies(connection)
         self._jobs = AsyncJobs(connection)
 
@@ -184,13 +188,21 @@ class AsyncClusterings(AsyncResource):
 
         Args:
             space: holds the clustered models.
-            newcomer: the support or signature.
+            newcomer: the support or signature. A support whose layout is known is put in the order
+                of the space's tensors.
             clustering: as for :meth:`get`.
 
         Raises:
+            SpaceMismatch: the support has other tensors than the space.
             ApiError: ``clustering_not_found``.
         """
-        return await self._connection.run(clusterings.assign(space, newcomer, clustering))
+        flow = in_order(
+            self._layouts,
+            space,
+            newcomer,
+            lambda value: one_call(clusterings.assign(space, value, clustering)),
+        )
+        return await run_flow(flow, self._connection.run, heavy=True)
 
     async def delete(self, space: str, clustering: str | ClusteringInfo) -> None:
         """Deletes a clustering; the models stay.

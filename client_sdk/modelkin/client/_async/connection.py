@@ -14,6 +14,7 @@ from modelkin.client._transport.concurrency import AsyncClock, async_offload
 from modelkin.client._transport.config import Config
 from modelkin.client._transport.messages import Request
 from modelkin.client._transport.progress import Progress, async_pieces
+from modelkin.errors import ClientClosed
 from modelkin.types.paging import Page
 
 __all__ = ["AsyncConnection"]
@@ -36,6 +37,7 @@ class AsyncConnection:
         self.url = config.url
         self.clock = AsyncClock()
         self._settings = ExchangeSettings.of(config)
+        self._closed = False
         self._http = httpx.AsyncClient(transport=transport, **config.http_options)
 
     async def run(self, call: Call[T], report: Progress | None = None) -> T:
@@ -74,14 +76,24 @@ class AsyncConnection:
         await self.clock.sleep(seconds)
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections; calls from now on raise :class:`ClientClosed`."""
+        self._closed = True
         await self._http.aclose()
 
+    def require_open(self) -> None:
+        """Raises :class:`ClientClosed` after :meth:`close`."""
+        if self._closed:
+            raise ClientClosed(self.url)
+
     async def _send(self, request: Request, report: Progress | None = None) -> Outcome:
+        self.require_open()
         content = request.content if report is None else async_pieces(request.content, report)
         try:
             return await self._http.request(
                 request.method, request.target, headers=request.sent_headers, content=content
             )
-        except httpx.RequestError as error:
+        except (httpx.RequestError, RuntimeError) as error:
+            self.require_open()  # closed meanwhile, by another task
+            if isinstance(error, RuntimeError):
+                raise
             return error

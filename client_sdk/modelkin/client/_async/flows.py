@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from modelkin.client._protocol.flows import AsyncRun, Flow
+from modelkin.client._protocol.flows import AsyncRun, Flow, taken
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.errors import ApiError
 
@@ -19,17 +20,16 @@ async def run_flow(flow: Flow[T], run: AsyncRun, *, heavy: bool = False) -> T:
     Args:
         flow: a flow that has not started.
         run: sends a call, with retries, and reads its answer.
-        heavy: whether the first call takes long to make, as for the encoding of a support.
+        heavy: whether its calls take long to make, as for the encoding of a support.
     """
-    try:
-        call = await async_offload(next, flow) if heavy else next(flow)
-        while True:
-            try:
-                answer = await run(call)
-            except ApiError as error:
-                call = flow.throw(error)
-            else:
-                call = flow.send(answer)
-    except StopIteration as finished:
-        result: T = finished.value
-        return result
+    proceed: Callable[..., Any] = flow.send
+    sent: Any = None
+    while True:
+        step = await async_offload(taken, proceed, sent) if heavy else taken(proceed, sent)
+        if step.call is None:
+            result: T = step.result
+            return result
+        try:
+            proceed, sent = flow.send, await run(step.call)
+        except ApiError as error:
+            proceed, sent = flow.throw, error

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from modelkin.client._async.connection import AsyncConnection
+from modelkin.client._async.flows import run_flow
 from modelkin.client._protocol import kinship, search
+from modelkin.client._protocol.flows import Flow
 from modelkin.client._protocol.requests import Query
-from modelkin.client._transport.concurrency import async_offload
+from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call
 from modelkin.types.kinship import Donors, Lineage
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
 from modelkin.types.vocabulary import DonorMethod, DonorWeights, Measure, SearchMethod
@@ -20,6 +22,7 @@ class AsyncQueries:
     """The reading half of :class:`modelkin.AsyncClient`."""
 
     _connection: AsyncConnection
+    _layouts: LayoutCache
 
     async def neighbors(
         self,
@@ -37,6 +40,7 @@ class AsyncQueries:
         Args:
             space: holds the models.
             query: the name of a stored model; or a support or signature, which is not stored.
+                A support whose layout is known is put in the order of the space's tensors.
             k: how many, 1 to 1,000.
             min_similarity: only models of this S or more, 0 to 1.
             min_kappa: of the ``k`` nearest only those of this kappa or more, -1 to 1; the space
@@ -45,12 +49,17 @@ class AsyncQueries:
             tags: only models that carry all of them.
 
         Raises:
+            SpaceMismatch: the support has other tensors than the space; names the first.
             ApiError: ``model_not_found``, ``space_not_found`` or ``space_mismatch``.
         """
-        call = await async_offload(
-            search.neighbors, space, query, k, min_similarity, method, tags, min_kappa
-        )
-        return await self._connection.run(call)
+
+        def asked(value: Query) -> Flow[Neighbors]:
+            return one_call(
+                search.neighbors(space, value, k, min_similarity, method, tags, min_kappa)
+            )
+
+        flow = in_order(self._layouts, space, query, asked)
+        return await run_flow(flow, self._connection.run, heavy=True)
 
     async def donors(
         self,
@@ -73,6 +82,7 @@ class AsyncQueries:
         Args:
             space: holds the models.
             target: the name of a stored model; or a support or signature, which is not stored.
+                A support whose layout is known is put in the order of the space's tensors.
             method: ``"similarity"`` ranks by S. ``"idf"`` weights shared indices by how rare they
                 are in the space. ``"cover"`` takes the model that adds most to the coverage of the
                 donors before. ``"knn_shapley"`` values donors by the label or metric of the
@@ -90,24 +100,30 @@ class AsyncQueries:
             neighbors: of ``"knn_shapley"``, how many nearest models count; 5 by default.
 
         Raises:
+            SpaceMismatch: the support has other tensors than the space; names the first.
             ApiError: ``model_not_found``, ``space_not_found`` or ``space_mismatch``.
         """
-        call = await async_offload(
-            kinship.donors,
-            space,
-            target,
-            tags,
-            exclude,
-            method=method,
-            k=k,
-            min_similarity=min_similarity,
-            weights=weights,
-            label=label,
-            target_label=target_label,
-            metric=metric,
-            neighbors=neighbors,
-        )
-        return await self._connection.run(call)
+
+        def asked(value: Query) -> Flow[Donors]:
+            return one_call(
+                kinship.donors(
+                    space,
+                    value,
+                    tags,
+                    exclude,
+                    method=method,
+                    k=k,
+                    min_similarity=min_similarity,
+                    weights=weights,
+                    label=label,
+                    target_label=target_label,
+                    metric=metric,
+                    neighbors=neighbors,
+                )
+            )
+
+        flow = in_order(self._layouts, space, target, asked)
+        return await run_flow(flow, self._connection.run, heavy=True)
 
     async def overlap(self, space: str, a: str, b: str) -> Overlap:
         """Compares two models exactly, tensor by tensor where the space has a layout.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.listing import AsyncListing
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import kinship, spaces, support_size
+from modelkin.client._protocol.tensor_order import LayoutCache
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.types.kinship import Graph
 from modelkin.types.spaces import SpaceInfo, SupportSize
@@ -16,7 +18,16 @@ __all__ = ["AsyncSpaces"]
 
 
 class AsyncSpaces(AsyncResource):
-    """Spaces. ``client.ensure_space`` creates them."""
+    """Spaces. ``client.ensure_space`` creates them.
+
+    Args:
+        connection: of the client.
+        layouts: of the client.
+    """
+
+    def __init__(self, connection: AsyncConnection, layouts: LayoutCache) -> None:
+        super().__init__(connection)
+        self._layouts = layouts
 
     def list(self) -> AsyncListing[SpaceInfo]:
         """Lists all spaces by name, page by page as they are read."""
@@ -31,7 +42,7 @@ class AsyncSpaces(AsyncResource):
         Raises:
             ApiError: ``space_not_found``.
         """
-        return await self._connection.run(spaces.get(name))
+        return self._layouts.update(await self._connection.run(spaces.get(name)))
 
     async def delete(self, name: str) -> None:
         """Deletes a space and every model in it.
@@ -42,6 +53,7 @@ class AsyncSpaces(AsyncResource):
         Raises:
             ApiError: ``space_not_found``.
         """
+        self._layouts.discard(name)
         await self._connection.run(spaces.delete(name))
 
     async def support_size(self, name: str) -> SupportSize:

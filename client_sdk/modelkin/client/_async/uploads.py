@@ -13,6 +13,7 @@ from modelkin.client._protocol import deltas, spaces, support_size, supports
 from modelkin.client._protocol.batches import AsyncItems, check_count, uploading
 from modelkin.client._protocol.deltas import SupportCache
 from modelkin.client._protocol.journal import Journal
+from modelkin.client._protocol.tensor_order import LayoutCache, in_order, selection
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.client._transport.progress import Count, Progress, reporting
 from modelkin.core.importance import Importance
@@ -32,6 +33,7 @@ class AsyncUploads:
 
     _connection: AsyncConnection
     _support_cache: SupportCache
+    _layouts: LayoutCache
 
     async def ensure_space(
         self,
@@ -69,7 +71,7 @@ class AsyncUploads:
         call = spaces.ensure(
             name, layout, num_parameters, signature, banding, support_size, importance, exclude
         )
-        return await self._connection.run(call)
+        return self._layouts.update(await self._connection.run(call))
 
     async def put_support(
         self,
@@ -89,7 +91,8 @@ class AsyncUploads:
         Args:
             space: receives the model; its M must be the support's.
             model: the name, which may hold slashes.
-            support: the same content again changes nothing.
+            support: the same content again changes nothing. Where its layout is known
+                (``Support.origin``), its indices are put in the order of the space's tensors.
             tags: replace the model's tags, ``[]`` removes them; None keeps them.
             if_match: the ``etag`` of the version to replace.
             progress: True shows a bar on a terminal. A function is called with the bytes sent and
@@ -97,10 +100,18 @@ class AsyncUploads:
                 upload.
 
         Raises:
+            SpaceMismatch: the support has other tensors than the space; names the first.
             ApiError: ``space_not_found`` or ``space_mismatch``; ``precondition_failed`` for another
                 version.
         """
-        flow = deltas.put_support(self._support_cache, space, model, support, tags, if_match)
+        flow = in_order(
+            self._layouts,
+            space,
+            support,
+            lambda value: deltas.put_support(
+                self._support_cache, space, model, value, tags, if_match
+            ),
+        )
         with reporting(progress, model) as report:
             return await run_flow(flow, lambda call: self._connection.run(call, report), heavy=True)
 
@@ -112,6 +123,9 @@ class AsyncUploads:
         *,
         coverage: float | None = None,
         k_max: float | None = None,
+        kind: str | None = None,
+        base: str | None = None,
+        layout: Layout | None = None,
         tags: Iterable[str] | None = None,
         if_match: str | None = None,
         progress: Progress | bool = False,
@@ -120,24 +134,34 @@ class AsyncUploads:
 
         This computes K* and reports it under the model's name, as
         ``client.spaces.report_support_size`` does, then selects and stores the K of the answer. The
-        importance stays on this machine.
+        importance stays on this machine. Where its layout is known, the tensors that the space
+        leaves out are left out, and the others put in its order, before anything is selected.
 
         Args:
             space: receives the model.
             model: its name.
             importance: as for ``modelkin.select_support``, on any device.
-            coverage: selects K*, 0.8 by default; a fixed K of the space overrides it.
+            coverage: selects K*; a fixed K of the space overrides it. The default is that of
+                ``modelkin.select_support``.
             k_max: its cap, 0.2 of M by default.
+            kind: as for ``modelkin.select_support``; by default the attached one.
+            base: likewise.
+            layout: of the importance; by default the attached one.
             tags: as for :meth:`put_support`.
             if_match: as for :meth:`put_support`.
             progress: as for :meth:`put_support`.
 
         Raises:
+            SpaceMismatch: the importance has other tensors than the space; names the first.
             ApiError: as :meth:`put_support` raises it.
         """
-        chosen = await async_offload(select_support, importance, coverage=coverage, k_max=k_max)
+        order = selection(self._layouts, space, importance, layout)
+        how = {"kind": kind, "base": base, **await run_flow(order, self._connection.run)}
+        chosen = await async_offload(
+            select_support, importance, coverage=coverage, k_max=k_max, **how
+        )
         size = await self._connection.run(support_size.report(space, chosen.k, model))
-        support = await async_offload(resize_support, importance, chosen, size.k)
+        support = await async_offload(resize_support, importance, chosen, size.k, **how)
         return await self.put_support(
             space, model, support, tags=tags, if_match=if_match, progress=progress
         )
@@ -183,8 +207,10 @@ class AsyncUploads:
     ) -> BulkSummary:
         """Stores many models, hundreds a request; a model that is counted as stored is durable.
 
-        A refused item leaves the others as they are. Of several items of one model the last one
-        stands. An error that ends the upload is raised once no request is in flight.
+        A refused item leaves the others as they are, and so does a support with other tensors than
+        the space. Supports whose layout is known are put in the order of the space's tensors. Of
+        several items of one model the last one stands. An error that ends the upload is raised once
+        no request is in flight.
 
         Args:
             space: receives the models.
@@ -203,6 +229,7 @@ class AsyncUploads:
             InvalidParameter: ``resume`` is the file of another space, or not a journal.
             ApiError: ``space_not_found``, or another refusal that concerns all models.
         """
+        self._connection.require_open()
         check_count("concurrency", concurrency, 64)
         journal = None
         if resume is not None:
@@ -216,5 +243,5 @@ class AsyncUploads:
             journal=journal,
             on_result=on_result,
         ) as upload:
-            await put_chunks(upload, items, concurrency, self._connection.run)
+            await put_chunks(upload, items, concurrency, self._connection.run, self._layouts)
         return upload.summary

@@ -22,12 +22,13 @@ from modelkin.client._protocol.call import Call, content_of
 from modelkin.client._protocol.decoding import UnknownFormError, decode
 from modelkin.client._protocol.flows import Flow
 from modelkin.client._protocol.journal import Journal
+from modelkin.client._protocol.tensor_order import SpaceTensors
 from modelkin.client._transport.messages import Request, Response
 from modelkin.client._transport.progress import Count, counting
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
-from modelkin.errors import ApiError, InvalidInput, InvalidParameter
+from modelkin.errors import ApiError, InvalidInput, InvalidParameter, SpaceMismatch
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary
 from modelkin.types.paging import UNCHANGED
 
@@ -40,6 +41,7 @@ __all__ = [
     "Upload",
     "check_count",
     "encoded",
+    "has_layout",
     "is_heavy",
     "uploading",
 ]
@@ -243,16 +245,30 @@ def is_heavy(given: Item) -> bool:
     return isinstance(item.content, Support) and item.content.k > _HEAVY_K
 
 
-def encoded(given: Item) -> Line | BulkResult:
+def has_layout(given: Item) -> bool:
+    """Whether an item states the layout of its support."""
+    content = _item(given).content
+    if not isinstance(content, Support) or content.origin is None:
+        return False
+    return content.origin.layout is not None
+
+
+def encoded(given: Item, tensors: SpaceTensors | None = None) -> Line | BulkResult:
     """The line of an item, or its failure.
+
+    Args:
+        given: the item.
+        tensors: of the space, in whose order its support is put; None where no item needs them.
 
     Raises:
         InvalidParameter: it is neither a ``BulkItem`` nor a name and a support or signature.
     """
     item = _item(given)
     try:
+        if tensors is not None:
+            item = replace(item, content=tensors.ordered(item.content))
         return _line(item)
-    except InvalidInput as error:
+    except (InvalidInput, SpaceMismatch) as error:
         return BulkResult(str(item.model), "failed", error.code, str(error))
 
 

@@ -6,8 +6,16 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import closing
 
-from modelkin.client._protocol.batches import Chunk, Items, Upload, encoded, is_heavy
+from modelkin.client._protocol.batches import (
+    Chunk,
+    Items,
+    Upload,
+    encoded,
+    has_layout,
+    is_heavy,
+)
 from modelkin.client._protocol.flows import Run
+from modelkin.client._protocol.tensor_order import LayoutCache, SpaceTensors, tensors_of
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._transport.concurrency import TaskPool, each, offload
 from modelkin.types.models import BulkResult
@@ -15,7 +23,9 @@ from modelkin.types.models import BulkResult
 __all__ = ["put_chunks"]
 
 
-def put_chunks(upload: Upload, items: Items, concurrency: int, run: Run) -> None:
+def put_chunks(
+    upload: Upload, items: Items, concurrency: int, run: Run, layouts: LayoutCache
+) -> None:
     """Puts all the items.
 
     An error that ends the upload is raised once no chunk is in flight. The results of the chunks
@@ -26,10 +36,11 @@ def put_chunks(upload: Upload, items: Items, concurrency: int, run: Run) -> None
         items: taken one by one, when there is room for them.
         concurrency: chunks in flight at a time.
         run: sends a call, with retries, and reads its answer.
+        layouts: of the client.
     """
     pool: TaskPool[Chunk, tuple[BulkResult, ...]] = TaskPool(concurrency)
     try:
-        with closing(_chunks(upload, items)) as chunks:
+        with closing(_chunks(upload, items, run, layouts)) as chunks:
             for chunk in chunks:
                 while len(pool) >= concurrency or not upload.may_start(chunk):
                     upload.settle(*pool.next_result())
@@ -41,10 +52,14 @@ def put_chunks(upload: Upload, items: Items, concurrency: int, run: Run) -> None
             upload.settle(chunk, results)
 
 
-def _chunks(upload: Upload, items: Items) -> Generator[Chunk, None]:
+def _chunks(upload: Upload, items: Items, run: Run, layouts: LayoutCache) -> Generator[Chunk, None]:
+    tensors: SpaceTensors | None = None
     with closing(each(items)) as given:
         for item in given:
-            line = offload(encoded, item) if is_heavy(item) else encoded(item)
+            if tensors is None and has_layout(item):
+                layouts.discard(upload.space)  # an upload of many may well read it anew
+                tensors = run_flow(tensors_of(layouts, upload.space), run)
+            line = offload(encoded, item, tensors) if is_heavy(item) else encoded(item, tensors)
             for chunk in upload.add(line):
                 yield chunk
     for chunk in upload.rest():

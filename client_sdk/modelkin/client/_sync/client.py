@@ -9,6 +9,7 @@ from typing import Self
 import httpx
 
 from modelkin.client._protocol.deltas import DEFAULT_CACHE_BYTES, SupportCache
+from modelkin.client._protocol.tensor_order import LayoutCache
 from modelkin.client._sync.clusterings import Clusterings
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.hubs import Sources
@@ -40,6 +41,7 @@ class Client(Uploads, Queries):
       :class:`NotFoundError`, :class:`ConflictError` and :class:`RateLimitError`; ``problem_code``
       says why;
     - :class:`ConnectionFailed` where no service answers;
+    - :class:`ClientClosed` after :meth:`close`;
     - :class:`ModelkinError` for an answer that this version cannot read.
 
     Refused and broken connections, 429 and 503 are retried after growing random pauses, or after
@@ -90,13 +92,14 @@ class Client(Uploads, Queries):
         self.url = config.url
         self._connection = connection
         self._support_cache = cache
-        self.spaces = Spaces(connection)
+        self._layouts = LayoutCache()
+        self.spaces = Spaces(connection, self._layouts)
         self.models = Models(connection, cache)
         self.revisions = ModelRevisions(connection)
         self.supports = Supports(connection, cache)
         self.signatures = Signatures(connection)
         self.sketches = Sketches(connection)
-        self.clusterings = Clusterings(connection)
+        self.clusterings = Clusterings(connection, self._layouts)
         self.jobs = Jobs(connection)
         self.sources = Sources(connection)
         self.webhooks = Webhooks(connection)
@@ -110,6 +113,7 @@ class Client(Uploads, Queries):
         self._connection.close()
 
     def __enter__(self) -> Self:
+        self._connection.require_open()
         return self
 
     def __exit__(

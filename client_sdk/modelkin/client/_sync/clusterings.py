@@ -9,7 +9,9 @@ from typing import Any, Literal, overload
 from modelkin.client._protocol import clusterings
 from modelkin.client._protocol.clusterings import LATEST, AnyClustering
 from modelkin.client._protocol.jobs import OnProgress
+from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call
 from modelkin.client._sync.connection import Connection
+from modelkin.client._sync.flows import run_flow
 from modelkin.client._sync.jobs import Jobs
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
@@ -85,10 +87,12 @@ class Clusterings(Resource):
 
     Args:
         connection: of the client.
+        layouts: of the client.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, layouts: LayoutCache) -> None:
         super().__init__(connection)
+        self._layouts = layouts
         self.policy = ClusteringPolicies(connection)
         self._jobs = Jobs(connection)
 
@@ -185,13 +189,21 @@ class Clusterings(Resource):
 
         Args:
             space: holds the clustered models.
-            newcomer: the support or signature.
+            newcomer: the support or signature. A support whose layout is known is put in the order
+                of the space's tensors.
             clustering: as for :meth:`get`.
 
         Raises:
+            SpaceMismatch: the support has other tensors than the space.
             ApiError: ``clustering_not_found``.
         """
-        return self._connection.run(clusterings.assign(space, newcomer, clustering))
+        flow = in_order(
+            self._layouts,
+            space,
+            newcomer,
+            lambda value: one_call(clusterings.assign(space, value, clustering)),
+        )
+        return run_flow(flow, self._connection.run, heavy=True)
 
     def delete(self, space: str, clustering: str | ClusteringInfo) -> None:
         """Deletes a clustering; the models stay.

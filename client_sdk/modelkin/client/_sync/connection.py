@@ -15,6 +15,7 @@ from modelkin.client._transport.concurrency import Clock, offload
 from modelkin.client._transport.config import Config
 from modelkin.client._transport.messages import Request
 from modelkin.client._transport.progress import Progress, pieces
+from modelkin.errors import ClientClosed
 from modelkin.types.paging import Page
 
 __all__ = ["Connection"]
@@ -37,6 +38,7 @@ class Connection:
         self.url = config.url
         self.clock = Clock()
         self._settings = ExchangeSettings.of(config)
+        self._closed = False
         self._http = httpx.Client(transport=transport, **config.http_options)
 
     def run(self, call: Call[T], report: Progress | None = None) -> T:
@@ -74,14 +76,24 @@ class Connection:
         self.clock.sleep(seconds)
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections; calls from now on raise :class:`ClientClosed`."""
+        self._closed = True
         self._http.close()
 
+    def require_open(self) -> None:
+        """Raises :class:`ClientClosed` after :meth:`close`."""
+        if self._closed:
+            raise ClientClosed(self.url)
+
     def _send(self, request: Request, report: Progress | None = None) -> Outcome:
+        self.require_open()
         content = request.content if report is None else pieces(request.content, report)
         try:
             return self._http.request(
                 request.method, request.target, headers=request.sent_headers, content=content
             )
-        except httpx.RequestError as error:
+        except (httpx.RequestError, RuntimeError) as error:
+            self.require_open()  # closed meanwhile, by another task
+            if isinstance(error, RuntimeError):
+                raise
             return error

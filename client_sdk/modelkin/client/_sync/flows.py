@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from modelkin.client._protocol.flows import Flow, Run
+from modelkin.client._protocol.flows import Flow, Run, taken
 from modelkin.client._transport.concurrency import offload
 from modelkin.errors import ApiError
 
@@ -20,17 +21,16 @@ def run_flow(flow: Flow[T], run: Run, *, heavy: bool = False) -> T:
     Args:
         flow: a flow that has not started.
         run: sends a call, with retries, and reads its answer.
-        heavy: whether the first call takes long to make, as for the encoding of a support.
+        heavy: whether its calls take long to make, as for the encoding of a support.
     """
-    try:
-        call = offload(next, flow) if heavy else next(flow)
-        while True:
-            try:
-                answer = run(call)
-            except ApiError as error:
-                call = flow.throw(error)
-            else:
-                call = flow.send(answer)
-    except StopIteration as finished:
-        result: T = finished.value
-        return result
+    proceed: Callable[..., Any] = flow.send
+    sent: Any = None
+    while True:
+        step = offload(taken, proceed, sent) if heavy else taken(proceed, sent)
+        if step.call is None:
+            result: T = step.result
+            return result
+        try:
+            proceed, sent = flow.send, run(step.call)
+        except ApiError as error:
+            proceed, sent = flow.throw, error

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from modelkin.client._protocol import kinship, spaces, support_size
+from modelkin.client._protocol.tensor_order import LayoutCache
+from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
 from modelkin.client._transport.concurrency import offload
@@ -17,7 +19,16 @@ __all__ = ["Spaces"]
 
 
 class Spaces(Resource):
-    """Spaces. ``client.ensure_space`` creates them."""
+    """Spaces. ``client.ensure_space`` creates them.
+
+    Args:
+        connection: of the client.
+        layouts: of the client.
+    """
+
+    def __init__(self, connection: Connection, layouts: LayoutCache) -> None:
+        super().__init__(connection)
+        self._layouts = layouts
 
     def list(self) -> Listing[SpaceInfo]:
         """Lists all spaces by name, page by page as they are read."""
@@ -32,7 +43,7 @@ class Spaces(Resource):
         Raises:
             ApiError: ``space_not_found``.
         """
-        return self._connection.run(spaces.get(name))
+        return self._layouts.update(self._connection.run(spaces.get(name)))
 
     def delete(self, name: str) -> None:
         """Deletes a space and every model in it.
@@ -43,6 +54,7 @@ class Spaces(Resource):
         Raises:
             ApiError: ``space_not_found``.
         """
+        self._layouts.discard(name)
         self._connection.run(spaces.delete(name))
 
     def support_size(self, name: str) -> SupportSize:

@@ -11,6 +11,7 @@ from modelkin.client._protocol import deltas, spaces, support_size, supports
 from modelkin.client._protocol.batches import Items, check_count, uploading
 from modelkin.client._protocol.deltas import SupportCache
 from modelkin.client._protocol.journal import Journal
+from modelkin.client._protocol.tensor_order import LayoutCache, in_order, selection
 from modelkin.client._sync.batches import put_chunks
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
@@ -33,6 +34,7 @@ class Uploads:
 
     _connection: Connection
     _support_cache: SupportCache
+    _layouts: LayoutCache
 
     def ensure_space(
         self,
@@ -70,7 +72,7 @@ class Uploads:
         call = spaces.ensure(
             name, layout, num_parameters, signature, banding, support_size, importance, exclude
         )
-        return self._connection.run(call)
+        return self._layouts.update(self._connection.run(call))
 
     def put_support(
         self,
@@ -90,7 +92,8 @@ class Uploads:
         Args:
             space: receives the model; its M must be the support's.
             model: the name, which may hold slashes.
-            support: the same content again changes nothing.
+            support: the same content again changes nothing. Where its layout is known
+                (``Support.origin``), its indices are put in the order of the space's tensors.
             tags: replace the model's tags, ``[]`` removes them; None keeps them.
             if_match: the ``etag`` of the version to replace.
             progress: True shows a bar on a terminal. A function is called with the bytes sent and
@@ -98,10 +101,18 @@ class Uploads:
                 upload.
 
         Raises:
+            SpaceMismatch: the support has other tensors than the space; names the first.
             ApiError: ``space_not_found`` or ``space_mismatch``; ``precondition_failed`` for another
                 version.
         """
-        flow = deltas.put_support(self._support_cache, space, model, support, tags, if_match)
+        flow = in_order(
+            self._layouts,
+            space,
+            support,
+            lambda value: deltas.put_support(
+                self._support_cache, space, model, value, tags, if_match
+            ),
+        )
         with reporting(progress, model) as report:
             return run_flow(flow, lambda call: self._connection.run(call, report), heavy=True)
 
@@ -113,6 +124,9 @@ class Uploads:
         *,
         coverage: float | None = None,
         k_max: float | None = None,
+        kind: str | None = None,
+        base: str | None = None,
+        layout: Layout | None = None,
         tags: Iterable[str] | None = None,
         if_match: str | None = None,
         progress: Progress | bool = False,
@@ -121,24 +135,32 @@ class Uploads:
 
         This computes K* and reports it under the model's name, as
         ``client.spaces.report_support_size`` does, then selects and stores the K of the answer. The
-        importance stays on this machine.
+        importance stays on this machine. Where its layout is known, the tensors that the space
+        leaves out are left out, and the others put in its order, before anything is selected.
 
         Args:
             space: receives the model.
             model: its name.
             importance: as for ``modelkin.select_support``, on any device.
-            coverage: selects K*, 0.8 by default; a fixed K of the space overrides it.
+            coverage: selects K*; a fixed K of the space overrides it. The default is that of
+                ``modelkin.select_support``.
             k_max: its cap, 0.2 of M by default.
+            kind: as for ``modelkin.select_support``; by default the attached one.
+            base: likewise.
+            layout: of the importance; by default the attached one.
             tags: as for :meth:`put_support`.
             if_match: as for :meth:`put_support`.
             progress: as for :meth:`put_support`.
 
         Raises:
+            SpaceMismatch: the importance has other tensors than the space; names the first.
             ApiError: as :meth:`put_support` raises it.
         """
-        chosen = offload(select_support, importance, coverage=coverage, k_max=k_max)
+        order = selection(self._layouts, space, importance, layout)
+        how = {"kind": kind, "base": base, **run_flow(order, self._connection.run)}
+        chosen = offload(select_support, importance, coverage=coverage, k_max=k_max, **how)
         size = self._connection.run(support_size.report(space, chosen.k, model))
-        support = offload(resize_support, importance, chosen, size.k)
+        support = offload(resize_support, importance, chosen, size.k, **how)
         return self.put_support(
             space, model, support, tags=tags, if_match=if_match, progress=progress
         )
@@ -184,8 +206,10 @@ class Uploads:
     ) -> BulkSummary:
         """Stores many models, hundreds a request; a model that is counted as stored is durable.
 
-        A refused item leaves the others as they are. Of several items of one model the last one
-        stands. An error that ends the upload is raised once no request is in flight.
+        A refused item leaves the others as they are, and so does a support with other tensors than
+        the space. Supports whose layout is known are put in the order of the space's tensors. Of
+        several items of one model the last one stands. An error that ends the upload is raised once
+        no request is in flight.
 
         Args:
             space: receives the models.
@@ -204,6 +228,7 @@ class Uploads:
             InvalidParameter: ``resume`` is the file of another space, or not a journal.
             ApiError: ``space_not_found``, or another refusal that concerns all models.
         """
+        self._connection.require_open()
         check_count("concurrency", concurrency, 64)
         journal = None
         if resume is not None:
@@ -217,5 +242,5 @@ class Uploads:
             journal=journal,
             on_result=on_result,
         ) as upload:
-            put_chunks(upload, items, concurrency, self._connection.run)
+            put_chunks(upload, items, concurrency, self._connection.run, self._layouts)
         return upload.summary

@@ -1,0 +1,149 @@
+"""Supports whose layout is known go out in the tensor order of the space, through either client."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from modelkin import BulkItem, Importance, Layout, Origin, SpaceMismatch, Support, select_support
+from modelkin.errors import ConflictError
+from modelkin.wire import decode_support
+from tests.support.servers.server_process import Server
+
+SHAPES = {"conv": (4, 5), "scale": (), "stft": (9,), "head": (10, 7)}
+MINE = Layout.of(SHAPES.items())
+THEIRS = Layout.of(sorted(SHAPES.items()))
+M = MINE.num_parameters
+VALUES = np.random.default_rng(5).permutation(M).astype(np.float32) + 1
+
+
+def rearranged(values: Any, layout: Layout) -> Any:
+    """An importance of ``MINE`` in another layout, tensor by tensor: what a file would hold."""
+    places = dict(zip(SHAPES, np.split(values, MINE.ends.astype(int)[:-1]), strict=True))
+    return np.concatenate([places[tensor.name] for tensor in layout.tensors])
+
+
+SUPPORT = select_support(VALUES, k=20, kind="weight", layout=MINE)
+SAME = select_support(rearranged(VALUES, THEIRS), k=20, kind="weight", layout=THEIRS)
+
+
+def space_of(layout: Layout, space_json: dict[str, Any]) -> httpx.Response:
+    """The service's answer about a space of a layout."""
+    fields = {"num_parameters": layout.num_parameters, "layout": layout.to_json()}
+    return httpx.Response(200, json=space_json | fields)
+
+
+@pytest.fixture
+def space() -> str:
+    """A name of the test's own."""
+    return f"order-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def client(sqlite_server: Server, connect: Callable[..., Any]) -> Iterator[Any]:
+    """Either client of a real service."""
+    with connect(sqlite_server.url) as client:
+        yield client
+
+
+@pytest.mark.parametrize("layout", [MINE, THEIRS], ids=["the model's", "by name"])
+def test_one_model_in_two_orders_is_itself(client: Any, space: str, layout: Layout) -> None:
+    """S is 1 whichever of the two made the space: for uploads, batches and questions."""
+    client.ensure_space(space, layout=layout, importance="weight")
+    client.put_support(space, "mine", SUPPORT)
+    client.put_support(space, "theirs", SAME)
+    client.put_importance(space, "values", VALUES, kind="weight", layout=MINE, coverage=0.3)
+    many = client.put_many(space, [("one", SUPPORT), BulkItem("two", SAME)])
+    assert (2, 0) == (many.created, many.failed)
+    assert 1.0 == client.overlap(space, "mine", "theirs").similarity
+    assert 1.0 == client.overlap(space, "one", "two").similarity
+    for query in (SUPPORT, SAME, "mine"):
+        found = {n.model: n.similarity for n in client.neighbors(space, query)}
+        assert {"theirs": 1.0, "one": 1.0, "two": 1.0}.items() <= found.items()
+        assert 1.0 == client.donors(space, query, k=1)[0].similarity
+    stored = client.supports.get(space, "values")
+    expected = select_support(rearranged(VALUES, layout), coverage=0.3, kind="weight")
+    assert expected == stored
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (SHAPES | {"stft": (3, 3)}, r"'stft' has shape \[3, 3\], and \[9\] in"),
+        ({"extra": (3,), **SHAPES}, r"'extra' \[3\] is not in"),
+        ({n: s for n, s in SHAPES.items() if n != "scale"}, r"'scale' \[\] is missing"),
+    ],
+)
+def test_other_tensors_are_refused_by_name(
+    client: Any, space: str, other: dict[str, tuple[int, ...]], message: str
+) -> None:
+    """The first tensor that differs is named, before anything is stored."""
+    client.ensure_space(space, layout=MINE)
+    layout = Layout.of(other.items())
+    m = layout.num_parameters
+    support = Support([0, 5], m, origin=Origin(Importance.of("weight"), layout))
+    for call in (
+        lambda: client.put_support(space, "x", support),
+        lambda: client.neighbors(space, support),
+        lambda: client.donors(space, support),
+        lambda: client.put_importance(space, "x", np.ones(m, np.float32), layout=layout),
+    ):
+        with pytest.raises(SpaceMismatch, match=f"than space '{space}': tensor {message}"):
+            call()
+    summary = client.put_many(space, [("x", support), ("y", SUPPORT)])
+    assert (1, 1) == (summary.created, summary.failed)
+    (failure,) = summary.failures
+    assert ("x", "space_mismatch") == (failure.model, failure.code)
+    assert "tensor" in str(failure.detail)
+
+
+def test_a_space_leaves_its_tensors_out_of_an_importance(client: Any, space: str) -> None:
+    """``put_importance`` leaves them out by itself; a finished support says how to."""
+    client.ensure_space(space, layout=THEIRS, importance="weight", exclude=["stft"])
+    client.put_importance(space, "mine", VALUES, kind="weight", layout=MINE, coverage=0.3)
+    kept = THEIRS.without(["stft"])
+    expected = select_support(rearranged(VALUES, kept), coverage=0.3, kind="weight")
+    assert expected == client.supports.get(space, "mine")
+    with pytest.raises(SpaceMismatch, match=r"'stft' \[9\].*pass exclude=\['stft'\]"):
+        client.put_support(space, "x", SUPPORT)
+    ready = select_support(VALUES, k=20, kind="weight", layout=MINE, exclude=["stft"])
+    client.put_support(space, "ready", ready)
+    assert 1.0 == client.neighbors(space, ready, k=1)[0].similarity
+
+
+def test_a_layout_is_read_once(
+    wire: Any, space_json: dict[str, Any], model_json: dict[str, Any]
+) -> None:
+    """One question about the space for any number of uploads, and none without a layout."""
+    answer = httpx.Response(200, json=model_json)
+    client = wire.client(space_of(THEIRS, space_json), answer)
+    for _ in range(3):
+        client.put_support("digits", "org/a", SUPPORT)
+    assert ["GET", "PUT", "PUT", "PUT"] == [request.method for request in wire.requests]
+    sent = decode_support(wire.requests[1].read())
+    assert (SAME, False) == (sent, SUPPORT == sent)
+    plain = wire.client(answer)
+    plain.put_support("digits", "org/a", SUPPORT.with_origin(None))
+    assert "PUT" == wire.requests[-1].method
+
+
+def test_a_space_made_anew_in_another_order_is_read_again(
+    wire: Any, space_json: dict[str, Any], model_json: dict[str, Any]
+) -> None:
+    """A refusal after a cached layout reads the layout again; what stays refused is raised."""
+    problem = {"code": "space_mismatch", "title": "t", "detail": "another layout"}
+    refused, stored = httpx.Response(409, json=problem), httpx.Response(200, json=model_json)
+    first, second = space_of(THEIRS, space_json), space_of(MINE, space_json)
+    client = wire.client(first, stored, refused, second, stored, refused, second)
+    client.put_support("digits", "org/a", SUPPORT)
+    client.put_support("digits", "org/a", SUPPORT)
+    assert ["GET", "PUT", "PUT", "GET", "PUT"] == [request.method for request in wire.requests]
+    assert SUPPORT == decode_support(wire.requests[-1].read())
+    with pytest.raises(ConflictError, match="another layout"):
+        client.put_support("digits", "org/a", SUPPORT)
+    assert ["PUT", "GET"] == [request.method for request in wire.requests[5:]]
