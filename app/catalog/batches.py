@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from app.catalog.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.catalog.puts import PreparedSupport, Put, Stored, require_same_space
 from app.catalog.writer import ModelWriter
 from app.errors import SpaceNotFound, Unavailable
@@ -41,6 +42,8 @@ class BatchEntry:
     attributes: dict[str, Any] | None = None
     sketch: Sketch | None = None
     """Sent beside a signature."""
+    origin: StatedOrigin = NOTHING_STATED
+    """What its client says of the indices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +110,20 @@ class BatchService:
             return entry
         content = entry.content
         try:
+            require_same_origin(space, entry.origin)
             if isinstance(content, Signature):
                 require_same_space(space, content)
-                return Put(entry.model, content, entry.tags, entry.attributes, sketch=entry.sketch)
-            prepared = self._ingest.prepare(session, space, entry.model, content)
-            return Put(entry.model, prepared, entry.tags, entry.attributes)
+                prepared: PreparedSupport | Signature = content
+            else:
+                prepared = self._ingest.prepare(session, space, entry.model, content)
+            return Put(
+                entry.model,
+                prepared,
+                entry.tags,
+                entry.attributes,
+                sketch=entry.sketch,
+                origin=entry.origin,
+            )
         except _FAULTS:
             raise
         except ModelkinError as error:

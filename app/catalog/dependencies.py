@@ -6,9 +6,11 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query
 
+from app.catalog.origins import StatedOrigin, stated_origin
 from modelkin._validation import check_model_name, check_tags
+from modelkin.core.importance import IMPORTANCE_KINDS
 
-__all__ = ["ModelName", "NewTags", "TagFilter"]
+__all__ = ["ModelName", "NewTags", "Stated", "TagFilter"]
 
 
 async def _model_name(
@@ -42,3 +44,31 @@ async def _tag_filter(
 
 
 TagFilter = Annotated[tuple[str, ...], Depends(_tag_filter)]
+
+
+async def _stated(
+    importance: Annotated[
+        str | None,
+        Query(
+            json_schema_extra={"enum": list(IMPORTANCE_KINDS)},
+            description="what the support was selected by; a 409 unless it is the space's, where "
+            "that states one",
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        Query(
+            description="importance=delta: the digest of the weights that differences were taken "
+            "from, or `name@digest`; a 409 if the space states another"
+        ),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        Query(description="the digest of the layout that the indices follow, `layout_digest`"),
+    ] = None,
+) -> StatedOrigin:
+    return stated_origin(importance, base, layout)
+
+
+Stated = Annotated[StatedOrigin, Depends(_stated)]
+"""What the parameters of an upload or a query say of its support."""

@@ -11,7 +11,14 @@ from functools import partial
 
 import numpy as np
 
-from app.catalog.puts import PreparedSupport, Put, require_met, require_size, signature_content
+from app.catalog.origins import require_same_origin
+from app.catalog.puts import (
+    PreparedSupport,
+    Put,
+    require_met,
+    require_size,
+    signature_content,
+)
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models, revisions, tensor_counts
 from app.catalog.revision_recorder import RevisionRecorder
@@ -103,6 +110,7 @@ class Preparation:
             PreconditionFailed, SpaceMismatch, SupportExists: the put is refused.
         """
         require_met(put.precondition, put.name, current)
+        require_same_origin(space, put.origin)
         if isinstance(put.content, PreparedSupport):
             return self._support(session, space, put.content, current)
         content = signature_content(space, put.name, put.content, current, signatures)

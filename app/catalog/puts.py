@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from app.catalog.origins import NOTHING_STATED, StatedOrigin
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.revision_recorder import Drift
@@ -69,6 +70,8 @@ class Put:
     precondition: Precondition | None = None
     sketch: Sketch | None = None
     """Sent beside a signature; None keeps the sketch of an equal signature."""
+    origin: StatedOrigin = NOTHING_STATED
+    """What its client says of the indices."""
 
     @property
     def drift(self) -> Drift | None:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from app.catalog.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.catalog.puts import require_same_space
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
@@ -203,8 +204,11 @@ class ModelReader:
         sketch = self.sent_sketch(session, model)
         return Subject(model, values, self.packed(space, model), sketch)
 
-    def given_subject(self, space: SpaceRecord, thing: Support | Signature) -> Subject:
+    def given_subject(
+        self, space: SpaceRecord, thing: Support | Signature, origin: StatedOrigin = NOTHING_STATED
+    ) -> Subject:
         """A support or signature as a subject; :class:`SpaceMismatch` if of another space."""
+        require_same_origin(space, origin)
         if isinstance(thing, Signature):
             require_same_space(space, thing)
             return Subject(None, thing.values, None)

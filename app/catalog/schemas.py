@@ -82,6 +82,9 @@ class BatchLineIn(RequestModel):
     sketch: str | None = None
     support: str | None = None
     media_type: str | None = None
+    importance: str | None = None
+    base: str | None = None
+    layout: str | None = None
     tags: list[str] | None = None
     attributes: Attributes | None = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from app.catalog.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.catalog.puts import Precondition, PreparedSupport, Put, Stored, require_met
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
@@ -46,6 +47,7 @@ class SketchService:
         sketch: Sketch,
         *,
         precondition: Precondition | None = None,
+        origin: StatedOrigin = NOTHING_STATED,
     ) -> Stored:
         """Store the sketch of a model that sent a signature; the same one again changes nothing.
 
@@ -53,12 +55,13 @@ class SketchService:
             ModelNotFound: there is no model to store it with.
             PreconditionFailed: the model is not the one of ``precondition``.
             SupportExists: the model has a support, from which the service makes the sketch.
-            SpaceMismatch: its M or its sample is not the space's.
+            SpaceMismatch: its M, its sample or its origin is not the space's.
             InvalidSignature: it is of another K than the signature.
         """
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
         require_met(precondition, name, current)
+        require_same_origin(space, origin)
         if current.kind == "support":
             raise SupportExists(
                 f"model {name!r} has a support, and its sketch is made from that: read it here, or "

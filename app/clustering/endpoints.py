@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Response
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute, WritingTenant
-from app.catalog.dependencies import TagFilter
+from app.catalog.dependencies import Stated, TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
 from app.clustering.policies import PolicyService
@@ -156,6 +156,7 @@ def assign(
     clusterings: Service[ClusteringService],
     reader: Service[ModelReader],
     payload: AnyPayload,
+    origin: Stated,
     space: KnownSpace,
     session: Reading,
     clustering: ClusteringId,
@@ -165,7 +166,7 @@ def assign(
     The 10 nearest clustered models vote, each by how much more similar it is than the 11th.
     """
     found = clusterings.get(session, space, clustering)
-    subject = reader.given_subject(space, payload.either(space.num_parameters))
+    subject = reader.given_subject(space, payload.either(space.num_parameters), origin)
     placed = clusterings.assign(session, space, found, subject)
     return AssignmentOut.model_validate(placed)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
-from app.catalog.dependencies import TagFilter
+from app.catalog.dependencies import Stated, TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
 from app.errors import ModelNotFound
@@ -105,6 +105,7 @@ def of_given(
     reader: Service[ModelReader],
     search: Service[SearchService],
     payload: AnyPayload,
+    origin: Stated,
     space: KnownSpace,
     session: Reading,
     tags: TagFilter,
@@ -114,7 +115,7 @@ def of_given(
     method: Method = "auto",
 ) -> Response:
     """The neighbours of the support or signature in the body, which is not stored."""
-    subject = reader.given_subject(space, payload.either(space.num_parameters))
+    subject = reader.given_subject(space, payload.either(space.num_parameters), origin)
     found = search.neighbors(
         session,
         space,

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from app.catalog.batches import MAX_PENDING_BYTES, BatchEntry, RefusedEntry
 from app.catalog.endpoints.payloads import max_indices
+from app.catalog.origins import stated_origin
 from app.catalog.schemas import BatchLineIn
 from app.infra.http.bodies import BodyLimits, parse_strictly
 from app.infra.http.memory_budget import Reservation
@@ -96,8 +97,10 @@ class LineReader:
             model = check_model_name(document.get("model"))
             fields = _validated(document)
             tags = None if fields.tags is None else check_tags(fields.tags)
+            origin = stated_origin(fields.importance, fields.base, fields.layout)
             content = self._content(fields)
-            return BatchEntry(model, content, tags, fields.attributes, self._sketch(fields))
+            sketch = self._sketch(fields)
+            return BatchEntry(model, content, tags, fields.attributes, sketch, origin)
         except ModelkinError as error:
             return RefusedEntry(model, error)
 

@@ -26,6 +26,7 @@ from app.infra.http.problems import described
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, WritableSpace
 from modelkin import wire
+from modelkin.core.importance import IMPORTANCE_KINDS
 from modelkin.errors import InvalidParameter, UnsupportedMediaType
 
 __all__ = ["JSONL", "router"]
@@ -60,6 +61,9 @@ _LINE_IN = {
         },
         "support": {"type": "string", "contentEncoding": "base64"},
         "media_type": {"type": "string", "enum": list(ENCODED), "default": wire.SUPPORT},
+        "importance": {"type": "string", "enum": list(IMPORTANCE_KINDS)},
+        "base": {"type": "string", "description": "of importance delta: a digest"},
+        "layout": {"type": "string", "description": "the digest of a layout"},
         "tags": {"type": "array", "items": {"type": "string"}},
         "attributes": {"type": "object"},
     },
@@ -138,10 +142,10 @@ def put_batch(
 
     A line holds a model's `signature`, as its JSON, with its `sketch` in base64 where it has one,
     or its `support`, in base64; `tags` and `attributes` replace those of the model where they are
-    given. `status` is `created`; `replaced`, where anything about the model changed; `unchanged`;
-    or `failed`, and then `error` says why. Once this answers, all that did not fail is durable. Of
-    several lines of one model the last stands. An error of the batch as a whole may have stored
-    some lines: send it again.
+    given, and `importance`, `base` and `layout` are as in PUT .../supports. `status` is `created`;
+    `replaced`, where anything about the model changed; `unchanged`; or `failed`, and then `error`
+    says why. Once this answers, all that did not fail is durable. Of several lines of one model the
+    last stands. An error of the batch as a whole may have stored some lines: send it again.
     """
     lines = split_lines(body.data)
     reading.rollback()  # the space is known: no connection is held while lines are read

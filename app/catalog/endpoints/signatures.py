@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
-from app.catalog.dependencies import ModelName, NewTags
+from app.catalog.dependencies import ModelName, NewTags, Stated
 from app.catalog.endpoints.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, SignaturePayload
 from app.catalog.puts import Put
 from app.catalog.reader import ModelReader
@@ -23,7 +23,7 @@ from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from modelkin import wire
-from modelkin.errors import InvalidSignature, SpaceMismatch
+from modelkin.errors import InvalidParameter, InvalidSignature, SpaceMismatch
 
 __all__ = ["router"]
 
@@ -45,6 +45,7 @@ router = APIRouter(
             *SPACE_PROBLEMS,
             *BODY_PROBLEMS,
             InvalidSignature,
+            InvalidParameter,
             SpaceMismatch,
             SupportExists,
             PreconditionFailed,
@@ -58,6 +59,7 @@ def put(
     payload: SignaturePayload,
     name: ModelName,
     tags: NewTags,
+    origin: Stated,
     space: WritableSpace,
     session: Writing,
     response: Response,
@@ -65,7 +67,8 @@ def put(
 ) -> ModelOut:
     """Store a signature alone, never the indices. 409 where the model has a support."""
     signature = payload.signature(space.num_parameters)
-    stored = writer.put(session, space, Put(name, signature, tags=tags, precondition=precondition))
+    put = Put(name, signature, tags=tags, precondition=precondition, origin=origin)
+    stored = writer.put(session, space, put)
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
-from app.catalog.dependencies import ModelName
+from app.catalog.dependencies import ModelName, Stated
 from app.catalog.endpoints.payloads import SKETCH_BODY, SKETCH_CONTENT, SketchPayload
 from app.catalog.schemas import ModelOut, etag
 from app.catalog.sketches import SketchService
@@ -28,7 +28,7 @@ from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from modelkin import wire
-from modelkin.errors import InvalidSignature, SpaceMismatch
+from modelkin.errors import InvalidParameter, InvalidSignature, SpaceMismatch
 
 __all__ = ["router"]
 
@@ -51,6 +51,7 @@ router = APIRouter(
             *BODY_PROBLEMS,
             ModelNotFound,
             InvalidSignature,
+            InvalidParameter,
             SpaceMismatch,
             SupportExists,
             PreconditionFailed,
@@ -63,6 +64,7 @@ def put(
     sketches: Service[SketchService],
     payload: SketchPayload,
     name: ModelName,
+    origin: Stated,
     space: WritableSpace,
     session: Writing,
     response: Response,
@@ -74,7 +76,7 @@ def put(
     signature is stored. 404 where there is no model yet, 409 where it has a support.
     """
     sketch = payload.sketch(space.num_parameters)
-    stored = sketches.put(session, space, name, sketch, precondition=precondition)
+    stored = sketches.put(session, space, name, sketch, precondition=precondition, origin=origin)
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query, Response
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.deltas import DeltaService
-from app.catalog.dependencies import ModelName, NewTags
+from app.catalog.dependencies import ModelName, NewTags, Stated
 from app.catalog.endpoints.payloads import (
     DELTA_BODY,
     SUPPORT_BODY,
@@ -16,6 +16,7 @@ from app.catalog.endpoints.payloads import (
     DeltaPayload,
     SupportPayload,
 )
+from app.catalog.origins import require_same_origin
 from app.catalog.puts import Put
 from app.catalog.reader import ModelReader
 from app.catalog.revisions import RevisionService
@@ -63,6 +64,7 @@ router = APIRouter(
             *SPACE_PROBLEMS,
             *BODY_PROBLEMS,
             InvalidSupport,
+            InvalidParameter,
             SpaceMismatch,
             PreconditionFailed,
             StorageFull,
@@ -75,6 +77,7 @@ def put(
     payload: SupportPayload,  # read before a connection is taken: a slow upload holds none
     name: ModelName,
     tags: NewTags,
+    origin: Stated,
     space: WritableSpace,
     reading: Reading,
     writing: Writing,
@@ -84,11 +87,14 @@ def put(
     """Store a support, whole, with its tags. Once this answers, it is durable.
 
     The same content again changes nothing. A model that had only a signature becomes a full one.
+    What `importance`, `base` and `layout` say of the support is compared with the space's.
     """
     reading.rollback()  # nothing is held while the body is decoded
+    require_same_origin(space, origin)  # and under the lock once more
     support = payload.support(space.num_parameters)
     prepared = writer.prepare(reading, space, name, support)
-    stored = writer.put(writing, space, Put(name, prepared, tags=tags, precondition=precondition))
+    put = Put(name, prepared, tags=tags, precondition=precondition, origin=origin)
+    stored = writer.put(writing, space, put)
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)
@@ -102,6 +108,7 @@ def put(
         *BODY_PROBLEMS,
         ModelNotFound,
         InvalidSupport,
+        InvalidParameter,
         SupportMissing,
         SpaceMismatch,
         PreconditionFailed,
@@ -117,6 +124,7 @@ def patch(
     payload: DeltaPayload,
     name: ModelName,
     tags: NewTags,
+    origin: Stated,
     space: WritableSpace,
     reading: Reading,
     writing: Writing,
@@ -127,12 +135,14 @@ def patch(
     The result stands as if it had been sent whole: a revision of its own, or nothing where the
     delta is empty. An index to add that is there, or to remove that is not, is a 422.
     """
+    require_same_origin(space, origin)  # and under the lock once more
     model = deltas.subject(reading, space, name, precondition)
     reading.rollback()  # nothing is held while the body is decoded
     payload.reserve_for_delta(space.num_parameters, model.support_size)
     support = deltas.apply(space, model, payload.delta)
     prepared = writer.prepare(reading, space, name, support)
-    put = Put(name, prepared, tags=tags, precondition=match(entity_tag(model.version_tag)))
+    unchanged = match(entity_tag(model.version_tag))
+    put = Put(name, prepared, tags=tags, precondition=unchanged, origin=origin)
     stored = writer.put(writing, space, put)
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
-from app.catalog.dependencies import TagFilter
+from app.catalog.dependencies import Stated, TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
 from app.errors import ModelNotFound, SupportRequired
@@ -131,10 +131,11 @@ def of_given(
     reader: Service[ModelReader],
     donors: Service[DonorService],
     payload: AnyPayload,
+    origin: Stated,
     space: KnownSpace,
     session: Reading,
     request: DonorQuery,
 ) -> DonorsOut:
     """Donors for the support or signature in the body, which is not stored."""
-    subject = reader.given_subject(space, payload.either(space.num_parameters))
+    subject = reader.given_subject(space, payload.either(space.num_parameters), origin)
     return DonorsOut.of(donors.donors(session, space, subject, request))

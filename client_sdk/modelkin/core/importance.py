@@ -45,24 +45,38 @@ class Importance:
     note: str | None = None
 
     @classmethod
-    def of(cls, kind: str, base: str | None = None, note: str | None = None) -> Importance:
+    def of(
+        cls,
+        kind: str,
+        base: str | None = None,
+        note: str | None = None,
+        *,
+        fields: tuple[str, str, str] = ("importance.kind", "importance.base", "importance.note"),
+    ) -> Importance:
         """A stated kind, checked.
+
+        Args:
+            kind: one of :data:`IMPORTANCE_KINDS`.
+            base: a digest, or a name, "@" and a digest.
+            note: of at most 500 characters.
+            fields: the names of the three in errors.
 
         Raises:
             InvalidParameter: there is no such kind, a base for a kind other than ``"delta"``, a
                 base without a digest, or a text that is too long.
         """
+        kind_field, base_field, note_field = fields
         if kind not in IMPORTANCE_KINDS:
             raise InvalidParameter(
-                f"importance.kind must be one of {', '.join(IMPORTANCE_KINDS)}, not {kind!r}",
-                field="importance.kind",
+                f"{kind_field} must be one of {', '.join(IMPORTANCE_KINDS)}, not {kind!r}",
+                field=kind_field,
             )
         if base is not None:
-            _check_base(kind, base)
+            _check_base(kind, base, base_field)
         if note is not None and len(note) > MAX_NOTE_LENGTH:
             raise InvalidParameter(
-                f"importance.note has at most {MAX_NOTE_LENGTH} characters, not {len(note)}",
-                field="importance.note",
+                f"{note_field} has at most {MAX_NOTE_LENGTH} characters, not {len(note)}",
+                field=note_field,
             )
         return cls(kind, base, note)
 
@@ -155,15 +169,14 @@ def origin_of(importance: Any) -> Origin | None:
         return None
 
 
-def _check_base(kind: str, base: str) -> None:
+def _check_base(kind: str, base: str, field: str) -> None:
     if kind != "delta":
         raise InvalidParameter(
-            f"importance.base is for kind delta, and the kind is {kind!r}: leave it out",
-            field="importance.base",
+            f"{field} is for kind delta, and the kind is {kind!r}: leave it out", field=field
         )
     if len(base) > MAX_BASE_LENGTH or not _DIGEST.fullmatch(base.rpartition("@")[2]):
         raise InvalidParameter(
-            f"importance.base must be a digest such as sha256:9f2c..., or name@digest, of at most "
+            f"{field} must be a digest such as sha256:9f2c..., or name@digest, of at most "
             f"{MAX_BASE_LENGTH} characters, not {base[:100]!r}",
-            field="importance.base",
+            field=field,
         )

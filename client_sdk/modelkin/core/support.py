@@ -189,7 +189,12 @@ class Support:
                 more than 32 bits.
         """
         return Signature.of(
-            self._indices, self._num_parameters, num_perm=num_perm, seed=seed, scheme=scheme
+            self._indices,
+            self._num_parameters,
+            num_perm=num_perm,
+            seed=seed,
+            scheme=scheme,
+            origin=self._origin,
         )
 
     def sketch(self, size: int = DEFAULT_SIZE, seed: int = 1) -> Sketch:

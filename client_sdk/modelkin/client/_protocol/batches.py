@@ -368,6 +368,7 @@ def _line(item: BulkItem) -> Line:
     else:
         digest = hashlib.sha256(wire.encode_signature(item.content)).hexdigest()
         fields["signature"] = wire.signature_to_json(item.content)
+    fields |= requests.origin_fields(item.content)
     said: dict[str, Any] = {}
     if item.sketch is not None:
         said["sketch"] = base64.b64encode(wire.encode_sketch(item.sketch)).decode()

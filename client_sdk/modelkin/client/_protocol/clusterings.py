@@ -77,7 +77,8 @@ def assign(
     content_type, content = requests.encoded(newcomer)
     headers = {"Accept": JSON, "Content-Type": content_type}
     path = f"{_path(space, clustering)}/assign"
-    request = Request("POST", path, (), headers, content, idempotent=True)
+    params = tuple(requests.origin_fields(newcomer).items())
+    request = Request("POST", path, params, headers, content, idempotent=True)
     return Call(request, reader(Assignment))
 
 

@@ -161,5 +161,5 @@ def _delta(
     # whole. An upload with a condition of the caller is sent once.
     delta = wire.encode_delta(known.support, support)
     return supports.patch_support(
-        space, model, delta, tags, known.etag, idempotent=if_match is None
+        space, model, delta, support, tags, known.etag, idempotent=if_match is None
     )

@@ -29,6 +29,7 @@ __all__ = [
     "json_bytes",
     "model_path",
     "new_tags",
+    "origin_fields",
     "post",
     "put",
     "query",
@@ -107,7 +108,8 @@ def put(
     """The upload of a support or signature in its native format."""
     path = model_path(space, collection, model)
     content_type, content = encoded(value)
-    return write("PUT", path, content, content_type, new_tags(tags), if_match)
+    params = (*new_tags(tags), *origin_fields(value).items())
+    return write("PUT", path, content, content_type, params, if_match)
 
 
 def query(path: str, name: str, subject: Any, params: list[tuple[str, str]]) -> Request:
@@ -118,7 +120,22 @@ def query(path: str, name: str, subject: Any, params: list[tuple[str, str]]) -> 
         raise wrong_type(name, "a model's name, a Support or a Signature", subject)
     content_type, content = encoded(subject)
     headers = {"Accept": JSON, "Content-Type": content_type}
-    return Request("POST", path, tuple(params), headers, content, idempotent=True)
+    given = (*params, *origin_fields(subject).items())
+    return Request("POST", path, given, headers, content, idempotent=True)
+
+
+def origin_fields(value: Support | Signature) -> dict[str, str]:
+    """What an upload or a query says of its indices, by the names of its parameters or fields."""
+    origin, fields = value.origin, dict[str, str]()
+    if origin is None:
+        return fields
+    if origin.importance is not None and origin.importance.is_stated:
+        fields["importance"] = origin.importance.kind
+        if origin.importance.base is not None:
+            fields["base"] = origin.importance.base
+    if origin.layout is not None:
+        fields["layout"] = origin.layout.digest
+    return fields
 
 
 def encoded(value: Support | Signature) -> tuple[str, bytes]:

@@ -40,6 +40,7 @@ def patch_support(
     space: str,
     model: str,
     delta: bytes,
+    support: Support,
     tags: Iterable[str] | None,
     etag: str,
     *,
@@ -51,12 +52,14 @@ def patch_support(
         space: holds the model.
         model: its name.
         delta: in the native format.
+        support: that the delta ends at.
         tags: replace the model's; None keeps them.
         etag: of the version that the delta starts from.
         idempotent: the caller handles a second attempt that finds the first one's effect.
     """
     path = requests.model_path(space, "supports", model)
-    request = requests.write("PATCH", path, delta, wire.DELTA, requests.new_tags(tags), etag)
+    params = (*requests.new_tags(tags), *requests.origin_fields(support).items())
+    request = requests.write("PATCH", path, delta, wire.DELTA, params, etag)
     return Call(replace(request, idempotent=idempotent), read_model)
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from modelkin.core.codecs import signature as native
 from modelkin.core.codecs.checks import Payload
 from modelkin.core.estimators import jaccard_error, similarity_from_jaccard, standard_error
+from modelkin.core.importance import Origin
 from modelkin.core.indices import IndexArray, check_num_parameters
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.sketching.schemes import (
@@ -61,13 +62,21 @@ class Signature:
     """The MinHash signature of a support of K out of M parameters; immutable.
 
     Make one with :meth:`of`, ``support.signature()``, :meth:`from_values` or
-    :meth:`from_datasketch`. Two are equal when scheme, seed, M, K and all values are.
+    :meth:`from_datasketch`. Two are equal when scheme, seed, M, K and all values are; ``origin``
+    does not count.
     """
 
-    __slots__ = ("_num_parameters", "_scheme", "_seed", "_support_size", "_values")
+    __slots__ = ("_num_parameters", "_origin", "_scheme", "_seed", "_support_size", "_values")
 
     def __init__(
-        self, values: ValueArray, *, scheme: str, seed: int, num_parameters: int, support_size: int
+        self,
+        values: ValueArray,
+        *,
+        scheme: str,
+        seed: int,
+        num_parameters: int,
+        support_size: int,
+        origin: Origin | None = None,
     ) -> None:
         """Trusts its caller: all arguments are valid. Elsewhere use :meth:`from_values`."""
         view = values.view()
@@ -77,6 +86,7 @@ class Signature:
         self._seed = seed
         self._num_parameters = num_parameters
         self._support_size = support_size
+        self._origin = origin
 
     @classmethod
     def of(
@@ -87,6 +97,7 @@ class Signature:
         num_perm: int = 256,
         seed: int = 1,
         scheme: str | None = None,
+        origin: Origin | None = None,
     ) -> Signature:
         """The signature of a support's indices; ``support.signature()`` is the short way to it.
 
@@ -96,6 +107,7 @@ class Signature:
             num_perm: h, 1 to 4,096; for ``fss32`` a power of two from 2 on.
             seed: of the permutations, 0 to 2^32 - 1.
             scheme: ``affine32``, ``affine64`` or ``fss32``; by default :func:`default_scheme` of M.
+            origin: of the support.
 
         Raises:
             InvalidSignature: an argument out of its range, or a 32-bit scheme where indices need
@@ -108,6 +120,7 @@ class Signature:
             seed=seed,
             num_parameters=num_parameters,
             support_size=int(indices.size),
+            origin=origin,
         )
 
     @classmethod
@@ -174,6 +187,14 @@ class Signature:
     def support_size(self) -> int:
         """K, the size of the support."""
         return self._support_size
+
+    @property
+    def origin(self) -> Origin | None:
+        """The kind of importance and the layout of the support; None if neither is known.
+
+        It is part of neither equality nor bytes.
+        """
+        return self._origin
 
     def jaccard(self, other: Signature) -> float:
         """The estimated Jaccard similarity of the two supports: the share of equal values.
