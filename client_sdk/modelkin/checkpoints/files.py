@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -63,7 +63,7 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The tensors of a checkpoint, sorted by name, which is the order of its parameters.
+    """The tensors of a checkpoint in the order of its parameters: by name, or as :meth:`in_order`.
 
     Attributes:
         path: the opened path.
@@ -87,6 +87,18 @@ class Checkpoint:
     def layout(self) -> Layout:
         """Names and shapes, in order."""
         return Layout.of((tensor.name, tensor.shape) for tensor in self.tensors)
+
+    def in_order(self, layout: Layout) -> Checkpoint:
+        """The checkpoint with its tensors in the order of a layout of the same tensors.
+
+        Raises:
+            SpaceMismatch: the tensors differ; names the first that does.
+        """
+        if self.layout.digest == layout.digest:
+            return self
+        self.layout.require_same_tensors(layout)
+        tensors = {tensor.name: tensor for tensor in self.tensors}
+        return replace(self, tensors=tuple(tensors[spec.name] for spec in layout.tensors))
 
     @property
     def num_parameters(self) -> int:

@@ -92,9 +92,11 @@ def importance_chunks(checkpoint: Checkpoint, base: Checkpoint | None = None) ->
     Raises:
         SpaceMismatch: the base has other tensors; names them.
     """
+    bases: list[StoredTensor | None] = [None] * len(checkpoint.tensors)
     if base is not None:
         _check_base(checkpoint, base)
-    bases = [None] * len(checkpoint.tensors) if base is None else list(base.tensors)
+        named = {tensor.name: tensor for tensor in base.tensors}
+        bases = [named[tensor.name] for tensor in checkpoint.tensors]
 
     def chunks() -> Iterator[Floats]:
         buffer, filled = np.empty(CHUNK_SIZE, np.float32), 0

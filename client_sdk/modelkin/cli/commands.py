@@ -11,18 +11,19 @@ from pathlib import Path
 from modelkin import checkpoints
 from modelkin.checkpoints import Checkpoint
 from modelkin.cli.inputs import (
-    base_of,
-    notes_of,
+    Plan,
+    Source,
+    chosen_way,
     open_source,
     pass_progress,
-    rule_of,
-    support_of,
-    support_of_size,
+    plan_of,
+    whole_layout,
 )
 from modelkin.cli.output import Answer, counted, fields_of, pairs, table
 from modelkin.client import Client
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
+from modelkin.errors import ApiError, ConflictError
 from modelkin.types.kinship import Donor
 from modelkin.types.models import ModelInfo
 from modelkin.types.search import Neighbor
@@ -34,9 +35,10 @@ __all__ = ["donors", "inspect", "neighbors", "overlap", "push", "support"]
 def support(arguments: argparse.Namespace) -> Answer:
     """``modelkin support``: write a checkpoint's support to a file."""
     checkpoint = checkpoints.open_checkpoint(arguments.checkpoint, arguments.exclude)
-    base, rule = base_of(arguments), rule_of(arguments, checkpoint)
+    plan = plan_of(arguments, checkpoint)
+    base = plan.base
     written = checkpoints.write_support(
-        arguments.output, checkpoint, base, rule, pass_progress(checkpoint)
+        arguments.output, checkpoint, base, plan.rule, pass_progress(checkpoint)
     )
     density = written.k / written.num_parameters
     kind = "|w|" if base is None else "|w - base|"
@@ -55,24 +57,22 @@ def support(arguments: argparse.Namespace) -> Answer:
             "coverage": written.coverage,
             "digest": written.digest,
         },
-        notes=notes_of(checkpoint, base),
+        notes=plan.notes,
     )
 
 
 def push(arguments: argparse.Namespace) -> Answer:
     """``modelkin push``: store a support or signature in a space."""
-    source = open_source(arguments, arguments.source)
-    value, notes = support_of(arguments, source)
+    notes: tuple[str, ...] = ()
     with Client(arguments.url, arguments.api_key) as client:
-        if arguments.create:
-            layout = source.layout if isinstance(source, Checkpoint) else None
-            m = None if layout else value.num_parameters
-            client.ensure_space(arguments.space, layout=layout, num_parameters=m)
-        if isinstance(source, Checkpoint) and isinstance(value, Support):
-            value, size_notes = _agreed(client, arguments, source, value)
-            notes = (*notes, *size_notes)
+        space, source = _space_and_source(client, arguments)
+        value: Support | Signature
+        if isinstance(source, Checkpoint):
+            value, notes = _agreed(client, arguments, plan_of(arguments, source, space))
+        else:
+            value = source
         if arguments.signature_only and isinstance(value, Support):
-            value = _signed(value, client.spaces.get(arguments.space))
+            value = _signed(value, space)
         info = _put(client, arguments, value)
     tags = f", tags {', '.join(info.tags)}" if info.tags else ""
     what = "support" if info.kind == "support" else "signature of a support"
@@ -88,8 +88,8 @@ def push(arguments: argparse.Namespace) -> Answer:
 
 def neighbors(arguments: argparse.Namespace) -> Answer:
     """``modelkin neighbors``: neighbours of a stored model, or of a file that is not stored."""
-    query, notes = _query(arguments)
     with Client(arguments.url, arguments.api_key) as client:
+        query, notes = _query(client, arguments)
         found = client.neighbors(
             arguments.space,
             query,
@@ -113,8 +113,8 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
 
 def donors(arguments: argparse.Namespace) -> Answer:
     """``modelkin donors``: donors of a stored model, or of a file that is not stored."""
-    query, notes = _query(arguments)
     with Client(arguments.url, arguments.api_key) as client:
+        query, notes = _query(client, arguments)
         found = client.donors(arguments.space, query, k=arguments.count, tags=arguments.tag)
     rows = [(*_scored(d), f"{d.weight:.3f}") for d in found]
     text = table(("MODEL", "SIMILARITY", "ERROR", "WEIGHT"), rows) if rows else "no donors"
@@ -155,22 +155,48 @@ def inspect(arguments: argparse.Namespace) -> Answer:
     return _inspect_checkpoint(source)
 
 
-def _agreed(
-    client: Client, arguments: argparse.Namespace, source: Checkpoint, chosen: Support
-) -> tuple[Support, tuple[str, ...]]:
-    """The checkpoint's support of the size that the space asks for, with a note about it.
+def _space_and_source(client: Client, arguments: argparse.Namespace) -> tuple[SpaceInfo, Source]:
+    """The space of a push, made with ``--create`` where it does not exist, and the input for it."""
+    path: str = arguments.source
+    try:
+        space = client.spaces.get(arguments.space)
+    except ApiError as error:
+        if error.problem_code != "space_not_found" or not arguments.create:
+            raise
+    else:
+        return space, open_source(arguments, path, space)
+    source = open_source(arguments, path)
+    if not isinstance(source, Checkpoint):
+        m = source.num_parameters
+        return client.ensure_space(arguments.space, num_parameters=m), source
+    importance = plan_of(arguments, source).importance
+    layout, exclude = whole_layout(arguments, source)
+    try:
+        space = client.ensure_space(
+            arguments.space, layout=layout, importance=importance, exclude=exclude
+        )
+    except ConflictError:  # made by another meanwhile
+        space = client.spaces.get(arguments.space)
+    return space, open_source(arguments, path, space)
 
-    A size on the command line stays. The K* that coverage chose is reported to the space, whose
+
+def _agreed(
+    client: Client, arguments: argparse.Namespace, plan: Plan
+) -> tuple[Support, tuple[str, ...]]:
+    """The checkpoint's support of the size that the space asks for, with notes.
+
+    A size on the command line stays. The K* of the file alone is reported to the space, whose
     answer is the size.
     """
+    chosen = plan.support()
     if arguments.k is not None or arguments.fraction is not None:
-        return chosen, ()
+        return chosen, plan.notes
     size = client.spaces.report_support_size(arguments.space, chosen.k, client=arguments.model)
     if size.k is None or size.k == chosen.k:
-        return chosen, ()
+        return chosen, plan.notes
     whose = "is fixed" if size.policy == "fixed" else f"is the median of {size.reports} reports"
-    note = f"K is {size.k:,}, which {whose}; coverage alone would choose {chosen.k:,}"
-    return support_of_size(arguments, source, size.k), (note,)
+    note = f"K is {size.k:,}, which {whose}; alone this file would have {chosen.k:,}"
+    return plan.support(size.k), (*plan.notes, note)
 
 
 def _put(client: Client, arguments: argparse.Namespace, value: Support | Signature) -> ModelInfo:
@@ -180,11 +206,20 @@ def _put(client: Client, arguments: argparse.Namespace, value: Support | Signatu
     return client.put_signature(space, model, value, tags=tags, progress=True)
 
 
-def _query(arguments: argparse.Namespace) -> tuple[str | Support | Signature, tuple[str, ...]]:
-    if arguments.file is not None:
-        return support_of(arguments, open_source(arguments, arguments.file))
-    name: str = arguments.model
-    return name, ()
+def _query(
+    client: Client, arguments: argparse.Namespace
+) -> tuple[str | Support | Signature, tuple[str, ...]]:
+    """The subject of a search: a stored model, or a file as the space has its models."""
+    if arguments.file is None:
+        name: str = arguments.model
+        return name, ()
+    space = client.spaces.get(arguments.space)
+    source = open_source(arguments, arguments.file, space)
+    if not isinstance(source, Checkpoint):
+        return source, ()
+    plan = plan_of(arguments, source, space)
+    k = None if chosen_way(arguments) else client.spaces.support_size(space.name).k
+    return plan.support(k), plan.notes
 
 
 def _signed(support: Support, space: SpaceInfo) -> Signature:

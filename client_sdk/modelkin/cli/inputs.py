@@ -1,8 +1,14 @@
-"""The input file of a command: a support, a signature or a checkpoint, by its content."""
+"""The input file of a command: a support, a signature or a checkpoint, by its content.
+
+A checkpoint for a space is read as the space has it: without the tensors that the space leaves out,
+and in its order of tensors, before anything is selected.
+"""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,20 +16,22 @@ from modelkin import checkpoints
 from modelkin.checkpoints import Checkpoint
 from modelkin.cli.output import one_line
 from modelkin.cli.progress import Bar
+from modelkin.core.importance import Importance
+from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidCheckpoint, InvalidParameter, SpaceMismatch
+from modelkin.types.spaces import SpaceInfo
 
 __all__ = [
+    "Plan",
     "Source",
-    "base_of",
-    "notes_of",
+    "chosen_way",
     "open_source",
-    "rule_of",
-    "support_of",
-    "support_of_size",
     "pass_progress",
+    "plan_of",
+    "whole_layout",
 ]
 
 Source: TypeAlias = Support | Signature | Checkpoint
@@ -31,12 +39,19 @@ Source: TypeAlias = Support | Signature | Checkpoint
 _SELECTION = ("base", "kind", "coverage", "k", "fraction", "k_max", "exclude")
 
 
-def open_source(arguments: argparse.Namespace, path: str) -> Source:
+def open_source(arguments: argparse.Namespace, path: str, space: SpaceInfo | None = None) -> Source:
     """Open an input file; of a checkpoint only the headers are read.
+
+    Args:
+        arguments: of the command.
+        path: of the file.
+        space: what it is for; a checkpoint is without the tensors that the space leaves out, and in
+            its order.
 
     Raises:
         InvalidSupport, InvalidSignature, InvalidCheckpoint: damaged, or another kind of file.
         InvalidParameter: options of a selection, although the file is a support or signature.
+        SpaceMismatch: a checkpoint of other tensors than the space; names the first.
         OSError: it cannot be read.
     """
     magic = b""
@@ -44,7 +59,7 @@ def open_source(arguments: argparse.Namespace, path: str) -> Source:
         with open(path, "rb") as file:
             magic = file.read(4)
     if magic not in {b"MKSP", b"MKSG"}:
-        return checkpoints.open_checkpoint(path, getattr(arguments, "exclude", ()))
+        return _for_space(_without(arguments, path, space), space)
     for name in _SELECTION:
         if getattr(arguments, name, None) not in (None, []):
             raise InvalidParameter(
@@ -55,12 +70,131 @@ def open_source(arguments: argparse.Namespace, path: str) -> Source:
     return Support.from_bytes(data) if magic == b"MKSP" else Signature.from_bytes(data)
 
 
-def base_of(arguments: argparse.Namespace) -> Checkpoint | None:
-    """The base of a delta, None for weights.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a checkpoint becomes a support.
+
+    Attributes:
+        checkpoint: the model.
+        base: of a delta; None for weights.
+        importance: the kind, with the digest of the base's weights.
+        rule: chooses K.
+    """
+
+    checkpoint: Checkpoint
+    base: Checkpoint | None
+    importance: Importance
+    rule: SelectionRule
+
+    def support(self, k: int | None = None) -> Support:
+        """The support, of K indices where K is given."""
+        rule = self.rule if k is None else SelectionRule.of(self.checkpoint.num_parameters, k=k)
+        return checkpoints.select_from_checkpoint(
+            self.checkpoint,
+            self.base,
+            rule,
+            pass_progress(self.checkpoint),
+            base_digest=self.importance.base_digest,
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The checkpoint's own notes, and one if differences include rounding."""
+        mine, base = self.checkpoint, self.base
+        if base is None or base.dtypes.keys() == mine.dtypes.keys():
+            return mine.notes
+        rounding = (
+            f"the base is {', '.join(base.dtypes)}, the checkpoint {', '.join(mine.dtypes)}: "
+            f"differences include rounding"
+        )
+        return (*mine.notes, rounding)
+
+
+def plan_of(
+    arguments: argparse.Namespace, checkpoint: Checkpoint, space: SpaceInfo | None = None
+) -> Plan:
+    """How the options of a command make a support of a checkpoint.
+
+    Args:
+        arguments: of the command.
+        checkpoint: the model.
+        space: what it is for. The digest of a base's weights is computed where a service compares
+            it, and not for a file.
 
     Raises:
-        InvalidParameter: ``--kind`` and ``--base`` contradict each other.
+        InvalidParameter: options that contradict each other, or out of range.
+        SpaceMismatch: the base has other tensors, or the space is of another kind or base.
     """
+    base = _base_of(arguments, () if space is None else space.exclude)
+    kind = "weight" if base is None else "delta"
+    rule = SelectionRule.of(
+        checkpoint.num_parameters,
+        k=arguments.k,
+        fraction=arguments.fraction,
+        coverage=arguments.coverage,
+        k_max=arguments.k_max,
+        kind=kind,
+    )
+    _check_kind(Importance.of(kind), space)
+    digest = None
+    if base is not None and getattr(arguments, "space", None) is not None:
+        digest = checkpoints.weights_digest(base, checkpoint.layout)
+    importance = Importance.of(kind, digest)
+    _check_kind(importance, space)
+    return Plan(checkpoint, base, importance, rule)
+
+
+def chosen_way(arguments: argparse.Namespace) -> bool:
+    """Whether the command line says how large a support is to be."""
+    return not (arguments.k is None and arguments.fraction is None and arguments.coverage is None)
+
+
+def whole_layout(
+    arguments: argparse.Namespace, checkpoint: Checkpoint
+) -> tuple[Layout, tuple[str, ...]]:
+    """The layout for a new space, with the tensors that ``--exclude`` leaves out, and its patterns.
+
+    A pattern that leaves out integers alone is not among them, as a layout has none. Where a tensor
+    that is left out cannot be read, the layout is that without the tensors, and has no patterns.
+    """
+    try:
+        layout = checkpoints.open_checkpoint(checkpoint.path).layout
+    except InvalidCheckpoint:
+        return checkpoint.layout, ()
+    return layout, layout.matching(arguments.exclude)
+
+
+def pass_progress(checkpoint: Checkpoint) -> Bar:
+    """A progress bar for the passes over a checkpoint."""
+    return Bar(f"reading {one_line(checkpoint.name)}", checkpoint.num_parameters)
+
+
+def _without(arguments: argparse.Namespace, path: str, space: SpaceInfo | None) -> Checkpoint:
+    """The checkpoint without what the command line and the space leave out."""
+    mine = tuple(getattr(arguments, "exclude", ()))
+    if space is None or not space.exclude:
+        return checkpoints.open_checkpoint(path, mine)
+    found = checkpoints.open_checkpoint(path, (*mine, *space.exclude), unmatched_ok=True)
+    for pattern in mine:
+        if not any(fnmatchcase(name, pattern) for name in found.excluded):
+            raise InvalidParameter(f"--exclude: no tensor name of {path} matches {pattern!r}")
+    return found
+
+
+def _for_space(checkpoint: Checkpoint, space: SpaceInfo | None) -> Checkpoint:
+    """The checkpoint with its tensors in the order of the space."""
+    if space is None or space.layout is None:
+        return checkpoint
+    try:
+        return checkpoint.in_order(space.layout)
+    except SpaceMismatch as error:
+        raise SpaceMismatch(
+            f"{checkpoint.name} has other tensors than space {space.name!r}: {error}"
+        ) from None
+
+
+def _base_of(arguments: argparse.Namespace, exclude: tuple[str, ...]) -> Checkpoint | None:
+    """The base of a delta, None for weights; it may lack tensors that are left out."""
     if (arguments.kind or "weight") == "weight":
         if arguments.base is None:
             return None
@@ -70,48 +204,15 @@ def base_of(arguments: argparse.Namespace) -> Checkpoint | None:
         raise InvalidParameter(
             "--kind delta needs --base CHECKPOINT: the model that it was made from"
         )
-    return checkpoints.open_checkpoint(arguments.base, arguments.exclude)
-
-
-def rule_of(arguments: argparse.Namespace, checkpoint: Checkpoint) -> SelectionRule:
-    """The rule that chooses K; raises InvalidParameter as ``SelectionRule.of`` does."""
-    return SelectionRule.of(
-        checkpoint.num_parameters,
-        k=arguments.k,
-        fraction=arguments.fraction,
-        coverage=arguments.coverage,
-        k_max=arguments.k_max,
+    return checkpoints.open_checkpoint(
+        arguments.base, (*arguments.exclude, *exclude), unmatched_ok=True
     )
 
 
-def support_of(
-    arguments: argparse.Namespace, source: Source
-) -> tuple[Support | Signature, tuple[str, ...]]:
-    """The support or signature to send, selected from a checkpoint if it is one, with notes."""
-    if not isinstance(source, Checkpoint):
-        return source, ()
-    base, rule = base_of(arguments), rule_of(arguments, source)
-    support = checkpoints.select_from_checkpoint(source, base, rule, pass_progress(source))
-    return support, notes_of(source, base)
-
-
-def support_of_size(arguments: argparse.Namespace, checkpoint: Checkpoint, k: int) -> Support:
-    """The checkpoint's support of K indices."""
-    rule = SelectionRule.of(checkpoint.num_parameters, k=k)
-    return checkpoints.select_from_checkpoint(
-        checkpoint, base_of(arguments), rule, pass_progress(checkpoint)
-    )
-
-
-def pass_progress(checkpoint: Checkpoint) -> Bar:
-    """A progress bar for the passes over a checkpoint."""
-    return Bar(f"reading {one_line(checkpoint.name)}", checkpoint.num_parameters)
-
-
-def notes_of(checkpoint: Checkpoint, base: Checkpoint | None) -> tuple[str, ...]:
-    """The checkpoint's own notes, and one if differences include rounding."""
-    if base is None or base.dtypes.keys() == checkpoint.dtypes.keys():
-        return checkpoint.notes
-    mine, theirs = ", ".join(checkpoint.dtypes), ", ".join(base.dtypes)
-    rounding = f"the base is {theirs}, the checkpoint {mine}: differences include rounding"
-    return (*checkpoint.notes, rounding)
+def _check_kind(importance: Importance, space: SpaceInfo | None) -> None:
+    """Refuse what the service would, before a large file is read."""
+    if space is not None and not space.importance.fits(importance):
+        raise SpaceMismatch(
+            f"space {space.name!r} holds supports by {space.importance}, and this one is by "
+            f"{importance}: name another space, or another --base"
+        )

@@ -81,7 +81,7 @@ def test_push_takes_the_size_that_is_agreed(run: Run, server: Server, tmp_path: 
         done = run(*push, "--coverage", "0.3", MODELKIN_URL=server.url)
         assert (0, 2) == (done.returncode, client.spaces.support_size("agreed").reports)
         assert "a support of 90 indices" in done.stdout
-        assert "K is 90, which is the median of 2 reports; coverage alone would" in done.stderr
+        assert "K is 90, which is the median of 2 reports; alone this file" in done.stderr
         named = run(*push, "--k", "70", MODELKIN_URL=server.url)
         assert ("", 70) == (named.stderr, client.models.get("agreed", "acme/m").support_size)
 

@@ -31,7 +31,7 @@ VALUES: dict[str, Any] = {
     "delivery": Delivery(
         id="d",
         subscription="s",
-        type="model.created",
+        type="ping",
         event="e",
         state="pending",
         attempts=0,

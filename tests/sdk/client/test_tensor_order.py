@@ -87,12 +87,13 @@ def test_other_tensors_are_refused_by_name(
     layout = Layout.of(other.items())
     m = layout.num_parameters
     support = Support([0, 5], m, origin=Origin(Importance.of("weight"), layout))
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: client.put_support(space, "x", support),
         lambda: client.neighbors(space, support),
         lambda: client.donors(space, support),
         lambda: client.put_importance(space, "x", np.ones(m, np.float32), layout=layout),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(SpaceMismatch, match=f"than space '{space}': tensor {message}"):
             call()
     summary = client.put_many(space, [("x", support), ("y", SUPPORT)])

@@ -1,0 +1,165 @@
+"""Checkpoints read as their space has its models: kind, tensors left out, order, default size."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from modelkin import Client, select_support
+from modelkin.checkpoints import open_checkpoint
+from modelkin.core.importance import Importance
+from modelkin.torch import delta_importance, layout_of, weight_importance, weights_digest
+from tests.sdk.cli.conftest import Run
+from tests.sdk.cli.files import save
+from tests.support.servers.server_process import Server
+
+
+class Network(nn.Module):
+    """A network whose parameters are not in the order of their names; with running statistics."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.stem = nn.Linear(30, 40)
+        self.norm = nn.BatchNorm1d(40)
+        self.head = nn.Linear(40, 10)
+
+
+BASE, MODEL = Network(0), Network(1)
+BUFFERS = ("--exclude", "*.running_*")
+NOTE = (
+    "modelkin: note: 1 tensors of integers or booleans are left out, such as "
+    "'norm.num_batches_tracked' (I64)\n"
+)
+
+
+@pytest.fixture
+def space() -> str:
+    """A name of the test's own."""
+    return f"push-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def push(run_here: Run, server: Server, space: str, tmp_path: Path) -> Run:
+    """Pushes ``m.safetensors``, or asks with it, in this process."""
+    save(tmp_path / "m.safetensors", MODEL.state_dict())
+    save(tmp_path / "base.safetensors", BASE.state_dict())
+    return lambda *arguments: run_here(*arguments, "--space", space, "--url", server.url)
+
+
+@pytest.mark.parametrize("first", ["torch", "file"])
+def test_one_network_through_torch_and_a_file_is_itself(
+    push: Run, client: Client, space: str, first: str
+) -> None:
+    """S is 1.000 with default settings, whichever of the two makes the space."""
+    file = ("push", "m.safetensors", "--model", "file")
+    importance = weight_importance(MODEL)
+    if first == "torch":
+        client.ensure_space(space, layout=layout_of(MODEL), importance="weight")
+        client.put_support(space, "torch", select_support(importance))
+        done = push(*file, *BUFFERS)
+    else:
+        done = push(*file, "--create", *BUFFERS)
+        client.put_support(space, "torch", select_support(importance))
+    assert (0, "") == (done.returncode, done.stderr.replace(NOTE, ""))
+    client.put_importance(space, "importance", importance)
+    for name in ("torch", "importance"):
+        assert 1.0 == client.overlap(space, "file", name).similarity
+    asked = push("neighbors", "--file", "m.safetensors", "--json", *BUFFERS)
+    found = {item["model"]: item["similarity"] for item in json.loads(asked.stdout)["items"]}
+    assert {"file": 1.0, "torch": 1.0, "importance": 1.0} == found
+    m = layout_of(MODEL).num_parameters
+    assert m // 20 == client.models.get(space, "file").support_size
+
+
+def test_create_states_the_kind_and_what_is_left_out(
+    push: Run, client: Client, space: str, tmp_path: Path
+) -> None:
+    """The space has both, and later pushes and questions leave the tensors out by themselves."""
+    push("push", "m.safetensors", "--model", "m", "--create", *BUFFERS)
+    info = client.spaces.get(space)
+    assert (Importance.of("weight"), ("*.running_*",)) == (info.importance, info.exclude)
+    layout = open_checkpoint(tmp_path / "m.safetensors", ["*.running_*"]).layout
+    assert layout == info.layout
+    for command in (
+        ("push", "base.safetensors", "--model", "b"),
+        ("donors", "--file", "m.safetensors"),
+    ):
+        done = push(*command)
+        assert (0, NOTE) == (done.returncode, done.stderr)
+
+
+def test_a_delta_goes_to_the_space_of_its_base(
+    push: Run, client: Client, space: str, tmp_path: Path
+) -> None:
+    """The space names the base by its digest, torch gives the same delta, others are refused."""
+    delta = ("push", "m.safetensors", "--base", "base.safetensors", "--model", "file")
+    push(*delta, "--create", *BUFFERS)
+    digest = weights_digest(BASE)
+    assert Importance.of("delta", digest) == client.spaces.get(space).importance
+    client.put_support(space, "torch", select_support(delta_importance(MODEL, BASE)))
+    assert 1.0 == client.overlap(space, "file", "torch").similarity
+    save(tmp_path / "other.safetensors", Network(2).state_dict())
+    done = push("push", "m.safetensors", "--base", "other.safetensors", "--model", "x")
+    other = weights_digest(Network(2))
+    assert (1, "") == (done.returncode, done.stdout)
+    assert f"delta against {digest}, and this one is by delta against {other}" in done.stderr
+    assert 1 == done.stderr.count("\n")
+
+
+def test_another_kind_is_refused_in_one_line(push: Run, client: Client, space: str) -> None:
+    """Both kinds are named, for a push with --create and for a question alike."""
+    client.ensure_space(space, layout=layout_of(MODEL), importance="fisher")
+    for command in (
+        ("push", "m.safetensors", "--model", "m", "--create", *BUFFERS),
+        ("neighbors", "--file", "m.safetensors", *BUFFERS),
+    ):
+        done = push(*command)
+        assert (1, 1) == (done.returncode, done.stderr.count("\n"))
+        assert "holds supports by fisher, and this one is by weight" in done.stderr
+
+
+def test_other_tensors_are_refused_by_name(push: Run, client: Client, space: str) -> None:
+    """The first tensor that differs is named, before anything is read."""
+    client.ensure_space(space, layout=layout_of(MODEL))
+    done = push("push", "m.safetensors", "--model", "m", "--create")
+    assert (1, "") == (done.returncode, done.stdout)
+    assert f"m.safetensors has other tensors than space '{space}'" in done.stderr
+    assert "tensor 'norm.running_mean' [40] is not in" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("exclude", "message"),
+    [("nothing.*", "no tensor name"), ("*", "none of floats is left")],
+)
+def test_patterns_that_leave_out_nothing_or_all(
+    push: Run, client: Client, space: str, exclude: str, message: str
+) -> None:
+    """Each is refused in a line that names the pattern's fault; no space is made."""
+    done = push("push", "m.safetensors", "--model", "m", "--create", "--exclude", exclude)
+    assert (1, 1) == (done.returncode, done.stderr.count("\n"))
+    assert message in done.stderr
+    assert [] == [s for s in client.spaces.list() if s.name == space]
+
+
+def test_a_question_takes_the_size_of_the_space(push: Run, client: Client, space: str) -> None:
+    """A file is compared at the K that the space fixes, unless the command line says another."""
+    client.ensure_space(space, layout=layout_of(MODEL), importance="weight", support_size=77)
+    push("push", "m.safetensors", "--model", "m", *BUFFERS)
+    asked = json.loads(push("neighbors", "--file", "m.safetensors", "--json", *BUFFERS).stdout)
+    assert [77] == [item["shared_indices"] for item in asked["items"]]
+    more = push("neighbors", "--file", "m.safetensors", "--json", "--k", "154", *BUFFERS)
+    (item,) = json.loads(more.stdout)["items"]
+    assert (77, pytest.approx(2 / 3)) == (item["shared_indices"], item["similarity"])
