@@ -35,6 +35,8 @@ def main(register: Callable[[Container], None] = register_jobs) -> int:
     if sys.argv[1:2] == ["stop-lists"]:
         raise_limit()
         return cli.stop_lists(sys.argv[2:])
+    if sys.argv[1:2] == ["split-kinds"]:
+        return cli.split_kinds(sys.argv[2:])
     if sys.argv[1:2] == ["renew-secrets"]:
         return cli.renew_secrets(sys.argv[2:])
     try:

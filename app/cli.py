@@ -1,5 +1,5 @@
 """What an operator does besides serving: ``python -m app keys ...``, ``rebuild-buckets``,
-``stop-lists`` and ``renew-secrets``.
+``stop-lists``, ``split-kinds`` and ``renew-secrets``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pydantic import ValidationError
 
 from app.auth.service import SCOPES, KeyService, generate
-from app.errors import Conflict, SpaceNotFound, SupportMissing
+from app.errors import Conflict, SpaceNotFound, SupportMissing, Unavailable
+from app.hubs.kind_split import KindSplit, KindSplitService
 from app.index.banding import BandValueService
 from app.infra.db import secret_rotation as stored
 from app.infra.db.database import Database
@@ -24,11 +25,12 @@ from app.maintenance.stop_lists import DEFAULT_SHARE, Progress, StopListService
 from app.settings import Settings, unknown_variables, validation_messages
 from app.spaces.records import SpaceRecord, StopList
 from app.spaces.repository import all_spaces
-from app.stores import open_buckets, open_reader, open_redis
+from app.spaces.service import SpaceService
+from app.stores import open_buckets, open_reader, open_redis, open_writer
 from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.errors import InvalidParameter, ModelkinError
 
-__all__ = ["keys", "rebuild_buckets", "renew_secrets", "stop_lists"]
+__all__ = ["keys", "rebuild_buckets", "renew_secrets", "split_kinds", "stop_lists"]
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
@@ -68,6 +70,18 @@ def stop_lists(arguments: list[str]) -> int:
     )
     what.add_argument("--drop", action="store_true", help="go back to buckets of all indices")
     parser.set_defaults(run=_drop_stop_lists if "--drop" in arguments else _make_stop_lists)
+    return _carried_out(parser.parse_args(arguments))
+
+
+def split_kinds(arguments: list[str]) -> int:
+    """``split-kinds [--space NAME]``; 0 done, 1 it could not be, 2 wrong settings."""
+    parser = argparse.ArgumentParser(
+        prog="python -m app split-kinds",
+        description="Part the weights and the deltas that sources have stored in one space: deltas "
+        "move to a space for each base, while services go on. It may be repeated.",
+    )
+    parser.add_argument("--space", help="only the spaces of this name (default: all)")
+    parser.set_defaults(run=_split_kinds)
     return _carried_out(parser.parse_args(arguments))
 
 
@@ -219,6 +233,41 @@ def _summary(made: StopList | None, share: float) -> str:
         f"stop-list {made.version}, {made.size} indices in {share:.0%} or more of {made.models} "
         f"supports; buckets find {found}"
     )
+
+
+def _split_kinds(options: argparse.Namespace) -> int:
+    settings = Settings()
+    refused = 0
+    with _open(settings) as database, open_writer(settings, database) as writer:
+        reader = open_reader(settings, database)
+        service = KindSplitService(database, SpaceService(), reader, writer)
+        for space in _chosen(database, options.space):
+            try:
+                with _drawn(space.name) as progress:
+                    result = service.split(space, progress)
+            except (Conflict, SpaceNotFound, Unavailable) as error:
+                refused = 1
+                print(f"modelkin: {space.name}: {error}", file=sys.stderr)
+            else:
+                print(f"{space.name}: {_parted(space, result)}")
+    return refused
+
+
+def _parted(space: SpaceRecord, result: KindSplit) -> str:
+    """What became of a space, in a line."""
+    if space.importance.is_stated:
+        return f"states {space.importance} already"
+    facts = [f"{count} deltas moved to {name}" for name, count in sorted(result.moved.items())]
+    if result.importance.is_stated:
+        return "; ".join([*facts, f"states {result.importance} for {result.weights} models"])
+    if result.unrecorded:
+        facts.append(f"what {result.unrecorded} models were selected by is not recorded")
+    if result.taken:
+        facts.append(
+            f"{len(result.taken)} deltas stay, since the space of deltas has their names, such as "
+            f"{result.taken[0]!r}"
+        )
+    return "; ".join([*(facts or ["no models"]), "states no kind"])
 
 
 @contextmanager

@@ -13,7 +13,9 @@ from app.auth.tenants import ensure_tenant, store_token
 from app.catalog.reader import ModelReader
 from app.catalog.repositories import revisions
 from app.catalog.repositories.models import blob_keys
+from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.support_cache import SupportCache
+from app.catalog.writer import ModelWriter
 from app.errors import Unavailable
 from app.hubs.ingestion.downloads import Downloads
 from app.index.banding import BandValueService
@@ -37,6 +39,7 @@ __all__ = [
     "open_reader",
     "open_redis",
     "open_stores",
+    "open_writer",
     "uncached_reader",
 ]
 
@@ -125,6 +128,22 @@ def open_reader(settings: Settings, database: Database) -> ModelReader:
     blobs = FileBlobs(settings.blob_dir, token)
     blobs.prepare()
     return uncached_reader(database, blobs)
+
+
+@contextmanager
+def open_writer(settings: Settings, database: Database) -> Iterator[ModelWriter]:
+    """A writer of the models of a migrated database, for operators: it sends no events.
+
+    Raises:
+        Unavailable: the folder of supports cannot be used.
+    """
+    with database.reading() as session:
+        token = store_token(session)
+    blobs = FileBlobs(settings.blob_dir, token)
+    blobs.prepare()
+    recorder = RevisionRecorder(blobs, settings.keep_revisions)
+    with closing(SketchFiles(settings.sketch_dir / token)) as sketches:
+        yield ModelWriter(blobs, BandValueService(), recorder, sketches)
 
 
 def uncached_reader(database: Database, blobs: FileBlobs) -> ModelReader:

@@ -9,12 +9,18 @@ from app.auth.records import Tenant
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.tenants import InstallationRow, TenantRow
 
-__all__ = ["ensure_tenant", "store_token"]
+__all__ = ["ensure_tenant", "get_tenant", "store_token"]
 
 
 def store_token(session: Reader) -> str:
     """The token of this installation, created with its database."""
     return session.scalars(select(InstallationRow.token)).one()
+
+
+def get_tenant(session: Reader, tenant_id: int) -> Tenant:
+    """The tenant of this id, which exists."""
+    row = session.scalars(select(TenantRow).where(TenantRow.id == tenant_id)).one()
+    return Tenant(id=row.id, name=row.name)
 
 
 def ensure_tenant(session: Writer, name: str) -> Tenant:

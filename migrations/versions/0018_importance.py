@@ -1,6 +1,7 @@
 """The kind of importance of a space, tensors that it leaves out, and index counts by tensor.
 
-Spaces made before take supports of any kind: their kind is ``unstated``.
+Spaces made before take supports of any kind: their kind is ``unstated``. The next poll of every
+source syncs all its models once more, because their supports come out otherwise.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ ADDED = (
 def upgrade() -> None:
     for table, column in ADDED:
         op.add_column(table, column)
+    op.execute("UPDATE source_models SET revision = '' WHERE revision IS NOT NULL")
     op.create_table(
         "tensor_counts",
         sa.Column("model_id", ID, nullable=False),
