@@ -48,6 +48,7 @@ from app.jobs.service import JobService
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
 from app.kinship.lineage import LineageService
+from app.kinship.tensors import TensorService
 from app.maintenance import jobs as maintenance
 from app.maintenance.cleanup import Cleanup
 from app.maintenance.jobs import MaintenanceJobs
@@ -244,6 +245,7 @@ def _add_kinship(services: Container) -> None:
     services.add(DonorService(reader, comparer, search, indexes))
     services.add(GraphService(reader))
     services.add(LineageService(reader, comparer, search, indexes))
+    services.add(TensorService(reader, indexes))
 
 
 def _add_maintenance(services: Container, stores: Stores, buckets: BucketService) -> None:

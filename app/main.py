@@ -26,7 +26,7 @@ from app.jobs import endpoints as jobs
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.jobs.watcher import JobWatcher
-from app.kinship.endpoints import donors, graph, lineage
+from app.kinship.endpoints import donors, graph, lineage, tensors
 from app.maintenance import endpoints as maintenance
 from app.observability import health, metrics
 from app.observability.metrics import Metrics
@@ -44,7 +44,8 @@ __all__ = ["ENDPOINTS", "create_app"]
 
 ENDPOINTS: Final = (
     *(spaces, support_size_endpoints, supports, signatures, sketches, batches, models, revisions),
-    *(neighbors, donors, graph, lineage, similarity_endpoints, maintenance, jobs, clusterings),
+    *(neighbors, donors, graph, lineage, tensors, similarity_endpoints),
+    *(maintenance, jobs, clusterings),
     *(sources, incoming, subscriptions, health, metrics, pages),
 )
 """Modules whose ``router`` the application includes."""

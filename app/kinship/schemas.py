@@ -7,9 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from app.infra.http.schemas import Estimate, Expected, Kappa, Note, ResponseModel
-from modelkin.types.kinship import Donors, Lineage
+from modelkin.types.kinship import Donors, Lineage, SpaceTensors
 
-__all__ = ["DonorsOut", "LineageOut"]
+__all__ = ["DonorsOut", "LineageOut", "SpaceTensorsOut"]
 
 
 class UsualOut(ResponseModel):
@@ -130,4 +130,38 @@ class LineageOut(ResponseModel):
 
     @classmethod
     def of(cls, found: Lineage) -> LineageOut:
+        return cls.model_validate(found)
+
+
+class TensorSummaryOut(ResponseModel):
+    name: str
+    size: int = Field(description="n_t, its parameters")
+    share: float | None = Field(
+        description="of the indices of all supports; null before a support is counted"
+    )
+    similarity: float | None = Field(
+        description="the mean S within it over the sampled pairs; null where none has an index in "
+        "it"
+    )
+    kappa: float | None = Field(
+        description="the mean kappa within it; null where chance alone gives every pair S = 1"
+    )
+    strangers: int = Field(
+        description="sampled pairs whose kappa is below .1 elsewhere: without this tensor, and "
+        "without others in which they agree if these are less than half of the parameters"
+    )
+    looks_constant: bool = Field(
+        description="nine of ten of those pairs, three at least, have S >= .95 within it: nobody "
+        "trained it"
+    )
+
+
+class SpaceTensorsOut(ResponseModel):
+    items: list[TensorSummaryOut] = Field(description="in the order of the layout")
+    supports: int = Field(description="supports whose indices were counted; of many a sample")
+    pairs: int = Field(description="sampled pairs of supports that were compared")
+    version: int = Field(description="of the space")
+
+    @classmethod
+    def of(cls, found: SpaceTensors) -> SpaceTensorsOut:
         return cls.model_validate(found)

@@ -65,6 +65,8 @@ from modelkin.types.kinship import (
     Lineage,
     LineageLink,
     SimilarityBaseline,
+    SpaceTensors,
+    TensorSummary,
 )
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
 from modelkin.types.paging import UNCHANGED
@@ -150,6 +152,7 @@ __all__ = [
     "Source",
     "SpaceInfo",
     "SpaceMismatch",
+    "SpaceTensors",
     "StopList",
     "Subscription",
     "Support",
@@ -157,6 +160,7 @@ __all__ = [
     "SupportSizePolicy",
     "TensorOverlap",
     "TensorSpec",
+    "TensorSummary",
     "UNCHANGED",
     "UnprocessableEntityError",
     "UnstableSupportWarning",

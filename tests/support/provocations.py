@@ -142,6 +142,7 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
     ("find_donors", "invalid_parameter"): {"params": {"k": 0}},
     ("find_donors", "support_missing"): {**_SIGNATURE, "params": {"method": "cover"}},
     ("get_graph", "invalid_parameter"): {"params": {"k": 0}},
+    ("get_tensors", "invalid_parameter"): {},
     ("get_lineage", "model_not_found"): {"params": {"model": "none"}},
     ("get_lineage", "invalid_parameter"): {"params": {}},
     ("get_overlap", "model_not_found"): {"params": {"a": "full", "b": "none"}},

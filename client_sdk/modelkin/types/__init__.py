@@ -27,6 +27,8 @@ from modelkin.types.kinship import (
     Lineage,
     LineageLink,
     SimilarityBaseline,
+    SpaceTensors,
+    TensorSummary,
 )
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
 from modelkin.types.paging import UNCHANGED, Page, Unchanged
@@ -129,6 +131,7 @@ __all__ = [
     "SimilaritySource",
     "Source",
     "SpaceInfo",
+    "SpaceTensors",
     "StartableJobKind",
     "StopList",
     "Subscription",
@@ -136,6 +139,7 @@ __all__ = [
     "SupportSizePolicy",
     "SupportSizePolicyName",
     "TensorOverlap",
+    "TensorSummary",
     "Unchanged",
     "UsedSearchMethod",
     "Vote",

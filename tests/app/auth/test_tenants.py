@@ -133,6 +133,7 @@ def test_answers_are_the_same_with_and_without_others(start: Start, tmp_path: Pa
         ("GET", "/donors?target=org/m000"),
         ("GET", "/donors?target=org/m000&method=idf"),
         ("GET", "/graph"),
+        ("GET", "/tensors"),
         ("GET", "/lineage?model=org/m000"),
         ("GET", "/support-size"),
         ("GET", "/overlap?a=org/m000&b=org/m001"),

@@ -137,6 +137,7 @@ def test_an_unknown_space_is_a_404_everywhere(http: httpx.Client) -> None:
         http.post("/v1/spaces/nowhere/similarity", json={"models": ["a"]}),
         http.get("/v1/spaces/nowhere/donors", params={"target": "a"}),
         http.get("/v1/spaces/nowhere/graph"),
+        http.get("/v1/spaces/nowhere/tensors"),
         http.get("/v1/spaces/nowhere/lineage", params={"model": "a"}),
         http.get("/v1/spaces/nowhere/support-size"),
     ]

@@ -37,6 +37,7 @@ OPERATIONS = {
     "get_support_size": ("get", "/v1/spaces/{space}/support-size"),
     "report_support_size": ("post", "/v1/spaces/{space}/support-size"),
     "get_graph": ("get", "/v1/spaces/{space}/graph"),
+    "get_tensors": ("get", "/v1/spaces/{space}/tensors"),
     "get_lineage": ("get", "/v1/spaces/{space}/lineage"),
     "get_overlap": ("get", "/v1/spaces/{space}/overlap"),
     "get_similarity": ("post", "/v1/spaces/{space}/similarity"),

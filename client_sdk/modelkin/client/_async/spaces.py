@@ -11,7 +11,7 @@ from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import kinship, spaces, support_size
 from modelkin.client._protocol.tensor_order import LayoutCache
 from modelkin.client._transport.concurrency import async_offload
-from modelkin.types.kinship import Graph
+from modelkin.types.kinship import Graph, SpaceTensors
 from modelkin.types.spaces import SpaceInfo, SupportSize
 
 __all__ = ["AsyncSpaces"]
@@ -118,3 +118,18 @@ class AsyncSpaces(AsyncResource):
             ApiError: ``space_not_found``, or there are too many models.
         """
         return await self._connection.run(kinship.graph(name, k, threshold, tags))
+
+    async def tensors(self, name: str) -> SpaceTensors:
+        """Reads the tensors of a space: the share of each in the supports, and how far pairs agree.
+
+            for tensor in await client.spaces.tensors("silero"):
+                if tensor.looks_constant:
+                    print(tensor.name)
+
+        Args:
+            name: of the space, which needs a layout.
+
+        Raises:
+            ApiError: ``space_not_found``, or the space has no layout.
+        """
+        return await self._connection.run(kinship.tensors(name))

@@ -14,10 +14,10 @@ from modelkin.client._protocol.decoding import decode, reader
 from modelkin.client._protocol.requests import Query
 from modelkin.client._transport.messages import Response
 from modelkin.errors import InvalidName
-from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode, Lineage
+from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode, Lineage, SpaceTensors
 from modelkin.types.vocabulary import Estimate, ModelKind
 
-__all__ = ["donors", "graph", "lineage"]
+__all__ = ["donors", "graph", "lineage", "tensors"]
 
 
 def donors(
@@ -48,6 +48,12 @@ def lineage(space: str, model: str) -> Call[Lineage]:
     """Checks the declared base of a model."""
     params = [("model", check_model_name(model))]
     return Call(requests.get(f"{requests.space_path(space)}/lineage", params), reader(Lineage))
+
+
+def tensors(space: str) -> Call[SpaceTensors]:
+    """Reads the tensors of a space."""
+    request = requests.get(f"{requests.space_path(space)}/tensors")
+    return Call(request, reader(SpaceTensors))
 
 
 def _params(options: dict[str, Any]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
 from modelkin.client._transport.concurrency import offload
-from modelkin.types.kinship import Graph
+from modelkin.types.kinship import Graph, SpaceTensors
 from modelkin.types.spaces import SpaceInfo, SupportSize
 
 __all__ = ["Spaces"]
@@ -119,3 +119,18 @@ class Spaces(Resource):
             ApiError: ``space_not_found``, or there are too many models.
         """
         return self._connection.run(kinship.graph(name, k, threshold, tags))
+
+    def tensors(self, name: str) -> SpaceTensors:
+        """Reads the tensors of a space: the share of each in the supports, and how far pairs agree.
+
+            for tensor in client.spaces.tensors("silero"):
+                if tensor.looks_constant:
+                    print(tensor.name)
+
+        Args:
+            name: of the space, which needs a layout.
+
+        Raises:
+            ApiError: ``space_not_found``, or the space has no layout.
+        """
+        return self._connection.run(kinship.tensors(name))

@@ -1,0 +1,35 @@
+"""/v1/spaces/{space}/tensors: where the indices of supports lie, and what looks constant."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.infra.http.dependencies import Reading
+from app.infra.http.openapi import problems
+from app.infra.http.services import Service
+from app.kinship.schemas import SpaceTensorsOut
+from app.kinship.tensors import TensorService
+from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from modelkin.errors import InvalidParameter
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/spaces/{space}/tensors",
+    tags=["kin"],
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
+)
+
+
+@router.get("", operation_id="get_tensors", responses=problems(*SPACE_PROBLEMS, InvalidParameter))
+def tensors(
+    service: Service[TensorService], space: KnownSpace, session: Reading
+) -> SpaceTensorsOut:
+    """The tensors of the layout, with the overlap of sampled pairs of models within each.
+
+    A tensor looks constant where models agree in it that are at chance everywhere else. A space
+    that is created with its name in `exclude` leaves it out.
+    """
+    return SpaceTensorsOut.of(service.tensors(session, space))

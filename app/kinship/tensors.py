@@ -1,0 +1,159 @@
+"""Tensors of a space: which hold the indices of its supports, and which look constant.
+
+:mod:`modelkin.core.similarity.tensors` has the rule. This module samples supports and pairs of
+them, within limits of bytes, whatever the size of the space and its models.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+
+import numpy as np
+import numpy.typing as npt
+
+from app.catalog.reader import ModelReader
+from app.catalog.repositories.candidates import candidates_by_id
+from app.catalog.repositories.tensor_counts import counts_by_id
+from app.errors import Unavailable
+from app.index.change_feed import ChangeFeed
+from app.index.registry import IndexRegistry
+from app.infra.db.database import Reader
+from app.spaces.records import SpaceRecord
+from modelkin.core.layout import Layout
+from modelkin.core.packed import PackedSupport
+from modelkin.core.similarity.chance import tensor_sizes
+from modelkin.core.similarity.tensors import TensorAgreement, agreement, shared_by_tensor
+from modelkin.errors import InvalidParameter
+from modelkin.types.kinship import SpaceTensors, TensorSummary
+
+__all__ = ["TensorService"]
+
+log = logging.getLogger(__name__)
+
+_SEED = 1
+"""The seed of all samples, so that every process draws the same."""
+_MAX_SUPPORTS, _MAX_PAIRS, _MIN_PAIRS = 24, 200, 10
+"""Supports that are read, and pairs of them that are compared."""
+_MAX_BYTES = 1 << 30
+"""Pairs beyond the least number are compared while they read so many bytes in all."""
+_MAX_COUNTS = 1 << 22
+"""Counts that are summed, a tensor of a support each: a sample of the supports beyond that."""
+
+
+class TensorService:
+    """The use case that describes the tensors of a space."""
+
+    def __init__(self, reader: ModelReader, indexes: IndexRegistry) -> None:
+        self._reader = reader
+        self._indexes = indexes
+
+    def tensors(self, session: Reader, space: SpaceRecord) -> SpaceTensors:
+        """Each tensor with its share of the supports, and the overlap of sampled pairs within it.
+
+        Raises:
+            InvalidParameter: the space has no layout.
+        """
+        layout = space.layout
+        if layout is None:
+            raise InvalidParameter(
+                f"space {space.name!r} has no layout, so it has no tensors: create it with one",
+                field="space",
+            )
+        ids = self._shuffled(session, space)
+        shares, counted = _shares(session, space, layout, ids)
+        supports = self._open(session, space, ids)
+        pairs = _pairs(supports)
+        found = _compared(supports, pairs, layout)
+        return SpaceTensors(
+            items=tuple(_summaries(layout, shares, found)),
+            supports=counted,
+            pairs=len(pairs),
+            version=space.version,
+        )
+
+    def _shuffled(self, session: Reader, space: SpaceRecord) -> list[int]:
+        """The ids of the models that may have a support, in a seeded order.
+
+        The order goes by their ranks, since ids depend on what other tenants have stored.
+        """
+        feed = ChangeFeed(session, space.id)
+        snapshot = self._indexes.snapshot_at(space.id, space.signature, space.version, feed)
+        ids = np.sort(snapshot.ids[snapshot.alive & (snapshot.contents != 0)])
+        shuffled: list[int] = np.random.default_rng(_SEED).permutation(ids).tolist()
+        return shuffled
+
+    def _open(self, session: Reader, space: SpaceRecord, ids: list[int]) -> list[PackedSupport]:
+        """The first supports that can be read."""
+        some = ids[: 2 * _MAX_SUPPORTS]
+        known = {c.id: c for c in candidates_by_id(session, space, some)}
+        found: list[PackedSupport] = []
+        for candidate in (known[i] for i in some if i in known):
+            if len(found) == _MAX_SUPPORTS:
+                break
+            try:
+                packed = self._reader.packed(space, candidate)
+            except Unavailable as error:  # one damaged file must not fail the whole answer
+                log.error("%s", error)
+                continue
+            if packed is not None:
+                found.append(packed)
+        return found
+
+
+def _shares(
+    session: Reader, space: SpaceRecord, layout: Layout, ids: list[int]
+) -> tuple[npt.NDArray[np.float64] | None, int]:
+    """Each tensor's share of the indices of the supports, and how many supports were counted."""
+    most = max(_MAX_SUPPORTS, _MAX_COUNTS // len(layout.tensors))
+    total, counted, step = np.zeros(len(layout.tensors)), 0, 500
+    for begin in range(0, min(most, len(ids)), step):
+        some = counts_by_id(session, space, ids[begin : min(most, begin + step)])
+        counted += len(some)
+        total += sum(some.values(), np.zeros(total.size))
+    return (total / total.sum() if counted else None), counted
+
+
+def _pairs(supports: list[PackedSupport]) -> list[tuple[int, int]]:
+    """A seeded sample of the pairs of some supports."""
+    every = list(itertools.combinations(range(len(supports)), 2))
+    largest = max((support.array.nbytes for support in supports), default=1)
+    most = min(_MAX_PAIRS, max(_MIN_PAIRS, _MAX_BYTES // (2 * largest)))
+    order = np.random.default_rng(_SEED).permutation(len(every))[:most]
+    return [every[place] for place in order.tolist()]
+
+
+def _compared(
+    supports: list[PackedSupport], pairs: list[tuple[int, int]], layout: Layout
+) -> TensorAgreement:
+    used = sorted({place for pair in pairs for place in pair})
+    own = {i: shared_by_tensor(supports[i], supports[i], layout) for i in used}
+    empty = np.zeros((0, len(layout.tensors)), np.int64)
+    a, b, shared = (
+        np.concatenate([empty, *(row[None] for row in rows)])
+        for rows in (
+            [own[i] for i, _ in pairs],
+            [own[j] for _, j in pairs],
+            [shared_by_tensor(supports[i], supports[j], layout) for i, j in pairs],
+        )
+    )
+    return agreement(tensor_sizes(layout), a, b, shared)
+
+
+def _summaries(
+    layout: Layout, shares: npt.NDArray[np.float64] | None, found: TensorAgreement
+) -> list[TensorSummary]:
+    columns = (found.similarity, found.kappa, found.strangers, found.constant)
+    each = zip(layout.tensors, *(column.tolist() for column in columns), strict=True)
+    return [
+        TensorSummary(
+            name=tensor.name,
+            size=tensor.size,
+            share=None if shares is None else float(shares[place]),
+            similarity=None if similarity != similarity else similarity,
+            kappa=None if kappa != kappa else kappa,
+            strangers=strangers,
+            looks_constant=constant,
+        )
+        for place, (tensor, similarity, kappa, strangers, constant) in enumerate(each)
+    ]
