@@ -7,7 +7,6 @@ follows from them. Supports that an older version has stored have none until a j
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +115,7 @@ def replace_counts(session: Writer, counts: Mapping[int, bytes | None]) -> None:
     insert_counts(session, counts)
 
 
-def _missing() -> Select[Any]:
+def _missing() -> Select[int, int, str, int, str | None, int]:
     has_layout = select(SpaceRow.id).where(SpaceRow.layout.is_not(None))
     counted = select(TensorCountsRow.model_id).where(TensorCountsRow.model_id == ModelRow.id)
     return select(

@@ -112,7 +112,7 @@ def test_a_signature_has_no_kappa(crowd: Space) -> None:
 
 def test_min_kappa_keeps_those_beyond_chance(crowd: Space) -> None:
     """Of the k nearest by S those of the least kappa or more; without a kappa none is."""
-    params = {"min_kappa": 0.3}
+    params: dict[str, Any] = {"min_kappa": 0.3}
     assert ["child"] == [i["model"] for i in crowd.neighbors("base", **params)["items"]]
     found = crowd.find(MODELS["base"].to_bytes(), **params)["items"]
     assert {"base", "child"} == {item["model"] for item in found}

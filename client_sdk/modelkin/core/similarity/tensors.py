@@ -89,14 +89,14 @@ def agreement(sizes: Floats, a: Integers, b: Integers, shared: Integers) -> Tens
         b: of the second.
         shared: of both.
     """
-    held, chance = (a + b).astype(np.float64), _chance(sizes, a, b)
+    held, both, chance = (a + b).astype(np.float64), shared * 2.0, 2.0 * _chance(sizes, a, b)
     with np.errstate(divide="ignore", invalid="ignore"):
-        similarity = np.where(held > 0, 2.0 * shared / held, np.nan)
-        expected = 2.0 * chance / held
+        similarity = np.where(held > 0, both / held, np.nan)
+        expected = chance / held
         room = 1.0 - expected
         kappa = np.where(room > 1e-12, (similarity - expected) / room, np.nan)
     agree = (similarity >= AGREE) & (kappa >= MIN_KAPPA)
-    elsewhere = _kappa_elsewhere(sizes, held, 2.0 * shared, 2.0 * chance, agree)
+    elsewhere = _kappa_elsewhere(sizes, held, np.asarray(both, np.float64), chance, agree)
     strangers = (elsewhere < AT_CHANCE) & ~np.isnan(kappa)
     count, agreeing = strangers.sum(axis=0), (strangers & agree).sum(axis=0)
     constant = (count >= MIN_PAIRS) & (agreeing >= MIN_SHARE * count)
@@ -135,7 +135,8 @@ def _kappa_elsewhere(
 def _chance(sizes: Floats, a: Integers, b: Integers) -> Floats:
     """The indices that chance shares in each tensor."""
     product = a.astype(np.float64) * b
-    return np.divide(product, sizes, out=np.zeros_like(product), where=sizes > 0)
+    chance: Floats = np.divide(product, sizes, out=np.zeros_like(product), where=sizes > 0)
+    return chance
 
 
 def _mean(values: Floats) -> Floats:
@@ -143,7 +144,8 @@ def _mean(values: Floats) -> Floats:
     known = ~np.isnan(values)
     count = known.sum(axis=0)
     total = np.where(known, values, 0.0).sum(axis=0)
-    return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+    mean: Floats = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+    return mean
 
 
 def _common(indices: PackedSupport, other: PackedSupport) -> npt.NDArray[np.unsignedinteger]:
@@ -167,4 +169,5 @@ def _set_below(words: npt.NDArray[np.uint64], ends: Integers) -> Integers:
     place, rest = inside >> 6, (inside & 63).astype(np.uint64)
     mask = (np.uint64(1) << rest) - np.uint64(1)
     partial = np.bitwise_count(words[np.minimum(place, words.size - 1)] & mask)
-    return counts[place] + np.where(place < words.size, partial, 0)
+    below: Integers = counts[place] + np.where(place < words.size, partial, 0)
+    return below
