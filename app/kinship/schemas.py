@@ -151,8 +151,8 @@ class TensorSummaryOut(ResponseModel):
         "without others in which they agree if these are less than half of the parameters"
     )
     looks_constant: bool = Field(
-        description="nine of ten of those pairs, three at least, have S >= .95 within it: nobody "
-        "trained it"
+        description="nine of ten of those pairs, three at least, have S >= .95 within it: no "
+        "training has changed it"
     )
 
 

@@ -118,8 +118,8 @@ class Comparer:
         """The items with the similarity that chance gives them, and what they have beyond it.
 
         Both stay None without a layout, and where a side has no support or its indices are not
-        counted yet. A support that was replaced after the query began is held against the chance
-        of the one before.
+        counted yet. A support that was replaced after the query began is compared with the
+        chance of the one before.
         """
         if space.layout is None or subject.packed is None or not items:
             return list(items)

@@ -52,11 +52,11 @@ def expected_matrix(counts: Counts, sizes: Floats) -> Floats:
     """S0 of all pairs.
 
     Args:
-        counts: shape ``(n, tensors)``; a row of zeros is no support.
+        counts: shape ``(n, tensors)``; a row of zeros stands for a model without one.
         sizes: n_t, shape ``(tensors,)``.
 
     Returns:
-        Shape ``(n, n)``; NaN in the rows and columns of what is no support.
+        Shape ``(n, n)``; NaN in the rows and columns of models without a support.
     """
     values = np.asarray(counts)
     shared = np.zeros((len(values), len(values)))
@@ -73,12 +73,12 @@ def expected_of_pairs(counts: Counts, pairs: npt.NDArray[np.int64], sizes: Float
     """S0 of some pairs, a few at a time.
 
     Args:
-        counts: shape ``(n, tensors)``; a row of zeros is no support.
+        counts: shape ``(n, tensors)``; a row of zeros stands for a model without one.
         pairs: rows of ``counts``, shape ``(p, 2)``.
         sizes: n_t, shape ``(tensors,)``.
 
     Returns:
-        Shape ``(p,)``; NaN where one of the two is no support.
+        Shape ``(p,)``; NaN where one of the two has no support.
     """
     values = np.asarray(counts)
     totals = values.sum(axis=1, dtype=np.float64)

@@ -1,6 +1,6 @@
-"""Overlaps tensor by tensor over many pairs of models, and the tensors that nobody trained.
+"""Overlaps tensor by tensor over many pairs of models, and the tensors that no training changed.
 
-Every training file may hold constants: a Fourier basis, position codes, running statistics. A
+Every checkpoint may hold constants: a Fourier basis, position codes, running statistics. A
 constant tensor takes the same indices in every support, so it makes strangers look like kin. It is
 known by this: models that are at chance everywhere else agree in it.
 """

@@ -144,14 +144,14 @@ def test_a_matrix_needs_supports() -> None:
 
 
 def test_tensors_share_the_whole(each_kernels: ModuleType) -> None:
-    """The overlap in a tensor is that of its slice; without indices there is none."""
+    """The overlap in a tensor is that of its slice, compared with chance; without indices none."""
     layout = Layout.of([("a", (4,)), ("none", (0,)), ("b", (3, 2)), ("c", ())])
     a = Support.from_indices([0, 1, 4, 5], layout.num_parameters)
     b = Support.from_indices([1, 2, 9], layout.num_parameters)
     assert (
-        TensorOverlap("a", 4, 2, 2, 1, 0.5),
+        TensorOverlap("a", 4, 2, 2, 1, 0.5, 0.5, 0.0),
         TensorOverlap("none", 0, 0, 0, 0, None),
-        TensorOverlap("b", 6, 2, 1, 0, 0.0),
+        TensorOverlap("b", 6, 2, 1, 0, 0.0, 4 / 6 / 3, -4 / 6 / 3 / (1 - 4 / 6 / 3)),
         TensorOverlap("c", 1, 0, 0, 0, None),
     ) == overlap.by_tensor(a, b, layout)
 
