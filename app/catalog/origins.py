@@ -1,4 +1,4 @@
-"""The origin that an upload or a query states, held against the space.
+"""The origin that an upload or a query states, compared with the space's.
 
 A client may say by what importance its indices were selected and which layout they follow. It is
 compared and not stored: all supports of a space are of the space's importance and layout.

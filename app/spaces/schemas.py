@@ -113,7 +113,7 @@ class SpaceIn(RequestModel):
     exclude: list[Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME_LENGTH)]] = Field(
         default_factory=list,
         max_length=MAX_PATTERNS,
-        description="shell patterns of tensors of `layout` that nobody trained, such as "
+        description="shell patterns of tensors of `layout` that are never trained, such as "
         "`*.running_*`: the space is of the layout without them, and M counts the rest",
     )
 

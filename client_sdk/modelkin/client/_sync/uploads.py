@@ -62,7 +62,7 @@ class Uploads:
             importance: the kind of importance that its supports are selected by, such as
                 ``"fisher"``, or a :class:`modelkin.Importance`. By default a new space takes
                 supports of any kind, which then may not compare.
-            exclude: shell patterns of the tensors of ``layout`` that nobody trained, such as
+            exclude: shell patterns of the tensors of ``layout`` that are never trained, such as
                 ``"*.running_*"``; the space is of the layout without them.
 
         Raises:

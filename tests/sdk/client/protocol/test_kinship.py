@@ -46,7 +46,7 @@ DONORS: dict[str, Any] = {
 GRAPH = {
     "directed": False,
     "multigraph": False,
-    "graph": {"k": None, "threshold": 0.5, "version": 9},
+    "graph": {"k": None, "threshold": 0.5, "version": 9, "note": "unstated"},
     "nodes": [
         {"id": "a", "kind": "support", "support_size": 3, "tags": ["t"], "base_model": "b"},
         {"id": "b", "kind": "signature", "support_size": 3, "tags": [], "base_model": None},
@@ -162,7 +162,7 @@ def test_a_graph_is_read(wire: Any) -> None:
     assert "/v1/spaces/digits/graph?threshold=0.5&tag=t" == wire.target
     assert GraphNode("a", "support", 3, ("t",), "b") == graph.nodes[0]
     assert (GraphEdge("a", "b", 0.75, "signature", 0.02, 0.5, 0.5),) == graph.edges
-    assert (None, 0.5, 9) == (graph.k, graph.threshold, graph.version)
+    assert (None, 0.5, 9, "unstated") == (graph.k, graph.threshold, graph.version, graph.note)
     assert ["a"] == list(graph.to_pandas().a)
     assert GRAPH == graph.to_node_link()
     assert 0.75 == networkx.node_link_graph(graph.to_node_link()).edges["a", "b"]["similarity"]
