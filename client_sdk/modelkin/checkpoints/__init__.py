@@ -11,7 +11,8 @@ model's parameters are named in that order.
 
 from __future__ import annotations
 
-from modelkin.checkpoints.files import Checkpoint, StoredTensor, open_checkpoint
+from modelkin.checkpoints.adapters import Adapter
+from modelkin.checkpoints.files import Checkpoint, StoredTensor
 from modelkin.checkpoints.header import CheckpointLimits
 from modelkin.checkpoints.importance import (
     PassObserver,
@@ -22,8 +23,10 @@ from modelkin.checkpoints.importance import (
     weights_digest,
     write_support,
 )
+from modelkin.checkpoints.opening import open_checkpoint
 
 __all__ = [
+    "Adapter",
     "CheckpointLimits",
     "Checkpoint",
     "StoredTensor",

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ from modelkin.checkpoints.header import (
 )
 from modelkin.core.layout import Layout
 
-__all__ = ["Checkpoint", "StoredTensor", "open_checkpoint", "read_index"]
+__all__ = ["Checkpoint", "StoredTensor", "checkpoint_of", "matching", "read_index", "read_tensors"]
 
 _SUFFIX: Final = ".safetensors"
 _INDEX_SUFFIX: Final = ".safetensors.index.json"
@@ -83,6 +83,11 @@ class Checkpoint:
         """The name of the file or folder for messages, also for ``.``."""
         return self.path.resolve().name
 
+    @property
+    def kind(self) -> str:
+        """The kind of importance that its values have by themselves, without a base."""
+        return "weight"
+
     @cached_property
     def layout(self) -> Layout:
         """Names and shapes, in order."""
@@ -131,25 +136,18 @@ class Checkpoint:
         return tuple(notes)
 
 
-def open_checkpoint(
-    path: str | Path,
-    exclude: Iterable[str] = (),
-    limits: CheckpointLimits | None = None,
-    *,
-    unmatched_ok: bool = False,
-) -> Checkpoint:
-    """A checkpoint's tensors, from its headers alone.
+def read_tensors(
+    path: str | Path, limits: CheckpointLimits | None = None
+) -> tuple[Path, dict[str, StoredTensor]]:
+    """The file or index of a checkpoint, and its tensors sorted by name, from headers alone.
 
     Args:
         path: a ``.safetensors`` file, an index (``*.safetensors.index.json``) of shards beside it,
             or a folder that holds one checkpoint.
-        exclude: shell patterns of names to leave out, such as ``"lm_head.*"``.
         limits: on what it may declare; None for the limits of the format alone.
-        unmatched_ok: whether a pattern may match no name.
 
     Raises:
-        InvalidCheckpoint: not safetensors, damaged, incomplete, quantised, or without parameters; a
-            pattern without a match; more than ``limits`` allow.
+        InvalidCheckpoint: not safetensors, damaged or incomplete; more than ``limits`` allow.
         OSError: it cannot be read.
     """
     source = _resolve(Path(path))
@@ -157,8 +155,22 @@ def open_checkpoint(
     stored = _indexed(source, limits) if sharded else _in_files([source], limits)
     if limits is not None:
         _check_limits(stored, limits, source.name)
-    named = {tensor.name: tensor for tensor in sorted(stored, key=lambda t: t.name)}
-    excluded = _matching(named, tuple(exclude), source.name, unmatched_ok)
+    return source, {tensor.name: tensor for tensor in sorted(stored, key=lambda t: t.name)}
+
+
+def checkpoint_of(
+    path: str | Path, source: Path, named: Mapping[str, StoredTensor], excluded: set[str]
+) -> Checkpoint:
+    """The checkpoint of these tensors.
+
+    Args:
+        path: the opened path.
+        source: as :func:`read_tensors` gives it; ``named`` likewise.
+        excluded: the names that are left out.
+
+    Raises:
+        InvalidCheckpoint: quantised, or without parameters.
+    """
     kept = [tensor for name, tensor in named.items() if name not in excluded]
     for tensor in kept:
         if tensor.dtype in UNREADABLE:
@@ -289,9 +301,14 @@ def read_index(index: Path, limits: CheckpointLimits | None = None) -> dict[str,
     return weight_map
 
 
-def _matching(
-    names: Iterable[str], patterns: tuple[str, ...], where: str, unmatched_ok: bool
+def matching(
+    names: Iterable[str], patterns: Iterable[str], where: str, unmatched_ok: bool
 ) -> set[str]:
+    """The names that match a shell pattern.
+
+    Raises:
+        InvalidCheckpoint: a pattern matches none, unless that is allowed.
+    """
     matched: set[str] = set()
     names = list(names)
     for pattern in patterns:

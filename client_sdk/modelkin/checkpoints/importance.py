@@ -16,9 +16,11 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from modelkin.checkpoints.adapters import Adapter, LowRankTensor
 from modelkin.checkpoints.dtypes import decode
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
 from modelkin.checkpoints.header import bad_checkpoint, shown
+from modelkin.core.adapters import DEFAULT_FRACTION
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
@@ -81,8 +83,9 @@ def importance_chunks(checkpoint: Checkpoint, base: Checkpoint | None = None) ->
     Differences are taken in float32, or in float64 if one side is F64, and rounded to float32.
 
     Args:
-        checkpoint: the model.
-        base: the model that it was made from, of the same names and shapes; dtypes may differ.
+        checkpoint: the model, or an adapter, whose importance is |BA| with a base and without one.
+        base: the model that it was made from, of the same names and shapes; dtypes may differ. The
+            base of an adapter must have the tensors that the adapter targets.
 
     Returns:
         A function as ``core.selection.streaming.Chunks``: its chunks share one buffer. It raises
@@ -95,6 +98,7 @@ def importance_chunks(checkpoint: Checkpoint, base: Checkpoint | None = None) ->
     bases: list[StoredTensor | None] = [None] * len(checkpoint.tensors)
     if base is not None:
         _check_base(checkpoint, base)
+    if base is not None and not isinstance(checkpoint, Adapter):
         named = {tensor.name: tensor for tensor in base.tensors}
         bases = [named[tensor.name] for tensor in checkpoint.tensors]
 
@@ -128,7 +132,7 @@ def select_from_checkpoint(
     Args:
         checkpoint: the model.
         base: for |w - base|; without it the importance is |w|.
-        rule: how K is chosen; by default 5% of M.
+        rule: how K is chosen; by default 5% of M, or 10% of an adapter's.
         observer: wraps the chunks of every pass.
         base_digest: that of ``weights_digest(base, checkpoint.layout)`` where the caller knows it;
             by default it is computed, in one more pass over the base.
@@ -141,15 +145,18 @@ def select_from_checkpoint(
     chunks = _observed(importance_chunks(checkpoint, base), observer)
     rule = default_rule(checkpoint, base) if rule is None else rule
     support = select_from_chunks(chunks, checkpoint.num_parameters, rule)
-    if base is None:
-        importance = Importance.of("weight")
+    if base is not None:
+        base_digest = base_digest or weights_digest(base, checkpoint.layout)
+        importance = Importance.of("delta", base_digest)
     else:
-        importance = Importance.of("delta", base_digest or weights_digest(base, checkpoint.layout))
+        importance = Importance.of(checkpoint.kind)
     return support.with_origin(Origin(importance, checkpoint.layout))
 
 
 def default_rule(checkpoint: Checkpoint, base: Checkpoint | None = None) -> SelectionRule:
-    """The rule that chooses K where nothing is asked for: 5% of M."""
+    """The rule that chooses K where nothing is asked for: 5% of M, or 10% of an adapter's."""
+    if isinstance(checkpoint, Adapter):
+        return SelectionRule.of(checkpoint.num_parameters, fraction=DEFAULT_FRACTION)
     kind = "weight" if base is None else "delta"
     return SelectionRule.of(checkpoint.num_parameters, kind=kind)
 
@@ -168,7 +175,7 @@ def write_support(
             Meanwhile its folder needs about a byte an index more.
         checkpoint: the model.
         base: for |w - base|; without it the importance is |w|.
-        rule: how K is chosen; by default 5% of M.
+        rule: how K is chosen; by default 5% of M, or 10% of an adapter's.
         observer: wraps the chunks of every pass.
 
     Raises:
@@ -213,6 +220,7 @@ def weights_digest(checkpoint: Checkpoint, layout: Layout | None = None) -> str:
         InvalidCheckpoint: a file ends early.
         OSError: a file cannot be read.
     """
+    _require_weights(checkpoint)
     tensors = {tensor.name: tensor for tensor in checkpoint.tensors}
     if layout is not None:
         layout.require_among({name: tensor.shape for name, tensor in tensors.items()})
@@ -259,6 +267,9 @@ def _observed(chunks: Chunks, observer: PassObserver | None) -> Chunks:
 
 def _magnitudes(tensor: StoredTensor, base: StoredTensor | None) -> Iterator[Floats]:
     """|w| or |w - base| of one tensor, stretch by stretch, finite."""
+    if isinstance(tensor, LowRankTensor):
+        yield from tensor.magnitudes()
+        return
     others = iter(()) if base is None else _values(base)
     for at, values in enumerate(_values(tensor)):
         with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are refused below
@@ -308,6 +319,10 @@ def _not_finite(
 
 def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
     """Check that names and shapes agree; the error lists the first few that do not."""
+    _require_weights(base)
+    if isinstance(checkpoint, Adapter):
+        checkpoint.require_targets_in(base)
+        return
     mine = {tensor.name: tensor.shape for tensor in checkpoint.tensors}
     theirs = {tensor.name: tensor.shape for tensor in base.tensors}
     groups = {
@@ -324,6 +339,15 @@ def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
         raise SpaceMismatch(
             f"{base.name} is not a base of {checkpoint.name}, its tensors differ: "
             f"{'; '.join(wrong)}"
+        )
+
+
+def _require_weights(base: Checkpoint) -> None:
+    if isinstance(base, Adapter):
+        raise InvalidParameter(
+            f"{base.name} is an adapter, and a base has weights: give the model that the adapter "
+            f"was trained on",
+            field="base",
         )
 
 

@@ -13,6 +13,7 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtra("torch", "torch") from error
 
+from modelkin.torch.adapters import adapter_importance, select_adapter_support
 from modelkin.torch.importance import fisher_importance, fisher_resamples
 from modelkin.torch.layout import layout_of
 from modelkin.torch.moments import GradientMoment
@@ -23,10 +24,12 @@ from modelkin.torch.weights import delta_importance, weight_importance, weights_
 __all__ = [
     "GradientMoment",
     "adam_importance",
+    "adapter_importance",
     "delta_importance",
     "fisher_importance",
     "fisher_resamples",
     "layout_of",
+    "select_adapter_support",
     "select_signature",
     "signature_of",
     "weight_importance",

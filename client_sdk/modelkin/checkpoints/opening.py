@@ -1,0 +1,44 @@
+"""``open_checkpoint``: a checkpoint of weights, or a LoRA adapter, by what the files hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from modelkin.checkpoints.adapters import adapter_of, is_adapter, targets_of
+from modelkin.checkpoints.files import Checkpoint, checkpoint_of, matching, read_tensors
+from modelkin.checkpoints.header import CheckpointLimits
+
+__all__ = ["open_checkpoint"]
+
+
+def open_checkpoint(
+    path: str | Path,
+    exclude: Iterable[str] = (),
+    limits: CheckpointLimits | None = None,
+    *,
+    unmatched_ok: bool = False,
+) -> Checkpoint:
+    """A checkpoint's tensors, from its headers alone.
+
+    Args:
+        path: a ``.safetensors`` file, an index (``*.safetensors.index.json``) of shards beside it,
+            or a folder that holds one checkpoint. A LoRA adapter, which has an
+            ``adapter_config.json`` beside it, is opened as a :class:`modelkin.checkpoints.Adapter`.
+        exclude: shell patterns of names to leave out, such as ``"lm_head.*"``.
+        limits: on what it may declare; None for the limits of the format alone.
+        unmatched_ok: whether a pattern may match no name.
+
+    Raises:
+        InvalidCheckpoint: not safetensors, damaged, incomplete, quantised, or without parameters; a
+            pattern without a match; more than ``limits`` allow; an adapter that is not LoRA, does
+            not fit its configuration, or has none.
+        OSError: it cannot be read.
+    """
+    source, named = read_tensors(path, limits)
+    if is_adapter(source, named):
+        config, targets = targets_of(source, named)
+        excluded = matching(targets, exclude, source.name, unmatched_ok)
+        return adapter_of(path, source, config, targets, excluded)
+    excluded = matching(named, exclude, source.name, unmatched_ok)
+    return checkpoint_of(path, source, named, excluded)
