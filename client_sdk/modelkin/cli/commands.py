@@ -13,6 +13,7 @@ from modelkin.checkpoints import Checkpoint
 from modelkin.cli.inputs import (
     Plan,
     Source,
+    check_options,
     chosen_way,
     open_source,
     pass_progress,
@@ -64,6 +65,7 @@ def support(arguments: argparse.Namespace) -> Answer:
 def push(arguments: argparse.Namespace) -> Answer:
     """``modelkin push``: store a support or signature in a space."""
     notes: tuple[str, ...] = ()
+    check_options(arguments, arguments.source)
     with Client(arguments.url, arguments.api_key) as client:
         space, source = _space_and_source(client, arguments)
         value: Support | Signature
@@ -213,6 +215,7 @@ def _query(
     if arguments.file is None:
         name: str = arguments.model
         return name, ()
+    check_options(arguments, arguments.file)
     space = client.spaces.get(arguments.space)
     source = open_source(arguments, arguments.file, space)
     if not isinstance(source, Checkpoint):

@@ -27,6 +27,7 @@ from modelkin.types.spaces import SpaceInfo
 __all__ = [
     "Plan",
     "Source",
+    "check_options",
     "chosen_way",
     "open_source",
     "pass_progress",
@@ -35,6 +36,9 @@ __all__ = [
 ]
 
 Source: TypeAlias = Support | Signature | Checkpoint
+
+_FINISHED = {b"MKSP": "support", b"MKSG": "signature"}
+"""The first bytes of modelkin's own files."""
 
 _SELECTION = ("base", "kind", "coverage", "k", "fraction", "k_max", "exclude")
 
@@ -54,20 +58,44 @@ def open_source(arguments: argparse.Namespace, path: str, space: SpaceInfo | Non
         SpaceMismatch: a checkpoint of other tensors than the space; names the first.
         OSError: it cannot be read.
     """
+    magic = check_options(arguments, path)
+    if magic not in _FINISHED:
+        return _for_space(_without(arguments, path, space), space)
+    data = Path(path).read_bytes()
+    return Support.from_bytes(data) if magic == b"MKSP" else Signature.from_bytes(data)
+
+
+def check_options(arguments: argparse.Namespace, path: str) -> bytes:
+    """Check the options of a selection, without a service; return the first bytes of the file.
+
+    Raises:
+        InvalidParameter: some are given for a finished file, or ``--kind`` and ``--base``
+            contradict each other.
+        OSError: it cannot be read.
+    """
     magic = b""
     if Path(path).is_file():
         with open(path, "rb") as file:
             magic = file.read(4)
-    if magic not in {b"MKSP", b"MKSG"}:
-        return _for_space(_without(arguments, path, space), space)
-    for name in _SELECTION:
-        if getattr(arguments, name, None) not in (None, []):
-            raise InvalidParameter(
-                f"--{name.replace('_', '-')} is for checkpoints, and {path} is a finished "
-                f"{'support' if magic == b'MKSP' else 'signature'}"
-            )
-    data = Path(path).read_bytes()
-    return Support.from_bytes(data) if magic == b"MKSP" else Signature.from_bytes(data)
+    if magic in _FINISHED:
+        for name in _SELECTION:
+            if getattr(arguments, name, None) not in (None, []):
+                raise InvalidParameter(
+                    f"--{name.replace('_', '-')} is for checkpoints, and {path} is a finished "
+                    f"{_FINISHED[magic]}"
+                )
+    elif hasattr(arguments, "kind"):
+        _check_base(arguments.kind, arguments.base)
+    return magic
+
+
+def _check_base(kind: str | None, base: str | None) -> None:
+    if kind == "weight" and base is not None:
+        raise InvalidParameter("--kind weight needs no --base: leave one of them out")
+    if kind == "delta" and base is None:
+        raise InvalidParameter(
+            "--kind delta needs --base CHECKPOINT: the model that it was made from"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +153,7 @@ def plan_of(
         InvalidParameter: options that contradict each other, or out of range.
         SpaceMismatch: the base has other tensors, or the space is of another kind or base.
     """
+    _check_base(arguments.kind, arguments.base)
     base = _base_of(arguments, () if space is None else space.exclude)
     kind = "weight" if base is None else "delta"
     rule = SelectionRule.of(
@@ -195,15 +224,8 @@ def _for_space(checkpoint: Checkpoint, space: SpaceInfo | None) -> Checkpoint:
 
 def _base_of(arguments: argparse.Namespace, exclude: tuple[str, ...]) -> Checkpoint | None:
     """The base of a delta, None for weights; it may lack tensors that are left out."""
-    if (arguments.kind or "weight") == "weight":
-        if arguments.base is None:
-            return None
-        if arguments.kind:
-            raise InvalidParameter("--kind weight needs no --base: leave one of them out")
     if arguments.base is None:
-        raise InvalidParameter(
-            "--kind delta needs --base CHECKPOINT: the model that it was made from"
-        )
+        return None
     return checkpoints.open_checkpoint(
         arguments.base, (*arguments.exclude, *exclude), unmatched_ok=True
     )
