@@ -155,15 +155,17 @@ def plan_of(
     """
     _check_base(arguments.kind, arguments.base)
     base = _base_of(arguments, () if space is None else space.exclude)
-    kind = "weight" if base is None else "delta"
-    rule = SelectionRule.of(
-        checkpoint.num_parameters,
-        k=arguments.k,
-        fraction=arguments.fraction,
-        coverage=arguments.coverage,
-        k_max=arguments.k_max,
-        kind=kind,
-    )
+    kind = checkpoint.kind if base is None else "delta"
+    if chosen_way(arguments) or arguments.k_max is not None:
+        rule = SelectionRule.of(
+            checkpoint.num_parameters,
+            k=arguments.k,
+            fraction=arguments.fraction,
+            coverage=arguments.coverage,
+            k_max=arguments.k_max,
+        )
+    else:
+        rule = checkpoints.default_rule(checkpoint, base)
     _check_kind(Importance.of(kind), space)
     digest = None
     if base is not None and getattr(arguments, "space", None) is not None:

@@ -64,6 +64,7 @@ def select_signature(
         seed=seed,
         num_parameters=m,
         support_size=decision.k,
+        origin=ready.origin,
     )
 
 

@@ -103,6 +103,19 @@ def test_other_tensors_are_refused_by_name(
     assert "tensor" in str(failure.detail)
 
 
+def test_a_signature_of_another_order_is_refused(client: Any, space: str) -> None:
+    """Its values cannot be moved, and the message says how to select in the order of the space."""
+    client.ensure_space(space, layout=THEIRS, importance="weight")
+    client.put_signature(space, "same", SAME.signature())
+    for call in (
+        lambda: client.put_signature(space, "x", SUPPORT.signature()),
+        lambda: client.neighbors(space, SUPPORT.signature()),
+    ):
+        with pytest.raises(SpaceMismatch, match=r"another order.*select with order="):
+            call()
+    assert 1.0 == client.neighbors(space, SUPPORT, k=1)[0].similarity
+
+
 def test_a_space_leaves_its_tensors_out_of_an_importance(client: Any, space: str) -> None:
     """``put_importance`` leaves them out by itself; a finished support says how to."""
     client.ensure_space(space, layout=THEIRS, importance="weight", exclude=["stft"])

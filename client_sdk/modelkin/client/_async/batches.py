@@ -15,7 +15,7 @@ from modelkin.client._protocol.batches import (
     is_heavy,
 )
 from modelkin.client._protocol.flows import AsyncRun
-from modelkin.client._protocol.tensor_order import LayoutCache, SpaceTensors, tensors_of
+from modelkin.client._protocol.tensor_order import LayoutCache, TensorOrder, tensors_of
 from modelkin.client._transport.concurrency import AsyncTaskPool, async_each, async_offload
 from modelkin.types.models import BulkResult
 
@@ -54,7 +54,7 @@ async def put_chunks(
 async def _chunks(
     upload: Upload, items: AsyncItems, run: AsyncRun, layouts: LayoutCache
 ) -> AsyncGenerator[Chunk, None]:
-    tensors: SpaceTensors | None = None
+    tensors: TensorOrder | None = None
     async with aclosing(async_each(items)) as given:
         async for item in given:
             if tensors is None and has_layout(item):

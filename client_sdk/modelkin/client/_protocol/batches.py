@@ -22,7 +22,7 @@ from modelkin.client._protocol.call import Call, content_of
 from modelkin.client._protocol.decoding import UnknownFormError, decode
 from modelkin.client._protocol.flows import Flow
 from modelkin.client._protocol.journal import Journal
-from modelkin.client._protocol.tensor_order import SpaceTensors
+from modelkin.client._protocol.tensor_order import TensorOrder
 from modelkin.client._transport.messages import Request, Response
 from modelkin.client._transport.progress import Count, counting
 from modelkin.core.sketching.signature import Signature
@@ -246,14 +246,12 @@ def is_heavy(given: Item) -> bool:
 
 
 def has_layout(given: Item) -> bool:
-    """Whether an item states the layout of its support."""
-    content = _item(given).content
-    if not isinstance(content, Support) or content.origin is None:
-        return False
-    return content.origin.layout is not None
+    """Whether an item states the layout of its content."""
+    origin = _item(given).content.origin
+    return origin is not None and origin.layout is not None
 
 
-def encoded(given: Item, tensors: SpaceTensors | None = None) -> Line | BulkResult:
+def encoded(given: Item, tensors: TensorOrder | None = None) -> Line | BulkResult:
     """The line of an item, or its failure.
 
     Args:

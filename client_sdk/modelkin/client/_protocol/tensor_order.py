@@ -19,11 +19,12 @@ from modelkin.client._protocol.call import Call
 from modelkin.client._protocol.flows import Flow
 from modelkin.core.importance import origin_of
 from modelkin.core.layout import Layout
+from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, SpaceMismatch
 from modelkin.types.spaces import SpaceInfo
 
-__all__ = ["LayoutCache", "SpaceTensors", "in_order", "one_call", "selection", "tensors_of"]
+__all__ = ["LayoutCache", "TensorOrder", "in_order", "one_call", "selection", "tensors_of"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,7 +34,7 @@ _MAX_SPACES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class SpaceTensors:
+class TensorOrder:
     """The tensors of a space, as supports for it have them.
 
     Attributes:
@@ -50,13 +51,19 @@ class SpaceTensors:
         """A support in the order of the space; anything else, and what states no layout, as it is.
 
         Raises:
-            SpaceMismatch: it has other tensors; names the first that differs.
+            SpaceMismatch: it has other tensors; names the first that differs. Or it is a signature
+                of another order, which cannot be changed.
         """
         mine = _layout_of(value)
-        if self.layout is None or mine is None or not isinstance(value, Support):
+        if self.layout is None or mine is None or mine.digest == self.layout.digest:
             return value
-        if mine.digest != self.layout.digest:
-            self._require_same(mine)
+        self._require_same(mine)
+        if not isinstance(value, Support):
+            raise SpaceMismatch(
+                f"the signature is of the tensors of space {self.space!r} in another order, and "
+                f"signatures cannot be reordered: select with order=client.spaces.get("
+                f"{self.space!r}).layout"
+            )
         moved: Any = value.reordered(self.layout)
         return moved  # type: ignore[no-any-return]
 
@@ -88,7 +95,7 @@ class SpaceTensors:
                 else ""
             )
             raise SpaceMismatch(
-                f"the support has other tensors than space {self.space!r}: {error}{remedy}"
+                f"it has other tensors than space {self.space!r}: {error}{remedy}"
             ) from None
 
 
@@ -96,17 +103,17 @@ class LayoutCache:
     """The tensors of spaces, by name; threads may share it."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, SpaceTensors] = OrderedDict()
+        self._known: OrderedDict[str, TensorOrder] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, space: str) -> SpaceTensors | None:
+    def get(self, space: str) -> TensorOrder | None:
         """The tensors of a space; None where they are not known."""
         with self._lock:
             return self._known.get(space)
 
-    def put(self, info: SpaceInfo) -> SpaceTensors:
+    def put(self, info: SpaceInfo) -> TensorOrder:
         """Remembers the tensors of a space."""
-        found = SpaceTensors(info.name, info.layout, tuple(info.exclude))
+        found = TensorOrder(info.name, info.layout, tuple(info.exclude))
         with self._lock:
             self._known[info.name] = found
             self._known.move_to_end(info.name)
@@ -125,7 +132,7 @@ class LayoutCache:
             self._known.pop(space, None)
 
 
-def tensors_of(cache: LayoutCache, space: str) -> Flow[SpaceTensors]:
+def tensors_of(cache: LayoutCache, space: str) -> Flow[TensorOrder]:
     """The tensors of a space, read from the service where they are not known."""
     known = cache.get(check_space_name(space))
     if known is None:
@@ -142,7 +149,7 @@ def in_order(cache: LayoutCache, space: str, value: T, send: Callable[[T], Flow[
     Args:
         cache: of the client.
         space: its name.
-        value: a support that may state a layout; anything else is sent as it is.
+        value: a support or signature that may state a layout; anything else is sent as it is.
         send: makes the calls for the value.
     """
     if _layout_of(value) is None:
@@ -188,6 +195,6 @@ def one_call(call: Call[T]) -> Flow[T]:
 
 
 def _layout_of(value: Any) -> Layout | None:
-    if not isinstance(value, Support) or value.origin is None:
+    if not isinstance(value, Support | Signature) or value.origin is None:
         return None
     return value.origin.layout

@@ -15,7 +15,7 @@ from modelkin.client._protocol.batches import (
     is_heavy,
 )
 from modelkin.client._protocol.flows import Run
-from modelkin.client._protocol.tensor_order import LayoutCache, SpaceTensors, tensors_of
+from modelkin.client._protocol.tensor_order import LayoutCache, TensorOrder, tensors_of
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._transport.concurrency import TaskPool, each, offload
 from modelkin.types.models import BulkResult
@@ -53,7 +53,7 @@ def put_chunks(
 
 
 def _chunks(upload: Upload, items: Items, run: Run, layouts: LayoutCache) -> Generator[Chunk, None]:
-    tensors: SpaceTensors | None = None
+    tensors: TensorOrder | None = None
     with closing(each(items)) as given:
         for item in given:
             if tensors is None and has_layout(item):

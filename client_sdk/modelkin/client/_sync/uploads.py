@@ -11,7 +11,7 @@ from modelkin.client._protocol import deltas, spaces, support_size, supports
 from modelkin.client._protocol.batches import Items, check_count, uploading
 from modelkin.client._protocol.deltas import SupportCache
 from modelkin.client._protocol.journal import Journal
-from modelkin.client._protocol.tensor_order import LayoutCache, in_order, selection
+from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call, selection
 from modelkin.client._sync.batches import put_chunks
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
@@ -180,18 +180,25 @@ class Uploads:
         Args:
             space: receives the model; its M, scheme, h and seed must be the signature's.
             model: its name.
-            signature: as ``support.signature(...)`` makes it.
+            signature: as ``support.signature(...)`` makes it. Where the layout of the support is
+                known, it is held against the space's; a signature cannot be reordered.
             tags: as for :meth:`put_support`.
             if_match: as for :meth:`put_support`.
             progress: as for :meth:`put_support`.
 
         Raises:
+            SpaceMismatch: the signature is of other tensors than the space's, or of another order.
             ApiError: ``support_exists`` for a model with a support; else as :meth:`put_support`
                 raises it.
         """
-        call = supports.put_signature(space, model, signature, tags, if_match)
+        flow = in_order(
+            self._layouts,
+            space,
+            signature,
+            lambda value: one_call(supports.put_signature(space, model, value, tags, if_match)),
+        )
         with reporting(progress, model) as report:
-            return self._connection.run(call, report)
+            return run_flow(flow, lambda call: self._connection.run(call, report))
 
     def put_many(
         self,
