@@ -61,6 +61,18 @@ def test_constants_of_strangers_are_named(constants: Sequence[str]) -> None:
     assert within["conv2"] < 0.2
 
 
+def test_a_constant_is_named_where_thresholds_differ() -> None:
+    """The more indices a model takes elsewhere, the fewer of the constant: nested sets, S of .8."""
+    rng = np.random.default_rng(6)
+    models = strangers(rng, 6, ["stft.basis"])
+    cut = [
+        Support.from_indices(np.delete(m.indices, np.arange(0, 10 * place)), m.num_parameters)
+        for place, m in enumerate(models)
+    ]
+    assert {"stft.basis"} == named(cut)
+    assert 0.75 < agreement(cut).similarity[0] < 0.95
+
+
 @pytest.mark.parametrize(
     "trained", [["head"], ["conv1", "head"], ["conv1", "conv2", "norm", "head"], ["conv2"]]
 )
