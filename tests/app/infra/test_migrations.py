@@ -34,7 +34,7 @@ from modelkin.types.spaces import SignatureSpec
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
-from tests.support.http_space import Space, family, ranking
+from tests.support.http_space import SUPPORT, Space, family, ranking
 from tests.support.servers.postgres import Postgres
 from tests.support.servers.server_process import ROOT
 
@@ -276,6 +276,43 @@ def test_a_version_that_knows_no_tries_takes_them_as_done(database: Database) ->
             text(f"SELECT {columns} FROM clustering_policies ORDER BY space_id")
         ).all()
     assert [(1, 7, 0, None, 0), (2, 8, 0, None, 0)] == kept
+
+
+def test_spaces_from_before_kinds_of_importance_are_unstated(start: Start) -> None:
+    """A version before kinds forgets them and the patterns; with this one its spaces answer as
+    before, with a note, and take any kind.
+    """
+    server = start()
+    models = family(6, 600, 60, 4)
+    layout = [{"name": "w", "shape": [30, 20]}, {"name": "stft", "shape": [50]}]
+    with checked(httpx.Client(base_url=server.url)) as http:
+        space = Space(http, 600, layout=layout, exclude=["st*"], importance={"kind": "fisher"})
+        space.put_all(models)
+        before, found = space.show(), space.neighbors("m000")
+        assert found["note"] is None
+    server.stop()
+    database = Database(server.database_url, timeout=5)
+    kept = rows(database)
+    alembic(database, command.downgrade, "0017")
+    with database.reading() as session:
+        inspector = inspect(session.connection())
+        assert "tensor_counts" not in inspector.get_table_names()
+        columns = {column["name"] for column in inspector.get_columns("spaces")}
+        assert columns.isdisjoint({"importance_kind", "importance_base", "exclude"})
+    alembic(database, command.upgrade, "head")
+    assert (kept, []) == (rows(database), differences(database))
+    database.close()
+    server.start()
+    with checked(httpx.Client(base_url=server.url)) as http:
+        space.http = http
+        unstated = {"kind": "unstated", "base": None, "note": None}
+        assert before | {"importance": unstated, "exclude": []} == space.show()
+        again = space.neighbors("m000")
+        assert ranking(found) == ranking(again)
+        assert "does not state" in again["note"]
+        stated = {"importance": "weight", "layout": before["layout_digest"]}
+        support = models["m001"].to_bytes()
+        assert 201 == space.put_bytes("new", support, SUPPORT, **stated).status_code
 
 
 def test_an_older_version_follows_no_hubs(database: Database) -> None:
