@@ -17,7 +17,9 @@ __all__ = ["parse"]
 if TYPE_CHECKING:  # argparse has no public name for what adds commands
     _Adder: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
-_CHECKPOINT = "a .safetensors file, the index of a sharded one, or a folder that holds one"
+_CHECKPOINT = (
+    "a .safetensors file, the index of a sharded one, or a folder that holds one or a LoRA adapter"
+)
 _FILE = f"a file of modelkin, {_CHECKPOINT}"
 
 
@@ -79,10 +81,15 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         "--coverage",
         type=float,
         metavar="SHARE",
-        help="the fewest parameters that hold this share of all importance; default 0.8",
+        help="the fewest parameters that hold this share of all importance",
     )
     size.add_argument("--k", type=int, metavar="COUNT", help="this many parameters")
-    size.add_argument("--fraction", type=float, metavar="SHARE", help="this share of them")
+    size.add_argument(
+        "--fraction",
+        type=float,
+        metavar="SHARE",
+        help="this share of them; by default 0.05, of an adapter 0.1",
+    )
     group.add_argument(
         "--k-max",
         type=_share_or_count,

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from modelkin import checkpoints
-from modelkin.checkpoints import Checkpoint
+from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.cli.inputs import (
     Plan,
     Source,
@@ -43,6 +43,8 @@ def support(arguments: argparse.Namespace) -> Answer:
     )
     density = written.k / written.num_parameters
     kind = "|w|" if base is None else "|w - base|"
+    if isinstance(checkpoint, Adapter):
+        kind = "|BA|"
     return Answer(
         text=(
             f"{arguments.output}: {written.k:,} of {written.num_parameters:,} parameters "
@@ -51,7 +53,7 @@ def support(arguments: argparse.Namespace) -> Answer:
         fields={
             "file": arguments.output,
             "bytes": written.size,
-            "kind": "weight" if base is None else "delta",
+            "kind": plan.importance.kind,
             "num_parameters": written.num_parameters,
             "support_size": written.k,
             "density": density,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from modelkin import checkpoints
-from modelkin.checkpoints import Checkpoint
+from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.cli.output import one_line
 from modelkin.cli.progress import Bar
 from modelkin.core.importance import Importance
@@ -94,7 +94,8 @@ def _check_base(kind: str | None, base: str | None) -> None:
         raise InvalidParameter("--kind weight needs no --base: leave one of them out")
     if kind == "delta" and base is None:
         raise InvalidParameter(
-            "--kind delta needs --base CHECKPOINT: the model that it was made from"
+            "--kind delta needs --base CHECKPOINT: the model that it was made from (an adapter is "
+            "a delta without --kind)"
         )
 
 
@@ -129,7 +130,7 @@ class Plan:
     def notes(self) -> tuple[str, ...]:
         """The checkpoint's own notes, and one if differences include rounding."""
         mine, base = self.checkpoint, self.base
-        if base is None or base.dtypes.keys() == mine.dtypes.keys():
+        if base is None or isinstance(mine, Adapter) or base.dtypes.keys() == mine.dtypes.keys():
             return mine.notes
         rounding = (
             f"the base is {', '.join(base.dtypes)}, the checkpoint {', '.join(mine.dtypes)}: "
@@ -154,6 +155,11 @@ def plan_of(
         SpaceMismatch: the base has other tensors, or the space is of another kind or base.
     """
     _check_base(arguments.kind, arguments.base)
+    if isinstance(checkpoint, Adapter) and arguments.kind == "weight":
+        raise InvalidParameter(
+            f"--kind weight is for weights, and {checkpoint.name} is an adapter, whose kind is "
+            f"delta: leave --kind out"
+        )
     base = _base_of(arguments, () if space is None else space.exclude)
     kind = checkpoint.kind if base is None else "delta"
     if chosen_way(arguments) or arguments.k_max is not None:
