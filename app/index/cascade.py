@@ -25,6 +25,7 @@ __all__ = [
     "comparison_size",
     "estimate",
     "is_sharper",
+    "scan_bounds",
     "scan_size",
     "select_candidates",
     "similarity_from_jaccards",
@@ -40,6 +41,12 @@ _MIN_SKETCHED_COMPARISONS, _MIN_UNSKETCHED_COMPARISONS = 40, 100
 _MIN_FULLY_SKETCHED = 200
 """Candidates that are estimated by the whole sketch, at least."""
 _BOUND_STANDARD_ERRORS = 5.0
+_SCAN_STANDARD_ERRORS = 3.0
+"""The same for models that the scan did not propose. With five, chance alone would leave most of a
+large space in doubt; three agree with the recall that :func:`scan_size` states.
+"""
+_BYTE_COLLISION_RATE = 1 / 256
+"""The probability that the lowest bytes of two different minhashes are equal."""
 
 
 def scan_size(models: int, k: int) -> int:
@@ -97,8 +104,24 @@ class Estimates:
 
 def similarity_from_matches(matches: npt.NDArray[np.int32], num_perm: int) -> Similarities:
     """S from the number of equal signature bytes, one in 256 of which is equal by chance."""
-    chance = 1 / 256
+    chance = _BYTE_COLLISION_RATE
     return similarity_from_jaccards(np.clip((matches / num_perm - chance) / (1 - chance), 0.0, 1.0))
+
+
+def scan_bounds(
+    matches: npt.NDArray[np.int32], contents: Ids, num_perm: int, *, by_values: bool
+) -> Similarities:
+    """Bounds that S of models outside the proposal hardly exceeds, from their equal bytes.
+
+    Args:
+        matches: the number of equal bytes, shape ``(n,)``.
+        contents: as in :func:`estimate`, likewise.
+        num_perm: likewise.
+        by_values: likewise.
+    """
+    similarity = similarity_from_matches(matches, num_perm)
+    probable = _upper_bound(similarity, num_perm, _SCAN_STANDARD_ERRORS)
+    return np.where((contents == 0) | by_values, _value_bound(similarity), probable)
 
 
 def similarity_from_jaccards(jaccards: npt.NDArray[np.float64]) -> Similarities:
@@ -116,6 +139,7 @@ def estimate(
     *,
     num_perm: int,
     count: int = _MIN_SKETCHED_COMPARISONS,
+    exactly: bool = True,
 ) -> Estimates:
     """The second stage: a quarter of the sample ranks many candidates, all of it the best.
 
@@ -127,9 +151,12 @@ def estimate(
         file: the sketches of the space.
         num_perm: values of a signature.
         count: how many the third stage will compare.
+        exactly: whether it compares supports; else sketches, or signatures without a sketch.
     """
-    bound, known = _upper_bound(similarity, num_perm), np.zeros(ids.size, np.bool_)
-    buffer = _EstimateBuffer(similarity.copy(), bound, known)
+    by_values = (contents == 0) | (not exactly and sketch is None)
+    bound = np.where(by_values, _value_bound(similarity), _upper_bound(similarity, num_perm))
+    most_trials = np.inf if exactly else num_perm
+    buffer = _EstimateBuffer(similarity.copy(), bound, np.zeros(ids.size, np.bool_), most_trials)
     if sketch is None:
         return Estimates(ids, buffer.similarity, buffer.upper_bound, buffer.known)
     best, sharpened = np.arange(ids.size), max(_MIN_FULLY_SKETCHED, 5 * count)
@@ -146,11 +173,16 @@ def estimate(
 
 @dataclass(frozen=True, slots=True)
 class _EstimateBuffer:
-    """Estimates under construction: each stage overwrites those of the stage before."""
+    """Estimates under construction: each stage overwrites those of the stage before.
+
+    Attributes:
+        final_trials: a whole sketch with more trials is what the third stage answers with.
+    """
 
     similarity: Similarities
     upper_bound: Similarities
     known: npt.NDArray[np.bool_]
+    final_trials: float
 
     def update(
         self, at: Ids, counts: Ids, file: SketchFile, sketch: Sketch, *, coarse: bool = False
@@ -160,18 +192,31 @@ class _EstimateBuffer:
         places, (shared, theirs) = at[seen], counts[seen].T
         ours = file.members(sketch, coarse=coarse)
         similarity = 2 * shared / np.maximum(1, ours + theirs)
-        whole = sketch.num_parameters <= sketch.size
-        self.similarity[places] = similarity
         trials = ours + theirs - shared
-        self.upper_bound[places] = similarity if whole else _upper_bound(similarity, trials)
+        final = not coarse and (trials > self.final_trials)
+        if sketch.num_parameters <= sketch.size:
+            final = np.ones(trials.size, np.bool_)
+        self.similarity[places] = similarity
+        self.upper_bound[places] = np.where(final, similarity, _upper_bound(similarity, trials))
         self.known[at] = seen
 
 
-def _upper_bound(similarity: Similarities, trials: int | Ids) -> Similarities:
+def _value_bound(similarity: Similarities) -> Similarities:
+    """The largest S that full signatures can give where their bytes gave ``similarity``.
+
+    Values are equal at most where their lowest bytes are.
+    """
+    jaccard = similarity / (2 - similarity)
+    return similarity_from_jaccards(jaccard + _BYTE_COLLISION_RATE * (1 - jaccard))
+
+
+def _upper_bound(
+    similarity: Similarities, trials: int | Ids, errors: float = _BOUND_STANDARD_ERRORS
+) -> Similarities:
     """A bound that S hardly exceeds, from an estimate over ``trials`` with probability J."""
     jaccard = (similarity / (2 - similarity) * trials + 0.5) / (trials + 1)
     error = 2 / (1 + jaccard) ** 2 * np.sqrt(jaccard * (1 - jaccard) / (trials + 1))
-    bound: Similarities = similarity + _BOUND_STANDARD_ERRORS * error
+    bound: Similarities = similarity + errors * error
     return bound
 
 
@@ -184,12 +229,16 @@ class Selection:
         upper_bound: of their S, likewise; a model whose bound is too low need not be compared.
         tied: models whose equal estimates straddle the cut; the caller compares some of them.
         tied_places: how many of the tied; a caller that knows their names chooses by name.
+        others: the candidates that are not in ``ids``, the tied ones included.
+        others_bound: of their S, likewise.
     """
 
     ids: Ids
     upper_bound: Similarities
     tied: Ids
     tied_places: int
+    others: Ids
+    others_bound: Similarities
 
 
 def select_candidates(estimates: Estimates, k: int, count: int) -> Selection:
@@ -208,8 +257,14 @@ def select_candidates(estimates: Estimates, k: int, count: int) -> Selection:
     unsketched = unsketched[: max(_MIN_UNSKETCHED_COMPARISONS, 4 * k)]
     sure = np.concatenate([first[:begin], unsketched])
     tied = estimates.ids[order[begin:end]]
+    others = np.setdiff1d(order, sure, assume_unique=True)
     return Selection(
-        estimates.ids[sure], estimates.upper_bound[sure], tied, count - begin if tied.size else 0
+        ids=estimates.ids[sure],
+        upper_bound=estimates.upper_bound[sure],
+        tied=tied,
+        tied_places=count - begin if tied.size else 0,
+        others=estimates.ids[others],
+        others_bound=estimates.upper_bound[others],
     )
 
 

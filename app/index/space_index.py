@@ -21,7 +21,15 @@ from modelkin.core.similarity.top_k import top_k
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.types.spaces import SignatureSpec
 
-__all__ = ["ScanCandidates", "ChangedModels", "Feed", "Snapshot", "SpaceIndex", "index_bytes"]
+__all__ = [
+    "ChangedModels",
+    "Feed",
+    "Scan",
+    "ScanCandidates",
+    "Snapshot",
+    "SpaceIndex",
+    "index_bytes",
+]
 
 _MIN_ROWS = 64
 
@@ -76,6 +84,37 @@ class ScanCandidates:
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """How many bytes of each signature equal those of a query.
+
+    Attributes:
+        ids: of the models, int64, shape ``(n,)``.
+        contents: as in :class:`ScanCandidates`, likewise.
+        matches: the equal bytes, int32, likewise; -1 for a model that is not searched.
+        num_perm: h.
+    """
+
+    ids: npt.NDArray[np.int64]
+    contents: npt.NDArray[np.int64]
+    matches: npt.NDArray[np.int32]
+    num_perm: int
+
+    def best(self, count: int) -> ScanCandidates:
+        """The ``count`` models with the most equal bytes, ordered by id; ties to the oldest."""
+        return self._at(_best_rows(self.matches, self.ids, self.num_perm, count))
+
+    def others(self, best: ScanCandidates, least: int) -> ScanCandidates:
+        """The models that are not among the best ones and have at least ``least`` equal bytes."""
+        if not best.ids.size or least > best.matches.min():
+            return self._at(np.empty(0, np.int64))
+        rows = np.flatnonzero(self.matches >= max(0, least))
+        return self._at(rows[~np.isin(self.ids[rows], best.ids)])
+
+    def _at(self, rows: npt.NDArray[np.int64]) -> ScanCandidates:
+        return ScanCandidates(self.ids[rows], self.contents[rows], self.matches[rows])
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The index at one version of its space.
 
@@ -114,19 +153,25 @@ class Snapshot:
             count: at least 1.
             among: the models to choose from, ascending ids; all by default.
         """
+        return self.scan(values, among=among).best(count)
+
+    def scan(
+        self,
+        values: npt.NDArray[np.unsignedinteger],
+        *,
+        among: npt.NDArray[np.int64] | None = None,
+    ) -> Scan:
+        """Count the equal bytes of all models, or of some; arguments as in :meth:`candidates`."""
         low = values.astype(np.uint8)
         if among is not None and among.size < self.ids.size // 4:
             rows = self._rows_of(among)
-            matches: npt.NDArray[np.int32] = kernels().match_counts(self.rows[rows], low)
-            chosen = _best_rows(matches, self.ids[rows], values.size, count)
-            rows = rows[chosen]
-            return ScanCandidates(self.ids[rows], self.contents[rows], matches[chosen])
-        matches = kernels().match_counts(self.rows, low)
+            some: npt.NDArray[np.int32] = kernels().match_counts(self.rows[rows], low)
+            return Scan(self.ids[rows], self.contents[rows], some, values.size)
+        matches: npt.NDArray[np.int32] = kernels().match_counts(self.rows, low)
         matches[self.dead] = -1
         if among is not None:
             matches[~np.isin(self.ids, among)] = -1
-        chosen = _best_rows(matches, self.ids, values.size, count)
-        return ScanCandidates(self.ids[chosen], self.contents[chosen], matches[chosen])
+        return Scan(self.ids, self.contents, matches, values.size)
 
     def __len__(self) -> int:
         return self.ids.size - self.dead.size

@@ -18,7 +18,7 @@ class NeighborOut(ResponseModel):
     similarity: float
     jaccard: float
     estimate: Estimate
-    standard_error: float = Field(description="of the similarity; 0 where it is exact")
+    standard_error: float = Field(description="of the similarity; 0 only where it is exact")
     shared_indices: int | None
     expected: Expected
     kappa: Kappa
@@ -38,6 +38,13 @@ class NeighborsOut(ResponseModel):
     )
     truncated: bool = Field(
         description="method lsh left out buckets with too many models: others may be as near"
+    )
+    ties_left_out: int = Field(
+        description="models that may be among the k nearest, too, and were not compared: more than "
+        "the budget allows are so near to each other that estimates cannot order them"
+    )
+    similarity_slack: float = Field(
+        description="how far S at rank k may be below that of method exact for that reason"
     )
     degraded: bool = Field(
         description="the buckets could not be used and a scan answered, or a stored support could "

@@ -4,6 +4,7 @@ Candidates are all models (``exact``), or come from the scan of signature bytes 
 LSH buckets (``lsh``). If the buckets cannot answer, a scan does. :mod:`app.index.cascade` selects
 the candidates to compare, :mod:`app.search.comparer` compares them, and the best are returned.
 Every item is as sharp as the stored data allow, whichever method proposed it.
+:mod:`app.search.contenders` finds models that were left out and may be as near.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from app.index.registry import IndexRegistry
 from app.index.space_index import Snapshot
 from app.infra.db.database import Reader
 from app.search.comparer import Comparer, Query, require_layout
+from app.search.contenders import Scanned, find_contenders
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor, Neighbors
@@ -63,26 +65,50 @@ class _SearchRequest:
         return None if model is None else model.id
 
     @property
+    def exactly(self) -> bool:
+        """Whether candidates are compared by their supports."""
+        return self.query.subject.packed is not None
+
+    @property
     def comparison_size(self) -> int:
         """How many candidates are compared, at least."""
-        exactly = self.query.subject.packed is not None
         return cascade.comparison_size(
-            self.k, exactly=exactly, sketched=self.query.sketch is not None
+            self.k, exactly=self.exactly, sketched=self.query.sketch is not None
         )
+
+    @property
+    def bytes_each(self) -> int:
+        """The bytes that one more comparison reads, about."""
+        packed = self.query.subject.packed
+        return self.query.subject.values.nbytes if packed is None else packed.array.nbytes
+
+    def similarity_at_k(self, found: Sequence[Neighbor]) -> float:
+        """The S at rank k; that of a model to be in the answer while it has fewer than k."""
+        if len(found) < self.k:
+            return self.min_similarity
+        kth = heapq.nlargest(self.k, (item.similarity for item in found))[-1]
+        return max(self.min_similarity, kth)
 
 
 @dataclass(frozen=True, slots=True)
 class _Proposal:
-    """Candidates: their ids, ascending, the ids of their contents, and S by their signatures."""
+    """Candidates: their ids, ascending, the ids of their contents, and S by their signatures.
+
+    Attributes:
+        scanned: the scan that proposed them; None if there are no other models.
+    """
 
     ids: Ids
     contents: Ids
     similarity: npt.NDArray[np.float64]
+    scanned: Scanned | None = None
 
     def without(self, model_id: int | None) -> _Proposal:
         """The proposal without this model."""
         kept = self.ids != (-1 if model_id is None else model_id)
-        return _Proposal(self.ids[kept], self.contents[kept], self.similarity[kept])
+        return replace(
+            self, ids=self.ids[kept], contents=self.contents[kept], similarity=self.similarity[kept]
+        )
 
 
 class SearchService:
@@ -191,23 +217,40 @@ class SearchService:
             query.file,
             num_perm=query.subject.values.size,
             count=request.comparison_size,
+            exactly=request.exactly,
         )
         chosen = cascade.select_candidates(estimates, request.k, request.comparison_size)
-        found, whole = self._compare_selection(request, chosen)
-        return _result(request, method, found, proposal.ids.size, whole=whole)
+        tied = _tied_by_name(query, chosen)
+        found, whole = self._compare_selection(request, chosen, tied)
+        contenders = find_contenders(
+            chosen,
+            np.array([-1 if request.own_id is None else request.own_id, *(c.id for c in tied)]),
+            proposal.scanned,
+            request.similarity_at_k(found),
+        )
+        if not contenders.ids.size:
+            return _result(request, method, found, proposal.ids.size, whole=whole)
+        if not contenders.affordable(request.bytes_each):
+            answer = _result(request, method, found, proposal.ids.size, whole=whole)
+            return replace(
+                answer, ties_left_out=contenders.ids.size, similarity_slack=contenders.slack
+            )
+        candidates = candidates_by_id(query.session, query.space, contenders.ids.tolist())
+        more, all_whole = self._comparer.compare(query, candidates)
+        whole = whole and all_whole
+        return _result(request, method, found + more, proposal.ids.size, whole=whole)
 
     def _compare_selection(
-        self, request: _SearchRequest, chosen: cascade.Selection
+        self, request: _SearchRequest, chosen: cascade.Selection, tied: Sequence[Candidate]
     ) -> tuple[list[Neighbor], bool]:
         """The third stage: compare the best candidates, then others that may be among the best."""
         query, first = request.query, request.k + _EXTRA_COMPARISONS
         near = chosen.upper_bound >= request.min_similarity
         ids, most = chosen.ids[near], chosen.upper_bound[near]
-        tied = _tied_by_name(query, chosen)
         candidates = candidates_by_id(query.session, query.space, ids[:first].tolist())
-        found, whole = self._comparer.compare(query, candidates + tied)
+        found, whole = self._comparer.compare(query, [*candidates, *tied])
         if len(found) >= request.k:
-            kth = heapq.nlargest(request.k, (item.similarity for item in found))[-1]
+            kth = request.similarity_at_k(found)
             ids = np.concatenate([ids[:first], ids[first:][most[first:] >= kth]])
         if ids.size > first:
             candidates = candidates_by_id(query.session, query.space, ids[first:].tolist())
@@ -230,9 +273,11 @@ class SearchService:
         subject = request.query.subject
         snapshot = self._snapshot(request.query)
         count = cascade.scan_size(len(snapshot) if among is None else among.size, request.k)
-        found = snapshot.candidates(subject.values, count + 1, among=among)
+        scan = snapshot.scan(subject.values, among=among)
+        found = scan.best(count + 1)
         similarity = cascade.similarity_from_matches(found.matches, subject.values.size)
-        return _Proposal(found.ids, found.contents, similarity)
+        by_values = not request.exactly and request.query.sketch is None
+        return _Proposal(found.ids, found.contents, similarity, Scanned(scan, found, by_values))
 
     def _propose_by_lookup(self, request: _SearchRequest, among: Ids) -> _Proposal:
         """Few candidates, ranked by full minhashes if there are more than will be compared."""

@@ -16,7 +16,7 @@ from app.infra.db.database import Database
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
-from modelkin import Neighbors, Support
+from modelkin import Neighbors, Signature, Support
 from modelkin.core.similarity.overlap import similarity
 
 Kind = Literal["support", "signature", "sketch"]
@@ -59,8 +59,10 @@ def put(services: Container, space: SpaceRecord, models: list[Stored]) -> None:
     assert {"created"} == {getattr(result, "status", result) for _, result in results}
 
 
-def ask(services: Container, space: SpaceRecord, query: str | Support, **how: object) -> Neighbors:
-    """The neighbours of a stored model, or of a support."""
+def ask(
+    services: Container, space: SpaceRecord, query: str | Support | Signature, **how: object
+) -> Neighbors:
+    """The neighbours of a stored model, or of a support or signature."""
     with services[Database].reading() as session:
         space = services[SpaceService].get(session, services[Tenant], space.name)
         reader = services[ModelReader]

@@ -89,6 +89,10 @@ class Neighbors(Ranking[Neighbor]):
             more of those beyond. None for the other methods, and where it is not known.
         truncated: ``"lsh"`` left out buckets that hold too many models, so others may be as near.
         note: a caveat in words: the space does not state the importance of its supports; else None.
+        ties_left_out: how many models may belong to the k nearest, too, and were not compared:
+            more than the budget allows are too near to each other for estimates to order them. 0
+            where the k nearest are those of ``"exact"``, but for what a scan misses by chance.
+        similarity_slack: how far S at rank k may be below that of ``"exact"`` for that reason.
     """
 
     _row: ClassVar[type[Any]] = Neighbor
@@ -100,6 +104,8 @@ class Neighbors(Ranking[Neighbor]):
     recall: float | None = None
     truncated: bool = False
     note: str | None = None
+    ties_left_out: int = 0
+    similarity_slack: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,6 +202,9 @@ def test_the_selection_is_that_of_a_sort(rows: list[tuple[int, bool]], k: int, m
     assert chosen.upper_bound.tolist() == [similarity[i - 100] + 1 for i in ids]
     assert len(set(ids)) == len(ids)
     assert set(ids).isdisjoint(tied)
+    assert {100 + i for i in order} - set(ids) == set(chosen.others.tolist())
+    assert len(chosen.others) == len(rows) - len(ids)
+    assert [similarity[i - 100] + 1 for i in chosen.others] == chosen.others_bound.tolist()
     blunt = {100 + i for i in order[count:] if rows[i][1]}
     if not tied:
         assert first == ids[: len(first)]

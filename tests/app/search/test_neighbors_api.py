@@ -172,6 +172,8 @@ def test_a_signature_in_the_body_finds_estimates(crowd: Space, method: str) -> N
 def assert_estimate(item: dict[str, Any], jaccard: float, h: int) -> None:
     """Require that ``item`` is an estimate from h values, a share ``jaccard`` of which agree."""
     error = 2 / (1 + jaccard) ** 2 * math.sqrt(jaccard * (1 - jaccard) / h)
+    if jaccard in (0, 1):  # the rule of three: J is at most 3 / h, or at least 1 - 3 / h
+        error = 3 / (2 * h - 3) if jaccard else 6 / (h + 3)
     assert ("signature", None) == (item["estimate"], item["shared_indices"])
     assert (jaccard, 2 * jaccard / (1 + jaccard), error) == pytest.approx(
         (item["jaccard"], item["similarity"], item["standard_error"])

@@ -1,0 +1,98 @@
+"""Contenders: models that were not compared, and that may belong to the k nearest nevertheless.
+
+The cascade compares the best by their estimates. Where a whole family is about equally near, as in
+a space of fine-tunes of one base, the estimates cannot order it: then many others have upper bounds
+above the k-th S found. If these are few enough the service compares them all, so that the answer is
+that of ``exact``; else the answer counts them and bounds what they could change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from app.index.cascade import Selection, scan_bounds
+from app.index.space_index import Scan, ScanCandidates
+
+__all__ = ["MAX_BYTES", "MAX_MODELS", "Contenders", "Scanned", "find_contenders"]
+
+Ids = npt.NDArray[np.int64]
+Similarities = npt.NDArray[np.float64]
+
+MAX_MODELS = 500
+"""Contenders that are compared, at most: as many as ``auto`` compares without a cascade."""
+MAX_BYTES = 512 << 20
+"""Bytes that comparing them reads, at most: some 50 ms."""
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A scan and the models that it proposed.
+
+    Attributes:
+        by_values: candidates are compared by the values of signatures.
+    """
+
+    scan: Scan
+    proposed: ScanCandidates
+    by_values: bool
+
+    def beyond(self, similarity: float) -> tuple[Ids, Similarities]:
+        """The models that it did not propose, whose S may be above ``similarity``, with bounds."""
+        h = self.scan.num_perm
+        least = np.searchsorted(_largest_bounds(h, self.by_values), similarity, side="right")
+        others = self.scan.others(self.proposed, int(least))
+        bounds = scan_bounds(others.matches, others.contents, h, by_values=self.by_values)
+        near = bounds > similarity
+        return others.ids[near], bounds[near]
+
+
+@dataclass(frozen=True, slots=True)
+class Contenders:
+    """Models whose S may be above that at rank k.
+
+    Attributes:
+        ids: of the models, shape ``(n,)``.
+        slack: how far the largest of their bounds is above the S at rank k; 0 without any.
+    """
+
+    ids: Ids
+    slack: float
+
+    def affordable(self, bytes_each: int) -> bool:
+        """Whether comparing them all is within the budget."""
+        return self.ids.size <= MAX_MODELS and self.ids.size * bytes_each <= MAX_BYTES
+
+
+def find_contenders(
+    chosen: Selection, done: Ids, scanned: Scanned | None, similarity: float
+) -> Contenders:
+    """The models that were not compared and may have more than a similarity.
+
+    Args:
+        chosen: the selection, whose candidates were compared unless their bounds were too low.
+        done: the ids of its tied candidates that were compared, and of the subject.
+        scanned: the scan that proposed them; None if nothing else was in question.
+        similarity: the S at rank k.
+    """
+    above = chosen.others_bound > similarity + _ROUNDING
+    ids, bounds = chosen.others[above], chosen.others_bound[above]
+    if scanned is not None:
+        more, more_bounds = scanned.beyond(similarity + _ROUNDING)
+        ids, bounds = np.concatenate([ids, more]), np.concatenate([bounds, more_bounds])
+    left = ~np.isin(ids, done)
+    ids, bounds = ids[left], bounds[left]
+    slack = min(1.0, float(bounds.max())) - similarity if bounds.size else 0.0
+    return Contenders(ids, slack)
+
+
+@lru_cache(maxsize=16)
+def _largest_bounds(num_perm: int, by_values: bool) -> Similarities:
+    """The largest bound of a model by how many of its bytes are equal, ascending."""
+    matches = np.arange(num_perm + 1, dtype=np.int32)
+    bounds = scan_bounds(matches, np.ones(matches.size, np.int64), num_perm, by_values=by_values)
+    return np.maximum.accumulate(bounds)
