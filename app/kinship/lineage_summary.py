@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from modelkin.core.kinship.lineage import MAX_CHANCE_KAPPA, MIN_KIN_KAPPA
 from modelkin.types.kinship import Kin, Lineage
 
 __all__ = ["summary_of"]
 
 
-def summary_of(lineage: Lineage, reason: str | None) -> Lineage:
-    """The lineage with its summary.
-
-    Args:
-        lineage: complete but for the summary.
-        reason: of the judgement of its base; None if there was no judgement.
-    """
-    say = _UNJUDGED.get(lineage.verdict) or _JUDGED[reason or ""]
+def summary_of(lineage: Lineage, caveat: str | None) -> Lineage:
+    """A lineage that is complete but for its summary, with it; the caveat comes last."""
+    say = _UNJUDGED.get(lineage.verdict) or _JUDGED[lineage.reason or ""]
     words = say(lineage)
-    if lineage.likely_base is not None and reason != "rival":
+    if lineage.likely_base is not None and lineage.reason != "rival":
         words += (
             f" {lineage.likely_base!r} is the nearest model that stands out: it may be the base, "
             f"or be made from this model."
         )
+    if caveat is not None:
+        words += f" {caveat[0].upper()}{caveat[1:]}."
     return replace(lineage, summary=words)
 
 
@@ -39,6 +37,28 @@ def _usual(lineage: Lineage) -> str:
         f"unrelated models here have {lineage.usual.similarity:.3f}, and one stands out from "
         f"{lineage.limit:.3f} on"
     )
+
+
+def _chance(lineage: Lineage) -> str:
+    return (
+        f"The declared base {lineage.declared_base!r} has S = {_shown(lineage.base)}, no more than "
+        f"chance gives two models that share nothing (kappa = {_kappa(lineage.base)}): a model "
+        f"keeps more of its base's weights, kappa of {MAX_CHANCE_KAPPA} at the least."
+    )
+
+
+def _beyond_chance(lineage: Lineage) -> str:
+    return (
+        f"The declared base {lineage.declared_base!r} has S = {_shown(lineage.base)}, far more "
+        f"than chance gives two models that share nothing (kappa = {_kappa(lineage.base)}, and "
+        f"{MIN_KIN_KAPPA} is enough). No other model speaks against it."
+    )
+
+
+def _kappa(kin: Kin | None) -> str:
+    assert kin is not None
+    assert kin.kappa is not None
+    return f"{kin.kappa:.2f}"
 
 
 def _undeclared(lineage: Lineage) -> str:
@@ -88,6 +108,21 @@ def _background(lineage: Lineage) -> str:
     )
 
 
+def _farther(lineage: Lineage) -> str:
+    return (
+        f"The declared base {lineage.declared_base!r} has S = {_shown(lineage.base)}, far less "
+        f"than most models of this space have: {lineage.usual.similarity:.3f} in the middle of "
+        f"those that are not declared to be its kin."
+    )
+
+
+def _differences(lineage: Lineage) -> str:
+    return (
+        f"The declared base {lineage.declared_base!r} has S = {_shown(lineage.base)} here, and "
+        f"differences cannot contradict it."
+    )
+
+
 def _doubt(lineage: Lineage) -> str:
     assert lineage.rival is not None
     return (
@@ -117,10 +152,14 @@ _UNJUDGED: Mapping[str, Callable[[Lineage], str]] = {
     "cycle": _cycle,
 }
 _JUDGED: Mapping[str, Callable[[Lineage], str]] = {
+    "chance": _chance,
+    "kappa": _beyond_chance,
     "stands_out": _stands_out,
     "nearest": _nearest,
     "rival": _rival,
     "background": _background,
+    "farther": _farther,
+    "differences": _differences,
     "doubt": _doubt,
     "few": _few,
     "unclear": _unclear,

@@ -54,11 +54,11 @@ class Neighborhood:
     values: npt.NDArray[np.unsignedinteger]
     own: int | None
 
-    def background(self, *, robust: bool = False, without: Collection[int] = ()) -> Background:
+    def background(self, *, unrelated: bool = False, without: Collection[int] = ()) -> Background:
         """The usual similarity: the distribution over all models but the subject.
 
         Args:
-            robust: by the median, so that a few kin do not count.
+            unrelated: that of unrelated models, by their median: kin do not count.
             without: ids of more models to leave out.
         """
         snapshot, num_perm = self.snapshot, self.values.size
@@ -67,7 +67,7 @@ class Neighborhood:
         counted = snapshot.alive & ~np.isin(snapshot.ids, left_out)
         models = np.bincount(matches[counted], minlength=num_perm + 1)
         similarities, errors = similarities_of_matches(np.arange(num_perm + 1), num_perm)
-        make: Callable[..., Background] = Background.robust if robust else Background.of
+        make: Callable[..., Background] = Background.of_unrelated if unrelated else Background.of
         return make(similarities, errors, models)
 
     def nearest(self, count: int, among: Ids | None = None) -> tuple[Ids, npt.NDArray[np.float64]]:

@@ -20,6 +20,7 @@ __all__ = [
     "Node",
     "count_nodes",
     "declared_bases",
+    "ids_declaring",
     "labelled_by_id",
     "nodes",
 ]
@@ -92,6 +93,12 @@ def declared_bases(
         )
         found.update((name, base) for name, base in session.execute(query))
     return found
+
+
+def ids_declaring(session: Reader, space: SpaceRecord, bases: Sequence[str]) -> list[int]:
+    """The ids of the models that declare one of ``bases``."""
+    query = select(ModelRow.id).where(ModelRow.space_id == space.id, ModelRow.base_model.in_(bases))
+    return list(session.scalars(query))
 
 
 def count_nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ __all__ = ["DonorsOut", "LineageOut", "SpaceTensorsOut"]
 class UsualOut(ResponseModel):
     similarity: float = Field(
         description="the mean of S over the other models of the space; in a lineage the median, "
-        "over those that are not declared relatives"
+        "over those that are not declared relatives, and over the lower of two populations"
     )
     deviation: float = Field(description="the standard deviation of S over models")
     models: int
@@ -111,6 +111,22 @@ class LineageOut(ResponseModel):
     verdict: Literal[
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
     ]
+    reason: (
+        Literal[
+            "chance",
+            "rival",
+            "background",
+            "farther",
+            "kappa",
+            "stands_out",
+            "nearest",
+            "doubt",
+            "few",
+            "unclear",
+            "differences",
+        ]
+        | None
+    ) = Field(description="what decided on the declared base; null where it was not measured")
     summary: str = Field(description="why, for people")
     declared_base: str | None
     likely_base: str | None = Field(
@@ -123,7 +139,10 @@ class LineageOut(ResponseModel):
     )
     kin: list[KinOut] = Field(description="the nearest models")
     usual: UsualOut
-    limit: float = Field(description="the S from which on a model stands out")
+    limit: float = Field(
+        description="the S from which on a model stands out, 1 at most; in a space of weights "
+        "kappa decides first: one at .3 or more stands out, and one below .1 does not"
+    )
     chain: list[LinkOut] = Field(description="the declared bases, one after another")
     cycle: bool = Field(description="the chain comes back to where it has been")
     note: Note

@@ -13,6 +13,7 @@ from modelkin.types.vocabulary import (
     DonorMethod,
     DonorWeights,
     Estimate,
+    LineageReason,
     LineageVerdict,
     ModelKind,
     Relation,
@@ -263,7 +264,7 @@ class Kin:
         standard_error: of ``similarity``; 0 where it is exact.
         z_score: how many deviations it is above what is usual; None without a spread.
         stands_out: whether it is beyond what unrelated models have; None where its error allows
-            either.
+            either, or too few models say.
         base_model: what it declares itself.
         relation: what the declared bases make of it: ``"base"``, ``"ancestor"``, ``"derivative"``
             (of the model), ``"sibling"`` (of one base) or None.
@@ -311,6 +312,10 @@ class Lineage:
         verdict: ``"consistent"``, ``"mismatch"``, ``"inconclusive"``, ``"unknown_base"`` (the base
             is not in this space), ``"undeclared"`` or ``"cycle"`` (the declared bases lead back to
             the model).
+        reason: what decided on the declared base, where it was measured: ``"chance"``,
+            ``"rival"``, ``"background"`` or ``"farther"`` contradict it, ``"kappa"``,
+            ``"stands_out"`` or ``"nearest"`` agree with it, and ``"doubt"``, ``"few"``,
+            ``"unclear"`` or ``"differences"`` leave it open.
         summary: why, in a sentence or two.
         declared_base: what the model declares.
         likely_base: the nearest model that stands out, unless the declared base is confirmed. S has
@@ -318,15 +323,19 @@ class Lineage:
         base: the declared base as evidence; None where it is not in this space.
         rival: the model that contradicts the declared base, or leaves it in doubt.
         kin: the nearest models, nearest first.
-        usual: the similarities of the other models, without declared relatives.
-        limit: the S from which on a model stands out.
+        usual: the similarities of the other models, without declared relatives; of the lower
+            population, where these are two.
+        limit: the S from which on a model stands out, 1 at most. In a space of weights kappa
+            decides first.
         chain: the declared bases, one after another, until nothing is declared or known.
         cycle: the chain returns to a model that is already in it.
-        note: a caveat in words: the space does not state the importance of its supports; else None.
+        note: a caveat in words: the space does not state the importance of its supports, or holds
+            differences; else None.
     """
 
     model: str
     verdict: LineageVerdict
+    reason: LineageReason | None = None
     summary: str
     declared_base: str | None = None
     likely_base: str | None = None

@@ -22,6 +22,7 @@ __all__ = [
     "ImportanceKind",
     "JobKind",
     "JobState",
+    "LineageReason",
     "LineageVerdict",
     "Measure",
     "ModelKind",
@@ -66,6 +67,19 @@ if TYPE_CHECKING:
         "tensor_counts",
     ]
     JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    LineageReason: TypeAlias = Literal[
+        "chance",
+        "rival",
+        "background",
+        "farther",
+        "kappa",
+        "stands_out",
+        "nearest",
+        "doubt",
+        "few",
+        "unclear",
+        "differences",
+    ]
     LineageVerdict: TypeAlias = Literal[
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
     ]
@@ -84,7 +98,6 @@ else:
     EventType = HubEventOutcome = HubImportance = HubKind = ImportanceKind = JobKind = JobState = (
         str
     )
-    LineageVerdict = Measure = ModelKind = OnDelete = Relation = SearchMethod = SignatureScheme = (
-        str
-    )
-    SimilaritySource = StartableJobKind = SupportSizePolicyName = UsedSearchMethod = str
+    LineageReason = LineageVerdict = Measure = ModelKind = OnDelete = Relation = SearchMethod = str
+    SignatureScheme = SimilaritySource = StartableJobKind = str
+    SupportSizePolicyName = UsedSearchMethod = str

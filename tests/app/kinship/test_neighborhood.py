@@ -72,7 +72,7 @@ def test_the_background_is_that_of_all_other_models() -> None:
     noise = np.mean(errors[counted] ** 2)
     variance = similarities[counted].var()
     assert max(variance - noise, variance / 4) == pytest.approx(seen.deviation**2)
-    robust = seen_by(PLAIN, SHUFFLED, own=0).background(robust=True, without=[10])
+    robust = seen_by(PLAIN, SHUFFLED, own=0).background(unrelated=True, without=[10])
     assert np.median(similarities[counted]) == pytest.approx(robust.mean)
 
 

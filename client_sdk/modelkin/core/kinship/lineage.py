@@ -1,9 +1,14 @@
 """Rules that check a declared base against measured similarities.
 
 Similarity has no direction, so it can contradict a declared base but never prove one. The rules ask
-three questions. Does the base stand out from unrelated models? Is another model nearer? If so, does
-that model lie between the two or beyond? (A model made from this one is nearer to it than the base
-may be, and farther from the base than this one is.)
+three questions. Is the base nearer than unrelated models? Is another model nearer? If so, does that
+model lie between the two or beyond? (A model made from this one is nearer to it than the base may
+be, and farther from the base than this one is.)
+
+The first question has two answers. Where supports are selected by weights, models that share
+nothing overlap by chance alone: kappa, the similarity beyond chance, decides. Gradients of
+unrelated models overlap more, so S is compared with the other models of the space. The same is done
+where kappa is unknown, or between its two limits.
 """
 
 from __future__ import annotations
@@ -16,38 +21,61 @@ from typing import Literal
 from modelkin.core.similarity.background import Background
 
 __all__ = [
+    "MAX_CHANCE_KAPPA",
     "MIN_BACKGROUND_MODELS",
+    "MIN_KIN_KAPPA",
     "Judgement",
     "Estimate",
+    "Reason",
     "Rival",
     "Verdict",
     "judge",
-    "limit_of",
     "stands_out",
 ]
 
 Verdict = Literal["consistent", "mismatch", "inconclusive"]
+Reason = Literal[
+    "chance",
+    "rival",
+    "background",
+    "farther",
+    "kappa",
+    "stands_out",
+    "nearest",
+    "doubt",
+    "few",
+    "unclear",
+    "differences",
+]
 
-MIN_Z_SCORE = 3.0
-"""How many deviations above the background's centre a model stands out."""
-MIN_DEVIATION = 0.02
-"""The least deviation of the similarities of unrelated models."""
+MAX_CHANCE_KAPPA = 0.1
+"""Below this a model shares no more with another than by chance."""
+MIN_KIN_KAPPA = 0.3
+"""From here on a model is no stranger, whatever other models of the space have."""
 SIMILARITY_TOLERANCE = 0.05
 """Similarities that differ by no more count as equal: models made alike differ by as much."""
 MIN_STANDARD_ERRORS = 3.0
 """How many standard errors apart two estimates must be to count as different."""
 MAX_LIMIT = 0.7
 """If unrelated models may be more similar than this, a base need not stand out from them."""
+MIN_SHORTFALL = 0.15
+"""How far below the centre of such a background a base is a stranger all the same."""
 MIN_BACKGROUND_MODELS = 3
 """The least number of models in a background."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A similarity and its standard error, 0 where it is exact."""
+    """A similarity and its standard error, 0 where it is exact.
+
+    Attributes:
+        kappa: the similarity beyond chance, where it decides on kinship: both sides are supports of
+            weights in a known layout. None elsewhere.
+    """
 
     similarity: float
     standard_error: float
+    kappa: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +97,14 @@ class Judgement:
 
     Attributes:
         verdict: also ``inconclusive`` if there are too few models to compare with.
+        reason: ``"chance"``, ``"rival"``, ``"background"`` or ``"farther"`` of a mismatch;
+            ``"kappa"``, ``"stands_out"`` or ``"nearest"`` of a consistent base; ``"doubt"``,
+            ``"few"``, ``"unclear"``, or ``"differences"`` where supports cannot contradict a base.
         rival: the position of the rival that contradicts the base or leaves it in doubt, or None.
-        reason: ``"rival"``, ``"doubt"``, ``"background"``, ``"stands_out"``, ``"nearest"``,
-            ``"few"`` or ``"unclear"``.
     """
 
     verdict: Verdict
-    reason: str
+    reason: Reason
     rival: int | None = None
 
 
@@ -93,27 +122,55 @@ def judge(
         base: the similarity of the base to the model.
         rivals: the other models nearest to the model, the nearest first, without those that are
             declared to be made from the model or from the base.
-        background: of the models that are not declared relatives; a robust one.
+        background: of the models that are not declared relatives; that of unrelated models.
         unrelated: whether the background is of these. If they are too few it is of all other
-            models, and then a base may be as near as those are.
+            models, which are declared kin: a base may be as near as those are, and it is enough
+            that it is the nearest.
         runner_up: the nearest model besides the base that is not declared to be made from this one,
             if there is one.
     """
+    if _is_kin(base) is False:
+        return Judgement("mismatch", "chance")
     contradicted, doubtful = _find_rivals(base, rivals, background if unrelated else None)
     if contradicted is not None:
         return Judgement("mismatch", "rival", contradicted)
-    if background.models < MIN_BACKGROUND_MODELS:
+    kin = _is_kin(base) is True
+    if not kin and background.models < MIN_BACKGROUND_MODELS:
         return Judgement("inconclusive", "few")
-    standing, ahead = stands_out(base, background), _is_ahead(base, runner_up, background)
-    if standing is False and unrelated and not ahead and limit_of(background) <= MAX_LIMIT:
-        return Judgement("mismatch", "background")
+    if unrelated and not kin and _is_behind(base, runner_up):
+        against = _against(base, background)
+        if against is not None:
+            return Judgement("mismatch", against)
     if doubtful is not None:
         return Judgement("inconclusive", "doubt", doubtful)
-    if standing:
-        return Judgement("consistent", "stands_out")
-    if ahead:
-        return Judgement("consistent", "nearest")
-    return Judgement("inconclusive", "unclear")
+    favor = _in_favor(base, runner_up, background, unrelated=unrelated)
+    return Judgement("inconclusive", "unclear") if favor is None else Judgement("consistent", favor)
+
+
+def stands_out(measured: Estimate, background: Background) -> bool | None:
+    """Whether a similarity is above those of unrelated models; None if that is uncertain.
+
+    Kappa decides first, where it is known and not between its two limits.
+    """
+    kin = _is_kin(measured)
+    if kin is not None:
+        return kin
+    if background.models < MIN_BACKGROUND_MODELS:
+        return None
+    if measured.similarity - 2 * measured.standard_error > background.limit:
+        return True
+    return False if measured.similarity + 2 * measured.standard_error <= background.limit else None
+
+
+def _is_kin(measured: Estimate) -> bool | None:
+    """What kappa alone decides: kin, or at chance; None if it is unknown or between the two."""
+    if measured.kappa is None:
+        return None
+    room = (1 - measured.similarity) / (1 - measured.kappa) if measured.kappa < 1 else 1.0
+    error = 2 * measured.standard_error / room if room > 0 else 0.0
+    if measured.kappa - error >= MIN_KIN_KAPPA:
+        return True
+    return False if measured.kappa + error < MAX_CHANCE_KAPPA else None
 
 
 def _find_rivals(
@@ -126,9 +183,8 @@ def _find_rivals(
             from them is near by chance, and does not count.
     """
     doubtful = None
-    enough = unrelated is not None and unrelated.models >= MIN_BACKGROUND_MODELS
     for position, rival in enumerate(rivals):
-        if enough and unrelated is not None and stands_out(rival.to_model, unrelated) is False:
+        if _is_stranger(rival.to_model, unrelated):
             continue
         nearer = _above(rival.to_model, base)
         if nearer is False or _above(base, rival.to_base):
@@ -139,30 +195,44 @@ def _find_rivals(
     return None, doubtful
 
 
-def _is_ahead(base: Estimate, runner_up: Estimate | None, background: Background) -> bool:
-    """Whether a base is nearer than all other models, and than the background."""
-    if runner_up is None or not _above(base, runner_up):
-        return False
-    return base.similarity - 2 * base.standard_error > background.mean + SIMILARITY_TOLERANCE
+def _is_stranger(measured: Estimate, unrelated: Background | None) -> bool:
+    if unrelated is None:
+        return _is_kin(measured) is False
+    return stands_out(measured, unrelated) is False
 
 
-def stands_out(measured: Estimate, background: Background) -> bool | None:
-    """Whether a similarity is above those of unrelated models; None if that is uncertain."""
-    limit = limit_of(background)
-    if measured.similarity - 2 * measured.standard_error > limit:
-        return True
-    return False if measured.similarity + 2 * measured.standard_error <= limit else None
+def _is_behind(base: Estimate, runner_up: Estimate | None) -> bool:
+    """Whether another model is certainly nearer than the base; also if no other is known."""
+    return runner_up is None or _above(runner_up, base) is True
 
 
-def limit_of(background: Background) -> float:
-    """The largest similarity that an unrelated model may have."""
-    return background.mean + MIN_Z_SCORE * max(background.deviation, MIN_DEVIATION)
+def _against(base: Estimate, background: Background) -> Reason | None:
+    """What a background of unrelated models says against a base, if anything."""
+    if background.limit <= MAX_LIMIT:
+        return "background" if stands_out(base, background) is False else None
+    upper = base.similarity + 2 * base.standard_error
+    return "farther" if upper < background.mean - MIN_SHORTFALL else None
 
 
-def _above(one: Estimate, other: Estimate) -> bool | None:
+def _in_favor(
+    base: Estimate, runner_up: Estimate | None, background: Background, *, unrelated: bool
+) -> Reason | None:
+    """What speaks for a base, if anything: kappa, the others' S, or that it is the nearest."""
+    if _is_kin(base):
+        return "kappa"
+    if stands_out(base, background):
+        return "stands_out"
+    tolerance = SIMILARITY_TOLERANCE if unrelated else 0.0
+    if runner_up is None or not _above(base, runner_up, tolerance):
+        return None
+    above = base.similarity - 2 * base.standard_error > background.mean + SIMILARITY_TOLERANCE
+    return "nearest" if above else None
+
+
+def _above(one: Estimate, other: Estimate, tolerance: float = SIMILARITY_TOLERANCE) -> bool | None:
     """Whether the first similarity is larger; None if the estimates leave that uncertain."""
     gap = one.similarity - other.similarity
     noise = MIN_STANDARD_ERRORS * math.hypot(one.standard_error, other.standard_error)
-    if gap > max(SIMILARITY_TOLERANCE, noise):
+    if gap > max(tolerance, noise):
         return True
-    return None if gap > SIMILARITY_TOLERANCE else False
+    return None if gap > tolerance else False

@@ -2,6 +2,7 @@
 
 A single similarity is significant compared with it, or not. It comes from the equal bytes of
 signatures that a scan counts anyway, and its spread is corrected for the noise of signatures.
+Where kin and strangers of the model form two populations, the lower one is the background.
 """
 
 from __future__ import annotations
@@ -27,6 +28,14 @@ _ROUNDING_VARIANCE = 1e-12
 """A variance below this is rounding: all similarities are the same."""
 _DEVIATION_PER_MAD = 1.4826
 """The standard deviation of normal values, in units of their median absolute deviation."""
+_MIN_Z_SCORE = 3.0
+"""How many deviations above the centre a model stands out."""
+_MIN_DEVIATION = 0.02
+"""The least deviation of the similarities of unrelated models."""
+_MIN_LOWER_MODELS, _MIN_LOWER_SHARE = 3, 0.1
+"""The least number and share of all models that are a lower population, and no outliers."""
+_MIN_SEPARATED_SHARE = 0.9
+"""The least share of the upper models beyond the limit of the lower: two populations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +43,7 @@ class Background:
     """The centre and the spread of the similarities of one model to others.
 
     Attributes:
-        mean: the centre of S: its mean, or its median for a robust background.
+        mean: the centre of S: its mean, or its median where the background is robust.
         deviation: the standard deviation of S over models; 0 where it is unknown.
         models: how many models it describes.
     """
@@ -73,6 +82,27 @@ class Background:
         spread = _DEVIATION_PER_MAD * _median(np.abs(similarities - middle), models)
         return cls(middle, _without_noise(spread**2, errors, models), total)
 
+    @classmethod
+    def of_unrelated(cls, similarities: Floats, errors: Floats, models: Counts) -> Background:
+        """The robust background of the models, or of the lower of their two populations.
+
+        Models are two populations if the cut that leaves the least variance on its two sides also
+        parts them: at least 3 models and a tenth of all lie below, and nine tenths of those above
+        lie beyond the limit of those below. A lower population is cut again likewise. Arguments are
+        those of :meth:`of`.
+        """
+        present = np.flatnonzero(models)
+        order = present[np.argsort(similarities[present], kind="stable")]
+        least = max(_MIN_LOWER_MODELS, _MIN_LOWER_SHARE * int(models.sum()))
+        while lower := _lower_population(similarities[order], errors[order], models[order], least):
+            order = order[:lower]
+        return cls.robust(similarities[order], errors[order], models[order])
+
+    @property
+    def limit(self) -> float:
+        """The largest similarity that an unrelated model may have, 1 at most."""
+        return min(1.0, self.mean + _MIN_Z_SCORE * max(self.deviation, _MIN_DEVIATION))
+
     def z_score(self, similarity: float) -> float | None:
         """How many standard deviations S is above the mean; None where there is no spread."""
         if self.deviation == 0:
@@ -106,6 +136,30 @@ def _median(values: Floats, models: Counts) -> float:
     upto = np.cumsum(models[order])
     middle = [(int(upto[-1]) - 1) // 2 + 1, int(upto[-1]) // 2 + 1]  # counted from 1
     return float(values[order[np.searchsorted(upto, middle)]].mean())
+
+
+def _lower_population(similarities: Floats, errors: Floats, models: Counts, least: float) -> int:
+    """How many of the ascending similarities are of a lower population; 0 if there is only one."""
+    if similarities.size < 2:
+        return 0
+    below, sums = np.cumsum(models), np.cumsum(similarities * models)
+    lower, upper = below[:-1], below[-1] - below[:-1]
+    gaps = (sums[-1] - sums[:-1]) / upper - sums[:-1] / lower
+    cut = int(np.argmax(lower * upper * gaps**2)) + 1
+    if lower[cut - 1] < least:
+        return 0
+    limit = _limit_with_noise(similarities[:cut], errors[:cut], models[:cut])
+    beyond = int(models[cut:][similarities[cut:] > limit].sum())
+    return cut if beyond >= _MIN_SEPARATED_SHARE * upper[cut - 1] else 0
+
+
+def _limit_with_noise(similarities: Floats, errors: Floats, models: Counts) -> float:
+    """The limit of a population by its widest spread, which is at least the noise of estimates."""
+    exact, noise = np.zeros_like(errors), math.sqrt(float(errors**2 @ models) / int(models.sum()))
+    of = (Background.of, Background.robust)
+    plain, robust = (make(similarities, exact, models) for make in of)
+    spread = max(plain.deviation, robust.deviation, noise)
+    return Background(robust.mean, spread, robust.models).limit
 
 
 def _without_noise(variance: float, errors: Floats, models: Counts) -> float:

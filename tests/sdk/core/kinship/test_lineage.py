@@ -173,3 +173,64 @@ def test_a_judgement_names_a_rival_that_is_nearer(
     judgement = judge(Estimate(base, error), rivals, FLAT)
     if judgement.rival is not None:
         assert rivals[judgement.rival].to_model.similarity > base + 0.05
+
+
+WEIGHTS = Background(0.15, 0.02, 40)
+
+
+@pytest.mark.parametrize("models", [0, 40])
+def test_kappa_decides_first(models: int) -> None:
+    """At chance a base is contradicted, and far beyond it is kin, whatever the space says."""
+    wide = Background(0.6, 0.3, models)
+    assert Judgement("mismatch", "chance") == judge(Estimate(0.9, 0.0, 0.09), [], wide)
+    assert Judgement("consistent", "kappa") == judge(Estimate(0.1, 0.0, 0.3), [], wide)
+    assert stands_out(Estimate(0.9, 0.0, 0.09), wide) is False
+    assert stands_out(Estimate(0.1, 0.0, 0.3), wide) is True
+
+
+def test_a_kappa_between_leaves_it_to_the_space() -> None:
+    """From .1 to .3 a base is compared with unrelated models, as one without a kappa is."""
+    for similarity, verdict in ((0.5, "consistent"), (0.2, "mismatch")):
+        for kappa in (0.1, 0.2, 0.29, None):
+            assert verdict == judge(Estimate(similarity, 0.0, kappa), [], WEIGHTS).verdict
+
+
+def test_an_estimate_is_at_chance_beyond_its_error() -> None:
+    """An error that leaves kappa on both sides of a limit does not decide."""
+    assert "chance" == judge(Estimate(0.17, 0.01, 0.03), [], WEIGHTS).reason
+    assert "chance" != judge(Estimate(0.17, 0.04, 0.03), [], WEIGHTS).reason
+    assert "kappa" == judge(Estimate(0.5, 0.01, 0.4), [], WEIGHTS).reason
+    assert "kappa" != judge(Estimate(0.5, 0.05, 0.4), [], WEIGHTS).reason
+
+
+def test_kin_beyond_chance_may_still_have_a_rival() -> None:
+    """A model that lies between contradicts a base that is kin too; one at chance does not."""
+    base = Estimate(0.5, 0.0, 0.4)
+    between = Rival(Estimate(0.9, 0.0, 0.88), Estimate(0.6, 0.0, 0.5))
+    assert Judgement("mismatch", "rival", 0) == judge(base, [between], WEIGHTS)
+    by_chance = Rival(Estimate(0.9, 0.0, 0.05), Estimate(0.6, 0.0, 0.5))
+    assert Judgement("consistent", "kappa") == judge(base, [by_chance], WEIGHTS)
+
+
+@given(similarity=st.floats(0, 1), nearest=st.floats(0, 1), mean=st.floats(0, 1))
+def test_the_nearest_is_no_stranger(similarity: float, nearest: float, mean: float) -> None:
+    """A base within .05 of the nearest model is never held to be unrelated."""
+    base, other = Estimate(min(similarity, nearest), 0.0), Estimate(nearest, 0.0)
+    judgement = judge(base, [], Background(mean, 0.02, 40), runner_up=other)
+    if base.similarity >= nearest - 0.05:
+        assert judgement.reason not in {"background", "farther"}
+
+
+@given(mean=st.floats(0, 1), deviation=st.floats(0, 1))
+def test_a_limit_is_a_similarity(mean: float, deviation: float) -> None:
+    """However wide a background is, its limit is at most 1."""
+    assert mean <= Background(mean, deviation, 9).limit <= 1
+
+
+def test_a_base_far_below_a_crowd_is_a_stranger() -> None:
+    """Where most models are near the model, one that is far less so is contradicted."""
+    crowd, nearest = Background(0.8, 0.02, 30), Estimate(0.85, 0.0)
+    for similarity, verdict in ((0.2, "mismatch"), (0.64, "mismatch"), (0.7, "inconclusive")):
+        assert verdict == judge(Estimate(similarity, 0.0), [], crowd, runner_up=nearest).verdict
+    kin = judge(Estimate(0.2, 0.0), [], crowd, unrelated=False, runner_up=nearest)
+    assert "inconclusive" == kin.verdict

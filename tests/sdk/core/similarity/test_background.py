@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -121,3 +123,58 @@ def test_what_is_no_deviation(wrong: float) -> None:
     """A spread is a number that is not negative."""
     with pytest.raises(InvalidParameter, match="deviation"):
         donors.zscore_weights([0.5], wrong)
+
+
+def unrelated(similarities: Iterable[float], error: float = 0.0) -> Background:
+    """The background of unrelated models among these."""
+    values = np.array(list(similarities))
+    once = np.ones(values.size, np.int64)
+    return Background.of_unrelated(values, np.full(values.size, error), once)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8, 0.89])
+@pytest.mark.parametrize("spread", [0.0, 0.05, 0.1])
+def test_the_lower_of_two_populations_is_the_background(share: float, spread: float) -> None:
+    """Kin may be most of the models, and differ: the strangers among them are the background."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        kin = round(200 * share)
+        near = np.clip(rng.normal(0.65, spread, kin), 0.4, 1)
+        found = unrelated([*near, *rng.normal(0.15, 0.01, 200 - kin)])
+        assert 200 - kin == found.models
+        assert pytest.approx(0.15, abs=0.01) == found.mean
+        assert 0.23 > found.limit
+
+
+def test_three_populations_have_the_lowest() -> None:
+    """Close kin, distant kin and strangers: the strangers are the background."""
+    rng = np.random.default_rng(0)
+    levels = [rng.normal(mean, 0.02, 30) for mean in (0.8, 0.45, 0.1)]
+    found = unrelated(np.concatenate(levels))
+    assert 30 == found.models
+    assert pytest.approx(0.1, abs=0.02) == found.mean
+
+
+@pytest.mark.parametrize("shape", ["normal", "uniform", "skewed", "noise"])
+def test_one_population_is_not_cut(shape: str) -> None:
+    """However it is spread, the background is that of all models, but for a rare gap in a draw."""
+    whole = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        values, error = {
+            "normal": (rng.normal(0.4, 0.1, 40), 0.0),
+            "uniform": (rng.uniform(0.1, 0.8, 40), 0.0),
+            "skewed": (0.1 + rng.gamma(4, 0.02, 40), 0.0),
+            "noise": (rng.normal(0.2, 0.08, 40), 0.08),
+        }[shape]
+        whole += 40 == unrelated(np.clip(values, 0, 1), error).models
+    assert whole >= 85
+
+
+def test_outliers_are_no_lower_population() -> None:
+    """Fewer than three models, or than a tenth, do not make a background."""
+    rng = np.random.default_rng(0)
+    alike = rng.normal(0.5, 0.02, 60)
+    assert 62 == unrelated([*alike, 0.01, 0.02]).models
+    assert 65 == unrelated([*alike, *[0.01] * 5]).models
+    assert 8 == unrelated([*alike, *[0.01] * 8]).models
