@@ -135,7 +135,7 @@ class Origin:
         """The origin of :meth:`to_text`.
 
         Raises:
-            ValueError: it is none, or states a kind or layout that cannot be.
+            ValueError: it is not one, or states a kind or layout that cannot be.
         """
         try:
             fields = json.loads(text)
@@ -145,7 +145,7 @@ class Origin:
                 None if layout is None else Layout.from_json(layout),
             )
         except (KeyError, TypeError, RecursionError) as error:
-            raise ValueError(f"this is no origin: {error}") from error
+            raise ValueError(f"this is not an origin: {error}") from error
 
 
 def with_origin(importance: T, origin: Origin) -> T:

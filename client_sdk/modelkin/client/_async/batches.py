@@ -58,7 +58,7 @@ async def _chunks(
     async with aclosing(async_each(items)) as given:
         async for item in given:
             if tensors is None and has_layout(item):
-                layouts.discard(upload.space)  # an upload of many may well read it anew
+                layouts.discard(upload.space)  # another client may have made the space again
                 tensors = await run_flow(tensors_of(layouts, upload.space), run)
             line = (
                 await async_offload(encoded, item, tensors)

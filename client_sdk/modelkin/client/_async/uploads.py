@@ -182,7 +182,7 @@ class AsyncUploads:
             space: receives the model; its M, scheme, h and seed must be the signature's.
             model: its name.
             signature: as ``support.signature(...)`` makes it. Where the layout of the support is
-                known, it is held against the space's; a signature cannot be reordered.
+                known, it is compared with the space's; a signature cannot be reordered.
             tags: as for :meth:`put_support`.
             if_match: as for :meth:`put_support`.
             progress: as for :meth:`put_support`.

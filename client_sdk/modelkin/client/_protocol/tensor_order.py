@@ -143,7 +143,7 @@ def tensors_of(cache: LayoutCache, space: str) -> Flow[TensorOrder]:
 def in_order(cache: LayoutCache, space: str, value: T, send: Callable[[T], Flow[R]]) -> Flow[R]:
     """Sends a value in the order of a space's tensors.
 
-    A space may have been made anew since its layout was read. Where the service refuses what the
+    A space may have been made again since its layout was read. Where the service refuses what the
     cached layout gave, the layout is read again, and the value is sent again if it is another.
 
     Args:

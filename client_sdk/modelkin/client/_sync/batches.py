@@ -57,7 +57,7 @@ def _chunks(upload: Upload, items: Items, run: Run, layouts: LayoutCache) -> Gen
     with closing(each(items)) as given:
         for item in given:
             if tensors is None and has_layout(item):
-                layouts.discard(upload.space)  # an upload of many may well read it anew
+                layouts.discard(upload.space)  # another client may have made the space again
                 tensors = run_flow(tensors_of(layouts, upload.space), run)
             line = offload(encoded, item, tensors) if is_heavy(item) else encoded(item, tensors)
             for chunk in upload.add(line):
