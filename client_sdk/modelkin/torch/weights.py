@@ -59,8 +59,8 @@ def delta_importance(
 ) -> Tensor:
     """``|w - w_base|`` of every parameter, the magnitude of the task vector; 0 if not trained.
 
-    The digest of the base's weights is computed beside it, so that a space can distinguish deltas from
-    different bases.
+    The digest of the base's weights is computed beside it, so that a space can distinguish deltas
+    from different bases.
 
     Args:
         model: the fine-tuned model.

@@ -135,7 +135,7 @@ def test_the_origin_of_a_support_is_beside_its_value() -> None:
 
 
 def test_an_origin_of_another_size_is_refused() -> None:
-    """The layout of an origin has as many parameters as the support; a kind alone is not an origin."""
+    """The layout of an origin is of the support's M, and a kind alone is not an origin."""
     origin = Origin(layout=Layout.of([("a", (9,))]))
     with pytest.raises(SpaceMismatch, match="9 parameters, the support 10"):
         Support([1, 5], 10, origin=origin)
