@@ -23,6 +23,7 @@ from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
 from modelkin.core.kinship.lineage import (
     MIN_BACKGROUND_MODELS,
+    SIMILARITY_TOLERANCE,
     Estimate,
     Judgement,
     Rival,
@@ -71,12 +72,28 @@ class _Measurements:
         kappa = item.kappa if self.weights else None
         return Estimate(item.similarity, item.standard_error, kappa)
 
-    def standing_out(self, background: Background) -> str | None:
-        """The nearest rival that stands out from a background."""
-        for item in self.rivals:
-            if stands_out(self.estimate(item), background):
-                return item.model
-        return None
+    def standing_out(self, background: Background, bases: Mapping[str, str | None]) -> str | None:
+        """The nearest rival that stands out from a background, or a base of it that is as near.
+
+        Fine-tunes of one base are about as near to each other as to the base.
+
+        Args:
+            background: of unrelated models.
+            bases: the declared base of every model that was read.
+        """
+        out = {
+            item.model: item.similarity
+            for item in self.rivals
+            if stands_out(self.estimate(item), background)
+        }
+        likely = max(out, key=out.__getitem__, default=None)
+        seen: set[str] = set()
+        while likely is not None and likely not in seen:
+            seen.add(likely)
+            base = bases.get(likely)
+            if base in out and out[base] >= out[likely] - SIMILARITY_TOLERANCE:
+                likely = base
+        return likely
 
 
 class LineageService:
@@ -118,12 +135,12 @@ class LineageService:
         if reason == "rival" and rival is not None:
             likely = rival.model
         elif verdict not in {"consistent", "inconclusive"} and not is_differences:
-            likely = measured.standing_out(measured.background)
+            likely = measured.standing_out(measured.background, family.bases)
             if likely is None and verdict == "mismatch":
                 # The base is contradicted, so those that declare it are strangers too.
                 made_from_it = family.derivatives(session, space)
                 everyone = neighborhood.background(unrelated=True, without=made_from_it)
-                likely = measured.standing_out(everyone)
+                likely = measured.standing_out(everyone, family.bases)
         background = measured.background
         lineage = Lineage(
             model=name,

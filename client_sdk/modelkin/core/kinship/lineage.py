@@ -24,6 +24,7 @@ __all__ = [
     "MAX_CHANCE_KAPPA",
     "MIN_BACKGROUND_MODELS",
     "MIN_KIN_KAPPA",
+    "SIMILARITY_TOLERANCE",
     "Judgement",
     "Estimate",
     "Reason",

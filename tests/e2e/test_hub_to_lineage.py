@@ -1,0 +1,108 @@
+"""From a hub with a default source to lineages: weights check what fine-tunes declare, and their
+differences show what was tuned alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.app.harness import AppHarness, open_app
+from tests.support.backends import Backend
+from tests.support.checkpoints import sister_of
+from tests.support.planted_checkpoints import CONSTANT, Planted, ensemble, model_hub, publish
+from tests.support.servers.fake_huggingface import Hub
+from tests.support.servers.webhook_receiver import Receiver, receiving
+
+
+@pytest.fixture
+def app(backend: Backend, tmp_path: Path) -> Iterator[AppHarness]:
+    """A service that may connect to loopback."""
+    with open_app(tmp_path, backend, hub_timeout_seconds=2.0) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    """A subscriber."""
+    with receiving() as opened:
+        yield opened
+
+
+def follow(app: AppHarness, hub: Hub, receiver: Receiver, space: str) -> set[str]:
+    """Follow a hub with a default source, and return the models with a contradicted base."""
+    path = f"/ok/{space}-{id(app)}"
+    app.webhooks.subscribe(f"{receiver.url}{path}", "lineage.mismatch")
+    app.hubs.create(space=space, url=hub.url, poll_seconds=3600)
+    app.worker.run_all()
+    sent = [json.loads(request.body) for request in receiver.at(path)]
+    return {event["data"]["model"] for event in sent}
+
+
+def read(app: AppHarness, path: str, **params: Any) -> dict[str, Any]:
+    answer = app.http.get(f"/v1/spaces/{path}", params=params)
+    assert 200 == answer.status_code, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def lineages(app: AppHarness, space: str, planted: Mapping[str, Planted]) -> dict[str, Any]:
+    """The lineage of every model that declares a base."""
+    declared = [name for name, model in planted.items() if model.declared is not None]
+    return {name: read(app, f"{space}/lineage", model=name) for name in declared}
+
+
+def test_an_ensemble_and_its_children(hub: Hub, app: AppHarness, receiver: Receiver) -> None:
+    """Children that trained a quarter of their parameters are consistent, every wrong base is
+    contradicted and the right one named, a model that was trained anew is kin to none, and children
+    that were tuned alike are nearest to each other in the space of their differences.
+    """
+    planted = ensemble()
+    publish(hub, planted)
+    contradicted = follow(app, hub, receiver, "ani")
+    sisters = {
+        name: sister_of("ani", model.tensors) for name, model in planted.items() if "base" in name
+    }
+    kinds = app.hubs.kinds()
+    assert {"ani", *sisters.values()} == kinds.keys()
+    assert "weight" == kinds["ani"]
+    assert all(kinds[sisters[name]].startswith(f"delta against {name}@") for name in sisters)
+
+    found = lineages(app, "ani", planted)
+    children = {name for name in planted if "child" in name}
+    wrong = {name for name in planted if "wrong" in name}
+    assert dict.fromkeys(children, "consistent") == {n: found[n]["verdict"] for n in children}
+    assert dict.fromkeys(wrong, "mismatch") == {n: found[n]["verdict"] for n in wrong}
+    assert {n: planted[n].base for n in wrong} == {n: found[n]["likely_base"] for n in wrong}
+    assert wrong == contradicted
+    assert all(found[name]["base"]["kappa"] >= 0.3 for name in children)
+    assert all(found[name]["base"]["kappa"] < 0.1 for name in wrong)
+
+    retrained = read(app, "ani/neighbors", model="ani/retrained", k=100)["items"]
+    assert len(planted) - 1 == len(retrained)
+    assert max(item["kappa"] for item in retrained) < 0.1
+    tensors = read(app, "ani/tensors")["items"]
+    assert [CONSTANT] == [tensor["name"] for tensor in tensors if tensor["looks_constant"]]
+    for name in children:
+        sister = sisters[planted[name].declared or ""]
+        [nearest] = read(app, f"{sister}/neighbors", model=name, k=1)["items"]
+        assert (name[:-1], True) == (nearest["model"][:-1], nearest["kappa"] > 0.3)
+
+
+def test_the_fine_tunes_of_a_hub(hub: Hub, app: AppHarness, receiver: Receiver) -> None:
+    """In a space with few bases that all fine-tunes declare, and a few strangers, each declaration
+    is consistent, each base is the first neighbour of its fine-tunes, and no event says otherwise.
+    """
+    planted = model_hub()
+    publish(hub, planted)
+    assert set() == follow(app, hub, receiver, "hub")
+    verdicts = {name: lineage["verdict"] for name, lineage in lineages(app, "hub", planted).items()}
+    tuned = {name: model.base for name, model in planted.items() if model.base is not None}
+    assert 12 == len(tuned)
+    assert dict.fromkeys(tuned, "consistent") == verdicts
+    nearest = {n: read(app, "hub/neighbors", model=n, k=1)["items"][0]["model"] for n in tuned}
+    assert tuned == nearest
