@@ -75,6 +75,8 @@ def test_edges_lead_to_the_nearest(crowd: Space, k: int) -> None:
     answer = graph(crowd, k=k)
     assert nearest(k) == edges(answer)
     assert {("exact", 0.0)} == {(e["estimate"], e["standard_error"]) for e in answer["edges"]}
+    note = answer["graph"].pop("note")
+    assert "does not state" in note
     assert {"k": k, "threshold": None, "version": crowd.show()["version"]} == answer["graph"]
 
 
