@@ -13,7 +13,9 @@ from typing import Any
 from modelkin.client import Client
 from modelkin.core.layout import Layout
 from modelkin.core.support import Support
+from modelkin.core.tensor_order import TensorOrder
 from modelkin.errors import ApiError, SpaceMismatch
+from modelkin.types.spaces import SpaceInfo
 
 __all__ = ["SpaceSession"]
 
@@ -24,21 +26,31 @@ class SpaceSession:
     Args:
         client: stays the caller's, to close.
         space: the name.
-        num_parameters: M of the supports to store.
-        layout: of the models, for a space that has to be created.
+        num_parameters: M of the supports to store; with a layout, before the space leaves any out.
+        layout: of the models.
+        kind: of importance, for a space that has to be created.
     """
 
     def __init__(
-        self, client: Client, space: str, num_parameters: int, layout: Layout | None = None
+        self,
+        client: Client,
+        space: str,
+        num_parameters: int,
+        layout: Layout | None = None,
+        kind: str | None = None,
     ) -> None:
         self._client = client
         self._space = space
         self._num_parameters = num_parameters
         self._layout = layout
+        self._kind = kind
         self._open = False
         self._agreed = False
         self.k: int | None = None
         """The K that supports should have, as last read from the space; None for a free choice."""
+        self.selection: dict[str, Any] = {}
+        """The keywords of ``select_support`` that give supports the tensors and the order of the
+        space, once it is open."""
         self.opened = threading.Event()
         """Set after the first attempt to open the space, failed or not."""
 
@@ -46,7 +58,8 @@ class SpaceSession:
         """Find or create the space and read its K; do nothing if that is done already.
 
         Raises:
-            SpaceMismatch: the existing space is of another number of parameters.
+            SpaceMismatch: the existing space is of another number of parameters, or of other
+                tensors; names the first that differs.
         """
         try:
             if not self._open:
@@ -84,7 +97,10 @@ class SpaceSession:
 
     def _open_space(self) -> None:
         found = self._find_or_create()
-        if found.num_parameters != self._num_parameters:
+        if self._layout is not None and found.layout is not None:
+            order = TensorOrder(found.name, found.layout, found.exclude)
+            self.selection = order.selection(self._layout)
+        elif found.num_parameters != self._num_parameters:
             raise SpaceMismatch(
                 f"space {self._space!r} is of models with {found.num_parameters} parameters, this "
                 f"one has {self._num_parameters}: name another space"
@@ -93,7 +109,7 @@ class SpaceSession:
         self._agreed, self.k = size.policy == "agreed", size.k
         self._open = True
 
-    def _find_or_create(self) -> Any:
+    def _find_or_create(self) -> SpaceInfo:
         try:
             return self._client.spaces.get(self._space)
         except ApiError as error:
@@ -103,4 +119,5 @@ class SpaceSession:
             self._space,
             layout=self._layout,
             num_parameters=None if self._layout else self._num_parameters,
+            importance=self._kind,
         )

@@ -23,6 +23,7 @@ from modelkin.torch.vector import readable_parameters
 
 __all__ = [
     "KINDS",
+    "SPACE_KINDS",
     "State",
     "Tracker",
     "check_kind",
@@ -37,6 +38,8 @@ State = Mapping[str, Any]
 log = logging.getLogger("modelkin.integrations")
 
 KINDS: Final = ("moment", "adam")
+SPACE_KINDS: Final = {"moment": "grad_moment", "adam": "adam"}
+"""The kinds of importance as spaces state them."""
 _FORMAT: Final = "modelkin-gradient-moment-1"
 _ADVICE: Final = (
     "train data-parallel (DDP), or compute the support of a saved checkpoint, with "

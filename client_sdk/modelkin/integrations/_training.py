@@ -21,7 +21,13 @@ from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations._background_uploader import BackgroundUploader, check_flush_seconds
 from modelkin.integrations._space_session import SpaceSession
-from modelkin.integrations._tracker import State, check_kind, check_unsharded, open_tracker
+from modelkin.integrations._tracker import (
+    SPACE_KINDS,
+    State,
+    check_kind,
+    check_unsharded,
+    open_tracker,
+)
 from modelkin.selection import resize_support, select_support
 from modelkin.torch import layout_of
 
@@ -122,7 +128,8 @@ class SupportRun:
         self._warned = False
         layout = layout_of(model)
         self._tracker = open_tracker(plan.importance, model, optimizer, plan.beta, state)
-        self._space = SpaceSession(plan.client, plan.space, layout.num_parameters, layout)
+        kind = SPACE_KINDS[plan.importance]
+        self._space = SpaceSession(plan.client, plan.space, layout.num_parameters, layout, kind)
         self._uploader = BackgroundUploader(flush_seconds=plan.flush_seconds)
 
     def start(self) -> None:
@@ -172,17 +179,18 @@ class SupportRun:
     def _select_and_submit(self, step: int, metrics: Mapping[str, Any]) -> None:
         plan = self._plan
         importance = self._tracker.importance()
-        # Selected here, not in the background: K indices in this machine's memory wait for a slow
-        # service, instead of a vector of M values on the device.
-        chosen = select_support(importance, coverage=plan.coverage, k_max=plan.k_max)
         self._space.opened.wait(self._space_timeout_s)
         self._space_timeout_s = 0.0
+        how = self._space.selection
+        # Selected here, not in the background: K indices in this machine's memory wait for a slow
+        # service, instead of a vector of M values on the device.
+        chosen = select_support(importance, coverage=plan.coverage, k_max=plan.k_max, **how)
         name = plan.name_at(step)
         numbers = {key: value for key, value in metrics.items() if _is_number(value)}
         put = partial(
             self._space.put,
             name,
-            resize_support(importance, chosen, self._space.k),
+            resize_support(importance, chosen, self._space.k, **how),
             reporter=plan.name_at(0),  # all saves of a run count as one client of the space
             k_star=chosen.k,
             tags=plan.tags_at(step),

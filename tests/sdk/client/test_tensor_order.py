@@ -107,10 +107,11 @@ def test_a_signature_of_another_order_is_refused(client: Any, space: str) -> Non
     """Its values cannot be moved, and the message says how to select in the order of the space."""
     client.ensure_space(space, layout=THEIRS, importance="weight")
     client.put_signature(space, "same", SAME.signature())
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: client.put_signature(space, "x", SUPPORT.signature()),
         lambda: client.neighbors(space, SUPPORT.signature()),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(SpaceMismatch, match=r"another order.*select with order="):
             call()
     assert 1.0 == client.neighbors(space, SUPPORT, k=1)[0].similarity

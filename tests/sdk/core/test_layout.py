@@ -73,6 +73,24 @@ def test_the_constructor_checks_what_it_is_given(tensors: Any, message: str) -> 
         Layout(tensors)
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", ""]), st.lists(st.integers(-1, 3), max_size=3)))
+)
+def test_a_layout_is_valid_or_refused(pairs: list[tuple[str, list[int]]]) -> None:
+    """Distinct names, dimensions of 0 and more, and a parameter: those make a layout, no others."""
+    names = [name for name, _ in pairs]
+    sizes = [int(np.prod(shape)) for _, shape in pairs]
+    valid = len(set(names)) == len(names) and "" not in names and sum(sizes) > 0
+    valid = valid and all(d >= 0 for _, shape in pairs for d in shape)
+    tensors = tuple(TensorSpec(name, tuple(shape)) for name, shape in pairs)
+    if valid:
+        assert Layout(tensors) == Layout.of(pairs)
+        assert sum(sizes) == Layout(tensors).num_parameters
+        return
+    with pytest.raises(InvalidLayout):
+        Layout(tensors)
+
+
 def test_the_constructor_takes_any_iterable_of_tensors() -> None:
     """A list of tensors, with numpy's integers, makes an equal layout that can be hashed."""
     tensors: Any = [TensorSpec(t.name, tuple(np.array(t.shape))) for t in SMALL.tensors]

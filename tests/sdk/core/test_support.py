@@ -115,6 +115,21 @@ def test_the_constructor_checks_what_it_is_given() -> None:
     assert Support([1, 5], 10) == Support.from_indices([1, 5], 10)
 
 
+@given(st.lists(st.integers(-3, 30), max_size=8), st.integers(-1, 30))
+def test_the_constructor_takes_ascending_indices_and_nothing_else(
+    indices: list[int], num_parameters: int
+) -> None:
+    """Whatever it is given, it makes a support of just that, or refuses it as input."""
+    valid = indices == sorted(set(indices)) and all(0 <= i < num_parameters for i in indices)
+    if valid and indices:
+        support = Support(indices, num_parameters)
+        assert (indices, num_parameters) == (support.indices.tolist(), support.num_parameters)
+        assert support == Support.from_bytes(support.to_bytes())
+        return
+    with pytest.raises((InvalidSupport, InvalidParameter)):
+        Support(indices, num_parameters)
+
+
 def test_the_origin_of_a_support_is_beside_its_value() -> None:
     """Supports of other origins are one value; pickles and ``with_origin`` keep the origin."""
     layout = Layout.of([("a", (4,)), ("b", (6,))])

@@ -152,6 +152,38 @@ def test_lightning_reads_adam(client: modelkin.Client, space: str, fit: Any) -> 
     assert modelkin.select_support(expected) == client.supports.get(space, "run")
 
 
+def test_lightning_selects_as_the_space_has_its_models(
+    client: modelkin.Client, space: str, fit: Any
+) -> None:
+    """In a space of another order that leaves a tensor out, supports have the space's tensors."""
+    from tests.sdk.integrations.lightning_modules import Module
+
+    net = mlp()
+    module = Module(net, torch.optim.Adam(net.parameters(), 1e-3))
+    layout = modelkin.layout_of(module)
+    turned = modelkin.Layout(layout.tensors[::-1])
+    out = layout.tensors[-1].name
+    made = client.ensure_space(space, layout=turned, importance="adam", exclude=[out])
+    run = fit(of_lightning(client, space, "run", importance="adam"), module)
+    importance = modelkin.torch.adam_importance(run.optimizers[0], module)
+    expected = modelkin.select_support(importance, exclude=[out], order=made.layout)
+    assert expected == client.supports.get(space, "run")
+    assert layout.num_parameters > made.num_parameters
+
+
+def test_lightning_states_the_kind_of_a_space_that_it_makes(
+    client: modelkin.Client, space: str, fit: Any
+) -> None:
+    """A space from a callback takes no other kind of importance."""
+    fit(of_lightning(client, space, "run"))
+    assert "grad_moment" == client.spaces.get(space).importance.kind
+    other = modelkin.select_support(modelkin.torch.weight_importance(mlp()))
+    with pytest.raises(modelkin.ConflictError, match="grad_moment"):
+        client.put_support(
+            space, "other", other.with_origin(modelkin.Origin(modelkin.Importance.of("weight")))
+        )
+
+
 def test_lightning_refuses_several_optimizers(away: Wire, fit: Any) -> None:
     """An importance is of the steps of one optimizer: the error names the way around."""
     from tests.sdk.integrations.lightning_modules import Twins

@@ -15,8 +15,9 @@ from modelkin.client._protocol.batches import (
     is_heavy,
 )
 from modelkin.client._protocol.flows import AsyncRun
-from modelkin.client._protocol.tensor_order import LayoutCache, TensorOrder, tensors_of
+from modelkin.client._protocol.tensor_order import LayoutCache, tensors_of
 from modelkin.client._transport.concurrency import AsyncTaskPool, async_each, async_offload
+from modelkin.core.tensor_order import TensorOrder
 from modelkin.types.models import BulkResult
 
 __all__ = ["put_chunks"]

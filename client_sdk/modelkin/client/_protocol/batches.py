@@ -22,12 +22,12 @@ from modelkin.client._protocol.call import Call, content_of
 from modelkin.client._protocol.decoding import UnknownFormError, decode
 from modelkin.client._protocol.flows import Flow
 from modelkin.client._protocol.journal import Journal
-from modelkin.client._protocol.tensor_order import TensorOrder
 from modelkin.client._transport.messages import Request, Response
 from modelkin.client._transport.progress import Count, counting
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
+from modelkin.core.tensor_order import TensorOrder
 from modelkin.errors import ApiError, InvalidInput, InvalidParameter, SpaceMismatch
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary
 from modelkin.types.paging import UNCHANGED

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from modelkin._validation import check_space_name
@@ -19,84 +18,17 @@ from modelkin.client._protocol.call import Call
 from modelkin.client._protocol.flows import Flow
 from modelkin.core.importance import origin_of
 from modelkin.core.layout import Layout
-from modelkin.core.sketching.signature import Signature
-from modelkin.core.support import Support
+from modelkin.core.tensor_order import TensorOrder, layout_of
 from modelkin.errors import ApiError, SpaceMismatch
 from modelkin.types.spaces import SpaceInfo
 
-__all__ = ["LayoutCache", "TensorOrder", "in_order", "one_call", "selection", "tensors_of"]
+__all__ = ["LayoutCache", "in_order", "one_call", "selection", "tensors_of"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _MAX_SPACES: Final = 256
 """Spaces whose layouts a client remembers."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorOrder:
-    """The tensors of a space, as supports for it have them.
-
-    Attributes:
-        space: its name.
-        layout: its tensors in order, without those left out; None for a space without one.
-        exclude: the patterns of the tensors that it leaves out.
-    """
-
-    space: str
-    layout: Layout | None
-    exclude: tuple[str, ...]
-
-    def ordered(self, value: T) -> T:
-        """A support in the order of the space; anything else, and what states no layout, as it is.
-
-        Raises:
-            SpaceMismatch: it has other tensors; names the first that differs. Or it is a signature
-                of another order, which cannot be changed.
-        """
-        mine = _layout_of(value)
-        if self.layout is None or mine is None or mine.digest == self.layout.digest:
-            return value
-        self._require_same(mine)
-        if not isinstance(value, Support):
-            raise SpaceMismatch(
-                f"the signature is of the tensors of space {self.space!r} in another order, and "
-                f"signatures cannot be reordered: select with order=client.spaces.get("
-                f"{self.space!r}).layout"
-            )
-        moved: Any = value.reordered(self.layout)
-        return moved  # type: ignore[no-any-return]
-
-    def selection(self, layout: Layout) -> dict[str, Any]:
-        """The arguments of ``select_support`` for an importance in this layout.
-
-        Raises:
-            SpaceMismatch: the tensors differ after those that the space leaves out; names the
-                first.
-        """
-        if self.layout is None:
-            return {"layout": layout}
-        exclude = layout.matching(self.exclude)
-        kept = layout.without(exclude) if exclude else layout
-        if kept.digest != self.layout.digest:
-            self._require_same(kept)
-        return {"layout": layout, "exclude": exclude, "order": self.layout}
-
-    def _require_same(self, mine: Layout) -> None:
-        assert self.layout is not None
-        try:
-            mine.require_same_tensors(self.layout)
-        except SpaceMismatch as error:
-            left_out = mine.matching(self.exclude)
-            remedy = (
-                f"; the space leaves out {', '.join(map(repr, left_out))}: pass "
-                f"exclude={list(left_out)} to select_support"
-                if left_out
-                else ""
-            )
-            raise SpaceMismatch(
-                f"it has other tensors than space {self.space!r}: {error}{remedy}"
-            ) from None
 
 
 class LayoutCache:
@@ -152,7 +84,7 @@ def in_order(cache: LayoutCache, space: str, value: T, send: Callable[[T], Flow[
         value: a support or signature that may state a layout; anything else is sent as it is.
         send: makes the calls for the value.
     """
-    if _layout_of(value) is None:
+    if layout_of(value) is None:
         return (yield from send(value))
     known = cache.get(space)
     tensors = known or (yield from tensors_of(cache, space))
@@ -192,9 +124,3 @@ def one_call(call: Call[T]) -> Flow[T]:
     """The flow of a single call."""
     result: T = yield call
     return result
-
-
-def _layout_of(value: Any) -> Layout | None:
-    if not isinstance(value, Support | Signature) or value.origin is None:
-        return None
-    return value.origin.layout

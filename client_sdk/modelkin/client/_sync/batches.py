@@ -15,9 +15,10 @@ from modelkin.client._protocol.batches import (
     is_heavy,
 )
 from modelkin.client._protocol.flows import Run
-from modelkin.client._protocol.tensor_order import LayoutCache, TensorOrder, tensors_of
+from modelkin.client._protocol.tensor_order import LayoutCache, tensors_of
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._transport.concurrency import TaskPool, each, offload
+from modelkin.core.tensor_order import TensorOrder
 from modelkin.types.models import BulkResult
 
 __all__ = ["put_chunks"]

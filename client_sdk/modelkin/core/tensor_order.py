@@ -1,0 +1,88 @@
+"""``TensorOrder``: the tensors of a space in order, and supports and importance put in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from modelkin.core.layout import Layout
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.support import Support
+from modelkin.errors import SpaceMismatch
+
+__all__ = ["TensorOrder", "layout_of"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorOrder:
+    """The tensors of a space, as supports for it have them.
+
+    Attributes:
+        space: its name.
+        layout: its tensors in order, without those left out; None for a space without one.
+        exclude: the patterns of the tensors that it leaves out.
+    """
+
+    space: str
+    layout: Layout | None
+    exclude: tuple[str, ...]
+
+    def ordered(self, value: T) -> T:
+        """A support in the order of the space; anything else, and what states no layout, as it is.
+
+        Raises:
+            SpaceMismatch: it has other tensors; names the first that differs. Or it is a signature
+                of another order, which cannot be changed.
+        """
+        mine = layout_of(value)
+        if self.layout is None or mine is None or mine.digest == self.layout.digest:
+            return value
+        self._require_same(mine)
+        if not isinstance(value, Support):
+            raise SpaceMismatch(
+                f"the signature is of the tensors of space {self.space!r} in another order, and "
+                f"signatures cannot be reordered: select with order=client.spaces.get("
+                f"{self.space!r}).layout"
+            )
+        moved: Any = value.reordered(self.layout)
+        return moved  # type: ignore[no-any-return]
+
+    def selection(self, layout: Layout) -> dict[str, Any]:
+        """The arguments of ``select_support`` for an importance in this layout.
+
+        Raises:
+            SpaceMismatch: the tensors differ after those that the space leaves out; names the
+                first.
+        """
+        if self.layout is None:
+            return {"layout": layout}
+        exclude = layout.matching(self.exclude)
+        kept = layout.without(exclude) if exclude else layout
+        if kept.digest != self.layout.digest:
+            self._require_same(kept)
+        return {"layout": layout, "exclude": exclude, "order": self.layout}
+
+    def _require_same(self, mine: Layout) -> None:
+        assert self.layout is not None
+        try:
+            mine.require_same_tensors(self.layout)
+        except SpaceMismatch as error:
+            left_out = mine.matching(self.exclude)
+            remedy = (
+                f"; the space leaves out {', '.join(map(repr, left_out))}: pass "
+                f"exclude={list(left_out)} to select_support"
+                if left_out
+                else ""
+            )
+            raise SpaceMismatch(
+                f"it has other tensors than space {self.space!r}: {error}{remedy}"
+            ) from None
+
+
+def layout_of(value: Any) -> Layout | None:
+    """The layout that a support or signature follows, where it is known."""
+    if not isinstance(value, Support | Signature) or value.origin is None:
+        return None
+    return value.origin.layout
