@@ -201,7 +201,8 @@ def _files(siblings: Any) -> Iterable[HubFile]:
     for sibling in siblings if isinstance(siblings, list) else ():
         path = text_of(sibling.get("rfilename")) if isinstance(sibling, dict) else None
         if path is not None:
-            yield HubFile(path, _size(sibling), _sha256(sibling.get("lfs")))
+            blob = text_of(sibling.get("blobId"), 64)
+            yield HubFile(path, _size(sibling), _sha256(sibling.get("lfs")), blob)
 
 
 def _size(sibling: Mapping[str, Any]) -> int | None:

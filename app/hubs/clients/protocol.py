@@ -47,11 +47,14 @@ class HubFile:
         path: inside the revision, ``/`` between its folders.
         size: bytes, as the hub declares them; None where it does not.
         sha256: in hex, where the hub declares it.
+        blob: another name that the hub gives the content, such as the id of a git blob; None where
+            it gives none.
     """
 
     path: str
     size: int | None
     sha256: str | None = None
+    blob: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

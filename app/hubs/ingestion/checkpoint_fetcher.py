@@ -14,7 +14,7 @@ from app.hubs.clients.protocol import Hub, HubFile, HubRevision
 from app.hubs.ingestion.checkpoint_files import CheckpointFiles, choose, shards_of
 from app.hubs.ingestion.downloads import DownloadDir
 from app.spaces.service import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, MAX_TENSORS
-from modelkin.checkpoints import Checkpoint, CheckpointLimits, open_checkpoint
+from modelkin.checkpoints import Adapter, Checkpoint, CheckpointLimits, open_checkpoint
 from modelkin.checkpoints.files import read_index
 from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
 
@@ -36,6 +36,7 @@ _FIRST_REQUEST_BYTES: Final = 64 << 10
 _LENGTH_BYTES: Final = 8
 _DISK_CHECK_BYTES: Final = 8 << 20
 """Bytes written between two checks of the free disk space."""
+_MIN_BYTES_A_WEIGHT: Final = 2
 _EIGHT_BIT_PREFIX = "F8"
 _SCALE_SUFFIXES = ("_scale", "_scale_inv")
 
@@ -54,9 +55,14 @@ def fingerprint(revision: HubRevision) -> str:
         InvalidCheckpoint: the revision holds no checkpoint, or more than one.
     """
     chosen = choose(revision.files, named(revision))
-    files = chosen.folder.values() if chosen.is_sharded else [chosen.first]
+    files = [*chosen.folder.values()] if chosen.is_sharded else [chosen.first]
+    if chosen.config is not None:
+        files.append(chosen.config)
     facts = [
-        [PurePosixPath(file.path).name, file.sha256 or f"{revision.revision} {file.size}"]
+        [
+            PurePosixPath(file.path).name,
+            file.sha256 or file.blob or f"{revision.revision} {file.size}",
+        ]
         for file in sorted(files, key=lambda file: file.path)
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
@@ -108,13 +114,18 @@ class CheckpointFetcher:
         first = folder / PurePosixPath(chosen.first.path).name
         try:
             self._done, self._total, self._checked = 0, 0, 0
+            if chosen.config is not None:
+                self._download(revision, [chosen.config], folder, where)
             if chosen.is_sharded:
                 self._download(revision, [chosen.first], folder, where)
                 get(revision, _shards(chosen, first, where), folder, where)
             else:
                 get(revision, [chosen.first], folder, where)
             checkpoint = open_checkpoint(first, self.exclude, LIMITS, unmatched_ok=True)
-            _refuse_scaled(checkpoint)
+            if isinstance(checkpoint, Adapter):
+                self._check_adapter(checkpoint, chosen, where)
+            else:
+                _refuse_scaled(checkpoint)
         except InvalidCheckpoint as error:
             message = str(error)
             raise InvalidCheckpoint(
@@ -161,6 +172,21 @@ class CheckpointFetcher:
             with writing(file), into.open("wb") as target:
                 target.write(begun[:size])
                 target.truncate(size)
+
+    def _check_adapter(self, adapter: Adapter, chosen: CheckpointFiles, where: str) -> None:
+        """Limit the differences that an adapter makes, of which a small file may have many."""
+        if chosen.config is None:
+            raise InvalidCheckpoint(
+                f"{chosen.first.path!a} holds the factors of an adapter: publish them as "
+                f"adapter_model.safetensors"
+            )
+        size = _MIN_BYTES_A_WEIGHT * adapter.num_parameters
+        if size > self.max_bytes:
+            raise PayloadTooLarge(
+                f"the adapter of {where} changes {adapter.num_parameters} weights, which take "
+                f"{size} bytes or more, and at most {self.max_bytes} are read here "
+                f"(MODELKIN_MAX_CHECKPOINT_BYTES)"
+            )
 
     def _require_small(self, size: int, where: str) -> None:
         if size > self.max_bytes:

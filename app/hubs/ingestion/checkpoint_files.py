@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
 
 from app.hubs.clients.protocol import HubFile
+from modelkin.core.adapters import CONFIG_NAME
 from modelkin.errors import InvalidCheckpoint
 
 __all__ = ["CheckpointFiles", "choose", "shards_of"]
@@ -23,6 +24,7 @@ _DEFAULT_STEM: Final = "model"
 _SHARD: Final = re.compile(r"(.+)-\d{5}-of-(\d{5})\.safetensors")
 _MAX_NAME_BYTES: Final = 255
 """The longest file name of every file system."""
+_ADAPTER: Final = "adapter_model.safetensors"
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 
@@ -32,11 +34,13 @@ class CheckpointFiles:
 
     Attributes:
         first: the file to open: the checkpoint itself, or the index of its shards.
-        folder: all files of its folder by name.
+        folder: all checkpoints and indexes of its folder by name.
+        config: the configuration of a LoRA adapter; None for weights.
     """
 
     first: HubFile
     folder: dict[str, HubFile]
+    config: HubFile | None = None
 
     @property
     def is_sharded(self) -> bool:
@@ -48,14 +52,15 @@ def choose(files: Sequence[HubFile], where: str) -> CheckpointFiles:
     """Choose the checkpoint that lies nearest to the top of a revision.
 
     Of several in a folder it is the one named ``model``, as transformers reads them: a single file
-    goes before an index of shards.
+    goes before an index of shards. An adapter, ``adapter_model``, comes with its configuration.
 
     Args:
         files: all files of the revision.
         where: the name of the revision in errors.
 
     Raises:
-        InvalidCheckpoint: there is no checkpoint, or the choice is ambiguous.
+        InvalidCheckpoint: there is no checkpoint, the choice is ambiguous, or an adapter lacks its
+            configuration.
     """
     folders: dict[PurePosixPath, dict[str, HubFile]] = {}
     for file in files:
@@ -81,7 +86,17 @@ def choose(files: Sequence[HubFile], where: str) -> CheckpointFiles:
             f"{where} holds several checkpoints, in {_listed([f'{folder}/' for folder in top])}: "
             f"only one of a model can be compared"
         )
-    return _in_folder(folders[top[0]], where)
+    chosen = _in_folder(folders[top[0]], where)
+    if PurePosixPath(chosen.first.path).name != _ADAPTER:
+        return chosen
+    config = str(top[0] / CONFIG_NAME)
+    beside = next((file for file in files if file.path == config), None)
+    if beside is None:
+        raise InvalidCheckpoint(
+            f"{where} holds {_ADAPTER}, and no {CONFIG_NAME} beside it: publish what PEFT saved "
+            f"with it"
+        )
+    return replace(chosen, config=beside)
 
 
 def shards_of(files: CheckpointFiles, names: set[str], where: str) -> list[HubFile]:

@@ -63,7 +63,7 @@ def _valid(tags: Iterable[str]) -> tuple[str, ...]:
 
 def base_model_of(made: IngestResult) -> str | Unchanged:
     """The name of the model's base; unchanged if the hub names none."""
-    declared = made.revision.base_model
+    declared = made.revision.base_model or made.base.name
     if declared is None and made.base.revision is not None:
         declared = made.base.revision.name
     if declared is None:

@@ -292,10 +292,11 @@ def _delta(
 ) -> dict[str, Any]:
     """What is said of the delta: its space, base and size, or why there is none."""
     for part in prepared:
-        if part.importance == "delta" and made.base.revision is not None:
+        if part.importance == "delta":
+            base = made.base.revision
             return {
                 "space": part.placed.space.name,
-                "base": named(made.base.revision),
+                "base": made.base.name if base is None or made.adapter else named(base),
                 "support_size": part.content.support.k,
             }
     return {"reason": reason}

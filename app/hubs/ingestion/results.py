@@ -29,6 +29,7 @@ class IngestResult:
         sync: the number of the sync.
         name: the model's name, on the hub and here; ``moved_from`` the previous one.
         job: the job of the sync.
+        adapter: whether the model is a LoRA adapter.
     """
 
     source: OpenSource
@@ -38,6 +39,7 @@ class IngestResult:
     revision: HubRevision
     base: Base
     job: str
+    adapter: bool = False
 
     @property
     def recipe(self) -> str:
@@ -46,7 +48,10 @@ class IngestResult:
 
     @property
     def delta_recipe(self) -> str | None:
-        """A digest that is the same for the same delta; None without a base."""
+        """A digest that is the same for the same delta; None for weights without a base."""
+        if self.adapter:
+            named = self.revision.base_model or self.source.base_model
+            return _digest([*self._parts(), f"adapter of {named}"])
         base = self.base.revision
         return None if base is None else _digest([*self._parts(), base.name, fingerprint(base)])
 

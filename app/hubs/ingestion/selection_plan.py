@@ -51,12 +51,14 @@ class Base:
         required: the source requires ``delta``, so the sync fails without a base.
         reason: why there is no base to compare with, or why the base does not fit.
         lacking: the name of a base that is declared and not available now.
+        name: of the base of an adapter, which is known once its configuration is read.
     """
 
     revision: HubRevision | None
     required: bool
     reason: str | None = None
     lacking: str | None = None
+    name: str | None = None
 
     def without(self, error: ModelkinError, name: str, of: HubRevision) -> Base:
         """The same without a revision, unless one is required.
@@ -129,13 +131,15 @@ class Sizes:
         num_parameters: int,
         *,
         fixed: int | None = None,
+        fraction: float | None = None,
     ) -> SelectionRule:
-        """The rule of a space: its fixed or agreed K, else the default of weights and deltas.
+        """The rule of a space: its fixed or agreed K, else a share of M.
 
         Args:
             space: None if it does not exist yet.
             num_parameters: M.
             fixed: the K of a space that does not exist yet; None without one.
+            fraction: the share of M by default; None for that of weights and deltas.
 
         Raises:
             InvalidParameter: the K of the space exceeds the limit of this service.
@@ -145,7 +149,8 @@ class Sizes:
             free = space.support_size.policy == "free"
             k = None if free else self.service.current(session, space).k
         if k is None:
-            k = min(SelectionRule.of(num_parameters, kind="weight").k, self.most)
+            default = SelectionRule.of(num_parameters, fraction=fraction, kind="weight")
+            k = min(default.k, self.most)
         if k > self.most:
             where = "its space" if space is None else f"space {space.name!r}"
             raise InvalidParameter(

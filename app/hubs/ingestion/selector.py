@@ -1,7 +1,8 @@
 """``SupportSelector``: the supports of a checkpoint and their spaces.
 
 The weights of every model go to one space. The difference from a base, where there is one, goes to
-a sister of that space: the two kinds cannot be compared.
+a sister of that space: the two kinds cannot be compared. An adapter has differences alone, which go
+to a space of its base and targets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget, in_ord
 from app.hubs.ingestion.stored_models import require_free
 from app.hubs.records import Importance as Kind
 from app.infra.db.database import Database, Reader
-from modelkin.checkpoints import Checkpoint, weights_digest
+from modelkin.checkpoints import Adapter, Checkpoint, weights_digest
+from modelkin.core.adapters import DEFAULT_FRACTION as ADAPTER_FRACTION
 from modelkin.core.importance import MAX_BASE_LENGTH, MAX_NOTE_LENGTH, Importance
 from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
@@ -79,8 +81,8 @@ class SupportSelector:
         """The supports of a checkpoint; their spaces are created once all are selected.
 
         Args:
-            checkpoint: the model's.
-            base: that of its base, of the same tensors; None for the weights alone.
+            checkpoint: the model's, or an adapter.
+            base: that of its base, of the same tensors; None for the weights alone and adapters.
             made: what is known of the model.
             count: called as the checkpoint is read.
 
@@ -92,7 +94,10 @@ class SupportSelector:
             InvalidParameter: a K exceeds the limit of this service, or no tensor is left.
         """
         while True:
-            main, parts = self._plan(checkpoint, base, made, count)
+            if isinstance(checkpoint, Adapter):
+                main, parts = self._plan_adapter(checkpoint, made)
+            else:
+                main, parts = self._plan(checkpoint, base, made, count)
             chosen, reason = _selected(checkpoint, base, made, parts, count)
             models = []
             for part, support in chosen:
@@ -123,6 +128,21 @@ class SupportSelector:
                 parts.append(self._part(session, made, delta, sister, main))
         return main, parts
 
+    def _plan_adapter(
+        self, adapter: Adapter, made: IngestResult
+    ) -> tuple[SpaceTarget, list[_Part]]:
+        """The space of adapters of the same base and targets, and the support to be selected."""
+        source, base = made.source, made.base.name
+        of = f"adapters of {base}" if base else "adapters of an unknown base"
+        importance = Importance("delta", None, f"LoRA {of}, by |BA|"[:MAX_NOTE_LENGTH])
+        with self._database.reading() as session:
+            target = self._resolver.find_adapters(
+                session, source.tenant, source.space, adapter.layout, source.exclude, base
+            )
+            target.require(importance)
+            part = self._part(session, made, importance, target, target, fraction=ADAPTER_FRACTION)
+        return target, [part]
+
     def _part(
         self,
         session: Reader,
@@ -130,12 +150,13 @@ class SupportSelector:
         importance: Importance,
         target: SpaceTarget,
         main: SpaceTarget,
+        fraction: float | None = None,
     ) -> _Part:
         if target.space is not None:
             require_free(session, target.space, made)
         fixed = None if main.space is None else main.space.support_size.k
         size = target.layout.num_parameters
-        rule = self._sizes.rule(session, target.space, size, fixed=fixed)
+        rule = self._sizes.rule(session, target.space, size, fixed=fixed, fraction=fraction)
         return _Part(importance, target, rule)
 
 

@@ -19,6 +19,7 @@ from app.catalog.writer import ModelWriter
 from app.errors import HubForbidden, HubNotFound, RetryLater, SourceNotFound, Unavailable
 from app.hubs.clients.protocol import Hub
 from app.hubs.clients.registry import HubRegistry
+from app.hubs.ingestion.adapters import adapter_base_of, is_adapter, with_targets
 from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher
 from app.hubs.ingestion.downloads import Downloads
 from app.hubs.ingestion.model_writer import IngestWriter, note
@@ -32,7 +33,7 @@ from app.infra.db.database import Database
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, Progress
 from modelkin._validation import check_model_name
-from modelkin.checkpoints import Checkpoint
+from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.errors import JobFailed, ModelkinError, SpaceMismatch
 
 __all__ = ["IngestionService"]
@@ -133,14 +134,20 @@ class IngestionService:
         reason = source.filters.reason_against(revision.name, revision.tags)
         if reason is not None and not known:  # stored models are synchronized all the same
             return partial(self._writer.ignore, source, sync.name, sync.number, revision, reason)
+        adapter = is_adapter(revision)
         made = IngestResult(
             source=source,
             sync=sync.number,
             name=sync.name,
             moved_from=sync.moved_from,
             revision=revision,
-            base=base_of(hub, revision, source.importance, source.base_model),
+            base=(
+                adapter_base_of(hub, revision, source)
+                if adapter
+                else base_of(hub, revision, source.importance, source.base_model)
+            ),
             job=job.id,
+            adapter=adapter,
         )
         if any(held.is_made_like(made) for held in known):
             return partial(self._writer.describe, made)
@@ -162,7 +169,10 @@ class IngestionService:
             )
             checkpoint = fetching.fetch(made.revision, "model")
             fetching.on_progress = partial(downloaded, "its base")
-            made, base = _with_base(fetching, made, checkpoint)
+            if isinstance(checkpoint, Adapter):
+                made, base = with_targets(fetching, made, checkpoint), None
+            else:
+                made, base = _with_base(fetching, made, checkpoint)
             selection = self._selector.select(checkpoint, base, made, progress)
         progress(0, 0, "storing")
         notes = [*_notes(made, selection.reason, checkpoint), *checkpoint.notes]
@@ -255,13 +265,15 @@ def _with_base(
 def _notes(made: IngestResult, reason: str | None, checkpoint: Checkpoint) -> list[str]:
     """Why there is no delta though a base is declared, and what excludes nothing."""
     declared = made.base.revision is not None or made.base.lacking is not None
+    what = "the targets are not compared with a base" if made.adapter else "no delta"
+    reason = made.base.reason if made.adapter else reason
     unmatched = [
         pattern
         for pattern in made.source.exclude
         if not any(fnmatchcase(name, pattern) for name in checkpoint.excluded)
     ]
     return [
-        *([f"no delta: {reason}"] if declared and reason is not None else []),
+        *([f"{what}: {reason}"] if declared and reason is not None else []),
         *(f"exclude: {pattern!a} matches no tensor" for pattern in unmatched),
     ]
 

@@ -3,7 +3,8 @@
 A layout is the tensors by name and shape. The space that a source names takes the layout it was
 created with, else the first that arrives. Checkpoints of another layout go to
 ``{space}-{digest of their layout}``. Differences from a base go to a sister of that space,
-``{space}-delta-{digest of the base's weights}``.
+``{space}-delta-{digest of the base's weights}``. The differences of LoRA adapters go to
+``{space}-lora-{digest of the base's name and of the targeted tensors}``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = [
     "ResolvedSpace",
     "SpaceResolver",
     "SpaceTarget",
+    "adapter_space_name",
     "in_order",
     "layout_digest",
     "sister_name",
@@ -56,6 +58,19 @@ def sister_name(space: str, digest: str) -> str:
         digest: of the base, in hexadecimal digits; the first 12 count.
     """
     return _named(space, f"delta-{digest[:_DIGEST_DIGITS]}")
+
+
+def adapter_space_name(space: str, base: str | None, layout: Layout) -> str:
+    """The name of the space of adapters beside a space.
+
+    Args:
+        space: the name of the space of weights.
+        base: the name of the base that the adapters change; None if it is not known.
+        layout: the tensors that they target.
+    """
+    facts = json.dumps([base, layout_digest(layout)], separators=(",", ":"))
+    digest = hashlib.sha256(facts.encode()).hexdigest()
+    return _named(space, f"lora-{digest[:_DIGEST_DIGITS]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +177,34 @@ class SpaceResolver:
             target = _target(name, main.layout, main.exclude, found)
         target.require(base)
         return target
+
+    def find_adapters(
+        self,
+        session: Reader,
+        tenant: Tenant,
+        name: str,
+        layout: Layout,
+        patterns: Sequence[str],
+        base: str | None,
+    ) -> SpaceTarget:
+        """The space for adapters of one base and the same targets.
+
+        Args:
+            session: reads spaces.
+            tenant: their owner.
+            name: the space that the source names.
+            layout: of an adapter, the tensors that it targets.
+            patterns: of the tensors that the source leaves out.
+            base: the name of the base; None if it is not known.
+
+        Raises:
+            InvalidParameter: the patterns leave nothing of the layout.
+            SpaceMismatch: the space of this name has another layout.
+        """
+        exclude = _patterns(spaces.find_space(session, tenant, name), patterns)
+        kept = layout.without(exclude, unmatched_ok=True)
+        own = adapter_space_name(name, base, kept)
+        return _target(own, kept, exclude, _fitting(session, tenant, own, kept))
 
     def make(
         self, tenant: Tenant, target: SpaceTarget, importance: Importance, like: SpaceTarget

@@ -63,7 +63,7 @@ class Held:
 
     def is_made_like(self, made: IngestResult) -> bool:
         """Whether making its supports again would have the same result."""
-        if made.source.importance == "delta":
+        if made.adapter or made.source.importance == "delta":
             return self.weight is None and _has(self.delta, made.delta_recipe)
         if self.weight is None or not self.weight.has(made.recipe):
             return False

@@ -228,7 +228,8 @@ class _Hub(Handler):
 
     def sibling(self, path: str, data: bytes) -> dict[str, Any]:
         size = self.hub.sizes.get(path, len(data))
-        entry: dict[str, Any] = {"rfilename": path, "size": size}
+        blob = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        entry: dict[str, Any] = {"rfilename": path, "size": size, "blobId": blob}
         if path.endswith(".safetensors"):
             digest = hashlib.sha256(data).hexdigest()
             entry["lfs"] = {"sha256": digest, "size": size, "pointerSize": 134}

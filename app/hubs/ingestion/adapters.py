@@ -1,0 +1,74 @@
+"""LoRA adapters of a hub: which they are, and whether their base has what they target.
+
+An adapter has differences from its base by itself, so the base is never downloaded: its headers are
+read where it is available, to compare names and shapes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.hubs.clients.protocol import Hub, HubRevision
+from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, named
+from app.hubs.ingestion.checkpoint_files import choose
+from app.hubs.ingestion.results import IngestResult
+from app.hubs.ingestion.selection_plan import LACKING, Base, base_of
+from app.hubs.service import OpenSource
+from modelkin.checkpoints import Adapter
+from modelkin.errors import InvalidParameter, SpaceMismatch
+
+__all__ = ["adapter_base_of", "is_adapter", "with_targets"]
+
+
+def is_adapter(revision: HubRevision) -> bool:
+    """Whether a revision holds an adapter, by the names of its files.
+
+    Raises:
+        InvalidCheckpoint: it holds no checkpoint, more than one, or an adapter without its
+            configuration.
+    """
+    return choose(revision.files, named(revision)).config is not None
+
+
+def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base:
+    """The base of an adapter, as far as the hub has it.
+
+    Raises:
+        InvalidParameter: the source stores weights alone.
+    """
+    if source.importance == "weight":
+        raise InvalidParameter(
+            f"{named(revision)} is a LoRA adapter, which has differences and no weights, and its "
+            f"source has the importance weight: set it to delta or to null, or leave the adapter "
+            f"out by the source's filters",
+            field="importance",
+        )
+    return base_of(hub, revision, None, source.base_model)
+
+
+def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapter) -> IngestResult:
+    """What is known of an adapter with the name of its base, whose headers have its targets.
+
+    A base without them is noted; it is an error if the source requires deltas.
+
+    Raises:
+        SpaceMismatch: the source requires deltas, and the base lacks a target.
+    """
+    declared = made.revision.base_model or adapter.config.base or made.source.base_model
+    base = replace(made.base, name=None if declared is None else _without_revision(declared))
+    revision = base.revision
+    if revision is not None:
+        try:
+            adapter.require_targets_in(fetching.outline(revision, "outline"))
+        except SpaceMismatch as error:
+            reason = f"the base {named(revision)} does not fit: {error}"
+            if made.source.importance == "delta":
+                raise SpaceMismatch(reason) from None
+            base = replace(base, reason=reason)
+        except LACKING as error:
+            base = replace(base, reason=f"base {named(revision)} is not available ({error})")
+    return replace(made, base=base)
+
+
+def _without_revision(name: str) -> str:
+    return name.rpartition("@")[0] or name

@@ -1,0 +1,191 @@
+"""LoRA adapters of a hub: the difference that each makes, in a space of its base and targets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.hubs.ingestion.space_resolver import adapter_space_name
+from modelkin.checkpoints import open_checkpoint, select_from_checkpoint
+from modelkin.core.support import Support
+from tests.sdk.adapters.folders import CONFIG, adapter_folder, factors, random_factors
+from tests.support.app.harness import AppHarness, open_hub_app
+from tests.support.checkpoints import random_tensors, safetensors
+from tests.support.servers.fake_huggingface import Hub
+
+BASE = {
+    "layers.0.q_proj.weight": (24, 16),
+    "layers.0.v_proj.weight": (8, 16),
+    "mlp.down.weight": (16, 40),
+    "norm.weight": (16,),
+}
+CARD = {"base_model": "org/base"}
+
+
+def files(seed: int, shapes: Any = None, **fields: Any) -> dict[str, bytes]:
+    """The files of an adapter's repository."""
+    pairs = random_factors(seed) if shapes is None else random_factors(seed, shapes)
+    return {
+        "adapter_model.safetensors": safetensors(factors(pairs)),
+        "adapter_config.json": json.dumps({**CONFIG, **fields}).encode(),
+    }
+
+
+def on_disk(folder: Path, seed: int) -> Support:
+    """The support of the same adapter from a folder, as the command line makes it."""
+    return select_from_checkpoint(
+        open_checkpoint(adapter_folder(folder / f"{seed}", factors(random_factors(seed))))
+    )
+
+
+def space_of(folder: Path, base: str | None = "org/base") -> str:
+    """The space of plain adapters of a base."""
+    made = adapter_folder(folder / "plain", factors(random_factors(0)))
+    return adapter_space_name("kin", base, open_checkpoint(made).layout)
+
+
+def test_adapters_go_to_a_space_of_their_base_and_targets(
+    hub: Hub, app: AppHarness, tmp_path: Path
+) -> None:
+    """Each has the support that the command line gives it; the base's weights are not needed."""
+    hub.push("org/base", {"model.safetensors": safetensors(random_tensors(1, BASE))})
+    source = app.hubs.follow(hub.url)
+    for seed in (0, 1):
+        hub.push(f"org/lora{seed}", files(seed), card=CARD)
+        job = app.hubs.sync_model(source, f"org/lora{seed}")
+        assert "succeeded" == job.state, job.error
+        assert job.result is not None
+        assert ("delta", space_of(tmp_path), "org/base", 115) == tuple(
+            job.result[name] for name in ("importance", "space", "base", "support_size")
+        )
+        assert on_disk(tmp_path, seed) == app.hubs.support(f"org/lora{seed}", job.result["space"])
+        assert not [note for note in job.result["notes"] if "not compared" in note]
+    assert {space_of(tmp_path): "delta"} == app.hubs.kinds()
+    model = app.hubs.model("org/lora0", space_of(tmp_path))
+    assert model is not None
+    assert "org/base" == model.base_model
+
+
+def test_other_bases_and_other_targets_have_other_spaces(
+    hub: Hub, app: AppHarness, tmp_path: Path
+) -> None:
+    """Differences from two bases cannot be compared, and other targets are other indices."""
+    source = app.hubs.follow(hub.url)
+    hub.push("org/a", files(0))
+    hub.push("org/b", files(0, base_model_name_or_path="org/other"))
+    hub.push("org/c", files(0, base_model_name_or_path=None))
+    hub.push("org/d", files(0, {"layers.0.q_proj": (24, 16)}))
+    placed = []
+    for name in "abcd":
+        job = app.hubs.sync_model(source, f"org/{name}")
+        assert job.result is not None, job.error
+        placed.append(job.result["space"])
+    expected = [space_of(tmp_path, base) for base in ("org/base", "org/other", None)]
+    assert expected == placed[:3]
+    assert 4 == len(set(placed))
+
+
+def test_a_commit_that_changes_no_factor_downloads_nothing(hub: Hub, app: AppHarness) -> None:
+    """The factors and the configuration are the recipe: a new alpha is a new support."""
+    source = app.hubs.follow(hub.url)
+    hub.push("org/lora", files(0))
+    app.hubs.sync_model(source, "org/lora")
+    hub.push("org/lora", {**files(0), "README.md": b"# News"})
+    before = len(hub.downloads)
+    job = app.hubs.sync_model(source, "org/lora")
+    assert job.result is not None, job.error
+    assert "unchanged" == job.result["outcome"]
+    assert before == len(hub.downloads)
+    hub.push("org/lora", files(0, alpha_pattern={"down": 1}))
+    job = app.hubs.sync_model(source, "org/lora")
+    assert job.result is not None, job.error
+    assert "stored" == job.result["outcome"]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "reason"),
+    [
+        ({"norm.weight": (16,)}, "targets 'layers.0.q_proj.weight', which its base"),
+        (BASE | {"mlp.down.weight": (40, 16)}, "fan_in_fan_out the wrong way round"),
+    ],
+)
+def test_a_base_without_the_targets_is_an_error_where_deltas_are_required(
+    hub: Hub, app: AppHarness, shapes: Any, reason: str
+) -> None:
+    """Else it is noted: files may name tensors otherwise than modules."""
+    hub.push("org/base", {"model.safetensors": safetensors(random_tensors(1, shapes))})
+    hub.push("org/lora", files(0), card=CARD)
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/lora")
+    assert job.result is not None, job.error
+    assert any("not compared with a base: the base org/base@" in n for n in job.result["notes"])
+    assert any(reason in note for note in job.result["notes"])
+    strict = app.hubs.follow(hub.url, space="strict", importance="delta")
+    job = app.hubs.sync_model(strict, "org/lora")
+    assert job.error is not None
+    assert "space_mismatch" == job.error["code"]
+    assert reason in job.error["detail"]
+
+
+def test_an_adapter_needs_no_base_on_the_hub(hub: Hub, app: AppHarness) -> None:
+    """A base that is missing or hidden is noted, also where deltas are required."""
+    hub.push("org/lora", files(0), card=CARD)
+    source = app.hubs.follow(hub.url, importance="delta")
+    job = app.hubs.sync_model(source, "org/lora")
+    assert job.result is not None, job.error
+    assert "stored" == job.result["outcome"]
+    assert any("base org/base is not available" in note for note in job.result["notes"])
+
+
+@pytest.mark.parametrize(
+    ("pushed", "fields", "code", "detail"),
+    [
+        (files(0), {"importance": "weight"}, "invalid_parameter", "has differences and no weights"),
+        (
+            {"adapter_model.safetensors": files(0)["adapter_model.safetensors"]},
+            {},
+            "invalid_checkpoint",
+            "and no adapter_config.json beside it: publish what PEFT saved",
+        ),
+        (
+            {"model.safetensors": files(0)["adapter_model.safetensors"]},
+            {},
+            "invalid_checkpoint",
+            "it holds the factors of an adapter, and no adapter_config.json",
+        ),
+        (files(0, r=0), {}, "invalid_checkpoint", "adapter_config.json: r is 0: a rank is"),
+        (files(0, use_dora=True), {}, "invalid_checkpoint", "use_dora is True: DoRA"),
+        (files(0, r=8), {}, "invalid_checkpoint", "have the rank 4, its configuration says 8"),
+        (files(0, peft_type="IA3"), {}, "invalid_checkpoint", "peft_type is 'IA3'"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_by_name(
+    hub: Hub,
+    app: AppHarness,
+    pushed: dict[str, bytes],
+    fields: dict[str, Any],
+    code: str,
+    detail: str,
+) -> None:
+    """The job's error says field, value and remedy, and no space is made."""
+    hub.push("org/lora", pushed)
+    job = app.hubs.sync_model(app.hubs.follow(hub.url, **fields), "org/lora")
+    assert job.error is not None
+    assert code == job.error["code"]
+    assert detail in job.error["detail"]
+    assert [] == app.hubs.spaces()
+
+
+def test_a_small_file_of_a_huge_difference_is_refused(hub: Hub, tmp_path: Path) -> None:
+    """The limit on checkpoints counts what an adapter changes, not its own bytes."""
+    wide = {"q_proj": (3000, 3000)}
+    pushed = files(0, wide)
+    limit = 4 * len(pushed["adapter_model.safetensors"])
+    assert limit < 2 * 3000 * 3000
+    hub.push("org/lora", pushed)
+    with open_hub_app(tmp_path, max_checkpoint_bytes=limit) as app:
+        job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/lora")
+    assert job.error is not None
+    assert "changes 9000000 weights, which take 18000000 bytes" in job.error["detail"]
