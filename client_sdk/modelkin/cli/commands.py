@@ -76,7 +76,7 @@ def push(arguments: argparse.Namespace) -> Answer:
         else:
             value = source
         if arguments.signature_only and isinstance(value, Support):
-            value = _signed(value, space)
+            value = _signed(value, space or client.spaces.get(arguments.space))
         info = _put(client, arguments, value)
     tags = f", tags {', '.join(info.tags)}" if info.tags else ""
     what = "support" if info.kind == "support" else "signature of a support"
@@ -159,29 +159,41 @@ def inspect(arguments: argparse.Namespace) -> Answer:
     return _inspect_checkpoint(source)
 
 
-def _space_and_source(client: Client, arguments: argparse.Namespace) -> tuple[SpaceInfo, Source]:
-    """The space of a push, made with ``--create`` where it does not exist, and the input for it."""
+def _space_and_source(
+    client: Client, arguments: argparse.Namespace
+) -> tuple[SpaceInfo | None, Source]:
+    """The space of a push, made with ``--create`` where it does not exist, and the input for it.
+
+    The space is None for a key that may write and not read: the service then compares.
+    """
     path: str = arguments.source
+    space = _found(client, arguments)
+    if space is None and arguments.create:
+        space = _made(client, arguments, open_source(arguments, path))
+    return space, open_source(arguments, path, space)
+
+
+def _found(client: Client, arguments: argparse.Namespace) -> SpaceInfo | None:
     try:
-        space = client.spaces.get(arguments.space)
+        return client.spaces.get(arguments.space)
     except ApiError as error:
-        if error.problem_code != "space_not_found" or not arguments.create:
-            raise
-    else:
-        return space, open_source(arguments, path, space)
-    source = open_source(arguments, path)
+        if error.status == 403 or (error.problem_code == "space_not_found" and arguments.create):
+            return None
+        raise
+
+
+def _made(client: Client, arguments: argparse.Namespace, source: Source) -> SpaceInfo | None:
+    """A new space for the input; None where another space has the name and cannot be read."""
     if not isinstance(source, Checkpoint):
-        m = source.num_parameters
-        return client.ensure_space(arguments.space, num_parameters=m), source
+        return client.ensure_space(arguments.space, num_parameters=source.num_parameters)
     importance = plan_of(arguments, source).importance
     layout, exclude = whole_layout(arguments, source)
     try:
-        space = client.ensure_space(
+        return client.ensure_space(
             arguments.space, layout=layout, importance=importance, exclude=exclude
         )
     except ConflictError:  # made by another meanwhile
-        space = client.spaces.get(arguments.space)
-    return space, open_source(arguments, path, space)
+        return _found(client, arguments)
 
 
 def _agreed(

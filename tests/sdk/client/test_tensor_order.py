@@ -147,7 +147,19 @@ def test_a_layout_is_read_once(
     assert "PUT" == wire.requests[-1].method
 
 
-def test_a_space_made_anew_in_another_order_is_read_again(
+def test_a_key_that_may_only_write_sends_supports_as_they_are(
+    wire: Any, model_json: dict[str, Any]
+) -> None:
+    """Where the space cannot be read, the service compares the digest that the upload states."""
+    problem = {"code": "forbidden", "title": "t", "detail": "this key lacks the scope read"}
+    client = wire.client(httpx.Response(403, json=problem), httpx.Response(200, json=model_json))
+    client.put_support("digits", "org/a", SUPPORT)
+    assert ["GET", "PUT"] == [request.method for request in wire.requests]
+    assert SUPPORT == decode_support(wire.requests[1].read())
+    assert MINE.digest == wire.requests[1].url.params["layout"]
+
+
+def test_a_space_made_again_in_another_order_is_read_again(
     wire: Any, space_json: dict[str, Any], model_json: dict[str, Any]
 ) -> None:
     """A refusal after a cached layout reads the layout again; what stays refused is raised."""

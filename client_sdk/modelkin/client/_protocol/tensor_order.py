@@ -65,11 +65,21 @@ class LayoutCache:
 
 
 def tensors_of(cache: LayoutCache, space: str) -> Flow[TensorOrder]:
-    """The tensors of a space, read from the service where they are not known."""
+    """The tensors of a space, read from the service where they are not known.
+
+    A key that may write and not read gets an order without a layout: uploads go out as they are,
+    and the service compares the digest of the layout that they state with its own.
+    """
     known = cache.get(check_space_name(space))
-    if known is None:
-        known = cache.put((yield spaces.get(space)))
-    return known
+    if known is not None:
+        return known
+    try:
+        info = yield spaces.get(space)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return TensorOrder(space, None, ())
+    return cache.put(info)
 
 
 def in_order(cache: LayoutCache, space: str, value: T, send: Callable[[T], Flow[R]]) -> Flow[R]:
