@@ -49,11 +49,17 @@ class DonorReasonOut(ResponseModel):
 class DonorOut(ResponseModel):
     model: str
     similarity: float
-    weight: float = Field(description="its share of the mixture; all sum to 1")
+    weight: float = Field(
+        description="its share of the mixture; all sum to 1, or to 0 if every donor is unrelated"
+    )
     estimate: Estimate
     standard_error: float
     expected: Expected
     kappa: Kappa
+    unrelated: bool = Field(
+        description="as near as chance makes two models: kappa is below .1, or where it is unknown "
+        "it would be if the space were one tensor. It weighs nothing unless include_unrelated"
+    )
     why: DonorReasonOut
 
 

@@ -18,9 +18,10 @@ from app.catalog.reader import ModelReader, Subject
 from app.catalog.repositories.candidates import Candidate, candidates_by_id
 from app.errors import SupportRequired, Unavailable
 from app.kinship.donors.request import DonorRanking, DonorRequest, RankedDonor, Target
+from app.kinship.donors.unrelated import ChanceFilter
 from app.spaces.records import SpaceRecord
 from modelkin.core import estimators
-from modelkin.core.kinship.cover import greedy_cover
+from modelkin.core.kinship.cover import Step, greedy_cover
 from modelkin.core.kinship.membership import TargetIndices
 from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.similarity.rarity import index_weights, rarities
@@ -49,8 +50,9 @@ _MAX_POOL = 2000
 class CoverageSearch:
     """The methods ``idf`` and ``cover``, over the supports that are stored."""
 
-    def __init__(self, reader: ModelReader) -> None:
+    def __init__(self, reader: ModelReader, chance: ChanceFilter) -> None:
         self._reader = reader
+        self._chance = chance
 
     def idf(self, target: Target, request: DonorRequest) -> DonorRanking:
         """Rank by the overlap, weighted by how rare each index is in the space."""
@@ -70,25 +72,29 @@ class CoverageSearch:
             for neighbor, rarity in zip(pool.neighbors, rarities(pool.rows, weights), strict=True)
         ]
         choices.sort(key=lambda choice: choice.rank)
-        return DonorRanking(choices[: request.k], pool.considered, pool.left_out, pool.whole)
+        return DonorRanking(choices, pool.considered, pool.left_out, pool.whole)
 
     def cover(self, target: Target, request: DonorRequest) -> DonorRanking:
-        """The fewest donors that together hold the target's support, one after another."""
+        """The fewest donors that together hold the target's support, one after another.
+
+        Unrelated models hold a share of any support, by chance. So they come after all others.
+        """
         indices = self._target_indices(target, request)
         pool = self._pool(target, request, indices, _MIN_COVER_POOL)
-        steps = greedy_cover(pool.rows, indices.size, request.k) if pool.neighbors else []
+        neighbors, unrelated = self._chance.judged(target, pool.neighbors)
+        last = np.array(unrelated, np.bool_) & (not request.include_unrelated)
         choices = [
             RankedDonor(
-                pool.neighbors[step.row],
+                neighbors[step.row],
                 step.explained,
                 DonorExplanation(
                     "",
-                    pool.neighbors[step.row].shared_indices,
+                    neighbors[step.row].shared_indices,
                     explained=step.explained,
                     cumulative=step.cumulative,
                 ),
             )
-            for step in steps
+            for step in _cover(pool.rows, indices.size, request.k, last)
         ]
         return DonorRanking(choices, pool.considered, pool.left_out, pool.whole)
 
@@ -182,6 +188,19 @@ class _Pool:
     considered: int
     left_out: int
     whole: bool
+
+
+def _cover(rows: Words, columns: int, k: int, last: npt.NDArray[np.bool_]) -> list[Step]:
+    """The greedy cover by the rows that are not ``last``, continued by those that are."""
+    steps: list[Step] = []
+    for group in (np.flatnonzero(~last), np.flatnonzero(last)):
+        held = np.bitwise_or.reduce(rows[[step.row for step in steps]], axis=0)
+        before = steps[-1].cumulative if steps else 0.0
+        steps += [
+            Step(int(group[step.row]), step.explained, before + step.cumulative)
+            for step in greedy_cover(rows[group] & ~held, columns, k - len(steps))
+        ]
+    return steps
 
 
 def _compared(

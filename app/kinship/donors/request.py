@@ -40,6 +40,7 @@ class DonorRequest:
     Attributes:
         weights: one of :data:`WEIGHTS`; None for the one that suits the method.
         neighbors: how many nearest models count in the game of ``knn_shapley``.
+        include_unrelated: donors that are near by chance alone count like all others.
     """
 
     method: str = "similarity"
@@ -52,6 +53,7 @@ class DonorRequest:
     target_label: str | None = None
     metric: str | None = None
     neighbors: int | None = None
+    include_unrelated: bool = False
 
     @property
     def weighting(self) -> str:
@@ -83,11 +85,13 @@ class RankedDonor:
     Attributes:
         score: not negative.
         reason: without its sentence, and without the figures that all methods share.
+        unrelated: it is as near as chance makes two models.
     """
 
     neighbor: Neighbor
     score: float
     reason: DonorExplanation
+    unrelated: bool = False
 
     @property
     def rank(self) -> tuple[float, float, str]:
@@ -100,7 +104,7 @@ class DonorRanking:
     """The result of a method.
 
     Attributes:
-        choices: best first.
+        choices: best first; there may be more than were asked for.
         considered: how many models.
         left_out: how many more could not be considered.
         whole: every support that was needed could be read.

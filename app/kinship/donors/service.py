@@ -22,12 +22,14 @@ from app.kinship.donors.request import (
     check_request,
 )
 from app.kinship.donors.shapley import ShapleyGame
+from app.kinship.donors.unrelated import ChanceFilter
 from app.kinship.neighborhood import scan_neighborhood
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
 from modelkin.core.kinship import donors as mixing
 from modelkin.core.similarity.background import Background
+from modelkin.core.similarity.tensors import AT_CHANCE
 from modelkin.types.kinship import Donor, DonorExplanation, Donors, SimilarityBaseline
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import DonorMethod, DonorWeights
@@ -45,8 +47,8 @@ class DonorService:
         search: SearchService,
         indexes: IndexRegistry,
     ) -> None:
-        coverage = CoverageSearch(reader)
-        self._comparer = comparer
+        self._chance = ChanceFilter(comparer)
+        coverage = CoverageSearch(reader, self._chance)
         self._search = search
         self._indexes = indexes
         self._methods: Mapping[str, Callable[[Target, DonorRequest], DonorRanking]] = {
@@ -61,7 +63,9 @@ class DonorService:
     ) -> Donors:
         """The donors of a target, best first; there may be fewer than requested.
 
-        The target itself and models that share nothing with it are left out.
+        The target itself and models that share nothing with it are left out. Models that are near
+        by chance alone take the places that others leave, and weigh nothing, unless the request
+        includes them.
 
         Raises:
             InvalidParameter: parameters do not go together, or no model has the label or metric.
@@ -72,12 +76,11 @@ class DonorService:
         among = None
         if request.tags:
             among = np.sort(np.array(models.ids_with_tags(session, space, request.tags), np.int64))
-        found = self._methods[request.method](
-            Target(session, space, target, neighborhood, among), request
-        )
-        choices = self._with_chance(session, space, target, found.choices)
+        asked = Target(session, space, target, neighborhood, among)
+        found = self._methods[request.method](asked, request)
+        choices = _chosen(request, self._chance.marked(asked, found.choices))
         background = neighborhood.background()
-        weights = _weights(request.weighting, choices, background)
+        weights = _weights(request, choices, background)
         return Donors(
             items=tuple(
                 _donor(choice, float(weight), background)
@@ -90,7 +93,7 @@ class DonorService:
             candidates=found.considered,
             left_out=found.left_out,
             degraded=not found.whole,
-            note=space.note,
+            note=_note(space, request, choices, found.considered),
         )
 
     def _nearest(self, target: Target, request: DonorRequest) -> DonorRanking:
@@ -108,37 +111,67 @@ class DonorService:
             for item in near
             if item.similarity > 0 and item.model not in request.exclude
         ]
-        return DonorRanking(choices[: request.k], near.candidates, whole=not near.degraded)
+        return DonorRanking(choices, near.candidates, whole=not near.degraded)
 
-    def _with_chance(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        target: Subject,
-        choices: Sequence[RankedDonor],
-    ) -> list[RankedDonor]:
-        """The choices with what chance gives them, where their method has not found that yet."""
-        if all(choice.neighbor.expected is not None for choice in choices):
-            return list(choices)
-        near = [choice.neighbor for choice in choices]
-        neighbors = self._comparer.with_chance(session, space, target, near)
-        return [replace(c, neighbor=n) for c, n in zip(choices, neighbors, strict=True)]
+
+def _chosen(request: DonorRequest, choices: Sequence[RankedDonor]) -> list[RankedDonor]:
+    """The best k in their order; unrelated ones take only the places that the others leave."""
+    places = list(range(len(choices)))
+    if not request.include_unrelated:
+        places.sort(key=lambda place: choices[place].unrelated)
+    return [choices[place] for place in sorted(places[: request.k])]
 
 
 def _weights(
-    kind: str, choices: Sequence[RankedDonor], background: Background
+    request: DonorRequest, choices: Sequence[RankedDonor], background: Background
 ) -> npt.NDArray[np.float64]:
-    similarities = [choice.neighbor.similarity for choice in choices]
-    if kind == "zscore":
-        return mixing.zscore_weights(similarities, background.deviation)
-    if kind == "similarity":
-        return mixing.weights(similarities)
-    return mixing.proportional([choice.score for choice in choices])
+    """The shares of the donors; unrelated ones have none, unless they were asked for."""
+    weighed = np.array(
+        [request.include_unrelated or not choice.unrelated for choice in choices], np.bool_
+    )
+    counted = [choice for choice, counts in zip(choices, weighed, strict=True) if counts]
+    similarities = [choice.neighbor.similarity for choice in counted]
+    weights = np.zeros(len(choices))
+    if request.weighting == "zscore":
+        weights[weighed] = mixing.zscore_weights(similarities, background.deviation)
+    elif request.weighting == "similarity":
+        weights[weighed] = mixing.weights(similarities)
+    else:
+        weights[weighed] = mixing.proportional([choice.score for choice in counted])
+    return weights
+
+
+def _note(
+    space: SpaceRecord, request: DonorRequest, choices: Sequence[RankedDonor], considered: int
+) -> str | None:
+    """The caveats in words: of the space, and of an answer without a donor to learn from."""
+    notes = [] if space.note is None else [space.note]
+    if not choices:
+        notes.append(
+            f"no donor: none of the {considered} models considered shares an index with the target "
+            f"and passes the filters"
+            if considered
+            else "no donor: there is no other model that the request allows"
+        )
+    elif all(choice.unrelated for choice in choices):
+        weighed = (
+            "all weigh in because they were asked for"
+            if request.include_unrelated
+            else ("none has a weight; include_unrelated=true weighs them nevertheless")
+        )
+        notes.append(
+            f"none of these {len(choices)} is related to the target, they are as near as chance "
+            f"makes two models (kappa below {AT_CHANCE:g}): {weighed}"
+        )
+    return "; ".join(notes) or None
 
 
 def _donor(choice: RankedDonor, weight: float, background: Background) -> Donor:
     neighbor = choice.neighbor
     reason = replace(choice.reason, z_score=background.z_score(neighbor.similarity))
+    sentence = _sentence(neighbor, reason)
+    if choice.unrelated:
+        sentence += "; unrelated: it is as near as chance makes two models"
     return Donor(
         model=neighbor.model,
         similarity=neighbor.similarity,
@@ -147,7 +180,8 @@ def _donor(choice: RankedDonor, weight: float, background: Background) -> Donor:
         standard_error=neighbor.standard_error,
         expected=neighbor.expected,
         kappa=neighbor.kappa,
-        why=replace(reason, sentence=_sentence(neighbor, reason)),
+        unrelated=choice.unrelated,
+        why=replace(reason, sentence=sentence),
     )
 
 

@@ -79,7 +79,7 @@ class ShapleyGame:
             and neighbor.similarity > 0
         ]
         choices.sort(key=lambda choice: choice.rank)
-        return DonorRanking(choices[: request.k], len(names), left_out, whole)
+        return DonorRanking(choices, len(names), left_out, whole)
 
     def _players(self, target: Target, request: DonorRequest, game: _Rules) -> tuple[_Players, int]:
         """The nearest models with the attribute of the game, and how many near ones lack it."""

@@ -70,6 +70,10 @@ async def _donor_request(
         int | None,
         Query(ge=1, le=1000, description="knn_shapley: how many nearest models count; 5"),
     ] = None,
+    include_unrelated: Annotated[
+        bool,
+        Query(description="weigh donors that are unrelated, too: those as near as chance makes"),
+    ] = False,
 ) -> DonorRequest:
     names = [] if exclude is None else exclude
     return DonorRequest(
@@ -85,6 +89,7 @@ async def _donor_request(
         target_label=target_label,
         metric=metric,
         neighbors=neighbors,
+        include_unrelated=include_unrelated,
     )
 
 

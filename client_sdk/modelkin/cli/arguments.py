@@ -144,6 +144,9 @@ def _add_donors(adder: _Adder) -> None:
     parser = _command(adder, "donors", "the models that one may learn from, and in what proportion")
     _add_service(parser)
     _add_query(parser)
+    parser.add_argument(
+        "--include-unrelated", action="store_true", help="weigh models at chance, too"
+    )
     _add_selection(parser)
 
 

@@ -119,9 +119,17 @@ def donors(arguments: argparse.Namespace) -> Answer:
     """``modelkin donors``: donors of a stored model, or of a file that is not stored."""
     with Client(arguments.url, arguments.api_key) as client:
         query, notes = _query(client, arguments)
-        found = client.donors(arguments.space, query, k=arguments.count, tags=arguments.tag)
-    rows = [(*_scored(d), f"{d.weight:.3f}") for d in found]
-    text = table(("MODEL", "SIMILARITY", "ERROR", "WEIGHT"), rows) if rows else "no donors"
+        found = client.donors(
+            arguments.space,
+            query,
+            k=arguments.count,
+            tags=arguments.tag,
+            include_unrelated=arguments.include_unrelated,
+        )
+    rows = [(*_scored(d), f"{d.weight:.3f}", "unrelated" if d.unrelated else "") for d in found]
+    text = table(("MODEL", "SIMILARITY", "ERROR", "WEIGHT", ""), rows) if rows else "no donors"
+    if found.note is not None and all(donor.unrelated for donor in found):
+        notes = (*notes, found.note)
     return Answer(text, fields_of(found), notes)
 
 

@@ -100,11 +100,13 @@ class Donor:
 
     Attributes:
         similarity: S to the target, 0 to 1.
-        weight: its share; the weights of all donors sum to 1.
+        weight: its share; the weights of all donors sum to 1, or to 0 if every one is unrelated.
         estimate: as in :class:`modelkin.Neighbor`.
         standard_error: of ``similarity``; 0 where it is exact.
         why: the reason.
         expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
+        unrelated: it is as near as chance makes two models: kappa is below .1, or where kappa is
+            unknown it would be if the space were one tensor. It weighs nothing unless asked for.
     """
 
     model: str
@@ -115,11 +117,12 @@ class Donor:
     why: DonorExplanation = _NO_EXPLANATION
     expected: float | None = None
     kappa: float | None = None
+    unrelated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Donors(Ranking[Donor]):
-    """Ranked donors of a target; their weights sum to 1.
+    """Ranked donors of a target; their weights sum to 1, or to 0 if all are unrelated.
 
     Attributes:
         items: the donors; the object itself is a sequence of them too.
@@ -132,7 +135,8 @@ class Donors(Ranking[Donor]):
             the label or metric of the request.
         degraded: the donors were found another way than usual, or a stored support could not be
             read and its signature stood in.
-        note: a caveat in words: the space does not state the importance of its supports; else None.
+        note: a caveat in words: the space does not state the importance of its supports, or it has
+            no donor to learn from; else None.
     """
 
     _row: ClassVar[type[Any]] = Donor

@@ -6,10 +6,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import modelkin
+from modelkin import Client, Support
 from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.conftest import modelkin as command
 from tests.sdk.cli.files import Tensors, random_tensors, save, save_sharded
@@ -117,7 +119,7 @@ def test_answers_as_json_have_the_services_shape(family: str, ask: Ask, server: 
         found = client.neighbors(family, "acme/30")
     assert [n.similarity for n in found] == [item["similarity"] for item in printed["items"]]
     fields = {"model", "method", "items", "candidates", "degraded", "recall", "truncated"}
-    fields |= {"note", "notes"}
+    fields |= {"ties_left_out", "similarity_slack", "note", "notes"}
     assert fields == printed.keys()
 
 
@@ -126,6 +128,23 @@ def test_donors(family: str, ask: Ask) -> None:
     lines = ask("donors", "--space", family, "--model", "acme/30", "-k", "2").splitlines()
     assert ["MODEL", "SIMILARITY", "ERROR", "WEIGHT"] == lines[0].split()
     assert 1.0 == pytest.approx(sum(float(line.split()[3]) for line in lines[1:]), abs=0.002)
+
+
+def test_donors_at_chance(run: Run, server: Server) -> None:
+    """Donors without a relation are marked, and a note says that there is no other."""
+    rng = np.random.default_rng(4)
+    with Client(server.url) as client:
+        client.ensure_space("chance", num_parameters=9_000)
+        for name in ("a", "b", "c"):
+            indices = np.sort(rng.choice(9_000, 900, replace=False))
+            client.put_support("chance", name, Support.from_indices(indices, 9_000))
+    query = ("donors", "--space", "chance", "--model", "a")
+    done = run(*query, MODELKIN_URL=server.url)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [["0.000", "unrelated"]] * 2 == [line[3:] for line in lines[1:]]
+    assert "none of these 2 is related" in done.stderr
+    asked = run(*query, "--include-unrelated", MODELKIN_URL=server.url).stdout.splitlines()
+    assert 1.0 == pytest.approx(sum(float(line.split()[3]) for line in asked[1:]), abs=0.002)
 
 
 def test_overlap_is_told_tensor_by_tensor(family: str, ask: Ask) -> None:

@@ -77,6 +77,7 @@ class Queries:
         target_label: Any = None,
         metric: str | None = None,
         neighbors: int | None = None,
+        include_unrelated: bool = False,
     ) -> Donors:
         """Ranks the models that a target may learn from, with reasons and weights that sum to 1.
 
@@ -99,6 +100,7 @@ class Queries:
             target_label: the target's label, where no attribute of it has one.
             metric: of ``"knn_shapley"``, the attribute that should be large, in place of a label.
             neighbors: of ``"knn_shapley"``, how many nearest models count; 5 by default.
+            include_unrelated: donors that are as near as chance makes two models weigh in, too.
 
         Raises:
             SpaceMismatch: the support has other tensors than the space; names the first.
@@ -120,6 +122,7 @@ class Queries:
                     target_label=target_label,
                     metric=metric,
                     neighbors=neighbors,
+                    include_unrelated=include_unrelated or None,
                 )
             )
 

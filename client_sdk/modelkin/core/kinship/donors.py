@@ -10,9 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.similarity.chance import kappa as beyond_chance
+from modelkin.core.similarity.tensors import AT_CHANCE
 from modelkin.errors import InvalidParameter
 
-__all__ = ["proportional", "weights", "zscore_weights"]
+__all__ = ["is_unrelated", "proportional", "weights", "zscore_weights"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -79,6 +81,25 @@ def zscore_weights(similarities: Sequence[float] | Floats, deviation: float) -> 
         return values
     powers = np.exp((values - values.max()) / max(deviation, MIN_DEVIATION))
     return np.asarray(powers / powers.sum(), np.float64)
+
+
+def is_unrelated(
+    similarity: float, kappa: float | None, sizes: tuple[int, int], num_parameters: int
+) -> bool:
+    """Whether a donor is as near to a target as chance makes two models: kappa is below .1.
+
+    Args:
+        similarity: S of the two.
+        kappa: S beyond chance by tensor. None where that is unknown: then chance is that of indices
+            drawn from all parameters alike, ``S0 = 2ab / M(a + b)``. Supports of real models have
+            more in common by chance, so this is a floor: .1 where they are tiny, .145 at 5% of M.
+        sizes: a and b, how many indices each of the two has.
+        num_parameters: M.
+    """
+    if kappa is None:
+        a, b = sizes
+        kappa = beyond_chance(similarity, 2.0 * a * b / (num_parameters * max(1, a + b)))
+    return kappa is not None and kappa < AT_CHANCE
 
 
 def _checked(similarities: Sequence[float] | Floats) -> Floats:

@@ -45,3 +45,32 @@ def test_a_matrix_is_no_vector() -> None:
     matrix: Any = np.ones((2, 2))
     with pytest.raises(InvalidParameter, match=r"shape \(2, 2\)"):
         donors.weights(matrix)
+
+
+@given(
+    similarity=st.floats(0, 1),
+    kappa=st.none() | st.floats(-1, 1),
+    a=st.integers(1, 1000),
+    b=st.integers(1, 1000),
+)
+def test_unrelated_is_below_a_tenth_beyond_chance(
+    similarity: float, kappa: float | None, a: int, b: int
+) -> None:
+    """Kappa decides; without it, S against the overlap of indices drawn from all of M."""
+    found = donors.is_unrelated(similarity, kappa, (a, b), 1000)
+    if kappa is not None:
+        assert found == (kappa < 0.1)
+    elif a * b < 1_000_000:
+        chance = 2 * a * b / 1000 / (a + b)
+        floor = chance + 0.1 * (1 - chance)
+        assert found == (similarity < floor) or abs(similarity - floor) < 1e-9
+    else:
+        assert not found  # of supports of everything S is 1 by chance, and shows nothing
+
+
+@pytest.mark.parametrize(("share", "floor"), [(0.001, 0.1009), (0.05, 0.145), (0.2, 0.28)])
+def test_the_floor_grows_with_k(share: float, floor: float) -> None:
+    """Where supports hold 5% of M, S below .145 is chance; where they hold 20%, below .28."""
+    k = round(share * 10**6)
+    assert donors.is_unrelated(floor - 1e-6, None, (k, k), 10**6)
+    assert not donors.is_unrelated(floor + 1e-6, None, (k, k), 10**6)

@@ -1,0 +1,68 @@
+"""Donors that are unrelated to the target: as near as two models are by chance.
+
+Chance is measured in each tensor where both supports are counted, and else over all parameters at
+once, as if these were one tensor. That is less than chance by tensor, so it never marks a related
+model; the floor that it sets is S = .145 where supports hold 5% of the parameters, and .28 at 20%.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app.catalog.repositories.candidates import candidates_by_name
+from app.kinship.donors.request import RankedDonor, Target
+from app.search.comparer import Comparer
+from modelkin.core.kinship.donors import is_unrelated
+from modelkin.types.search import Neighbor
+
+__all__ = ["ChanceFilter"]
+
+
+class ChanceFilter:
+    """Marks donors that chance alone would make as near.
+
+    Args:
+        comparer: knows the chance by tensor.
+    """
+
+    def __init__(self, comparer: Comparer) -> None:
+        self._comparer = comparer
+
+    def marked(self, target: Target, choices: Sequence[RankedDonor]) -> list[RankedDonor]:
+        """The same choices, with ``unrelated`` set, and with kappa where that is known."""
+        near = [choice.neighbor for choice in choices]
+        found, unrelated = self.judged(target, near)
+        return [
+            replace(choice, neighbor=neighbor, unrelated=by_chance)
+            for choice, neighbor, by_chance in zip(choices, found, unrelated, strict=True)
+        ]
+
+    def judged(
+        self, target: Target, neighbors: Sequence[Neighbor]
+    ) -> tuple[list[Neighbor], list[bool]]:
+        """The neighbours, with kappa where that is known, and whether each is unrelated."""
+        subject, space = target.subject, target.space
+        found = list(neighbors)
+        if any(item.expected is None for item in found):  # else the search has found it
+            found = self._comparer.with_chance(target.session, space, subject, neighbors)
+        sizes = self._sizes(target, [item.model for item in found if item.kappa is None])
+        own = subject.packed.k if subject.packed is not None else None
+        if own is None and subject.model is not None:
+            own = subject.model.support_size
+        unrelated = [
+            is_unrelated(
+                item.similarity,
+                item.kappa,
+                # A signature that is not stored comes without its K: that of the donor stands in.
+                (sizes.get(item.model, 0) if own is None else own, sizes.get(item.model, 0)),
+                space.num_parameters,
+            )
+            for item in found
+        ]
+        return found, unrelated
+
+    def _sizes(self, target: Target, names: Sequence[str]) -> dict[str, int]:
+        """The K of these models."""
+        found = candidates_by_name(target.session, target.space, names) if names else []
+        return {candidate.name: candidate.support_size for candidate in found}
