@@ -13,10 +13,16 @@ import httpx
 import pytest
 
 import modelkin
+from app.catalog.origins import StatedOrigin
+from app.catalog.puts import Put
+from app.catalog.writer import ModelWriter
+from app.infra.storage.blobs import BlobStore
+from app.spaces import repository as spaces
 from modelkin import BulkItem, Importance, Layout, Support
 from modelkin.core.importance import Origin
 from modelkin.errors import SpaceMismatch
 from modelkin.wire import DELTA, SKETCH, encode_delta, signature_to_json
+from tests.support.app.space import AppSpace
 from tests.support.http_space import SIGNATURE, SUPPORT, Space, assert_problem
 
 M = 1000
@@ -164,6 +170,25 @@ def put_lines(space: Space, *lines: dict[str, Any]) -> list[dict[str, Any]]:
     answer = space.http.post(space.path("batch"), content=body, headers=headers)
     assert 200 == answer.status_code, answer.text
     return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_a_kind_that_is_stated_meanwhile_is_compared_under_the_lock(app_space: AppSpace) -> None:
+    """An upload that began while the space was unstated is refused when it is no more, and its file
+    is deleted.
+    """
+    writer, before = app_space.services[ModelWriter], app_space.space
+    support = Support(range(0, before.num_parameters, 7), before.num_parameters)
+    with app_space.database.reading() as session:
+        prepared = writer.prepare(session, before, "a", support)
+    with app_space.database.writing() as session:
+        spaces.state_importance(session, before, Importance("weight"))
+    put = Put("a", prepared, origin=StatedOrigin(Importance("fisher")))
+    with pytest.raises(SpaceMismatch), app_space.database.writing() as session:
+        writer.put(session, before, put)
+    assert prepared.blob_key is not None
+    with pytest.raises(KeyError):
+        app_space.services[BlobStore].open(prepared.blob_key)
+    assert 0 == app_space.space.models
 
 
 # --- the SDK ----------------------------------------------------------------------------------
