@@ -254,7 +254,7 @@ def _split_kinds(options: argparse.Namespace) -> int:
 
 
 def _parted(space: SpaceRecord, result: KindSplit) -> str:
-    """What became of a space, in a line."""
+    """The result of a split, in a line."""
     if space.importance.is_stated:
         return f"states {space.importance} already"
     facts = [f"{count} deltas moved to {name}" for name, count in sorted(result.moved.items())]

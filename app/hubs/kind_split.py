@@ -51,7 +51,7 @@ class _Changed(Exception):
 
 @dataclass(slots=True)
 class KindSplit:
-    """What a space held, and what became of it.
+    """The result of parting a space.
 
     Attributes:
         space: its name.
@@ -151,7 +151,7 @@ class KindSplitService:
         return sister
 
     def _move(self, tenant: Tenant, space: SpaceRecord, target: SpaceRecord, name: str) -> bool:
-        """Move a model; False if it is gone, is no delta any more, or its name is taken."""
+        """Move a model; False if it is gone, a delta no more, or its name is taken."""
         for _ in range(_MAX_ATTEMPTS):
             with self._database.reading() as session:
                 model = models.find_model(session, space, name)

@@ -58,7 +58,7 @@ def lineages(app: AppHarness, space: str, planted: Mapping[str, Planted]) -> dic
 
 def test_an_ensemble_and_its_children(hub: Hub, app: AppHarness, receiver: Receiver) -> None:
     """Children that trained a quarter of their parameters are consistent, every wrong base is
-    contradicted and the right one named, a model that was trained anew is kin to none, and children
+    contradicted and the right one named, a retrained model is kin to none, and children
     that were tuned alike are nearest to each other in the space of their differences.
     """
     planted = ensemble()

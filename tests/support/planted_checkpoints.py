@@ -40,7 +40,7 @@ class Planted:
 
 def ensemble() -> dict[str, Planted]:
     """Four bases, two children of each that were tuned alike, two models of each that declare
-    another base, and a model of the same architecture that was trained anew.
+    another base, and a model of the same architecture that was retrained from the start.
     """
     planted: dict[str, Planted] = {}
     for member in range(4):
