@@ -151,7 +151,7 @@ class KindSplitService:
         return sister
 
     def _move(self, tenant: Tenant, space: SpaceRecord, target: SpaceRecord, name: str) -> bool:
-        """Move a model; False if it is gone, a delta no more, or its name is taken."""
+        """Move a model; False if it is gone, not a delta now, or its name is taken."""
         for _ in range(_MAX_ATTEMPTS):
             with self._database.reading() as session:
                 model = models.find_model(session, space, name)

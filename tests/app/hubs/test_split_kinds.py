@@ -103,7 +103,7 @@ def run(
     """The exit code of the command, and what it printed to stdout and stderr."""
     settings = app.services[Settings]
     monkeypatch.setenv("MODELKIN_DATABASE_URL", settings.database_url)
-    monkeypatch.setenv("MODELKIN_BLOB_URL", settings.blob_url)
+    monkeypatch.setenv("MODELKIN_BLOB_URL", str(settings.blob_url))
     code = cli.split_kinds(list(flags))
     printed = capsys.readouterr()
     return code, printed.out, printed.err
