@@ -12,6 +12,7 @@ from benchmarks import report
 from benchmarks.report import Findings
 from benchmarks.subjects import (
     buckets,
+    chance,
     clusterings,
     crowd,
     donors,
@@ -49,6 +50,7 @@ SUBJECTS: dict[str, Subject] = {
         "wire": wire,
         "retrieval": retrieval,
         "overlaps": overlaps,
+        "chance": chance,
         "buckets": buckets,
         "stop_list": stop_list,
         "clusterings": clusterings,

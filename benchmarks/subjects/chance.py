@@ -1,0 +1,144 @@
+"""Measure what chance costs: neighbours with expected overlap and kappa, beside those without.
+
+Both are the service's own code in one process, from the question to the answer, the query for the
+index counts included. The same questions are asked in turn, of one space: with its layout, and as
+if it had none. They are asked once before, so both find the files of supports in memory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from app.auth.records import Tenant
+from app.bootstrap import open_services
+from app.catalog.batches import BatchEntry, BatchService
+from app.catalog.reader import ModelReader
+from app.container import Container
+from app.infra.db.database import Database
+from app.search.service import SearchService
+from app.settings import Settings
+from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
+from benchmarks.harness import Contender, Race, race
+from benchmarks.report import Findings, Row, Table, at_most, duration
+from modelkin import Layout, Support
+from modelkin.types.search import Neighbors
+
+LIBRARIES = ("numpy", "numba", "sqlalchemy")
+
+MODELS, QUICK_MODELS = 10_000, 60
+M = 100_000
+DENSITY = 0.1
+FAMILY = 20
+"""Models in a family: a head, and models that keep a part of it."""
+TENSORS = 300
+"""As many as a transformer of 25 layers has."""
+QUESTIONS, ROUNDS = 40, 15
+TARGET = 1.2
+WITH, WITHOUT = "with chance", "without"
+SEED = 3
+
+
+def run(quick: bool) -> Findings:
+    """Measure neighbours by every method that needs no buckets."""
+    n = QUICK_MODELS if quick else MODELS
+    rows: list[Row] = []
+    facts: list[list[str]] = []
+    with _space(n) as (services, space):
+        for k in (10, 100):
+            measured = _measured(services, space, k, 3 if quick else ROUNDS)
+            rows.append(_row(n, k, measured))
+            facts.append([f"k = {k}", *_medians(measured)])
+    what = f"Neighbours in one process, n = {n:,}, M = {M:,}, {TENSORS} tensors, method auto"
+    return Findings(rows, [Table(what, ["", WITH, WITHOUT], facts)])
+
+
+def _row(n: int, k: int, measured: Race) -> Row:
+    ours, peer = _medians(measured)
+    return at_most(
+        f"neighbours with chance, n = {n:,}, {TENSORS} tensors, k = {k}",
+        ours,
+        f"{WITHOUT}: {peer}",
+        measured.ratio(WITH, WITHOUT),
+        TARGET,
+    )
+
+
+def _medians(measured: Race) -> list[str]:
+    return [duration(measured.seconds(name).median) for name in (WITH, WITHOUT)]
+
+
+def _measured(services: Container, space: SpaceRecord, k: int, rounds: int) -> Race:
+    plain = replace(space, layout=None)
+    drawn = np.random.default_rng(SEED).choice(space.models, QUESTIONS, replace=False)
+    names = [f"m{i:05d}" for i in drawn]
+    found = _ask(services, space, k, names)[0], _ask(services, plain, k, names)[0]
+    if [item.model for item in found[0]] != [item.model for item in found[1]]:
+        raise AssertionError("chance has changed the order of the neighbours")
+    if any(item.kappa is None for item in found[0]) or found[1][0].kappa is not None:
+        raise AssertionError("chance is not where it should be")
+    passes = race(
+        [
+            Contender(WITH, partial(_ask, services, space, k, names)),
+            Contender(WITHOUT, partial(_ask, services, plain, k, names)),
+        ],
+        rounds,
+    )
+    return Race({name: [s / len(names) for s in each] for name, each in passes.samples.items()})
+
+
+def _ask(services: Container, space: SpaceRecord, k: int, names: Sequence[str]) -> list[Neighbors]:
+    """Ask about one model after another."""
+    answers = []
+    for name in names:
+        with services[Database].reading() as session:
+            subject = services[ModelReader].stored_subject(session, space, name)
+            answers.append(services[SearchService].neighbors(session, space, subject, k=k))
+    return answers
+
+
+@contextmanager
+def _space(n: int) -> Iterator[tuple[Container, SpaceRecord]]:
+    """A service's store with families of models in a space with a layout."""
+    layout = Layout.of((f"t{i}", [M // TENSORS]) for i in range(TENSORS - 1))
+    rest = M - layout.num_parameters
+    layout = Layout.of([*((t.name, t.shape) for t in layout.tensors), ("rest", [rest])])
+    with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
+        url = f"sqlite:///{Path(folder) / 'm.db'}"
+        with open_services(Settings(_env_file=None, database_url=url)) as services:
+            with services[Database].writing() as session:
+                space, _ = services[SpaceService].create(
+                    session,
+                    services[Tenant],
+                    "bench",
+                    num_parameters=None,
+                    layout=layout,
+                    scheme=None,
+                    num_perm=256,
+                    seed=1,
+                )
+            with services[Database].reading() as session:
+                services[BatchService].put(session, space, _entries(n))
+            with services[Database].reading() as session:
+                space = services[SpaceService].get(session, services[Tenant], "bench")
+            yield services, space
+
+
+def _entries(n: int) -> Iterator[BatchEntry]:
+    """Families: members keep 30 to 90% of their head."""
+    rng = np.random.default_rng(0)
+    head = np.zeros(M, np.bool_)
+    for number in range(n):
+        if number % FAMILY == 0:
+            head = rng.random(M, dtype=np.float32) < DENSITY
+        share = 1.0 if number % FAMILY == 0 else rng.uniform(0.3, 0.9)
+        drawn = rng.random(M, dtype=np.float32)
+        held = np.where(head, drawn < share, drawn < DENSITY * (1 - share))
+        yield BatchEntry(f"m{number:05d}", Support.from_indices(np.flatnonzero(held), M))
