@@ -40,7 +40,7 @@ FAMILY = 20
 """Models in a family: a head, and models that keep a part of it."""
 TENSORS = 300
 """As many as a transformer of 25 layers has."""
-QUESTIONS, ROUNDS = 40, 15
+QUESTIONS, ROUNDS = 10, 40
 TARGET = 1.2
 WITH, WITHOUT = "with chance", "without"
 SEED = 3

@@ -152,6 +152,30 @@ def test_other_matrices_are_refused(content: bytes, wire: Any) -> None:
         client.similarity("digits", ["a", "b"])
 
 
+def test_a_matrix_of_kappa_is_read(wire: Any) -> None:
+    """It says so; that of a service which ignores the measure is an error, not a kappa."""
+    values = np.array([[1.0, np.nan], [np.nan, 1.0]])
+    headers = NPY | {"X-Modelkin-Measure": "kappa"}
+    client = wire.client(httpx.Response(200, content=npy(values), headers=headers))
+    matrix = client.similarity("digits", ["a", "b"], measure="kappa")
+    assert "/v1/spaces/digits/similarity?measure=kappa" == wire.target
+    assert "kappa" == matrix.measure
+    assert np.array_equal(values, matrix.values, equal_nan=True)
+    older = wire.client(httpx.Response(200, content=npy(np.eye(2)), headers=NPY))
+    with pytest.raises(ModelkinError, match="'similarity', not of 'kappa'"):
+        older.similarity("digits", ["a", "b"], measure="kappa")
+
+
+def test_neighbors_of_an_older_service_have_no_kappa(
+    wire: Any, neighbors_json: dict[str, Any]
+) -> None:
+    """Fields that it does not answer are None, and the least kappa is part of the request."""
+    client = wire.client(httpx.Response(200, json=neighbors_json))
+    found = client.neighbors("digits", "a", min_kappa=-0.5)
+    assert "min_kappa=-0.5" in wire.target
+    assert all(item.expected is None and item.kappa is None for item in found)
+
+
 @pytest.mark.parametrize("rows", ["2", "x", "0,,y"])
 def test_unknown_rows_are_refused(rows: str, wire: Any) -> None:
     """Estimated rows outside the matrix are an error."""
