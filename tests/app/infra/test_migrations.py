@@ -21,6 +21,8 @@ from app.auth import tenants
 from app.catalog.repositories import models
 from app.catalog.repositories.models import Content, NewModel
 from app.errors import Unavailable
+from app.hubs.records import Place
+from app.hubs.repositories import source_models
 from app.index import stop_list_repository
 from app.index.epoch_repository import history
 from app.infra.db.database import Database
@@ -313,6 +315,37 @@ def test_spaces_from_before_kinds_of_importance_are_unstated(start: Start) -> No
         stated = {"importance": "weight", "layout": before["layout_digest"]}
         support = models["m001"].to_bytes()
         assert 201 == space.put_bytes("new", support, SUPPORT, **stated).status_code
+
+
+def test_models_of_hubs_are_synced_once_more(database: Database) -> None:
+    """What a version before kinds stored of a hub is due, and what is gone from it is not."""
+    migrate(database)
+    moment = "'2026-01-01 00:00:00+00:00'"
+    alembic(database, command.downgrade, "0017")
+    with database.writing() as session:
+        session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
+        session.execute(
+            text(
+                "INSERT INTO sources (id, tenant_id, kind, space, secret, filters, on_delete, "
+                "created_at, updated_at) VALUES ('s', 1, 'mlflow', 'kin', :secret, '{}', 'keep', "
+                f"{moment}, {moment})"
+            ),
+            {"secret": b"x"},
+        )
+        for name, revision, space in (("a", "'7'", "'kin'"), ("gone", "NULL", "NULL")):
+            session.execute(
+                text(
+                    "INSERT INTO source_models (source_id, name, sync_started_seq, "
+                    "sync_applied_seq, listed, revision, space, model) VALUES "
+                    f"('s', '{name}', 1, 1, true, {revision}, {space}, '{name}')"
+                )
+            )
+    alembic(database, command.upgrade, "head")
+    with database.reading() as session:
+        seen = list(source_models.seen_models(session, "s"))
+        placed = source_models.placed(session, "s", "a")
+    assert [("a", ""), ("gone", None)] == [(model.name, model.revision) for model in seen]
+    assert Place("a", "kin") == placed
 
 
 def test_an_older_version_follows_no_hubs(database: Database) -> None:
