@@ -77,7 +77,7 @@ class TensorOrder:
                 else ""
             )
             raise SpaceMismatch(
-                f"it has other tensors than space {self.space!r}: {error}{remedy}"
+                f"the tensors are not those of space {self.space!r}: {error}{remedy}"
             ) from None
 
 

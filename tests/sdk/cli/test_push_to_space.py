@@ -13,8 +13,13 @@ from torch import nn
 
 from modelkin import Client, select_support
 from modelkin.checkpoints import open_checkpoint
+from modelkin.client._protocol.tensor_order import LayoutCache
+from modelkin.client._sync.spaces import Spaces
 from modelkin.core.importance import Importance
+from modelkin.core.tensor_order import TensorOrder
+from modelkin.errors import PermissionDeniedError
 from modelkin.torch import delta_importance, layout_of, weight_importance, weights_digest
+from modelkin.types.spaces import SpaceInfo
 from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.files import save
 from tests.support.servers.server_process import Server
@@ -163,3 +168,22 @@ def test_a_question_takes_the_size_of_the_space(push: Run, client: Client, space
     more = push("neighbors", "--file", "m.safetensors", "--json", "--k", "154", *BUFFERS)
     (item,) = json.loads(more.stdout)["items"]
     assert (77, pytest.approx(2 / 3)) == (item["shared_indices"], item["similarity"])
+
+
+def test_a_key_that_may_only_write_pushes(
+    push: Run, client: Client, space: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where the space cannot be read, the service compares the stated layout with its own."""
+    layout = open_checkpoint(tmp_path / "m.safetensors", ["*.running_*"]).layout
+    client.ensure_space(space, layout=layout, importance="weight")
+
+    def forbidden(self: Spaces, name: str) -> SpaceInfo:
+        raise PermissionDeniedError(403, "forbidden", "this key lacks the scope read")
+
+    monkeypatch.setattr(Spaces, "get", forbidden)
+    monkeypatch.setattr(LayoutCache, "put", lambda self, info: TensorOrder(info.name, None, ()))
+    done = push("push", "m.safetensors", "--model", "m", *BUFFERS)
+    assert (0, NOTE) == (done.returncode, done.stderr)
+    other = push("push", "m.safetensors", "--model", "m")
+    assert (1, 1) == (other.returncode, other.stderr.replace(NOTE, "").count("\n"))
+    assert "space_mismatch" in other.stderr

@@ -94,7 +94,7 @@ def test_other_tensors_are_refused_by_name(
         lambda: client.put_importance(space, "x", np.ones(m, np.float32), layout=layout),
     ]
     for call in calls:
-        with pytest.raises(SpaceMismatch, match=f"than space '{space}': tensor {message}"):
+        with pytest.raises(SpaceMismatch, match=f"not those of space '{space}': tensor {message}"):
             call()
     summary = client.put_many(space, [("x", support), ("y", SUPPORT)])
     assert (1, 1) == (summary.created, summary.failed)
