@@ -1,15 +1,21 @@
-"""The commands, a function each, from arguments to an :class:`Answer`.
+"""The commands about supports, a function each, from arguments to an :class:`Answer`.
 
 ``run`` prints the answers. ``checkpoints`` and ``core`` compute, and the client asks the service.
+The commands about kin and about hubs have modules of their own.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from modelkin import checkpoints
+from modelkin._validation import check_model_name
 from modelkin.checkpoints import Adapter, Checkpoint
+from modelkin.cli.cells import SCORED, count_cell, scored, share_cell
 from modelkin.cli.inputs import (
     Plan,
     Source,
@@ -20,14 +26,12 @@ from modelkin.cli.inputs import (
     plan_of,
     whole_layout,
 )
-from modelkin.cli.output import Answer, counted, fields_of, pairs, table
+from modelkin.cli.output import Answer, counted, fields_of, noted, pairs, table
 from modelkin.client import Client
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
-from modelkin.errors import ApiError, ConflictError
-from modelkin.types.kinship import Donor
+from modelkin.errors import ApiError, ConflictError, InvalidParameter
 from modelkin.types.models import ModelInfo
-from modelkin.types.search import Neighbor
 from modelkin.types.spaces import SpaceInfo
 
 __all__ = ["donors", "inspect", "neighbors", "overlap", "push", "support"]
@@ -66,8 +70,9 @@ def support(arguments: argparse.Namespace) -> Answer:
 
 def push(arguments: argparse.Namespace) -> Answer:
     """``modelkin push``: store a support or signature in a space."""
+    described = _metadata(arguments)
     notes: tuple[str, ...] = ()
-    check_options(arguments, arguments.source)
+    check_options(arguments, arguments.input)
     with Client(arguments.url, arguments.api_key) as client:
         space, source = _space_and_source(client, arguments)
         value: Support | Signature
@@ -77,13 +82,14 @@ def push(arguments: argparse.Namespace) -> Answer:
             value = source
         if arguments.signature_only and isinstance(value, Support):
             value = _signed(value, space or client.spaces.get(arguments.space))
-        info = _put(client, arguments, value)
-    tags = f", tags {', '.join(info.tags)}" if info.tags else ""
+        info = _describe(client, _put(client, arguments, value), described)
+    more = f", tags {', '.join(info.tags)}" if info.tags else ""
+    more += f", base model {info.base_model}" if info.base_model else ""
     what = "support" if info.kind == "support" else "signature of a support"
     return Answer(
         text=(
             f"{info.model} in space {info.space}: revision {info.revision}, a {what} "
-            f"of {info.support_size:,} indices{tags}"
+            f"of {info.support_size:,} indices{more}"
         ),
         fields=fields_of(info),
         notes=notes,
@@ -102,7 +108,7 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
             method=arguments.method,
             tags=arguments.tag,
         )
-    rows = [(*_scored(n), f"{n.jaccard:.3f}", _or_dash(n.shared_indices)) for n in found]
+    rows = [(*scored(n), share_cell(n.jaccard), count_cell(n.shared_indices)) for n in found]
     if found.degraded:
         notes = (
             *notes,
@@ -110,9 +116,8 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
         )
     if found.truncated:
         notes = (*notes, "buckets with too many models were left out: other models may be as near")
-    columns = ("MODEL", "SIMILARITY", "ERROR", "JACCARD", "SHARED")
-    text = table(columns, rows) if rows else "no neighbours"
-    return Answer(text, fields_of(found), notes)
+    text = table((*SCORED, "JACCARD", "SHARED"), rows) if rows else "no neighbours"
+    return Answer(text, fields_of(found), (*notes, *noted(found.note)))
 
 
 def donors(arguments: argparse.Namespace) -> Answer:
@@ -126,11 +131,9 @@ def donors(arguments: argparse.Namespace) -> Answer:
             tags=arguments.tag,
             include_unrelated=arguments.include_unrelated,
         )
-    rows = [(*_scored(d), f"{d.weight:.3f}", "unrelated" if d.unrelated else "") for d in found]
-    text = table(("MODEL", "SIMILARITY", "ERROR", "WEIGHT", ""), rows) if rows else "no donors"
-    if found.note is not None and all(donor.unrelated for donor in found):
-        notes = (*notes, found.note)
-    return Answer(text, fields_of(found), notes)
+    rows = [(*scored(d), share_cell(d.weight), "unrelated" if d.unrelated else "") for d in found]
+    text = table((*SCORED, "WEIGHT", ""), rows) if rows else "no donors"
+    return Answer(text, fields_of(found), (*notes, *noted(found.note)))
 
 
 def overlap(arguments: argparse.Namespace) -> Answer:
@@ -138,30 +141,32 @@ def overlap(arguments: argparse.Namespace) -> Answer:
     with Client(arguments.url, arguments.api_key) as client:
         found = client.overlap(arguments.space, arguments.a, arguments.b)
     summary = {
-        "similarity": f"{found.similarity:.3f}",
-        "jaccard": f"{found.jaccard:.3f}",
+        "similarity": share_cell(found.similarity),
+        "by chance": share_cell(found.expected),
+        "kappa": share_cell(found.kappa),
+        "jaccard": share_cell(found.jaccard),
         "shared indices": f"{found.shared_indices:,}",
     }
     text = pairs(summary)
     if found.tensors:
-        columns = ("TENSOR", "PARAMETERS", "A", "B", "SHARED", "SIMILARITY")
+        columns = ("TENSOR", "PARAMETERS", "A", "B", "SHARED", "SIMILARITY", "CHANCE", "KAPPA")
         rows = [
             (
                 t.name,
                 *(f"{count:,}" for count in (t.size, t.a, t.b, t.shared_indices)),
-                "-" if t.similarity is None else f"{t.similarity:.3f}",
+                *map(share_cell, (t.similarity, t.expected, t.kappa)),
             )
             for t in found.tensors
         ]
         text += "\n\n" + table(columns, rows)
-    return Answer(text, fields_of(found))
+    return Answer(text, fields_of(found), noted(found.note))
 
 
 def inspect(arguments: argparse.Namespace) -> Answer:
     """``modelkin inspect``: describes a file; supports and signatures are verified whole."""
-    source = open_source(arguments, arguments.source)
+    source = open_source(arguments, arguments.input)
     if isinstance(source, Support):
-        return _inspect_support(source, Path(arguments.source).stat().st_size)
+        return _inspect_support(source, Path(arguments.input).stat().st_size)
     if isinstance(source, Signature):
         return _inspect_signature(source)
     return _inspect_checkpoint(source)
@@ -174,7 +179,7 @@ def _space_and_source(
 
     The space is None for a key that may write and not read: the service then compares.
     """
-    path: str = arguments.source
+    path: str = arguments.input
     space = _found(client, arguments)
     if space is None and arguments.create:
         space = _made(client, arguments, open_source(arguments, path))
@@ -213,7 +218,7 @@ def _agreed(
     answer is the size.
     """
     chosen = plan.support()
-    if arguments.k is not None or arguments.fraction is not None:
+    if arguments.support_size is not None or arguments.fraction is not None:
         return chosen, plan.notes
     size = client.spaces.report_support_size(arguments.space, chosen.k, client=arguments.model)
     if size.k is None or size.k == chosen.k:
@@ -228,6 +233,40 @@ def _put(client: Client, arguments: argparse.Namespace, value: Support | Signatu
     if isinstance(value, Support):
         return client.put_support(space, model, value, tags=tags, progress=True)
     return client.put_signature(space, model, value, tags=tags, progress=True)
+
+
+def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The fields of the model that the command line sets, checked before anything is sent.
+
+    Raises:
+        InvalidName, InvalidParameter: one of them is malformed.
+    """
+    given: dict[str, Any] = {}
+    if arguments.base_model is not None:
+        given["base_model"] = check_model_name(arguments.base_model, field="--base-model")
+    if arguments.source is not None:
+        given["source"] = arguments.source
+    if arguments.attribute is not None:
+        given["attributes"] = dict(map(_attribute, arguments.attribute))
+    return given
+
+
+def _attribute(text: str) -> tuple[str, Any]:
+    """``KEY=VALUE``; the value is JSON if it can be read as such, otherwise a text."""
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise InvalidParameter(f"--attribute {text}: write KEY=VALUE, such as epochs=3")
+    try:
+        return key, json.loads(value)
+    except (ValueError, RecursionError):
+        return key, value
+
+
+def _describe(client: Client, info: ModelInfo, given: Mapping[str, Any]) -> ModelInfo:
+    """The model with these fields; if they differ, another request sets them."""
+    if all(getattr(info, name) == value for name, value in given.items()):
+        return info
+    return client.models.update(info.space, info.model, **given)
 
 
 def _query(
@@ -251,15 +290,6 @@ def _signed(support: Support, space: SpaceInfo) -> Signature:
     """The signature with the parameters of the space, made here so that the indices stay here."""
     spec = space.signature
     return support.signature(num_perm=spec.num_perm, seed=spec.seed, scheme=spec.scheme)
-
-
-def _scored(item: Neighbor | Donor) -> tuple[str, str, str]:
-    exact = item.estimate == "exact"
-    return item.model, f"{item.similarity:.3f}", "exact" if exact else f"±{item.standard_error:.3f}"
-
-
-def _or_dash(count: int | None) -> str:
-    return "-" if count is None else f"{count:,}"
 
 
 def _inspect_support(support: Support, size: int) -> Answer:

@@ -40,7 +40,7 @@ Source: TypeAlias = Support | Signature | Checkpoint
 _FINISHED = {b"MKSP": "support", b"MKSG": "signature"}
 """The first bytes of modelkin's own files."""
 
-_SELECTION = ("base", "kind", "coverage", "k", "fraction", "k_max", "exclude")
+_SELECTION = ("base", "kind", "coverage", "support_size", "fraction", "k_max", "exclude")
 
 
 def open_source(arguments: argparse.Namespace, path: str, space: SpaceInfo | None = None) -> Source:
@@ -69,8 +69,8 @@ def check_options(arguments: argparse.Namespace, path: str) -> bytes:
     """Check the options of a selection, without a service; return the first bytes of the file.
 
     Raises:
-        InvalidParameter: some are given for a finished file, or ``--kind`` and ``--base``
-            contradict each other.
+        InvalidParameter: some are given for a finished file; ``--kind`` and ``--base`` contradict
+            each other; or ``--k`` of a query is given with a checkpoint, whose size it was once.
         OSError: it cannot be read.
     """
     magic = b""
@@ -84,6 +84,11 @@ def check_options(arguments: argparse.Namespace, path: str) -> bytes:
                     f"--{name.replace('_', '-')} is for checkpoints, and {path} is a finished "
                     f"{_FINISHED[magic]}"
                 )
+    elif getattr(arguments, "long_k", False):
+        raise InvalidParameter(
+            f"--k is how many models to answer: write -k for that, or --support-size for the size "
+            f"of the support of {path}"
+        )
     elif hasattr(arguments, "kind"):
         _check_base(arguments.kind, arguments.base)
     return magic
@@ -165,7 +170,7 @@ def plan_of(
     if chosen_way(arguments) or arguments.k_max is not None:
         rule = SelectionRule.of(
             checkpoint.num_parameters,
-            k=arguments.k,
+            k=arguments.support_size,
             fraction=arguments.fraction,
             coverage=arguments.coverage,
             k_max=arguments.k_max,
@@ -183,7 +188,9 @@ def plan_of(
 
 def chosen_way(arguments: argparse.Namespace) -> bool:
     """Whether the command line says how large a support is to be."""
-    return not (arguments.k is None and arguments.fraction is None and arguments.coverage is None)
+    return not (
+        arguments.support_size is None and arguments.fraction is None and arguments.coverage is None
+    )
 
 
 def whole_layout(

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-__all__ = ["Answer", "counted", "fields_of", "one_line", "pairs", "table"]
+__all__ = ["Answer", "counted", "fields_of", "noted", "one_line", "pairs", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,11 @@ def pairs(items: Mapping[str, str]) -> str:
 def counted(count: int, noun: str) -> str:
     """``1 tensor``, ``1,234 tensors``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def noted(note: str | None) -> tuple[str, ...]:
+    """The note of an answer, if it has one, as notes."""
+    return () if note is None else (note,)
 
 
 def one_line(text: str) -> str:

@@ -165,7 +165,7 @@ def test_a_question_takes_the_size_of_the_space(push: Run, client: Client, space
     push("push", "m.safetensors", "--model", "m", *BUFFERS)
     asked = json.loads(push("neighbors", "--file", "m.safetensors", "--json", *BUFFERS).stdout)
     assert [77] == [item["shared_indices"] for item in asked["items"]]
-    more = push("neighbors", "--file", "m.safetensors", "--json", "--k", "154", *BUFFERS)
+    more = push("neighbors", "--file", "m.safetensors", "--json", "--support-size", "154", *BUFFERS)
     (item,) = json.loads(more.stdout)["items"]
     assert (77, pytest.approx(2 / 3)) == (item["shared_indices"], item["similarity"])
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import modelkin
 from modelkin import Client, Support
+from modelkin.checkpoints import open_checkpoint
 from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.conftest import modelkin as command
 from tests.sdk.cli.files import Tensors, random_tensors, save, save_sharded
@@ -33,10 +33,13 @@ def random_size() -> int:
 
 @pytest.fixture(scope="module")
 def family(server: Server, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A space of three blends, pushed as checkpoints; the first one makes it, with its layout."""
+    """A space of three blends, pushed as checkpoints; the first one gives it its layout."""
     folder = tmp_path_factory.mktemp("family")
     for share in (0.0, 0.3, 1.0):
-        save(folder / "m.safetensors", blend(share))
+        path = save(folder / "m.safetensors", blend(share))
+        with modelkin.Client(server.url) as client:
+            layout = open_checkpoint(path).layout
+            client.ensure_space("family", layout=layout, importance="weight")
         named = ("--create", "--space", "family", "--model", f"acme/{round(100 * share)}")
         pushed = command(
             folder, "push", "m.safetensors", *named, "--k", "130", MODELKIN_URL=server.url
@@ -54,12 +57,59 @@ def test_push_tells_what_was_stored(ask: Ask, tmp_path: Path) -> None:
     assert said == ask(*arguments)
 
 
-def test_push_gives_the_space_the_layout(family: str, server: Server, tmp_path: Path) -> None:
+def test_push_gives_the_space_the_layout(ask: Ask, server: Server, tmp_path: Path) -> None:
     """--create with a checkpoint makes a space that knows its tensors."""
+    save(tmp_path / "m.safetensors", random_tensors())
+    ask("push", "m.safetensors", "--create", "--space", "laid-out", "--model", "acme/m")
     with modelkin.Client(server.url) as client:
-        layout = client.spaces.get(family).layout
+        layout = client.spaces.get("laid-out").layout
     assert layout is not None
     assert sorted(random_tensors()) == [spec.name for spec in layout.tensors]
+
+
+def test_push_describes_the_model(ask: Ask, server: Server, tmp_path: Path) -> None:
+    """--base-model, --attribute and --source are stored; pushed again they change nothing."""
+    save(tmp_path / "m.safetensors", random_tensors())
+    push = ("push", "m.safetensors", "--create", "--space", "told", "--model", "acme/m")
+    about = ("--base-model", "acme/base", "--source", "https://hub.example/acme/m")
+    values = ("epochs=3", "label=birds", "note=a=b", "public=true", "empty=")
+    given = (*about, *(word for value in values for word in ("--attribute", value)))
+    said = ask(*push, *given)
+    assert said.endswith(" indices, base model acme/base\n")
+    with modelkin.Client(server.url) as client:
+        info = client.models.get("told", "acme/m")
+        assert ("acme/base", "https://hub.example/acme/m") == (info.base_model, info.source)
+        assert info.attributes == {
+            "epochs": 3,
+            "label": "birds",
+            "note": "a=b",
+            "public": True,
+            "empty": "",
+        }
+        assert said == ask(*push, *given)
+        assert info == client.models.get("told", "acme/m")
+        ask(*push)
+        assert info == client.models.get("told", "acme/m")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--attribute", "epochs"], "--attribute epochs: write KEY=VALUE, such as epochs=3"),
+        (["--attribute", "=3"], "--attribute =3: write KEY=VALUE, such as epochs=3"),
+        (["--base-model", "acme//base"], "segment 2 of model name 'acme//base' is empty"),
+    ],
+)
+def test_a_wrong_description_stores_nothing(
+    run_here: Run, server: Server, tmp_path: Path, options: list[str], message: str
+) -> None:
+    """It is refused before the service is asked for anything."""
+    save(tmp_path / "m.safetensors", random_tensors())
+    push = ("push", "m.safetensors", "--create", "--space", "untold", "--model", "acme/m")
+    done = run_here(*push, *options, "--url", server.url)
+    assert (1, f"modelkin: {message}\n") == (done.returncode, done.stderr)
+    with modelkin.Client(server.url) as client, pytest.raises(modelkin.NotFoundError):
+        client.spaces.get("untold")
 
 
 def test_push_a_support_file(ask: Ask, server: Server, tmp_path: Path) -> None:
@@ -100,14 +150,43 @@ def test_push_a_signature_alone(ask: Ask, server: Server, tmp_path: Path) -> Non
     assert "m in space secret: revision 1, a signature of a support of 129 indices\n" == said
 
 
+@pytest.mark.parametrize("option", ["-k", "--k"])
+@pytest.mark.parametrize("query", ["neighbors", "donors"])
+def test_k_is_how_many(family: str, ask_here: Ask, query: str, option: str) -> None:
+    """Both spellings mean the number of models in the answer."""
+    lines = ask_here(query, "--space", family, "--model", "acme/30", option, "1").splitlines()
+    assert 2 == len(lines)
+
+
+def test_the_size_of_a_query_has_a_name_of_its_own(
+    family: str, run_here: Run, server: Server, tmp_path: Path
+) -> None:
+    """--k with a checkpoint was its support's size: it is refused, and --support-size named."""
+    save(tmp_path / "q.safetensors", blend(0.3))
+    asked = ("neighbors", "--space", family, "--file", "q.safetensors", "--url", server.url)
+    for size in (["--k", "130"], ["--k", "130", "-k", "5"], ["-k", "5", "--k", "130"]):
+        done = run_here(*asked, *size)
+        assert (1, "") == (done.returncode, done.stdout)
+        assert "write -k for that, or --support-size for the size of the support" in done.stderr
+    done = run_here(*asked, "-k", "1", "--support-size", "130")
+    assert ["acme/30", "1.000"] == done.stdout.splitlines()[1].split()[:2]
+    support = modelkin.Support.from_indices(range(130), random_size())
+    (tmp_path / "q.mksp").write_bytes(support.to_bytes())
+    asked = ("neighbors", "--space", family, "--file", "q.mksp", "--url", server.url)
+    assert 2 == len(run_here(*asked, "--k", "1").stdout.splitlines())
+    done = run_here(*asked, "--support-size", "9")
+    assert "modelkin: --support-size is for checkpoints, and q.mksp is a finished" in done.stderr
+
+
 @pytest.mark.parametrize("way", ["--model", "--file"])
 def test_neighbors(family: str, ask: Ask, tmp_path: Path, way: str) -> None:
     """Neighbours of a stored model or of a checkpoint are a table, best first."""
     save(tmp_path / "q.safetensors", blend(0.3))
-    chosen = [way, "acme/30"] if way == "--model" else [way, "q.safetensors", "--k", "130"]
+    file = [way, "q.safetensors", "--support-size", "130"]
+    chosen = [way, "acme/30"] if way == "--model" else file
     lines = ask("neighbors", "--space", family, *chosen).splitlines()
     names = ["acme/0", "acme/100"] if way == "--model" else ["acme/30", "acme/0", "acme/100"]
-    assert ["MODEL", "SIMILARITY", "ERROR", "JACCARD", "SHARED"] == lines[0].split()
+    assert ["MODEL", "SIMILARITY", "ERROR", "KAPPA", "JACCARD", "SHARED"] == lines[0].split()
     assert names == [line.split()[0] for line in lines[1:]]
     assert ["exact"] * len(names) == [line.split()[2] for line in lines[1:]]
 
@@ -118,16 +197,15 @@ def test_answers_as_json_have_the_services_shape(family: str, ask: Ask, server: 
     with modelkin.Client(server.url) as client:
         found = client.neighbors(family, "acme/30")
     assert [n.similarity for n in found] == [item["similarity"] for item in printed["items"]]
-    fields = {"model", "method", "items", "candidates", "degraded", "recall", "truncated"}
-    fields |= {"ties_left_out", "similarity_slack", "note", "notes"}
-    assert fields == printed.keys()
+    about = {"candidates", "degraded", "recall", "truncated", "note", "notes"}
+    assert {"model", "method", "items"} | about == printed.keys()
 
 
 def test_donors(family: str, ask: Ask) -> None:
     """Donors are a table whose weights sum to 1."""
     lines = ask("donors", "--space", family, "--model", "acme/30", "-k", "2").splitlines()
-    assert ["MODEL", "SIMILARITY", "ERROR", "WEIGHT"] == lines[0].split()
-    assert 1.0 == pytest.approx(sum(float(line.split()[3]) for line in lines[1:]), abs=0.002)
+    assert ["MODEL", "SIMILARITY", "ERROR", "KAPPA", "WEIGHT"] == lines[0].split()
+    assert 1.0 == pytest.approx(sum(float(line.split()[4]) for line in lines[1:]), abs=0.002)
 
 
 def test_donors_at_chance(run: Run, server: Server) -> None:
@@ -141,24 +219,46 @@ def test_donors_at_chance(run: Run, server: Server) -> None:
     query = ("donors", "--space", "chance", "--model", "a")
     done = run(*query, MODELKIN_URL=server.url)
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert [["0.000", "unrelated"]] * 2 == [line[3:] for line in lines[1:]]
+    assert [["-", "0.000", "unrelated"]] * 2 == [line[3:] for line in lines[1:]]
     assert "none of these 2 is related" in done.stderr
     asked = run(*query, "--include-unrelated", MODELKIN_URL=server.url).stdout.splitlines()
-    assert 1.0 == pytest.approx(sum(float(line.split()[3]) for line in asked[1:]), abs=0.002)
+    assert 1.0 == pytest.approx(sum(float(line.split()[4]) for line in asked[1:]), abs=0.002)
 
 
 def test_overlap_is_told_tensor_by_tensor(family: str, ask: Ask) -> None:
     """Two models' overlap has a row for each tensor of the layout; the rows sum to the whole."""
     lines = ask("overlap", "acme/0", "acme/30", "--space", family).splitlines()
-    rows = [line.split() for line in lines[5:]]
+    rows = [line.split() for line in lines[7:]]
     assert sorted(random_tensors()) == [row[0] for row in rows]
-    assert lines[2] == f"shared indices  {sum(int(row[4]) for row in rows)}"
+    assert lines[4] == f"shared indices  {sum(int(row[4]) for row in rows)}"
 
 
-def test_no_neighbors(ask: Ask, tmp_path: Path) -> None:
+def test_overlap_shows_chance(family: str, ask: Ask) -> None:
+    """By chance, 2 Σ a b / n / (A + B); kappa is what is beyond it, of the pair and each tensor."""
+    lines = ask("overlap", "acme/0", "acme/30", "--space", family).splitlines()
+    summary = {line[:14].strip(): float(line[14:]) for line in lines[:5]}
+    rows = [line.split() for line in lines[7:]]
+    counts = [[int(cell.replace(",", "")) for cell in row[1:5]] for row in rows]
+    chance = 2 * sum(a * b / n for n, a, b, _ in counts if n) / 260
+    assert [chance] == pytest.approx([summary["by chance"]], abs=6e-4)
+    beyond = (summary["similarity"] - chance) / (1 - chance)
+    assert [beyond] == pytest.approx([summary["kappa"]], abs=2e-3)
+    assert ["CHANCE", "KAPPA"] == lines[6].split()[-2:]
+    for (n, a, b, shared), row in zip(counts, rows, strict=True):
+        if a + b == 0:
+            assert ["-", "-", "-"] == row[5:]
+        else:
+            within = 2 * a * b / n / (a + b)
+            assert [2 * shared / (a + b), within] == pytest.approx(
+                [*map(float, row[5:7])], abs=6e-4
+            )
+
+
+def test_no_neighbors(ask: Ask, server: Server, tmp_path: Path) -> None:
     """An only model has none, and that is said."""
-    save(tmp_path / "m.safetensors", {"w": torch.ones(9)})
-    ask("push", "m.safetensors", "--create", "--space", "lonely", "--model", "m")
+    with modelkin.Client(server.url) as client:
+        client.ensure_space("lonely", num_parameters=9, importance="weight")
+        client.put_support("lonely", "m", modelkin.Support.from_indices([1], 9))
     assert "no neighbours\n" == ask("neighbors", "--space", "lonely", "--model", "m")
 
 

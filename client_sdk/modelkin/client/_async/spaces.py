@@ -133,3 +133,24 @@ class AsyncSpaces(AsyncResource):
             ApiError: ``space_not_found``, or the space has no layout.
         """
         return await self._connection.run(kinship.tensors(name))
+
+    async def graphml(
+        self,
+        name: str,
+        *,
+        k: int | None = None,
+        threshold: float | None = None,
+        tags: Iterable[str] = (),
+    ) -> str:
+        """Reads the kinship graph of a space as a GraphML document, for Gephi, yEd and others.
+
+        Args:
+            name: as for :meth:`graph`, like the following.
+            k: likewise.
+            threshold: likewise.
+            tags: likewise.
+
+        Raises:
+            ApiError: as :meth:`graph` raises it.
+        """
+        return await self._connection.run(kinship.graphml(name, k, threshold, tags))

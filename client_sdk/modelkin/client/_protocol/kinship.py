@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from modelkin._validation import check_model_name
 from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call
+from modelkin.client._protocol.call import Call, content_of
 from modelkin.client._protocol.decoding import decode, reader
 from modelkin.client._protocol.requests import Query
-from modelkin.client._transport.messages import Response
+from modelkin.client._transport.messages import Request, Response
 from modelkin.errors import InvalidName
 from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode, Lineage, SpaceTensors
 from modelkin.types.vocabulary import Estimate, ModelKind
+from modelkin.wire import JSON
 
-__all__ = ["donors", "graph", "lineage", "tensors"]
+__all__ = ["donors", "graph", "graphml", "lineage", "tensors"]
+
+_GRAPHML: Final = "application/graphml+xml"
 
 
 def donors(
@@ -40,8 +43,13 @@ def donors(
 
 def graph(space: str, k: int | None, threshold: float | None, tags: Iterable[str]) -> Call[Graph]:
     """Reads the kinship graph of a space."""
-    params = [*_params({"k": k, "threshold": threshold}), *requests.tag_params(tags)]
-    return Call(requests.get(f"{requests.space_path(space)}/graph", params), _read_graph)
+    return Call(_graph_request(space, k, threshold, tags, JSON), _read_graph)
+
+
+def graphml(space: str, k: int | None, threshold: float | None, tags: Iterable[str]) -> Call[str]:
+    """Reads the kinship graph of a space as GraphML."""
+    request = _graph_request(space, k, threshold, tags, _GRAPHML)
+    return Call(request, lambda response: content_of(response, _GRAPHML).decode())
 
 
 def lineage(space: str, model: str) -> Call[Lineage]:
@@ -54,6 +62,13 @@ def tensors(space: str) -> Call[SpaceTensors]:
     """Reads the tensors of a space."""
     request = requests.get(f"{requests.space_path(space)}/tensors")
     return Call(request, reader(SpaceTensors))
+
+
+def _graph_request(
+    space: str, k: int | None, threshold: float | None, tags: Iterable[str], accept: str
+) -> Request:
+    params = [*_params({"k": k, "threshold": threshold}), *requests.tag_params(tags)]
+    return requests.get(f"{requests.space_path(space)}/graph", params, accept)
 
 
 def _params(options: dict[str, Any]) -> list[tuple[str, str]]:

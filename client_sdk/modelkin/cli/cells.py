@@ -1,0 +1,70 @@
+"""Cells of tables: similarities, their errors, kappa, times, and a dash for what has no value."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from modelkin.types.vocabulary import Estimate
+
+__all__ = [
+    "SCORED",
+    "Estimated",
+    "count_cell",
+    "error_cell",
+    "scored",
+    "share_cell",
+    "text_cell",
+    "time_cell",
+]
+
+SCORED: Final = ("MODEL", "SIMILARITY", "ERROR", "KAPPA")
+"""The columns of :func:`scored`."""
+
+_NOTHING: Final = "-"
+
+
+class Estimated(Protocol):
+    """A model with its similarity to another, as neighbours, donors and kin are."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def similarity(self) -> float: ...
+    @property
+    def estimate(self) -> Estimate: ...
+    @property
+    def standard_error(self) -> float: ...
+    @property
+    def kappa(self) -> float | None: ...
+
+
+def scored(item: Estimated) -> tuple[str, str, str, str]:
+    """The model, its similarity, the error of that, and kappa."""
+    error = error_cell(item.estimate, item.standard_error)
+    return item.model, share_cell(item.similarity), error, share_cell(item.kappa)
+
+
+def share_cell(value: float | None) -> str:
+    """A similarity or another number near 0 to 1, with three digits."""
+    return _NOTHING if value is None else f"{value:.3f}"
+
+
+def error_cell(estimate: Estimate, standard_error: float) -> str:
+    """``exact``, or the standard error of an estimate."""
+    return "exact" if estimate == "exact" else f"±{standard_error:.3f}"
+
+
+def count_cell(count: int | None) -> str:
+    """``1,234``."""
+    return _NOTHING if count is None else f"{count:,}"
+
+
+def text_cell(text: str | None) -> str:
+    """The text itself."""
+    return _NOTHING if text is None else text
+
+
+def time_cell(moment: datetime | None) -> str:
+    """A point in time to the minute, in UTC."""
+    return _NOTHING if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"

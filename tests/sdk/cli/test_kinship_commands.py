@@ -1,0 +1,226 @@
+"""``lineage``, ``clusters``, ``graph`` and ``revisions`` against a real service."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import modelkin
+from tests.sdk.cli.conftest import Run
+from tests.support.http_space import random_support, related
+from tests.support.servers.server_process import Server
+
+Ask = Callable[..., str]
+
+M, K = 4_000, 400
+SPACE = "cli-kin"
+XML = "{http://graphml.graphdrawing.org/xmlns}"
+
+
+@pytest.fixture(scope="module")
+def kin(server: Server) -> str:
+    """Two families of six; every member but the first declares the first as its base."""
+    rng = np.random.default_rng(7)
+    layout = modelkin.Layout.of([("a", (M // 4,)), ("b", (3 * M // 4,))])
+    with modelkin.Client(server.url) as client:
+        client.ensure_space(SPACE, layout=layout, importance="weight")
+        for family in ("birds", "roads"):
+            base = random_support(rng, M, K)
+            client.put_support(SPACE, f"{family}/base", base, tags=[family])
+            for member in range(5):
+                model = f"{family}/{member}"
+                client.put_support(SPACE, model, related(rng, base, 0.7), tags=[family])
+                client.models.update(SPACE, model, base_model=f"{family}/base")
+        client.put_support(SPACE, "birds/4", related(rng, base, 0.9))
+    return SPACE
+
+
+@pytest.fixture(scope="module")
+def clustered(kin: str, server: Server) -> str:
+    """The same with a clustering."""
+    with modelkin.Client(server.url) as client:
+        client.clusterings.create(kin, "agglomerative", timeout=60)
+    return kin
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of the table at the end of a text, without its columns' names."""
+    return [line.split() for line in text.rpartition("\n\n")[2].splitlines()[1:]]
+
+
+def test_lineage_gives_the_verdict_and_the_kin(kin: str, ask_here: Ask, server: Server) -> None:
+    """A summary, and the nearest models with what makes them stand out."""
+    said = ask_here("lineage", "roads/0", "--space", kin)
+    with modelkin.Client(server.url) as client:
+        found = client.lineage(kin, "roads/0")
+    first = said.splitlines()
+    assert ["verdict", found.verdict] == first[0].split()
+    assert found.summary in first[1]
+    assert ["declared", "base", "roads/base"] == first[2].split()
+    assert f"chain            roads/0 < roads/base ({found.chain[0].similarity:.3f})" in first
+    listed = rows(said)
+    assert [k.model for k in found.kin] == [row[0] for row in listed]
+    assert [f"{k.similarity:.3f}" for k in found.kin] == [row[1] for row in listed]
+    assert [f"{k.kappa:.3f}" for k in found.kin] == [row[3] for row in listed]
+    assert "yes base" == " ".join(listed[0][4:])
+
+
+def test_lineage_as_json(kin: str, ask_here: Ask) -> None:
+    """--json prints the service's fields."""
+    printed = json.loads(ask_here("lineage", "roads/0", "--space", kin, "--json"))
+    assert ("roads/0", "roads/base") == (printed["model"], printed["declared_base"])
+    assert {"verdict", "kin", "usual", "limit", "chain", "cycle", "notes"} <= printed.keys()
+
+
+def test_clusters_of_a_space(clustered: str, ask_here: Ask, server: Server) -> None:
+    """The newest clustering: its clusters by size, with their exemplars."""
+    with modelkin.Client(server.url) as client:
+        found = client.clusterings.get(clustered)
+    said = ask_here("clusters", "--space", clustered)
+    lines = said.splitlines()
+    assert lines[0].startswith(f"clustering  {found.number}, ")
+    assert lines[0].endswith(", by agglomerative")
+    assert f"models      12 in {found.num_clusters} clusters, {found.noise} in none" == lines[1]
+    shown = [[str(c.cluster), str(c.size), c.exemplar] for c in found.clusters]
+    assert shown == rows(said)
+    assert (
+        found.labels == json.loads(ask_here("clusters", "--space", clustered, "--json"))["labels"]
+    )
+
+
+def test_the_cluster_of_a_model(clustered: str, ask_here: Ask, server: Server) -> None:
+    """--model names its cluster, the exemplar and the members, the model among them."""
+    with modelkin.Client(server.url) as client:
+        found = client.clusterings.get(clustered)
+    (cluster,) = (c for c in found.clusters if "roads/2" in c.members)
+    said = ask_here("clusters", "--space", clustered, "--model", "roads/2")
+    lines = said.splitlines()
+    assert [f"cluster   {cluster.cluster}", f"size      {cluster.size}"] == lines[:2]
+    assert f"exemplar  {cluster.exemplar}" == lines[2]
+    assert [[member] for member in cluster.members] == rows(said)
+    printed = json.loads(ask_here("clusters", "--space", clustered, "--model", "roads/2", "--json"))
+    assert ("roads/2", list(cluster.members)) == (printed["model"], printed["members"])
+
+
+def test_a_model_in_no_cluster_and_one_that_is_new(
+    clustered: str, run_here: Run, server: Server
+) -> None:
+    """The one is said, the other is an error that says how to cluster again."""
+    rng = np.random.default_rng(8)
+    with modelkin.Client(server.url) as client:
+        outlier = random_support(rng, M, K)
+        client.put_support(clustered, "other", outlier, tags=["odd"])
+        for name, support in (("x", related(rng, outlier, 0.9)), ("y", random_support(rng, M, K))):
+            client.put_support(clustered, name, support, tags=["odd"])
+    where = ("--space", clustered, "--url", server.url)
+    new = run_here("clusters", *where, "--model", "y")
+    assert new.stderr.startswith("modelkin: 'y' is not in clustering ")
+    assert new.stderr.endswith("make another one with --run\n")
+    with modelkin.Client(server.url) as client:
+        made = client.clusterings.create(clustered, "hdbscan", timeout=60, min_cluster_size=4)
+        lonely = [name for name, label in made.labels.items() if label == -1]
+        assert {"x", "y", "other"} <= set(lonely)
+        said = run_here("clusters", *where, "--model", "y")
+        assert (0, "y is in no cluster\n") == (said.returncode, said.stdout)
+        for name in ("x", "y", "other"):
+            client.models.delete(clustered, name)
+
+
+def test_clusters_run_makes_a_new_one(clustered: str, ask_here: Ask, run_here: Run) -> None:
+    """--run clusters the models now, and waits; --algorithm alone is an error."""
+    before = json.loads(ask_here("clusters", "--space", clustered, "--json"))
+    run = ("clusters", "--space", clustered, "--run", "--algorithm", "leiden", "--json")
+    after = json.loads(ask_here(*run))
+    assert (before["number"] + 1, "leiden") == (after["number"], after["algorithm"])
+    done = run_here("clusters", "--space", clustered, "--algorithm", "leiden")
+    assert "modelkin: --algorithm is for a new clustering: add --run\n" == done.stderr
+
+
+def test_a_space_without_a_clustering(run_here: Run, server: Server) -> None:
+    """The service's error says so."""
+    with modelkin.Client(server.url) as client:
+        client.ensure_space("cli-unclustered", num_parameters=9, importance="weight")
+    done = run_here("clusters", "--space", "cli-unclustered", "--url", server.url)
+    assert done.stderr.startswith("modelkin: 404 clustering_not_found: ")
+
+
+def test_graph_is_a_table(kin: str, ask_here: Ask, server: Server) -> None:
+    """A line counts models and edges; each edge is a row."""
+    with modelkin.Client(server.url) as client:
+        found = client.spaces.graph(kin, k=2)
+    said = ask_here("graph", "--space", kin, "-k", "2")
+    assert f"{len(found.nodes)} models, {len(found.edges)} edges" == said.splitlines()[0]
+    shown = [[e.a, e.b, f"{e.similarity:.3f}", "exact", f"{e.kappa:.3f}"] for e in found.edges]
+    assert shown == rows(said)
+    none = ask_here("graph", "--space", kin, "--threshold", "1", "--tag", "birds")
+    assert none.endswith(" models, no edges\n")
+
+
+def test_graph_as_node_link_data(kin: str, ask_here: Ask, server: Server, tmp_path: Path) -> None:
+    """--json, --format json and a file in .json hold what networkx reads."""
+    with modelkin.Client(server.url) as client:
+        expected = json.loads(json.dumps(client.spaces.graph(kin, k=3).to_node_link()))
+    graph = ("graph", "--space", kin, "-k", "3")
+    assert {**expected, "notes": []} == json.loads(ask_here(*graph, "--json"))
+    assert expected == json.loads(ask_here(*graph, "--format", "json"))
+    size = len(json.dumps(expected))
+    assert f"kin.json: json, {size:,} bytes\n" == ask_here(*graph, "-o", "kin.json")
+    assert expected == json.loads((tmp_path / "kin.json").read_text())
+
+
+def test_graph_as_graphml(kin: str, ask_here: Ask, server: Server, tmp_path: Path) -> None:
+    """--format graphml and a file in .graphml hold the service's GraphML."""
+    graph = ("graph", "--space", kin, "--threshold", "0.5")
+    printed = ask_here(*graph, "--format", "graphml")
+    told = json.loads(ask_here(*graph, "-o", "kin.graphml", "--json"))
+    assert {
+        "file": "kin.graphml",
+        "format": "graphml",
+        "bytes": len(printed) - 1,
+        "notes": [],
+    } == told
+    assert printed == (tmp_path / "kin.graphml").read_text() + "\n"
+    with modelkin.Client(server.url) as client:
+        found = client.spaces.graph(kin, threshold=0.5)
+    drawn = ElementTree.fromstring(printed).find(f"{XML}graph")
+    assert drawn is not None
+    assert [node.model for node in found.nodes] == [n.get("id") for n in drawn.iter(f"{XML}node")]
+    edges = [(e.get("source"), e.get("target")) for e in drawn.iter(f"{XML}edge")]
+    assert [(edge.a, edge.b) for edge in found.edges] == edges
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-o", "kin.txt"], "kin.txt: end the name in .json or .graphml, or give --format"),
+        (["--json", "--format", "graphml"], "--json prints JSON: write GraphML to a file"),
+    ],
+)
+def test_a_graph_of_no_known_form(run_here: Run, options: list[str], message: str) -> None:
+    """It is an error before the service is asked."""
+    done = run_here("graph", "--space", "s", *options)
+    assert (1, "") == (done.returncode, done.stdout)
+    assert f"modelkin: {message}" in done.stderr
+
+
+def test_revisions_show_the_drift(kin: str, ask_here: Ask, server: Server) -> None:
+    """The newest first, each with S to the revision before and to the first."""
+    said = ask_here("revisions", "birds/4", "--space", kin)
+    with modelkin.Client(server.url) as client:
+        newest, first = client.revisions.list(kin, "birds/4")
+    assert (
+        "REVISION              TIME  INDICES  KEPT  S TO PREVIOUS  S TO FIRST"
+        == (said.splitlines()[0])
+    )
+    drift = f"{newest.similarity_previous:.3f}"
+    shown = [line.split() for line in said.splitlines()[1:]]
+    assert ["2", "400", "yes", drift, drift] == [shown[0][0], *shown[0][3:]]
+    assert ["1", "400", "yes", "-", "1.000"] == [shown[1][0], *shown[1][3:]]
+    assert first.created_at.strftime("%Y-%m-%d %H:%M") == " ".join(shown[1][1:3])
+    printed = json.loads(ask_here("revisions", "birds/4", "--space", kin, "--json"))
+    assert [2, 1] == [item["revision"] for item in printed["items"]]
