@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shlex
 import subprocess
@@ -11,50 +13,59 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers.server_process import Server, environment
+from modelkin.cli import main
+from tests.support.servers.server_process import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 BLOCK = re.compile(r"```(python|console)\n(.*?)```", re.DOTALL)
-REQUEST_ID = re.compile(r"\[request [^]]+\]")
+NEW_EACH_TIME = {
+    re.compile(r"\[request [^]]+\]"): "[request ...]",
+    re.compile(
+        r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    ): "019a5c1e-7d2b-7f00-8c11-5e0f6a4b9d27",
+    re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d"): "2026-01-31 12:00",
+    re.compile(r"(?m)^(secret +)[\w-]{43}$"): r"\1x7Kq2tF9c0mZ4vB1nR8sJ5wLhY6dPaGeUoTiXkQjWyE",
+}
+"""Request ids, ids, times and secrets, and what stands for them on the page."""
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """A service with nothing in it yet, as the reader's."""
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A service with nothing in it yet, as the reader's, and the reader's folder and variable."""
     (tmp_path / "service").mkdir()
     running = Server(tmp_path / "service").start()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MODELKIN_URL", running.url)
     yield running
     assert running.stop() == 0
 
 
-def output(command: str, folder: Path, url: str) -> str:
-    """What a terminal shows of a command, without request ids, which are new every time."""
+def output(command: str) -> str:
+    """What a terminal shows of a command, without what is new every time."""
     program, *arguments = shlex.split(command)
     assert program == "modelkin"
-    done = subprocess.run(
-        [sys.executable, "-m", "modelkin", *arguments],
-        cwd=folder,
-        env=environment(MODELKIN_URL=url),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-    )
-    return REQUEST_ID.sub("[request ...]", done.stdout)
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+        main(arguments)
+    text = shown.getvalue()
+    for found, stable in NEW_EACH_TIME.items():
+        text = found.sub(stable, text)
+    return text
 
 
-def session(text: str, folder: Path, url: str) -> str:
+def session(text: str) -> str:
     """A console block with the outputs that its commands really have."""
     commands = [line[2:] for line in text.splitlines() if line.startswith("$ ")]
-    return "".join(f"$ {command}\n{output(command, folder, url)}" for command in commands)
+    return "".join(f"$ {command}\n{output(command)}" for command in commands)
 
 
-def test_the_page(server: Server, tmp_path: Path) -> None:
+def test_the_page(server: Server) -> None:
     """Every command of the page prints exactly what stands below it."""
     blocks = BLOCK.findall(PAGE.read_text())
     for kind, text in blocks:
         if kind == "python":
-            subprocess.run([sys.executable, "-c", text], cwd=tmp_path, check=True)
+            subprocess.run([sys.executable, "-c", text], check=True)
         else:
-            assert text == session(text, tmp_path, server.url)
-    assert 7 == len(blocks)
+            assert text == session(text)
+    assert {"python", "console"} == {kind for kind, _ in blocks}
+    assert 13 == len(blocks)

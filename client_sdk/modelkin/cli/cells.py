@@ -46,8 +46,8 @@ def scored(item: Estimated) -> tuple[str, str, str, str]:
 
 
 def share_cell(value: float | None) -> str:
-    """A similarity or another number near 0 to 1, with three digits."""
-    return _NOTHING if value is None else f"{value:.3f}"
+    """A similarity or another number near 0 to 1, with three digits and without a sign of 0."""
+    return _NOTHING if value is None else f"{round(value, 3) + 0.0:.3f}"
 
 
 def error_cell(estimate: Estimate, standard_error: float) -> str:

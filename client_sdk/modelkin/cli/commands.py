@@ -32,9 +32,10 @@ from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, ConflictError, InvalidParameter
 from modelkin.types.models import ModelInfo
+from modelkin.types.search import Neighbors
 from modelkin.types.spaces import SpaceInfo
 
-__all__ = ["donors", "inspect", "neighbors", "overlap", "push", "support"]
+__all__ = ["caveats", "donors", "inspect", "neighbors", "overlap", "push", "support"]
 
 
 def support(arguments: argparse.Namespace) -> Answer:
@@ -109,15 +110,8 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
             tags=arguments.tag,
         )
     rows = [(*scored(n), share_cell(n.jaccard), count_cell(n.shared_indices)) for n in found]
-    if found.degraded:
-        notes = (
-            *notes,
-            "found by another method: the buckets are unavailable, or a stored file is damaged",
-        )
-    if found.truncated:
-        notes = (*notes, "buckets with too many models were left out: other models may be as near")
     text = table((*SCORED, "JACCARD", "SHARED"), rows) if rows else "no neighbours"
-    return Answer(text, fields_of(found), (*notes, *noted(found.note)))
+    return Answer(text, fields_of(found), (*notes, *caveats(found)))
 
 
 def donors(arguments: argparse.Namespace) -> Answer:
@@ -170,6 +164,23 @@ def inspect(arguments: argparse.Namespace) -> Answer:
     if isinstance(source, Signature):
         return _inspect_signature(source)
     return _inspect_checkpoint(source)
+
+
+def caveats(found: Neighbors) -> tuple[str, ...]:
+    """What may keep these neighbours from being the nearest, a sentence each."""
+    said = []
+    if found.degraded:
+        said.append(
+            "found by another method: the buckets are unavailable, or a stored file is damaged"
+        )
+    if found.truncated:
+        said.append("buckets with too many models were left out: other models may be as near")
+    if found.ties_left_out:
+        said.append(
+            f"{found.ties_left_out:,} more models may be as near, and S of the last one too low by "
+            f"{found.similarity_slack:.3f}: --method exact compares them all"
+        )
+    return (*said, *noted(found.note))
 
 
 def _space_and_source(

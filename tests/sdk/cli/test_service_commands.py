@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 import modelkin
 from modelkin import Client, Support
 from modelkin.checkpoints import open_checkpoint
+from modelkin.cli.commands import caveats
+from modelkin.types.search import Neighbors
 from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.conftest import modelkin as command
 from tests.sdk.cli.files import Tensors, random_tensors, save, save_sharded
@@ -197,8 +200,23 @@ def test_answers_as_json_have_the_services_shape(family: str, ask: Ask, server: 
     with modelkin.Client(server.url) as client:
         found = client.neighbors(family, "acme/30")
     assert [n.similarity for n in found] == [item["similarity"] for item in printed["items"]]
-    about = {"candidates", "degraded", "recall", "truncated", "note", "notes"}
-    assert {"model", "method", "items"} | about == printed.keys()
+    assert {"notes", *(field.name for field in fields(Neighbors))} == printed.keys()
+
+
+def test_what_may_be_missing_is_a_note() -> None:
+    """Another method, left-out buckets and ties, and a space of no stated importance."""
+    found = Neighbors(items=(), method="lsh", candidates=9, degraded=False)
+    assert () == caveats(found)
+    worst = replace(
+        found, degraded=True, truncated=True, ties_left_out=1234, similarity_slack=0.01, note="why"
+    )
+    another, buckets, ties, note = caveats(worst)
+    assert another.startswith("found by another method")
+    assert buckets.startswith("buckets with too many models")
+    assert ties.startswith(
+        "1,234 more models may be as near, and S of the last one too low by 0.010"
+    )
+    assert "why" == note
 
 
 def test_donors(family: str, ask: Ask) -> None:
