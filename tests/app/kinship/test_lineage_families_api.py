@@ -100,6 +100,21 @@ def test_kappa_needs_no_other_models(http: httpx.Client) -> None:
             assert reason == lineage(space, model)["reason"]
 
 
+def test_gradients_share_a_floor(http: httpx.Client) -> None:
+    """Unrelated gradients are far beyond chance, so the space decides, and not kappa."""
+    rng, space = np.random.default_rng(11), space_of(http, "fisher")
+    common = random_support(rng, M, K)
+    supports = {f"far-{n}": related(rng, common, 0.7) for n in range(10)}
+    supports["base"] = related(rng, common, 0.7)
+    supports["tuned"] = related(rng, supports["base"], 0.85)
+    space.put_all(supports)
+    for declared, verdict in (("base", "consistent"), ("far-3", "mismatch")):
+        declare(space, "tuned", declared)
+        found = lineage(space, "tuned")
+        assert (verdict, declared == "base") == (found["verdict"], found["base"]["stands_out"])
+        assert found["base"]["kappa"] > 0.3
+
+
 def test_a_signature_alone_goes_without_kappa(http: httpx.Client) -> None:
     """Then S decides, compared with the other models, as far as its error allows."""
     rng, space = np.random.default_rng(7), space_of(http)

@@ -77,6 +77,7 @@ KIN = {
 LINEAGE = {
     "model": "org/a",
     "verdict": "inconclusive",
+    "reason": "few",
     "summary": "nothing is known",
     "declared_base": "org/b",
     "likely_base": None,
@@ -172,8 +173,9 @@ def test_a_lineage_is_read(wire: Any) -> None:
     """What is null is None, and numbers without a fraction are numbers."""
     found = wire.client(httpx.Response(200, json=LINEAGE)).lineage("digits", "org/a")
     assert "/v1/spaces/digits/lineage?model=org%2Fa" == wire.target
-    assert ("inconclusive", "org/b", None, False) == (
+    assert ("inconclusive", "few", "org/b", None, False) == (
         found.verdict,
+        found.reason,
         found.declared_base,
         found.rival,
         found.cycle,
@@ -182,6 +184,13 @@ def test_a_lineage_is_read(wire: Any) -> None:
     assert ("base", None, None) == (found.base.relation, found.base.stands_out, found.base.z_score)
     assert ("org/b", None) == (found.chain[0].base_model, found.chain[0].similarity)
     assert ["org/b"] == list(found.to_pandas().model)
+
+
+def test_a_lineage_of_an_older_service_is_read(wire: Any) -> None:
+    """It has no reason, no kappa and no note."""
+    older = {name: value for name, value in LINEAGE.items() if name != "reason"}
+    found = wire.client(httpx.Response(200, json=older)).lineage("digits", "org/a")
+    assert (None, None, None) == (found.reason, found.base.kappa, found.note)
 
 
 @pytest.mark.parametrize(

@@ -98,20 +98,26 @@ def judged(
     declared: int,
     *,
     others_declare: bool,
-    kappa: bool,
+    evidence: str,
     seed: int = 0,
 ) -> Judgement:
     """The judgement of one declaration, as the service collects its evidence.
 
     Args:
         others_declare: whether the other fine-tunes declare their true bases.
-        kappa: whether the space is of weights, so that kappa is known.
-        seed: of the noise of signatures in the background.
+        evidence: ``"kappa"`` in a space of weights, ``"S"`` of supports elsewhere, or that of
+            ``"signatures"``.
+        seed: of the noise of signatures, which the background has anyway.
     """
+    rng = np.random.default_rng(seed)
 
     def measured(one: int, other: int) -> Estimate:
-        beyond = float(space.kappas[one, other]) if kappa else None
-        return Estimate(float(space.similarities[one, other]), 0.0, beyond)
+        exact = space.similarities[one, other]
+        if evidence == "signatures":
+            seen, error = _noisy(rng, np.array([exact]))
+            return Estimate(float(seen[0]), float(error[0]))
+        beyond = float(space.kappas[one, other]) if evidence == "kappa" else None
+        return Estimate(float(exact), 0.0, beyond)
 
     declarations = {
         each: base
@@ -125,7 +131,7 @@ def judged(
     strangers = [each for each in others if each not in relatives]
     unrelated = len(strangers) >= 3
     behind = strangers if unrelated else [each for each in others if each != declared]
-    seen, errors = _noisy(np.random.default_rng(seed), space.similarities[model, behind])
+    seen, errors = _noisy(rng, space.similarities[model, behind])
     return judge(
         measured(model, declared),
         [Rival(measured(model, each), measured(declared, each)) for each in rivals],
@@ -178,7 +184,7 @@ DECLARED = pytest.mark.parametrize("others_declare", [True, False], ids=["declar
 
 
 def verdicts(
-    make: Callable[[int], Population], *, true: bool, others_declare: bool, kappa: bool
+    make: Callable[[int], Population], *, true: bool, others_declare: bool, evidence: str
 ) -> list[str]:
     """The verdicts for one fine-tune of the first family in each of the seeded spaces."""
     found: list[str] = []
@@ -188,42 +194,53 @@ def verdicts(
         declared = 0 if true else wrong[seed % len(wrong)]
         model = 1 + seed % (space.bases.count(0) - 1)
         judgement = judged(
-            space, model, declared, others_declare=others_declare, kappa=kappa, seed=seed
+            space, model, declared, others_declare=others_declare, evidence=evidence, seed=seed
         )
         found.append(judgement.verdict)
     return found
 
 
-KAPPA = pytest.mark.parametrize("kappa", [True, False], ids=["kappa", "S alone"])
+EVIDENCE = pytest.mark.parametrize("evidence", ["kappa", "S"])
 
 
 @EVERY
 @DECLARED
-@KAPPA
+@EVIDENCE
 def test_a_wrong_base_is_contradicted_in_any_company(
-    make: Callable[[int], Population], others_declare: bool, kappa: bool
+    make: Callable[[int], Population], others_declare: bool, evidence: str
 ) -> None:
     """The base of another family, or a stranger, is a mismatch, and never consistent."""
-    found = verdicts(make, true=False, others_declare=others_declare, kappa=kappa)
+    found = verdicts(make, true=False, others_declare=others_declare, evidence=evidence)
     assert "consistent" not in found
     assert found.count("mismatch") >= 0.95 * CASES
 
 
 @EVERY
 @DECLARED
-@KAPPA
+@EVIDENCE
 def test_a_true_base_is_confirmed(
-    make: Callable[[int], Population], others_declare: bool, kappa: bool
+    make: Callable[[int], Population], others_declare: bool, evidence: str
 ) -> None:
     """It is never contradicted.
 
     Nearly always it is consistent, unless S alone is known of a space whose models are all kin and
     do not declare it: then nothing distinguishes it from a stranger in a space of strangers.
     """
-    found = verdicts(make, true=True, others_declare=others_declare, kappa=kappa)
+    found = verdicts(make, true=True, others_declare=others_declare, evidence=evidence)
     assert "mismatch" not in found
-    if kappa or others_declare or make is not all_of_one:
+    if evidence == "kappa" or others_declare or make is not all_of_one:
         assert found.count("consistent") >= 0.95 * CASES
+
+
+@EVERY
+def test_signatures_alone_contradict_no_true_base(make: Callable[[int], Population]) -> None:
+    """With 256 minhashes for each similarity, a true base is never a mismatch, and a wrong one
+    never consistent.
+    """
+    for others_declare in (True, False):
+        for true, never in ((True, "mismatch"), (False, "consistent")):
+            found = verdicts(make, true=true, others_declare=others_declare, evidence="signatures")
+            assert never not in found
 
 
 def test_the_planted_strangers_overlap_by_chance() -> None:
