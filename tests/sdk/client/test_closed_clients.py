@@ -16,7 +16,8 @@ from modelkin import AsyncClient, Client, ClientClosed, Delivery, Support
 from tests.sdk.client.operations import operations
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
-NAMES = sorted(operations(Client("http://kin.test")).keys() - {"close"})
+PLAIN = operations(Client("http://kin.test"))
+NAMES = sorted(PLAIN.keys() - {"close"})
 VALUES: dict[str, Any] = {
     "support": SUPPORT,
     "newcomer": SUPPORT,
@@ -60,13 +61,12 @@ def test_every_call_of_a_closed_client_is_refused(name: str, wire: Any) -> None:
     """Calls, listings and bulk uploads alike, with the address of the service."""
     client = wire.client(httpx.Response(500))
     client.close()
-    plain = operations(Client("http://kin.test"))[name]
     called: Any = client
     for part in name.split("."):
         called = getattr(called, part)
 
     def call() -> None:
-        answer = called(**arguments(plain))
+        answer = called(**arguments(PLAIN[name]))
         if isinstance(answer, Iterator):
             next(answer)
 
