@@ -67,6 +67,9 @@ class IngestWriter:
         delta = _delta(made, prepared, reason)
         stored = [self._store(session, made, part, delta, notes) for part in prepared]
         first, result = prepared[0], stored[0]
+        if first.importance == "weight" and result.status == "created":
+            space = first.placed.space
+            source_models.request_resync_of_derivatives(session, made.source.id, space, made.name)
         return {
             "outcome": "stored",
             "status": result.status,

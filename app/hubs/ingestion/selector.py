@@ -24,7 +24,7 @@ from modelkin.core.importance import MAX_BASE_LENGTH, MAX_NOTE_LENGTH, Importanc
 from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.support import Support
-from modelkin.errors import InvalidImportance
+from modelkin.errors import InvalidCheckpoint, InvalidImportance
 
 __all__ = ["Selection", "SupportSelector"]
 
@@ -179,10 +179,10 @@ def _selected(
             model = in_order(checkpoint, layout)
             digest = part.importance.base_digest
             support = select(model, paired, made.base, part.rule, counting, digest)
-        except InvalidImportance as error:
+        except (InvalidImportance, InvalidCheckpoint) as error:
             if other is None or made.base.required:
                 raise
-            reason = str(error)
+            reason = str(error)  # the base is at fault: the weights were read before
         else:
             chosen.append((part, support))
     return chosen, reason

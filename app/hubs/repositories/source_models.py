@@ -17,8 +17,10 @@ from app.auth.records import Tenant
 from app.errors import Unavailable
 from app.hubs.records import Place, SeenModel
 from app.infra.db.database import Reader, Writer
+from app.infra.db.tables.catalog import ModelRow
 from app.infra.db.tables.hubs import SourceModelRow, SourceRow
 from app.infra.db.tables.jobs import JobRow
+from app.spaces.records import SpaceRecord
 
 __all__ = [
     "start_sync",
@@ -27,6 +29,7 @@ __all__ = [
     "hold",
     "move_to_delta",
     "request_resync",
+    "request_resync_of_derivatives",
     "note_listed",
     "placed",
     "seen_models",
@@ -162,6 +165,32 @@ def request_resync(session: Writer, source_id: str) -> None:
         .where(SourceModelRow.source_id == source_id)
         .values(revision=case((SourceModelRow.revision.is_not(None), _UNKNOWN)))
     )
+
+
+def request_resync_of_derivatives(
+    session: Writer, source_id: str, space: SpaceRecord, base: str
+) -> None:
+    """Let the next poll sync the models that declare a base and have no delta.
+
+    A model that is being synced at this moment is left out: nothing waits for its row.
+    """
+    declaring = select(ModelRow.name).where(
+        ModelRow.space_id == space.id, ModelRow.base_model == base
+    )
+    rows = session.scalars(
+        select(SourceModelRow)
+        .where(
+            SourceModelRow.source_id == source_id,
+            SourceModelRow.space == space.name,
+            SourceModelRow.model.in_(declaring),
+            SourceModelRow.delta_space.is_(None),
+            SourceModelRow.revision.is_not(None),
+        )
+        .with_for_update(skip_locked=True)
+    )
+    for row in rows:
+        row.revision = _UNKNOWN
+    session.flush()
 
 
 def seen_models(session: Reader, source_id: str) -> Iterator[SeenModel]:

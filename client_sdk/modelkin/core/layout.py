@@ -220,7 +220,10 @@ class Layout:
 
     def counts(self, indices: IndexArray) -> npt.NDArray[np.int64]:
         """How many of the ascending ``indices`` lie in each tensor; shape ``(len(tensors),)``."""
-        below = np.searchsorted(indices, self.ends.astype(np.uint64), side="left")
+        # In the dtype of the indices, which ends may not fit: numpy would copy the indices.
+        lasts = np.maximum(self.ends, 1) - np.uint64(1)
+        below = np.searchsorted(indices, lasts.astype(indices.dtype), side="right")
+        below[self.ends == 0] = 0
         return np.diff(below, prepend=0).astype(np.int64)
 
 

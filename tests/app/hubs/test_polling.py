@@ -389,3 +389,19 @@ def test_the_public_hub_is_polled_by_owner(app: AppHarness) -> None:
             service.create(session, tenant, replace(given, polled=True))
         assert DEFAULT_POLL_S == service.create(session, tenant, owned).poll_seconds
     assert 1 == len(waiting(app, POLL))
+
+
+def test_a_base_that_appears_brings_the_deltas(hub: Hub, app: AppHarness) -> None:
+    """When the base of a stored model is stored, the poll after that syncs the model once more."""
+    push(hub, "org/a", 2)
+    hub.repos["org/a"].card = {"base_model": "org/base"}
+    push(hub, "org/other", 3)
+    source = app.hubs.follow(hub.url)
+    assert {"org/a", "org/other"} == set(polled(app, source)[1])
+    assert ["kin"] == app.hubs.spaces()
+    push(hub, "org/base", 1)
+    assert ["org/base"] == polled(app, source)[1]
+    assert ["org/a"] == polled(app, source)[1]
+    [_, sister] = app.hubs.spaces()
+    assert app.hubs.model("org/a", sister)
+    assert [] == polled(app, source)[1]

@@ -245,6 +245,21 @@ def test_a_base_that_appears_later(hub: Hub, app: AppHarness) -> None:
     assert [1, 1] == stored(app, "kin", SISTER)
 
 
+def test_a_base_that_is_broken(hub: Hub, app: AppHarness) -> None:
+    """A base with weights that are not finite costs the delta, and no weights."""
+    broken = {name: tensor.copy() for name, tensor in BASE.items()}
+    broken["encoder.bias"][7] = np.nan
+    push(hub, "org/base", broken)
+    push(hub, "org/a", TUNED, card=CARD)
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
+    assert job.result is not None, job.error
+    assert "a difference that is infinite or NaN" in job.result["delta"]["reason"]
+    assert {"kin": "weight"} == app.hubs.kinds()
+    required = app.hubs.sync_model(app.hubs.follow(hub.url, importance="delta"), "org/a")
+    assert required.error is not None
+    assert "invalid_checkpoint" == required.error["code"]
+
+
 @pytest.mark.parametrize(("on_delete", "left"), [("keep", 1), ("remove", None)])
 def test_a_base_that_disappears(
     hub: Hub, app: AppHarness, on_delete: str, left: int | None
