@@ -40,6 +40,8 @@ def lineage(
 ) -> LineageOut:
     """The declared `base_model` beside the nearest models, with a verdict and its evidence.
 
-    Similarity has no direction: it may contradict a declared base, and never proves one.
+    Similarity has no direction: it may contradict a declared base, and never proves one. In a space
+    of weights kappa, the similarity beyond chance, decides first; elsewhere S is compared with that
+    of the other models. A space of differences contradicts no base.
     """
     return LineageOut.of(lineages.lineage(session, space, check_model_name(model)))
