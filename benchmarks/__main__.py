@@ -11,6 +11,7 @@ from typing import Protocol, cast
 from benchmarks import report
 from benchmarks.report import Findings
 from benchmarks.subjects import (
+    adapters,
     buckets,
     chance,
     clusterings,
@@ -55,6 +56,7 @@ SUBJECTS: dict[str, Subject] = {
         "stop_list": stop_list,
         "clusterings": clusterings,
         "donors": donors,
+        "adapters": adapters,
         "startup": startup,
         "http": http,
         "crowd": crowd,
