@@ -101,8 +101,8 @@ class Adapter(Checkpoint):
     def notes(self) -> tuple[str, ...]:
         of = f" of {shown(self.config.base)}" if self.config.base else ""
         return (
-            f"it is a LoRA adapter{of}: its importance is |BA| of the {len(self.tensors)} tensors "
-            f"that it targets, which compares with adapters of the same tensors alone",
+            f"it is a LoRA adapter{of}: its importance is |BA| of the tensors that it targets, "
+            f"which compares with adapters of the same tensors alone",
         )
 
     def require_targets_in(self, base: Checkpoint) -> None:
