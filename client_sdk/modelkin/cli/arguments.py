@@ -158,6 +158,7 @@ def _add_neighbors(adder: _Adder) -> None:
     _add_service(parser)
     _add_query(parser)
     parser.add_argument("--min-similarity", type=float, metavar="S", help="none below this, 0 to 1")
+    parser.add_argument("--min-kappa", type=float, metavar="KAPPA", help="none below this")
     parser.add_argument("--method", default="auto", help="auto (the default), exact, scan, lsh")
     _add_selection(parser, "--support-size")
 
@@ -298,8 +299,18 @@ def _add_source(actions: _Adder) -> None:
         "secret is made and printed",
     )
     parser.add_argument("--token-file", metavar="FILE", help="its first line opens the hub")
-    parser.add_argument("--importance", choices=("weight", "delta"), help="default: as is possible")
+    parser.add_argument(
+        "--importance",
+        choices=("weight", "delta"),
+        help="by default both, where there is a base",
+    )
     parser.add_argument("--base-model", metavar="NAME", help="the base of models without one")
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        metavar="PATTERN",
+        help="leave out tensors named like this, '*.running_*' for one; repeats",
+    )
     for name, what in (("repo", "of this name"), ("owner", "of this owner"), ("tag", "so tagged")):
         parser.add_argument(
             f"--{name}", action="append", metavar="NAME", help=f"only models {what}; repeats"

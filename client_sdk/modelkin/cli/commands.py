@@ -106,6 +106,7 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
             query,
             k=arguments.count,
             min_similarity=arguments.min_similarity,
+            min_kappa=arguments.min_kappa,
             method=arguments.method,
             tags=arguments.tag,
         )

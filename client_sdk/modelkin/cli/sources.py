@@ -43,6 +43,7 @@ def add(arguments: argparse.Namespace) -> Answer:
             token=_content(arguments.token_file),
             importance=arguments.importance,
             base_model=arguments.base_model,
+            exclude=arguments.exclude,
             filters={name: values for name, values in given.items() if values} or None,
             on_delete=arguments.on_delete,
             poll_seconds=_poll_seconds(arguments.poll_seconds),

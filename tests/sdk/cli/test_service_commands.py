@@ -181,6 +181,16 @@ def test_the_size_of_a_query_has_a_name_of_its_own(
     assert "modelkin: --support-size is for checkpoints, and q.mksp is a finished" in done.stderr
 
 
+def test_neighbors_beyond_chance(family: str, ask_here: Ask) -> None:
+    """--min-kappa leaves out those below it."""
+    asked = ("neighbors", "--space", family, "--model", "acme/30")
+    kappas = [float(line.split()[3]) for line in ask_here(*asked).splitlines()[1:]]
+    between = sum(kappas) / len(kappas)
+    lines = ask_here(*asked, "--min-kappa", str(between)).splitlines()[1:]
+    assert [k for k in kappas if k >= between] == [float(line.split()[3]) for line in lines]
+    assert len(lines) < len(kappas)
+
+
 @pytest.mark.parametrize("way", ["--model", "--file"])
 def test_neighbors(family: str, ask: Ask, tmp_path: Path, way: str) -> None:
     """Neighbours of a stored model or of a checkpoint are a table, best first."""

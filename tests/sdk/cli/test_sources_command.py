@@ -37,7 +37,8 @@ def test_a_source_is_added_listed_and_removed(space: str, ask_here: Ask, server:
     assert "no sources\n" == ask_here("sources", "list")
     filters = ("--owner", "acme", "--owner", "labs", "--repo", "acme/*", "--tag", "kin")
     how = ("--importance", "weight", "--base-model", "acme/base", "--poll-seconds", "0")
-    said = ask_here("sources", "add", "huggingface", "--space", space, *filters, *how)
+    left_out = ("--exclude", "*.running_*")
+    said = ask_here("sources", "add", "huggingface", "--space", space, *filters, *how, *left_out)
     fields = dict(line.split(maxsplit=1) for line in said.splitlines())
     with modelkin.Client(server.url) as client:
         (made,) = client.sources.list()
@@ -45,6 +46,7 @@ def test_a_source_is_added_listed_and_removed(space: str, ask_here: Ask, server:
     assert (made.id, space, made.hook) == (fields["source"], fields["space"], fields["webhook"])
     assert len(fields["secret"]) >= 40
     assert {"owners": ["acme", "labs"], "repos": ["acme/*"], "tags": ["kin"]} == made.filters
+    assert ("*.running_*",) == made.exclude
     assert ("weight", "acme/base", None) == (made.importance, made.base_model, made.poll_seconds)
     (line,) = ask_here("sources", "list").splitlines()[1:]
     assert [made.id, "huggingface", space, "-", "-", "-", "events", "only"] == line.split()

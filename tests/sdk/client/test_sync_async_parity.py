@@ -61,6 +61,7 @@ QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
     ),
     "graph": lambda client, space: client.spaces.graph(space, k=2, tags=["even"]),
     "tensors": lambda client, space: client.spaces.tensors(space),
+    "graph as GraphML": lambda client, space: client.spaces.graphml(space, k=2, tags=["even"]),
     "graph from a threshold": lambda client, space: client.spaces.graph(space, threshold=0.2),
     "lineage": lambda client, space: client.lineage(space, "org/m1"),
     "overlap": lambda client, space: client.overlap(space, "org/m0", "org/m2"),
