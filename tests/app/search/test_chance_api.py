@@ -203,13 +203,8 @@ def test_the_matrix_of_kappa_has_three_forms(crowd: Space, client: Client) -> No
     read = client.similarity(crowd.name, names, measure="kappa")
     assert "kappa" == read.measure
     assert [[None if v != v else v for v in row] for row in read.values.tolist()] == answer["kappa"]
-    assert ok(crowd.http.post(crowd.path("similarity"), json={"models": ["base"]})) == {
-        "models": ["base"],
-        "measure": "similarity",
-        "similarity": [[1.0]],
-        "kappa": None,
-        "estimated": [],
-    }
+    plain = ok(crowd.http.post(crowd.path("similarity"), json={"models": ["base"]}))
+    assert {"measure": "similarity", "similarity": [[1.0]], "kappa": None}.items() <= plain.items()
 
 
 def test_a_space_without_a_layout_knows_no_chance(space: Space, client: Client) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelkin import Layout, Support
@@ -35,6 +35,7 @@ def named(supports: Sequence[Support]) -> set[str]:
     return {t.name for t, looks in zip(LAYOUT.tensors, constant, strict=True) if looks}
 
 
+@settings(max_examples=40)
 @given(INDICES | DENSE, INDICES | DENSE, st.sets(st.integers(0, M), max_size=6), st.integers(1, 9))
 def test_shared_indices_are_counted_tensor_by_tensor(
     one: set[int], other: set[int], cuts: set[int], block: int
