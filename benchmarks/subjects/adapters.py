@@ -108,7 +108,8 @@ def _spread(values: list[float]) -> list[str]:
 
 
 def _flat(matrices: list[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
-    return np.abs(np.concatenate([matrix.reshape(-1) for matrix in matrices]))
+    flat: npt.NDArray[np.float32] = np.concatenate([matrix.reshape(-1) for matrix in matrices])
+    return np.abs(flat)
 
 
 def _similarities(supports: list[Support]) -> npt.NDArray[np.float64]:

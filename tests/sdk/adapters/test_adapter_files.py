@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -152,6 +155,29 @@ def test_the_difference_is_never_whole(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 25e6 < 4 * adapter.num_parameters
+
+
+def test_the_processor_does_not_show() -> None:
+    """OpenBLAS sums in another order for every processor, which no difference may depend on."""
+    code = (
+        "import hashlib, numpy as np\n"
+        "from modelkin.core.adapters import ArrayFactor, LowRankDelta\n"
+        "draw = np.random.default_rng(0).standard_normal\n"
+        "a, b = (ArrayFactor(draw(shape, 'f4')) for shape in ((64, 400), (400, 64)))\n"
+        "whole = np.concatenate(list(LowRankDelta('w', a, b, 0.25, False).magnitudes()))\n"
+        "print(hashlib.sha256(whole).hexdigest())"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "OPENBLAS_CORETYPE": core, "OPENBLAS_NUM_THREADS": threads},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for core, threads in (("Nehalem", "1"), ("Haswell", "2"))
+    }
+    assert 1 == len(digests)
 
 
 def test_a_file_of_the_support_is_that_in_memory(tmp_path: Path) -> None:
