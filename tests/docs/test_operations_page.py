@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from app.index import banding
-from app.settings import Settings
+from app.settings import Settings, unknown_variables
 from tests.support.declared_problems import DECLARED
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+SDK = Path(__file__).parents[2] / "client_sdk" / "modelkin"
 ANSWERED = sorted({(status, code) for _, status, code in DECLARED})
 """Status and code of each problem that an operation declares."""
 
@@ -52,6 +53,16 @@ def test_the_memory_budgets_add_up() -> None:
 @pytest.mark.parametrize("page", sorted(PAGE.parent.glob("*.md")), ids=lambda page: page.name)
 def test_every_variable_that_a_page_names_is_read(page: Path) -> None:
     """By the service as a setting, or by the SDK."""
-    known = {f"MODELKIN_{name.upper()}" for name in Settings.model_fields}
-    known |= {"MODELKIN_URL", "MODELKIN_API_KEY"}
-    assert set(re.findall(r"\bMODELKIN_[A-Z_]+[A-Z]", page.read_text())) <= known
+    assert not unknown_variables(variables_in(page))
+
+
+def test_every_variable_of_the_SDK_is_known_to_the_service() -> None:
+    """A service that shares its environment with clients does not warn of theirs."""
+    named = {name for file in SDK.rglob("*.py") for name in variables_in(file)}
+    assert {"MODELKIN_URL", "MODELKIN_API_KEY", "MODELKIN_KERNELS"} == named
+    assert not unknown_variables(named)
+
+
+def variables_in(file: Path) -> set[str]:
+    """The variables that a file names."""
+    return set(re.findall(r"\bMODELKIN_[A-Z_]+[A-Z]", file.read_text()))
