@@ -16,7 +16,7 @@ import modelkin
 from app.catalog.origins import StatedOrigin
 from app.catalog.puts import Put
 from app.catalog.writer import ModelWriter
-from app.infra.storage.blobs import BlobStore
+from app.settings import Settings
 from app.spaces import repository as spaces
 from modelkin import BulkItem, Importance, Layout, Support
 from modelkin.core.importance import Origin
@@ -180,15 +180,15 @@ def test_a_kind_that_is_stated_meanwhile_is_compared_under_the_lock(app_space: A
     support = Support(range(0, before.num_parameters, 7), before.num_parameters)
     with app_space.database.reading() as session:
         prepared = writer.prepare(session, before, "a", support)
+    file = app_space.services[Settings].blob_dir / str(prepared.blob_key)
+    assert file.is_file()
     with app_space.database.writing() as session:
         spaces.state_importance(session, before, Importance("weight"))
     put = Put("a", prepared, origin=StatedOrigin(Importance("fisher")))
     with pytest.raises(SpaceMismatch), app_space.database.writing() as session:
         writer.put(session, before, put)
-    assert prepared.blob_key is not None
-    with pytest.raises(KeyError):
-        app_space.services[BlobStore].open(prepared.blob_key)
     assert 0 == app_space.space.models
+    assert not file.exists()
 
 
 # --- the SDK ----------------------------------------------------------------------------------
