@@ -44,7 +44,16 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--data", type=Path, help="folder to keep the store in (default: one that is removed)"
     )
+    parser.add_argument(
+        "--splits",
+        type=int,
+        default=1,
+        metavar="N",
+        help="measure N splits of the data instead, print means with their spread, and end",
+    )
     options = parser.parse_args(arguments)
+    if options.splits < 1:
+        parser.error(f"--splits must be at least 1, not {options.splits}")
     if not 0 <= options.port <= 65535:
         parser.error(f"--port must be 0 to 65535, not {options.port}")
     return options
@@ -60,9 +69,9 @@ def run(options: argparse.Namespace) -> int:
         return _failed(f"{error} (make demo installs what it needs)")
     try:
         if options.data is not None:
-            return serve(options.data, options.port, once=options.once)
+            return serve(options.data, options.port, once=options.once, splits=options.splits)
         with tempfile.TemporaryDirectory(prefix="modelkin-demo-") as folder:
-            return serve(Path(folder), options.port, once=options.once)
+            return serve(Path(folder), options.port, once=options.once, splits=options.splits)
     except (DemoError, ModelkinError, OSError) as error:
         return _failed(str(error))
 

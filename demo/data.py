@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_digits
 
-__all__ = ["CLASSES", "Split", "chance", "jensen_shannon", "load_split", "recall"]
+__all__ = ["CLASSES", "Integers", "Split", "chance", "jensen_shannon", "load_split", "recall"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -6,18 +6,21 @@ Every printed figure is computed in this run, from the service's answers and the
 from __future__ import annotations
 
 import copy
+import io
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
 from demo import data, training
+from demo.newcomers import EXAMPLES, STEPS, Newcomers
 from demo.report import Report, described
 from demo.service import choose_port, running
 from modelkin import Client, Neighbors, Support, layout_of, select_support
@@ -38,6 +41,8 @@ SHOWN = (0, 13, 26)
 class Federation:
     """The clients with their data, and the model that all of them received."""
 
+    seed: int
+    space: str
     split: data.Split
     model: nn.Module
     names: tuple[str, ...]
@@ -53,10 +58,11 @@ class Federation:
         return self.names.index(name)
 
 
-def serve(folder: Path, wanted_port: int, *, once: bool) -> int:
+def serve(folder: Path, wanted_port: int, *, once: bool, splits: int = 1) -> int:
     """Start a service in ``folder``, run the demo, and serve until Ctrl-C unless ``once``.
 
-    Return 0. The service is stopped before an error leaves.
+    With more than one split it measures these instead and ends. Return 0. The service is stopped
+    before an error leaves.
 
     Raises:
         DemoError, ModelkinError, OSError: the demo cannot go on.
@@ -69,8 +75,11 @@ def serve(folder: Path, wanted_port: int, *, once: bool) -> int:
     with running(folder, port) as service:
         report.say(f"It answers at {service.url}")
         with Client(service.url) as client:
-            run(client, report)
-        if once:
+            if splits > 1:
+                run_splits(client, report, splits)
+            else:
+                run(client, report)
+        if once or splits > 1:
             return 0
         try:
             report.say(f"\nExplore the models at {service.url}/ (Ctrl-C ends the service).")
@@ -89,17 +98,49 @@ def run(client: Client, report: Report) -> None:
     supports = choose_supports(federation, report)
     trained = train_all(federation, report)
     upload(client, federation, supports, report)
-    found = [client.neighbors(SPACE, name, k=NEIGHBORS) for name in federation.names]
+    found = [client.neighbors(federation.space, name, k=NEIGHBORS) for name in federation.names]
     show_neighbors(federation, found, report)
     show_recall(federation, found, report)
-    show_donors(client, federation, trained, report)
+    show_donors(client, Newcomers(federation, supports[0].k, trained, NEIGHBORS), report)
     show_groups(client, federation, report)
     report.say(f"\nAll of it took {time.monotonic() - started:.0f} s.")
 
 
-def prepare(report: Report) -> Federation:
-    split = data.load_split(NUM_CLIENTS, ALPHA, SEED)
-    model = training.common_model(SEED)
+def run_splits(client: Client, report: Report, splits: int) -> None:
+    """Repeat the demo's measurements on several splits, and print their means and spread."""
+    torch.set_num_threads(1)
+    recalls: list[float] = []
+    accuracies: dict[str, list[tuple[float, ...]]] = {}
+    for seed in report.progress(range(splits), "Measuring split", str):
+        quiet = Report(Console(file=io.StringIO()))
+        federation = prepare(quiet, seed)
+        supports = choose_supports(federation, quiet)
+        trained = train_all(federation, quiet)
+        upload(client, federation, supports, quiet)
+        found = [client.neighbors(federation.space, name, k=NEIGHBORS) for name in federation.names]
+        recalls.append(mean_recall(federation, found))
+        newcomers = Newcomers(federation, supports[0].k, trained, NEIGHBORS)
+        for start in newcomers.starts(newcomers.shares(client)):
+            accuracies.setdefault(start.name, []).append(start.accuracies)
+    report.say(f"\nMean Recall@{NEIGHBORS} over {splits} splits: {_spread(recalls)}")
+    report.table(
+        f"Test accuracy of newcomers with {EXAMPLES} examples, mean ± deviation over {splits} "
+        f"splits, after steps of training from",
+        ("", *(f"{steps} steps " for steps in STEPS)),
+        [
+            (name, *(_spread(column) for column in zip(*rows, strict=True)))
+            for name, rows in accuracies.items()
+        ],
+    )
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"
+
+
+def prepare(report: Report, seed: int = SEED) -> Federation:
+    split = data.load_split(NUM_CLIENTS, ALPHA, seed)
+    model = training.common_model(seed)
     names = tuple(f"digits/client-{i:02d}" for i in range(NUM_CLIENTS))
     report.section("Clients")
     report.say(
@@ -107,7 +148,8 @@ def prepare(report: Report) -> Federation:
         f"different mixes (Dirichlet {ALPHA}). All receive one network of "
         f"{layout_of(model).num_parameters:,} parameters."
     )
-    return Federation(split, model, names)
+    space = f"{SPACE}-{seed}" if seed != SEED else SPACE
+    return Federation(seed, space, split, model, names)
 
 
 def choose_supports(federation: Federation, report: Report) -> list[Support]:
@@ -135,7 +177,7 @@ def train_all(federation: Federation, report: Report) -> Tensor:
     clients = report.progress(range(NUM_CLIENTS), "Training", lambda i: federation.names[i])
     return torch.stack(
         [
-            training.train(copy.deepcopy(federation.model), federation.split, i, SEED)
+            training.train(copy.deepcopy(federation.model), federation.split, i, federation.seed)
             for i in clients
         ]
     )
@@ -145,7 +187,7 @@ def upload(client: Client, federation: Federation, supports: list[Support], repo
     client.ensure_space(SPACE, layout=layout_of(federation.model), importance="fisher")
     pairs = list(zip(federation.names, supports, strict=True))
     for name, support in report.progress(pairs, "Uploading", lambda pair: pair[0]):
-        client.put_support(SPACE, name, support, tags=["demo"])
+        client.put_support(federation.space, name, support, tags=["demo"])
     sent = sum(len(support.to_bytes()) for support in supports)
     report.say(
         f"{sent / len(supports):,.0f} bytes a client, against "
@@ -178,29 +220,32 @@ def show_neighbors(federation: Federation, found: list[Neighbors], report: Repor
         report.table(title, ("", "found", "S ", "its digits", "true", "JS ", "its digits"), rows)
 
 
-def show_recall(federation: Federation, found: list[Neighbors], report: Report) -> None:
+def mean_recall(federation: Federation, found: list[Neighbors]) -> float:
+    """Mean recall of the truly nearest clients, over all clients."""
     recalls = [
         data.recall([federation.number(n.model) for n in neighbors], federation.divergences, client)
         for client, neighbors in enumerate(found)
     ]
+    return float(np.mean(recalls))
+
+
+def show_recall(federation: Federation, found: list[Neighbors], report: Report) -> None:
     by_chance = data.chance(federation.divergences, NEIGHBORS)
     report.say(
-        f"Mean Recall@{NEIGHBORS} over all {NUM_CLIENTS} clients: {np.mean(recalls):.3f} "
-        f"(by chance: {by_chance:.3f})"
+        f"Mean Recall@{NEIGHBORS} over all {NUM_CLIENTS} clients: "
+        f"{mean_recall(federation, found):.3f} (by chance: {by_chance:.3f})"
     )
 
 
-def show_donors(client: Client, federation: Federation, trained: Tensor, report: Report) -> None:
-    """One client's donors, and what averages of models are worth on each client's own mix."""
-    mixes = federation.split.mixes
-    shares = np.zeros((NUM_CLIENTS, NUM_CLIENTS))
-    for i, name in enumerate(federation.names):
-        for donor in client.donors(SPACE, name, k=NEIGHBORS):
-            shares[i, federation.number(donor.model)] = donor.weight
-    shown = SHOWN[0]
-    report.section("Donors: whose models may stand in for one's own")
+def show_donors(client: Client, newcomers: Newcomers, report: Report) -> None:
+    """One newcomer's donors, and what donors are worth to a client with five examples."""
+    federation = newcomers.federation
+    shares, shown = newcomers.shares(client), SHOWN[0]
+    labels = federation.split.labels[newcomers.samples[shown]]
+    report.section(f"Donors: what a client with {EXAMPLES} examples of its own learns from others")
     order = np.argsort(-shares[shown], kind="stable")[:NEIGHBORS]
     report.table(
+        f"A newcomer with {EXAMPLES} digits ({', '.join(map(str, sorted(labels.tolist())))}) of "
         f"{federation.names[shown]}: {federation.digits(shown)}",
         ("donor", "weight ", "its digits"),
         [
@@ -208,31 +253,20 @@ def show_donors(client: Client, federation: Federation, trained: Tensor, report:
             for j in order
         ],
     )
-
-    def worth(mixture: npt.NDArray[np.float64]) -> float:
-        """Mean accuracy over clients, on their own mixes, of averages by these shares."""
-        rows = [training.mixture(trained, row) for row in mixture]
-        right = [training.accuracy_by_class(federation.model, w, federation.split) for w in rows]
-        return float((np.array(right) * mixes).sum(axis=1).mean())
-
-    uniform = np.full_like(shares, 1 / NUM_CLIENTS)
     report.table(
-        "Test accuracy on each client's own mix of digits, mean over clients, of",
-        ("", "accuracy "),
+        f"Test accuracy on its own mix of digits, mean over {NUM_CLIENTS} newcomers, after steps "
+        f"of training on the {EXAMPLES} examples from",
+        ("", *(f"{steps} steps " for steps in STEPS)),
         [
-            (f"the plain average of all {NUM_CLIENTS} models", f"{worth(uniform):.3f}"),
-            (
-                f"the weighted average of its {NEIGHBORS} donors, its own left out",
-                f"{worth(shares):.3f}",
-            ),
-            ("its own model alone", f"{worth(np.eye(NUM_CLIENTS)):.3f}"),
+            (start.name, *(f"{accuracy:.3f}" for accuracy in start.accuracies))
+            for start in newcomers.starts(shares)
         ],
     )
 
 
 def show_groups(client: Client, federation: Federation, report: Report) -> None:
     """All groups of kin, as the service finds them, and the members of one client's group."""
-    clustering = client.clusterings.create(SPACE)
+    clustering = client.clusterings.create(federation.space)
     shown = SHOWN[0]
     name = federation.names[shown]
     own = clustering.labels[name]
@@ -253,7 +287,7 @@ def show_groups(client: Client, federation: Federation, report: Report) -> None:
         ],
     )
     members = next(group.members for group in clustering.clusters if group.cluster == own)
-    similarity = client.similarity(SPACE, [name, *(m for m in members if m != name)])
+    similarity = client.similarity(federation.space, [name, *(m for m in members if m != name)])
     report.table(
         f"{name} is in group {own}:",
         ("member", "S ", "its digits"),

@@ -5,20 +5,33 @@ It owns the work of a client before anything is sent, and uses no service.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from demo.data import CLASSES, Split
+from demo.data import CLASSES, Integers, Split
 from modelkin.torch import fisher_importance
 
-__all__ = ["accuracy_by_class", "common_model", "importance", "mixture", "train"]
+__all__ = [
+    "accuracy_by_class",
+    "common_model",
+    "few_examples",
+    "importance",
+    "importance_of",
+    "mixture",
+    "train",
+    "train_few",
+]
 
 EPOCHS = 8
 BATCH = 10
+RATE, MOMENTUM, DECAY = 0.01, 0.9, 5e-4
 
 
 def common_model(seed: int = 0) -> nn.Module:
@@ -39,16 +52,21 @@ def common_model(seed: int = 0) -> nn.Module:
 
 def importance(model: nn.Module, split: Split, client: int) -> Tensor:
     """The importance of each parameter of the common model to one client's data, ``(M,)``."""
-    return fisher_importance(
-        model, cross_entropy, DataLoader(_dataset(split, client), batch_size=64)
-    )
+    return importance_of(model, split, split.clients[client])
+
+
+def importance_of(model: nn.Module, split: Split, samples: Integers) -> Tensor:
+    """The same for some samples."""
+    loader = DataLoader(_dataset(split, samples), batch_size=64)
+    return fisher_importance(model, cross_entropy, loader)
 
 
 def train(model: nn.Module, split: Split, client: int, seed: int = 0) -> Tensor:
     """Train the model on one client's data alone, in place; return its weights, ``(M,)``."""
     shuffle = torch.Generator().manual_seed(seed * 1_000_003 + client)
-    loader = DataLoader(_dataset(split, client), batch_size=BATCH, shuffle=True, generator=shuffle)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+    dataset = _dataset(split, split.clients[client])
+    loader = DataLoader(dataset, batch_size=BATCH, shuffle=True, generator=shuffle)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
     for _ in range(EPOCHS):
         for images, labels in loader:
             optimizer.zero_grad()
@@ -57,8 +75,46 @@ def train(model: nn.Module, split: Split, client: int, seed: int = 0) -> Tensor:
     return nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
+def few_examples(split: Split, count: int, seed: int = 0) -> Integers:
+    """So many of each client's samples, drawn at random, ``(clients, count)``."""
+    rng = np.random.default_rng(seed)
+    return np.stack([rng.choice(mine, count, replace=False) for mine in split.clients])
+
+
+def train_few(
+    model: nn.Module, starts: Tensor, split: Split, samples: Integers, steps: Sequence[int]
+) -> Iterator[Tensor]:
+    """The same training for many clients at once, each step on all of a client's few samples.
+
+    Args:
+        starts: each client's weights before, ``(clients, M)``.
+        samples: indices of each client's samples, ``(clients, count)``.
+        steps: counts of steps, ascending.
+
+    Yields:
+        Each client's weights after so many steps, ``(clients, M)``.
+    """
+    images = torch.as_tensor(split.images[samples])
+    labels = torch.as_tensor(split.labels[samples])
+    shapes = {name: value.shape for name, value in model.named_parameters()}
+
+    def loss(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        parts = weights.split([shape.numel() for shape in shapes.values()])
+        named = {name: p.view(shapes[name]) for name, p in zip(shapes, parts, strict=True)}
+        return cross_entropy(functional_call(model, named, (x,)), y)
+
+    gradients = vmap(grad(loss))
+    weights, velocity, done = starts, torch.zeros_like(starts), 0
+    for count in steps:
+        for _ in range(count - done):
+            velocity = MOMENTUM * velocity + gradients(weights, images, labels) + DECAY * weights
+            weights = weights - RATE * velocity
+        done = count
+        yield weights
+
+
 def mixture(weights: Tensor, shares: npt.NDArray[np.float64]) -> Tensor:
-    """The average of the rows of ``(models, M)`` by shares ``(models,)`` that sum to 1."""
+    """The averages of the rows of ``(models, M)`` by shares ``(..., models)`` that sum to 1."""
     return torch.as_tensor(shares, dtype=weights.dtype) @ weights
 
 
@@ -71,6 +127,6 @@ def accuracy_by_class(model: nn.Module, weights: Tensor, split: Split) -> npt.ND
     return np.array([right[labels == c].mean() for c in range(CLASSES)])
 
 
-def _dataset(split: Split, client: int) -> TensorDataset:
-    mine = split.clients[client]
-    return TensorDataset(torch.as_tensor(split.images[mine]), torch.as_tensor(split.labels[mine]))
+def _dataset(split: Split, samples: Integers) -> TensorDataset:
+    images, labels = split.images[samples], split.labels[samples]
+    return TensorDataset(torch.as_tensor(images), torch.as_tensor(labels))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from scipy.spatial.distance import jensenshannon
+from torch.nn.functional import cross_entropy
 
+from demo import training
 from demo.data import Split, chance, jensen_shannon, load_split, recall, true_neighbors
 
 
@@ -78,3 +81,24 @@ def test_chance_counts_ties_as_recall_does() -> None:
     """Where all clients are equally far every draw is right; without ties chance is k / (n - 1)."""
     line = np.abs(np.subtract.outer(np.array([0, 1, 3, 7, 15.0]), np.array([0, 1, 3, 7, 15.0])))
     assert (1.0, 0.5) == (chance(1 - np.eye(5), 2), chance(line, 2))
+
+
+def test_few_examples_are_trained_as_by_an_optimizer(split: Split) -> None:
+    """Training many clients at once is torch's SGD, client by client; examples are one's own."""
+    samples = training.few_examples(split, 5)
+    assert all(set(few) <= set(own) for few, own in zip(samples, split.clients, strict=True))
+    few = samples[:3]
+    model = training.common_model()
+    start = torch.nn.utils.parameters_to_vector(model.parameters()).detach().repeat(3, 1)
+    before, after = training.train_few(model, start, split, few, (0, 4))
+    assert torch.equal(before, start)
+    for mine, weights in zip(few, after, strict=True):
+        alone = training.common_model()
+        optimizer = torch.optim.SGD(alone.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+        for _ in range(4):
+            optimizer.zero_grad()
+            out = alone(torch.as_tensor(split.images[mine]))
+            torch.autograd.backward(cross_entropy(out, torch.as_tensor(split.labels[mine])))
+            optimizer.step()
+        expected = torch.nn.utils.parameters_to_vector(alone.parameters()).detach()
+        torch.testing.assert_close(weights, expected, atol=1e-5, rtol=1e-4)

@@ -43,6 +43,16 @@ def test_neighbours_are_kin(finished: subprocess.CompletedProcess[str]) -> None:
     assert recall > 0.6 > 2 * chance
 
 
+def test_donors_help_a_newcomer(finished: subprocess.CompletedProcess[str]) -> None:
+    """With the same training on five examples, starting from donors is best at every count."""
+    table = re.findall(r"^ (the weights|the plain|its 8 donors').* ((?:0\.\d+ *){3})$",
+                       finished.stdout, re.MULTILINE)  # fmt: skip
+    own, plain, donors = ([float(figure) for figure in figures.split()] for _, figures in table)
+    assert all(by > other for by, *others in zip(donors, own, plain, strict=True)
+               for other in others)  # fmt: skip
+    assert donors[1] > own[1] + 0.03
+
+
 def test_it_prints_groups_of_kin(finished: subprocess.CompletedProcess[str]) -> None:
     """The groups are the service's own, more than one of them, and each has an exemplar."""
     found = re.search(r"The service finds (\d+) groups", finished.stdout)
