@@ -60,24 +60,24 @@ def test_push_tells_what_was_stored(ask: Ask, tmp_path: Path) -> None:
     assert said == ask(*arguments)
 
 
-def test_push_gives_the_space_the_layout(ask: Ask, server: Server, tmp_path: Path) -> None:
+def test_push_gives_the_space_the_layout(ask_here: Ask, server: Server, tmp_path: Path) -> None:
     """--create with a checkpoint makes a space that knows its tensors."""
     save(tmp_path / "m.safetensors", random_tensors())
-    ask("push", "m.safetensors", "--create", "--space", "laid-out", "--model", "acme/m")
+    ask_here("push", "m.safetensors", "--create", "--space", "laid-out", "--model", "acme/m")
     with modelkin.Client(server.url) as client:
         layout = client.spaces.get("laid-out").layout
     assert layout is not None
     assert sorted(random_tensors()) == [spec.name for spec in layout.tensors]
 
 
-def test_push_describes_the_model(ask: Ask, server: Server, tmp_path: Path) -> None:
+def test_push_describes_the_model(ask_here: Ask, server: Server, tmp_path: Path) -> None:
     """--base-model, --attribute and --source are stored; pushed again they change nothing."""
     save(tmp_path / "m.safetensors", random_tensors())
     push = ("push", "m.safetensors", "--create", "--space", "told", "--model", "acme/m")
     about = ("--base-model", "acme/base", "--source", "https://hub.example/acme/m")
     values = ("epochs=3", "label=birds", "note=a=b", "public=true", "empty=")
     given = (*about, *(word for value in values for word in ("--attribute", value)))
-    said = ask(*push, *given)
+    said = ask_here(*push, *given)
     assert said.endswith(" indices, base model acme/base\n")
     with modelkin.Client(server.url) as client:
         info = client.models.get("told", "acme/m")
@@ -89,9 +89,9 @@ def test_push_describes_the_model(ask: Ask, server: Server, tmp_path: Path) -> N
             "public": True,
             "empty": "",
         }
-        assert said == ask(*push, *given)
+        assert said == ask_here(*push, *given)
         assert info == client.models.get("told", "acme/m")
-        ask(*push)
+        ask_here(*push)
         assert info == client.models.get("told", "acme/m")
 
 
