@@ -192,8 +192,8 @@ class Settings(BaseSettings):
         1 << 25,
         ge=1,
         description="largest support that the service selects from a hub's checkpoint, in indices "
-        "of 4 to 8 bytes of memory; larger K are reduced to it unless a space fixes one, and a model "
-        "with a base has two supports",
+        "of 4 to 8 bytes of memory; larger K are reduced to it unless a space fixes one, and a "
+        "model with a base has two supports",
     )
     hub_timeout_seconds: float = Field(
         30.0, gt=0, le=3600, description="silence after which a hub counts as unavailable"
