@@ -184,7 +184,7 @@ def train_all(federation: Federation, report: Report) -> Tensor:
 
 
 def upload(client: Client, federation: Federation, supports: list[Support], report: Report) -> None:
-    client.ensure_space(SPACE, layout=layout_of(federation.model), importance="fisher")
+    client.ensure_space(federation.space, layout=layout_of(federation.model), importance="fisher")
     pairs = list(zip(federation.names, supports, strict=True))
     for name, support in report.progress(pairs, "Uploading", lambda pair: pair[0]):
         client.put_support(federation.space, name, support, tags=["demo"])
