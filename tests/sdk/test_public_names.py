@@ -18,9 +18,9 @@ PUBLIC = """
     ModelkinError ModelkinVersionWarning Neighbor Neighbors NotFoundError Origin Overlap
     PermissionDeniedError PreconditionError RateLimitError RequestTooLargeError Revision Revisions
     Selection ServerError Signature SignatureSpec SimilarityBaseline SimilarityMatrix Sketch
-    SmallSupportWarning Source SpaceInfo SpaceMismatch StopList Subscription Support SupportSize
-    SupportSizePolicy TensorOverlap TensorSpec UNCHANGED UnprocessableEntityError
-    UnstableSupportWarning Vote __version__ layout_of select select_support similarity stability
+    SmallSupportWarning Source SpaceInfo SpaceMismatch SpaceTensors StopList Subscription Support
+    SupportSize SupportSizePolicy TensorOverlap TensorSpec TensorSummary UNCHANGED
+    UnprocessableEntityError UnstableSupportWarning Vote __version__ layout_of select select_support similarity stability
 """
 
 

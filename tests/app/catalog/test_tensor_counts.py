@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import delete, select
 
 from app.catalog.batches import BatchEntry, BatchService
+from app.catalog.repositories import tensor_counts as repository
 from app.catalog.repositories.tensor_counts import counts_by_name
 from app.catalog.tensor_counts import KIND, TensorCountService
 from app.infra.db.tables.catalog import ModelRow, TensorCountsRow
@@ -144,13 +145,16 @@ def test_a_support_that_changes_meanwhile_keeps_its_own_counts(
     with app.database.writing() as session:
         session.execute(delete(TensorCountsRow))
     service = app.services[TensorCountService]
-    store = service._store
+    encode, encoded = repository.encode, []
 
-    def late(*args: Any) -> int:
-        app.put_support("s", "a", support(9, 70))
-        app.http.delete("/v1/spaces/s/models/b")
-        return store(*args)
+    def late(*args: Any) -> bytes:
+        counted = encode(*args)
+        encoded.append(counted)
+        if len(encoded) == 3:  # all three are read, and none is stored
+            app.put_support("s", "a", support(9, 70))
+            app.http.delete("/v1/spaces/s/models/b")
+        return counted
 
-    monkeypatch.setattr(service, "_store", late)
+    monkeypatch.setattr(repository, "encode", late)
     assert {"counted": 1, "left_out": 2} == service.count_missing(silent)
     assert {"a": counts(support(9, 70)), "c": counts(support(2))} == stored(app, *"abc")
