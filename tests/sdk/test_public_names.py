@@ -20,7 +20,8 @@ PUBLIC = """
     Selection ServerError Signature SignatureSpec SimilarityBaseline SimilarityMatrix Sketch
     SmallSupportWarning Source SpaceInfo SpaceMismatch SpaceTensors StopList Subscription Support
     SupportSize SupportSizePolicy TensorOverlap TensorSpec TensorSummary UNCHANGED
-    UnprocessableEntityError UnstableSupportWarning Vote __version__ layout_of select select_support similarity stability
+    UnprocessableEntityError UnstableSupportWarning Vote __version__ layout_of select select_support
+    similarity stability
 """
 
 
