@@ -145,9 +145,9 @@ def test_a_support_that_changes_meanwhile_keeps_its_own_counts(
     with app.database.writing() as session:
         session.execute(delete(TensorCountsRow))
     service = app.services[TensorCountService]
-    encode, encoded = repository.encode, []
+    encode, encoded = repository.encode, list[bytes | None]()
 
-    def late(*args: Any) -> bytes:
+    def late(*args: Any) -> bytes | None:
         counted = encode(*args)
         encoded.append(counted)
         if len(encoded) == 3:  # all three are read, and none is stored
