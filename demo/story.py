@@ -101,8 +101,8 @@ def run(client: Client, report: Report) -> None:
     found = [client.neighbors(federation.space, name, k=NEIGHBORS) for name in federation.names]
     show_neighbors(federation, found, report)
     show_recall(federation, found, report)
-    show_donors(client, Newcomers(federation, supports[0].k, trained, NEIGHBORS), report)
     show_groups(client, federation, report)
+    show_donors(client, Newcomers(federation, supports[0].k, trained, NEIGHBORS), report)
     report.say(f"\nAll of it took {time.monotonic() - started:.0f} s.")
 
 
