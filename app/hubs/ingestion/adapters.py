@@ -31,7 +31,9 @@ def is_adapter(revision: HubRevision) -> bool:
 
 
 def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base:
-    """The base of an adapter, as far as the hub has it.
+    """The base that an adapter's card declares, as far as the hub has it.
+
+    Its configuration may name one, too, and counts before the source's: see :func:`with_targets`.
 
     Raises:
         InvalidParameter: the source stores weights alone.
@@ -43,19 +45,24 @@ def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base
             f"out by the source's filters",
             field="importance",
         )
-    return base_of(hub, revision, None, source.base_model)
+    return base_of(hub, revision, None, None)
 
 
 def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapter) -> IngestResult:
     """What is known of an adapter with the name of its base, whose headers have its targets.
 
-    A base without them is noted; it is an error if the source requires deltas.
+    The base is the one that the card declares, else the configuration, else the source. A base
+    without the targets is noted; it is an error if the source requires deltas.
 
     Raises:
         SpaceMismatch: the source requires deltas, and the base lacks a target.
+        HubUnavailable: the hub cannot be asked for the base now.
     """
     declared = made.revision.base_model or adapter.config.base or made.source.base_model
-    base = replace(made.base, name=None if declared is None else _without_revision(declared))
+    base = made.base
+    if not made.revision.base_model:
+        base = base_of(fetching.hub, made.revision, None, declared)
+    base = replace(base, name=None if declared is None else _without_revision(declared))
     revision = base.revision
     if revision is not None:
         try:

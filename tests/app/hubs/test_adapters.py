@@ -129,6 +129,56 @@ def test_a_base_without_the_targets_is_an_error_where_deltas_are_required(
     assert reason in job.error["detail"]
 
 
+@pytest.mark.parametrize("importance", ["delta", None])
+def test_the_base_of_the_configuration_counts_before_the_sources(
+    hub: Hub, app: AppHarness, importance: str | None
+) -> None:
+    """A source's base that does not fit is the base of other models, and not compared."""
+    hub.push("org/base", {"model.safetensors": safetensors(random_tensors(1, BASE))})
+    hub.push("org/other", {"model.safetensors": safetensors(random_tensors(2, {"x": (3, 4)}))})
+    hub.push("org/lora", files(0))
+    source = app.hubs.follow(hub.url, base_model="org/other", importance=importance)
+    job = app.hubs.sync_model(source, "org/lora")
+    assert job.result is not None, job.error
+    assert "org/base" == job.result["base"]
+    assert not [note for note in job.result["notes"] if "not compared" in note]
+    app.hubs.sync_model(source, "org/lora")
+    model = app.hubs.model("org/lora", job.result["space"])
+    assert model is not None
+    assert "org/base" == model.base_model
+
+
+@pytest.mark.parametrize(
+    ("config", "configured"), [("org/base", None), ("org/base", "org/other"), (None, "org/base")]
+)
+def test_a_base_that_the_card_does_not_name_is_compared(
+    hub: Hub, app: AppHarness, config: str | None, configured: str | None
+) -> None:
+    """The one of the configuration, else the one of the source, must have the targets, too."""
+    hub.push("org/base", {"model.safetensors": safetensors(random_tensors(1, {"x": (3, 4)}))})
+    hub.push("org/other", {"model.safetensors": safetensors(random_tensors(2, BASE))})
+    hub.push("org/lora", files(0, base_model_name_or_path=config))
+    strict = app.hubs.follow(hub.url, base_model=configured, importance="delta")
+    job = app.hubs.sync_model(strict, "org/lora")
+    assert job.error is not None
+    assert "space_mismatch" == job.error["code"]
+    assert "the base org/base@" in job.error["detail"]
+    job = app.hubs.sync_model(app.hubs.follow(hub.url, base_model=configured), "org/lora")
+    assert job.result is not None, job.error
+    assert any("not compared with a base: the base org/base@" in n for n in job.result["notes"])
+
+
+@pytest.mark.parametrize("config", ["org/base", "/home/me/llama", "../../etc"])
+def test_a_base_of_the_configuration_that_the_hub_lacks_is_noted(
+    hub: Hub, app: AppHarness, config: str
+) -> None:
+    """Also a folder of the machine that trained it, and where deltas are required."""
+    hub.push("org/lora", files(0, base_model_name_or_path=config))
+    job = app.hubs.sync_model(app.hubs.follow(hub.url, importance="delta"), "org/lora")
+    assert job.result is not None, job.error
+    assert any(f"base {config} is not available" in note for note in job.result["notes"])
+
+
 def test_an_adapter_needs_no_base_on_the_hub(hub: Hub, app: AppHarness) -> None:
     """A base that is missing or hidden is noted, also where deltas are required."""
     hub.push("org/lora", files(0), card=CARD)
