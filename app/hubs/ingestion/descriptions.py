@@ -44,8 +44,9 @@ def tags_of(current: ModelRecord | None, made: IngestResult) -> tuple[str, ...]:
     if current is None:
         own: list[str] = []
     else:
-        before = hub_of(current).get("tags")
-        own = [tag for tag in current.tags if tag not in (before or ())]
+        recorded = hub_of(current).get("tags")
+        before = recorded if isinstance(recorded, list) else []
+        own = [tag for tag in current.tags if tag not in before]
     merged = dict.fromkeys([*own, *_valid(made.revision.tags)])
     return tuple(sorted(list(merged)[:MAX_TAGS]))
 

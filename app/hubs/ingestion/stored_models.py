@@ -68,12 +68,15 @@ class Held:
         if self.weight is None or not self.weight.has(made.recipe):
             return False
         hub = hub_of(self.weight.model)
+        delta = hub.get("delta")
+        if not isinstance(delta, dict):  # clients may change attributes
+            return False
         if made.delta_recipe is not None:
             if hub.get("delta_recipe") != made.delta_recipe:
                 return False
-            return not hub["delta"].get("space") or _has(self.delta, made.delta_recipe)
+            return not delta.get("space") or _has(self.delta, made.delta_recipe)
         # A base that is not available now may have been so before: its delta is as good as then.
-        base = str(hub["delta"].get("base")).rpartition("@")[0]
+        base = str(delta.get("base")).rpartition("@")[0]
         return self.delta is None or base == made.base.lacking
 
 

@@ -365,3 +365,25 @@ def test_a_name_that_is_taken_in_the_sister_alone(hub: Hub, app: AppHarness) -> 
     assert job.error is not None
     assert ("failed", "conflict") == (job.state, job.error["code"])
     assert [SISTER] == app.hubs.spaces()
+
+
+@pytest.mark.parametrize(
+    "changed", [{"delta": None}, {"delta": "none"}, {"delta": [], "tags": 5}, {"recipe": [1]}]
+)
+def test_a_record_that_a_client_has_changed_is_made_again(
+    hub: Hub, app: AppHarness, changed: dict[str, Any]
+) -> None:
+    """The attribute ``hub`` may be anything after a PATCH: a sync neither trusts it nor fails."""
+    push_both(hub)
+    source = app.hubs.follow(hub.url)
+    app.hubs.sync_model(source, "org/a")
+    model = app.hubs.model("org/a")
+    assert model is not None
+    record = {**model.attributes["hub"], **changed}
+    sent = {"attributes": {"hub": {k: v for k, v in record.items() if v is not None}}}
+    assert 200 == app.http.patch("/v1/spaces/kin/models/org/a", json=sent).status_code
+    job = app.hubs.sync_model(source, "org/a")
+    assert "succeeded" == job.state, job.error
+    model = app.hubs.model("org/a")
+    assert model is not None
+    assert SISTER == model.attributes["hub"]["delta"]["space"]
