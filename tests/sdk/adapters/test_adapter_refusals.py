@@ -60,7 +60,9 @@ def refusal(folder: Path) -> str:
             "init_lora_weights is 'pissa_niter_4': the base's",
         ),
         ({"layer_replication": [[0, 4]]}, "layer_replication is [[0, 4]]: layers of the base"),
-        ({"kasa_config": {"beta": 1}}, "kasa_config is {'beta': 1}: this variant of LoRA is not"),
+        ({"kasa_config": {"beta": 1}}, "kasa_config is {'beta': 1}: this field is not known here"),
+        ({"use_bdlora": True}, "use_bdlora is True: this field is not known here"),
+        ({"weird": 1}, "weird is 1: this field is not known here, and may make it more than its"),
         ({"use_rslora": "yes"}, "use_rslora is 'yes': it is true or false"),
         ({"target_modules": ["q_proj"]}, "target_modules ['q_proj'] do not name "),
         ({"target_modules": [1]}, "target_modules is [1]: it is a list of names"),
@@ -75,6 +77,38 @@ def test_a_configuration_is_refused_by_field_and_value(
     folder = adapter_folder(tmp_path / "a", factors(random_factors(0)), **fields)
     assert message in refusal(folder)
     assert refusal(folder).startswith(("adapter_config.json: ", "adapter_model.safetensors: "))
+
+
+def test_fields_that_leave_the_product_alone_are_taken(tmp_path: Path) -> None:
+    """All that PEFT 0.19 writes, set where that may be, and a newer field that is empty."""
+    fields = {
+        "alora_invocation_tokens": None,
+        "arrow_config": None,
+        "auto_mapping": {"base_model_class": "LlamaForCausalLM", "parent_library": "peft"},
+        "corda_config": {"corda_method": "ipm"},
+        "ensure_weight_tying": True,
+        "eva_config": {"rho": 2.0},
+        "exclude_modules": ["lm_head"],
+        "layer_replication": None,
+        "layers_pattern": "layers",
+        "layers_to_transform": [0],
+        "lora_bias": False,
+        "lora_ga_config": None,
+        "megatron_config": None,
+        "megatron_core": "megatron.core",
+        "peft_version": "0.19.1",
+        "qalora_group_size": 16,
+        "revision": "main",
+        "target_parameters": None,
+        "trainable_token_indices": None,
+        "use_bdlora": None,
+        "use_qalora": False,
+        "of_next_year": [],
+    }
+    tensors = factors(random_factors(0))
+    plain = select_from_checkpoint(open_checkpoint(adapter_folder(tmp_path / "a", tensors)))
+    found = open_checkpoint(adapter_folder(tmp_path / "b", tensors, **fields))
+    assert plain == select_from_checkpoint(found)
 
 
 @pytest.mark.parametrize("start", [True, False, None, "gaussian", "EVA", "orthogonal"])

@@ -40,10 +40,37 @@ _FIELDS: Final = {
 """Fields that must be empty, and why."""
 _STARTS: Final = frozenset({"gaussian", "eva", "orthogonal", "mica"})
 """Ways to begin that leave the weights of the base as they are, beside true and false."""
-_HARMLESS: Final = frozenset(
-    {"loftq_config", "eva_config", "corda_config", "lora_ga_config", "runtime_config"}
+_READ: Final = frozenset(
+    {
+        "peft_type",
+        "r",
+        "lora_alpha",
+        "rank_pattern",
+        "alpha_pattern",
+        "use_rslora",
+        "fan_in_fan_out",
+        "base_model_name_or_path",
+        "target_modules",
+        "bias",
+        "init_lora_weights",
+    }
 )
-"""They matter for the beginning of the training alone, which ``init_lora_weights`` names."""
+"""Fields that are checked one by one."""
+_HARMLESS: Final = frozenset(
+    {
+        # They matter for the beginning of the training alone, which init_lora_weights names.
+        *("loftq_config", "eva_config", "corda_config", "lora_ga_config"),
+        # They matter for the training alone.
+        *("lora_dropout", "lora_dtype", "lorap_lr_ratio", "lorap_emb_lr"),
+        # They choose modules, and the file has the factors of those that were chosen.
+        *("exclude_modules", "layers_to_transform", "layers_pattern", "ensure_weight_tying"),
+        # They say how the model is loaded and run, or who made the file.
+        *("task_type", "inference_mode", "revision", "auto_mapping", "peft_version"),
+        *("runtime_config", "megatron_core"),
+        "qalora_group_size",  # of use_qalora, which must be empty
+    }
+)
+"""Fields of PEFT, and of MS-SWIFT's ``LoraConfig``, that do not change (α/r) BA."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +188,12 @@ def _check_kind(fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         if not isinstance(name, str):
             raise _bad(f"the name of a field is {_shown(name)}")
-        variant = name.startswith("use_") or name.endswith("_config")
-        if variant and value and name not in _HARMLESS | {"use_rslora"}:
-            raise _field(name, value, f"this variant of LoRA is not known here: {_MERGE}")
+        if value and name not in _HARMLESS | _READ:
+            raise _field(
+                name,
+                value,
+                f"this field is not known here, and may make it more than its factors: {_MERGE}",
+            )
 
 
 def _check_start(start: Any) -> None:
