@@ -23,6 +23,7 @@ from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.writer import ModelWriter
+from app.errors import Conflict
 from app.hubs.ingestion.space_resolver import sister_name
 from app.hubs.ingestion.stored_models import hub_of
 from app.hubs.repositories import source_models
@@ -151,7 +152,11 @@ class KindSplitService:
         return sister
 
     def _move(self, tenant: Tenant, space: SpaceRecord, target: SpaceRecord, name: str) -> bool:
-        """Move a model; False if it is gone, not a delta now, or its name is taken."""
+        """Move a model; False if it is gone, not a delta now, or its name is taken.
+
+        Raises:
+            Conflict: it changes faster than it can be read.
+        """
         for _ in range(_MAX_ATTEMPTS):
             with self._database.reading() as session:
                 model = models.find_model(session, space, name)
@@ -165,7 +170,10 @@ class KindSplitService:
                 source_models.move_to_delta(session, tenant, space.name, name, target.name)
                 self._store(session, space, target, model, put)
                 return True
-        return False
+        raise Conflict(
+            f"model {name!r} has changed {_MAX_ATTEMPTS} times while it was read: run this again "
+            f"when fewer changes arrive; the deltas that have moved stay there"
+        )
 
     def _prepared(self, space: SpaceRecord, target: SpaceRecord, model: ModelRecord) -> Put:
         """The content and the metadata of a model, ready for another space."""
@@ -208,7 +216,11 @@ class KindSplitService:
         self._writer.delete(session, space, model.name)
 
     def _state(self, space: SpaceRecord, result: KindSplit) -> None:
-        """Count what is left, and let the space state ``weight`` if it is nothing else."""
+        """Count what is left, and let the space state ``weight`` if it is nothing else.
+
+        Raises:
+            Conflict: the space changes faster than it can be read.
+        """
         for _ in range(_MAX_ATTEMPTS):
             result.weights, result.unrecorded, result.taken = 0, 0, []
             with self._database.reading() as session:
@@ -228,6 +240,10 @@ class KindSplitService:
                     result.importance = Importance("weight")
                     spaces.state_importance(session, current, result.importance)
                     return
+        raise Conflict(
+            f"space {space.name!r} has changed {_MAX_ATTEMPTS} times while it was read: run this "
+            f"again when fewer changes arrive; the deltas that have moved stay there"
+        )
 
 
 def _base_of(model: ModelRecord) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +12,13 @@ import pytest
 from app import cli
 from app.catalog.batches import BatchEntry, BatchService
 from app.catalog.puts import Stored
-from app.catalog.repositories import tensor_counts
+from app.catalog.repositories import models, tensor_counts
 from app.catalog.revisions import RevisionService
 from app.catalog.writer import ModelWriter
 from app.errors import Unavailable
 from app.hubs.records import Place, SourceRecord
 from app.hubs.repositories import source_models
+from app.infra.db.database import Writer
 from app.settings import Settings
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
@@ -231,3 +233,28 @@ def test_a_space_of_that_name_that_is_another_is_refused(
     assert (1, "", "modelkin: there is no space 'x'\n") == run(
         app, monkeypatch, capsys, "--space", "x"
     )
+
+
+def test_a_model_that_never_rests_is_an_error(
+    app: AppHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stays, and the command says so; it is reported neither as moved nor as a taken name."""
+    space = create(app)
+    put(app, space, "org/a", SUPPORTS[0], BASES[0])
+    find, reads = models.find_model, list[str]()
+
+    def restless(session: Any, found: SpaceRecord, name: str) -> Any:
+        model = find(session, found, name)
+        if isinstance(session, Writer) or found.name != "kin" or model is None:
+            return model
+        reads.append(name)
+        return replace(model, version=model.version + 1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("app.hubs.kind_split.models.find_model", restless)
+        code, printed, error = run(app, patched, capsys)
+    assert (1, 5) == (code, len(reads))
+    assert "kin:" not in printed
+    assert "model 'org/a' has changed 5 times while it was read: run this again" in error
+    assert SUPPORTS[0] == app.hubs.support("org/a")
+    assert f"moved to {sister(BASES[0])}" in run(app, monkeypatch, capsys, "--space", "kin")[1]
