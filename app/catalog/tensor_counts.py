@@ -42,6 +42,7 @@ class TensorCountService:
     def __init__(self, database: Database, reader: ModelReader) -> None:
         self._database = database
         self._reader = reader
+        self._reported: set[Candidate] = set()
 
     def any_missing(self, session: Reader) -> bool:
         """Whether there is anything to count."""
@@ -86,8 +87,19 @@ class TensorCountService:
                 return None
             return tensor_counts.encode(space, found[1].unpack().indices)
         except (Unavailable, InvalidSupport) as error:
-            log.error("the indices of %r are not counted: %s", candidate.name, error)
+            self._report(candidate, error)
             return None
+
+    def _report(self, candidate: Candidate, error: Exception) -> None:
+        """Log that a support is not counted, once a process: each run tries it again."""
+        if candidate not in self._reported:
+            self._reported.add(candidate)
+            log.error(
+                "the indices of %r are not counted, so that it has no kappa: %s; put the model "
+                "again or restore its file, which is tried again every hour without another line",
+                candidate.name,
+                error,
+            )
 
     def _store(self, space: SpaceRecord, counts: Mapping[Candidate, bytes]) -> int:
         """Store the counts of the supports that are unchanged."""

@@ -136,6 +136,29 @@ def test_a_count_goes_on_where_it_ended(
     assert set("abce") == set(stored(app, *"abcde"))
 
 
+def test_a_support_that_cannot_be_read_is_logged_once(
+    app: AppHarness, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each run tries it again and says no more, and counts it once its file is back."""
+    app.put_support("s", "a", support(1))
+    with app.database.writing() as session:
+        session.execute(delete(TensorCountsRow))
+        key = session.scalars(select(ModelRow.blob_key).where(ModelRow.name == "a")).one()
+    assert key is not None
+    blob = tmp_path / "blobs" / key
+    content = blob.read_bytes()
+    blob.unlink()
+    service = app.services[TensorCountService]
+    for _ in range(3):
+        assert {"counted": 0, "left_out": 1} == service.count_missing(silent)
+    logged = [r.getMessage() for r in caplog.records if r.name == "app.catalog.tensor_counts"]
+    assert 1 == len(logged)
+    assert "the indices of 'a' are not counted" in logged[0]
+    blob.write_bytes(content)
+    assert {"counted": 1, "left_out": 0} == service.count_missing(silent)
+    assert {"a": counts(support(1))} == stored(app, "a")
+
+
 def test_a_support_that_changes_meanwhile_keeps_its_own_counts(
     app: AppHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
