@@ -108,6 +108,7 @@ class SourceService:
             SecretKeyMissing: there is no key to encrypt its secret with.
         """
         filters = _fitting(wanted.kind, wanted.filters)
+        _refuse_to_exclude_all(wanted.exclude)
         _refuse_homeless_token(wanted.url, wanted.token)
         now = self._now()
         source = SourceRecord(
@@ -166,6 +167,7 @@ class SourceService:
         filters = _fitting(before.kind, given.get("filters", before.filters))
         changes["filters"] = filters.to_json()
         if "exclude" in changes:
+            _refuse_to_exclude_all(changes["exclude"] or ())
             changes["exclude"] = list(changes["exclude"] or ()) or None
         now = self._now()
         after = replace(before, **changes, updated_at=now)
@@ -271,6 +273,16 @@ def _why_not_polled(source: SourceRecord, filters: Filters) -> str | None:
             'filters such as {"owners": ["org"]} or {"repos": ["org/*"]}'
         )
     return None
+
+
+def _refuse_to_exclude_all(patterns: Sequence[str]) -> None:
+    for pattern in patterns:
+        if set(pattern) <= {"*", "?"} and "*" in pattern and pattern.count("?") <= 1:
+            raise InvalidParameter(
+                f"exclude: {pattern!r} matches every tensor, so that nothing would be left to "
+                f"compare: name the tensors to leave out, such as '*.running_*'",
+                field="exclude",
+            )
 
 
 def _refuse_homeless_token(url: str | None, token: str | None) -> None:
