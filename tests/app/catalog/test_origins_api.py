@@ -264,18 +264,6 @@ def test_put_many_counts_the_items_of_another_kind_as_failed(
     assert 3 == space.show()["models"]
 
 
-def test_assigning_to_a_cluster_states_the_origin(
-    http: httpx.Client, client: modelkin.Client
-) -> None:
-    """A newcomer of another kind is refused before a clustering votes on it."""
-    space = filled(http, importance={"kind": "weight"}).name
-    job = client.clusterings.create(space, "agglomerative")
-    client.jobs.wait(job.id)
-    with pytest.raises(modelkin.ConflictError) as error:
-        client.clusterings.assign(space, of("fisher"))
-    assert "space_mismatch" == error.value.problem_code
-
-
 def test_a_signature_keeps_the_origin_of_its_support() -> None:
     """It is beside the value: equality and bytes do not know it."""
     stated = of("weight", LAYOUT).signature()

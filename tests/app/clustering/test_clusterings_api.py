@@ -12,7 +12,8 @@ import pytest
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
 import modelkin
-from modelkin import Support
+from modelkin import Importance, Support
+from modelkin.core.importance import Origin
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
 from tests.support.http_space import SIGNATURE, SUPPORT, Space, assert_problem, ok, true_similarity
@@ -310,6 +311,24 @@ def test_an_invalid_body_is_not_assigned(kin: Space) -> None:
     assert_problem(assign(kin, Support.from_indices([1], M + 1).to_bytes()), 409, "space_mismatch")
     assert_problem(assign(kin, b"{}", "text/plain"), 415, "unsupported_media_type")
     assert_problem(assign(kin, b"nonsense"), 422, "invalid_support")
+
+
+def test_a_newcomer_of_another_kind_is_not_assigned(
+    http: httpx.Client, sdk: modelkin.Client
+) -> None:
+    """The client states the kind of its support, and the service compares it before any vote."""
+    space = Space(http, M, importance={"kind": "weight"})
+    supports, _ = planted((4, 4))
+    for name, support in named(supports).items():
+        space.put(name, support)
+    cluster(space, algorithm="agglomerative")
+    weights, gradients = (
+        supports[0].with_origin(Origin(Importance(kind))) for kind in ("weight", "fisher")
+    )
+    assert sdk.clusterings.assign(space.name, weights).cluster is not None
+    with pytest.raises(modelkin.ConflictError) as error:
+        sdk.clusterings.assign(space.name, gradients)
+    assert "space_mismatch" == error.value.problem_code
 
 
 def test_a_clustering_is_deleted(space: Space) -> None:

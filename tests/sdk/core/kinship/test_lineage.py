@@ -217,7 +217,7 @@ def test_the_nearest_is_no_stranger(similarity: float, nearest: float, mean: flo
     """A base within .05 of the nearest model is never held to be unrelated."""
     base, other = Estimate(min(similarity, nearest), 0.0), Estimate(nearest, 0.0)
     judgement = judge(base, [], Background(mean, 0.02, 40), runner_up=other)
-    if base.similarity >= nearest - 0.05:
+    if nearest - base.similarity <= 0.05:
         assert judgement.reason not in {"background", "farther"}
 
 
