@@ -17,6 +17,7 @@ from fastapi.security import HTTPBearer, SecurityScopes
 from app.auth.records import Identity, Tenant
 from app.auth.service import Authenticator
 from app.errors import Forbidden, RateLimited, Unauthorized, Unavailable
+from app.infra.db.near_names import may_suggest
 from app.infra.http.bodies import JsonRoute
 from app.infra.http.openapi import problems
 from app.infra.http.query_parameters import DECLARED_ALONE
@@ -64,6 +65,7 @@ async def _tenant(
     missing = set(needed.scopes) - identity.scopes
     if missing:
         raise Forbidden(f"this key lacks the scope {', '.join(sorted(missing))}")
+    may_suggest.set("read" in identity.scopes)
     return identity.tenant
 
 

@@ -28,6 +28,7 @@ from tests.support.servers.server_process import Server, environment
 
 UNKNOWN = "mk_QwAU1Z3XPuPcitSRVm8xln2eMuAwofAs41CNtFDWJ5X2QsJ9Y"
 """Well formed, and never stored."""
+MISSPELT = ("secret-prject/models/m", "secret-project/models/hiden")
 SPACE = {"name": "a", "num_parameters": 1000}
 
 
@@ -121,6 +122,28 @@ def test_expired_key_opens_nothing(locked: Server) -> None:
         key = KeyService().create(session, "default", valid_for=timedelta(seconds=-1))
     database.close()
     assert "has expired" in ask(locked, f"Bearer {key}").json()["detail"]
+
+
+@pytest.mark.parametrize("scope", ["write", "read"])
+def test_near_names_are_for_readers(locked: Server, scope: str) -> None:
+    """A 404 offers a near space or model to a key that may read, and to no other."""
+    tenant = f"near-{scope}"
+    both = new_key(locked, f"--tenant={tenant}", "--scope=read", "--scope=write")
+    one = new_key(locked, f"--tenant={tenant}", f"--scope={scope}")
+    with httpx.Client(base_url=f"{locked.url}/v1", trust_env=False) as http:
+        http.headers["Authorization"] = f"Bearer {both}"
+        body = {"name": "secret-project", "num_parameters": 9}
+        assert 201 == http.post("/spaces", json=body).status_code
+        made = http.put("/spaces/secret-project/supports/hidden", json={"indices": [1]})
+        assert made.is_success
+        said = [http.delete(f"/spaces/{path}").json() for path in MISSPELT]
+        assert ["did you mean" in each["detail"] for each in said] == [True, True]
+        http.headers["Authorization"] = f"Bearer {one}"
+        ask = http.delete if scope == "write" else http.get
+        answers = [ask(f"/spaces/{path}") for path in MISSPELT]
+    assert [404, 404] == [answer.status_code for answer in answers]
+    for answer, name in zip(answers, ("secret-project'?", "hidden"), strict=True):
+        assert (name in answer.text) == (scope == "read")
 
 
 @pytest.mark.parametrize(
