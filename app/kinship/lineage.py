@@ -241,9 +241,6 @@ def _judge(measured: _Measurements, family: Family, *, contradict: bool) -> Judg
     base, to_base = measured.base, measured.to_base
     if base is None:
         return None
-    others = (
-        item for item in measured.near if family.relation(item.model) not in {"base", "derivative"}
-    )
     judgement = judge(
         measured.estimate(base),
         [
@@ -252,11 +249,25 @@ def _judge(measured: _Measurements, family: Family, *, contradict: bool) -> Judg
         ],
         measured.background,
         unrelated=measured.unrelated,
-        runner_up=next(map(measured.estimate, others), None),
+        runner_up=_runner_up(measured, family),
     )
     if judgement.verdict == "mismatch" and not contradict:
         return Judgement("inconclusive", "differences")
     return judgement
+
+
+def _runner_up(measured: _Measurements, family: Family) -> Estimate | None:
+    """The nearest model besides the base and those made from the model.
+
+    Where these are all that is near, it is the base if that is among them, since every other model
+    is farther; else the nearest of them.
+    """
+    relations = [family.relation(item.model) for item in measured.near]
+    for wanted in ({None, "ancestor", "sibling"}, {"base"}, {"derivative"}):
+        for item, relation in zip(measured.near, relations, strict=True):
+            if relation in wanted:
+                return measured.estimate(item)
+    return None
 
 
 def _verdict(family: Family, judgement: Judgement | None) -> LineageVerdict:

@@ -92,6 +92,25 @@ def test_siblings_and_derivatives_are_no_contradiction(line: Space) -> None:
     assert None is relations["other-0"]
 
 
+@pytest.mark.parametrize("kept", [0.06, 0.12])
+def test_a_base_among_derivatives_alone_is_no_stranger(space: Space, kept: float) -> None:
+    """Where all that is near is the base and what is made from the model, the base is no stranger.
+
+    It is within .05 of the nearest, or no model that is not made from this one is nearer.
+    """
+    rng = np.random.default_rng(5)
+    model = random_support(rng, M, K)
+    made = {f"made-{i}": related(rng, model, 0.1) for i in range(30)}
+    others = {f"other-{i}": random_support(rng, M, K) for i in range(5)}
+    space.put_all({"model": model, "base": related(rng, model, kept), **made, **others})
+    for name in made:
+        declare(space, **{name: "model"})
+    declare(space, model="base")
+    found = lineage(space)
+    assert {"derivative", "base"} >= {kin["relation"] for kin in found["kin"]}
+    assert found["reason"] not in {"background", "farther"}
+
+
 def test_a_stranger_as_base_is_a_mismatch(line: Space) -> None:
     """A declared base as far as unrelated models is contradicted; the likely one is named."""
     declare(line, model="other-3")

@@ -127,8 +127,9 @@ def judge(
         unrelated: whether the background is of these. If they are too few it is of all other
             models, which are declared kin: a base may be as near as those are, and it is enough
             that it is the nearest.
-        runner_up: the nearest model besides the base that is not declared to be made from this one,
-            if there is one.
+        runner_up: the nearest model besides the base that is not declared to be made from this one.
+            Where none is known, the base itself if no other can be nearer, else the nearest model.
+            With None the base counts as behind unknown ones.
     """
     if _is_kin(base) is False:
         return Judgement("mismatch", "chance")
