@@ -86,12 +86,14 @@ class RankedDonor:
         score: not negative.
         reason: without its sentence, and without the figures that all methods share.
         unrelated: it is as near as chance makes two models.
+        floor: the S below which it is unrelated, where kappa is unknown.
     """
 
     neighbor: Neighbor
     score: float
     reason: DonorExplanation
     unrelated: bool = False
+    floor: float | None = None
 
     @property
     def rank(self) -> tuple[float, float, str]:

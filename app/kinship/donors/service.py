@@ -161,9 +161,20 @@ def _note(
         )
         notes.append(
             f"none of these {len(choices)} is related to the target, they are as near as chance "
-            f"makes two models (kappa below {AT_CHANCE:g}): {weighed}"
+            f"makes two models ({_floors(choices)}): {weighed}"
         )
     return "; ".join(notes) or None
+
+
+def _floors(choices: Sequence[RankedDonor]) -> str:
+    """What decided that the choices are near by chance: kappa, a floor on S, or each for some."""
+    floors = []
+    if any(choice.neighbor.kappa is not None for choice in choices):
+        floors.append(f"kappa below {AT_CHANCE:g}")
+    floor = max((choice.floor for choice in choices if choice.floor is not None), default=None)
+    if floor is not None:
+        floors.append(f"S below {floor:.3g}, which supports of this size have by chance")
+    return " or ".join(floors)
 
 
 def _donor(choice: RankedDonor, weight: float, background: Background) -> Donor:

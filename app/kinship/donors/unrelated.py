@@ -13,7 +13,7 @@ from dataclasses import replace
 from app.catalog.repositories.candidates import candidates_by_name
 from app.kinship.donors.request import RankedDonor, Target
 from app.search.comparer import Comparer
-from modelkin.core.kinship.donors import is_unrelated
+from modelkin.core.kinship.donors import is_unrelated, unrelated_floor
 from modelkin.types.search import Neighbor
 
 __all__ = ["ChanceFilter"]
@@ -32,16 +32,19 @@ class ChanceFilter:
     def marked(self, target: Target, choices: Sequence[RankedDonor]) -> list[RankedDonor]:
         """The same choices, with ``unrelated`` set, and with kappa where that is known."""
         near = [choice.neighbor for choice in choices]
-        found, unrelated = self.judged(target, near)
+        judged = self.judged(target, near)
         return [
-            replace(choice, neighbor=neighbor, unrelated=by_chance)
-            for choice, neighbor, by_chance in zip(choices, found, unrelated, strict=True)
+            replace(choice, neighbor=neighbor, unrelated=by_chance, floor=floor)
+            for choice, neighbor, by_chance, floor in zip(choices, *judged, strict=True)
         ]
 
     def judged(
         self, target: Target, neighbors: Sequence[Neighbor]
-    ) -> tuple[list[Neighbor], list[bool]]:
-        """The neighbours, with kappa where that is known, and whether each is unrelated."""
+    ) -> tuple[list[Neighbor], list[bool], list[float | None]]:
+        """The neighbours, with kappa where that is known, and whether each is unrelated.
+
+        The third list is the floor on S of each, None where kappa is known.
+        """
         subject, space = target.subject, target.space
         found = list(neighbors)
         if any(item.expected is None for item in found):  # else the search has found it
@@ -50,17 +53,21 @@ class ChanceFilter:
         own = subject.packed.k if subject.packed is not None else None
         if own is None and subject.model is not None:
             own = subject.model.support_size
-        unrelated = [
-            is_unrelated(
-                item.similarity,
-                item.kappa,
-                # A signature that is not stored comes without its K: that of the donor stands in.
-                (sizes.get(item.model, 0) if own is None else own, sizes.get(item.model, 0)),
-                space.num_parameters,
-            )
+        # A signature that is not stored comes without its K: that of the donor stands in.
+        pairs = [
+            (sizes.get(item.model, 0) if own is None else own, sizes.get(item.model, 0))
             for item in found
         ]
-        return found, unrelated
+        m = space.num_parameters
+        unrelated = [
+            is_unrelated(item.similarity, item.kappa, pair, m)
+            for item, pair in zip(found, pairs, strict=True)
+        ]
+        floors = [
+            unrelated_floor(pair, m) if item.kappa is None else None
+            for item, pair in zip(found, pairs, strict=True)
+        ]
+        return found, unrelated, floors
 
     def _sizes(self, target: Target, names: Sequence[str]) -> dict[str, int]:
         """The K of these models."""

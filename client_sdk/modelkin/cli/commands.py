@@ -128,7 +128,12 @@ def donors(arguments: argparse.Namespace) -> Answer:
         )
     rows = [(*scored(d), share_cell(d.weight), "unrelated" if d.unrelated else "") for d in found]
     text = table((*SCORED, "WEIGHT", ""), rows) if rows else "no donors"
-    return Answer(text, fields_of(found), (*notes, *noted(found.note)))
+    return Answer(text, fields_of(found), (*notes, *noted(_as_options(found.note))))
+
+
+def _as_options(note: str | None) -> str | None:
+    """A note of donors with the option of the command line for the service's parameter."""
+    return note and note.replace("include_unrelated=true", "--include-unrelated")
 
 
 def overlap(arguments: argparse.Namespace) -> Answer:

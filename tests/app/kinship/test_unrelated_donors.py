@@ -63,6 +63,18 @@ def test_strangers_weigh_nothing(strangers: Space, method: str) -> None:
     assert "none of these 5 is related to the target" in answer["note"]
     assert "include_unrelated" in answer["note"]
     assert all("unrelated" in item["why"]["sentence"] for item in answer["items"])
+    # Without a layout kappa is unknown: K / M = .09 is the S of chance, and .1 of the rest is more.
+    assert "(S below 0.181, which supports of this size have by chance)" in answer["note"]
+
+
+def test_the_note_names_kappa_where_it_decided(http: httpx.Client) -> None:
+    """In a space with a layout kappa decides for supports; a signature among them has the floor."""
+    space = filled(http, STRANGERS, layout=LAYOUT)
+    note = donors(space, "similarity")["note"]
+    assert "(kappa below 0.1): none has a weight" in note
+    space.put_signature("seen", STRANGERS["s0"].signature(256, 1, "affine32"))
+    note = donors(space, "similarity", k=9)["note"]
+    assert "(kappa below 0.1 or S below 0.181, which supports" in note
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -249,6 +249,8 @@ def test_donors_at_chance(run: Run, server: Server) -> None:
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [["-", "0.000", "unrelated"]] * 2 == [line[3:] for line in lines[1:]]
     assert "none of these 2 is related" in done.stderr
+    assert "--include-unrelated weighs them" in done.stderr
+    assert "include_unrelated=true" not in done.stderr
     asked = run(*query, "--include-unrelated", MODELKIN_URL=server.url).stdout.splitlines()
     assert 1.0 == pytest.approx(sum(float(line.split()[4]) for line in asked[1:]), abs=0.002)
 

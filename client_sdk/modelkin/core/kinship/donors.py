@@ -14,7 +14,7 @@ from modelkin.core.similarity.chance import kappa as beyond_chance
 from modelkin.core.similarity.tensors import AT_CHANCE
 from modelkin.errors import InvalidParameter
 
-__all__ = ["is_unrelated", "proportional", "weights", "zscore_weights"]
+__all__ = ["is_unrelated", "proportional", "unrelated_floor", "weights", "zscore_weights"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,9 +97,25 @@ def is_unrelated(
         num_parameters: M.
     """
     if kappa is None:
-        a, b = sizes
-        kappa = beyond_chance(similarity, 2.0 * a * b / (num_parameters * max(1, a + b)))
+        kappa = beyond_chance(similarity, _expected(sizes, num_parameters))
     return kappa is not None and kappa < AT_CHANCE
+
+
+def unrelated_floor(sizes: tuple[int, int], num_parameters: int) -> float:
+    """The S below which :func:`is_unrelated` holds where kappa is unknown, ``S0 + .1 (1 - S0)``.
+
+    Args:
+        sizes: a and b, how many indices each of the two has.
+        num_parameters: M.
+    """
+    expected = _expected(sizes, num_parameters)
+    return expected + AT_CHANCE * (1.0 - expected)
+
+
+def _expected(sizes: tuple[int, int], num_parameters: int) -> float:
+    """S0 of indices drawn from all parameters alike."""
+    a, b = sizes
+    return 2.0 * a * b / (num_parameters * max(1, a + b))
 
 
 def _checked(similarities: Sequence[float] | Floats) -> Floats:
