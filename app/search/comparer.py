@@ -129,7 +129,7 @@ class Comparer:
         counted = [item for item in items if item.model in counts]
         if ours is None or not counted:
             return list(items)
-        theirs = np.stack([counts[item.model] for item in counted])
+        theirs = [counts[item.model] for item in counted]
         expected = expected_similarities(ours, theirs, tensor_sizes(space.layout)).tolist()
         known = {item.model: s0 for item, s0 in zip(counted, expected, strict=True)}
         return [_beyond_chance(item, known.get(item.model)) for item in items]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from modelkin.types.vocabulary import Measure
 __all__ = ["MAX_MODELS", "SimilarityService"]
 
 MAX_MODELS = 1000
+_ROWS_AT_A_TIME = 50
 
 Floats = npt.NDArray[np.float64]
 
@@ -102,7 +103,8 @@ class SimilarityService:
             self._estimate_rows(session, space, records, estimated, values)
         if measure == "kappa":
             sizes = chance.tensor_sizes(require_layout(space, "measure"))
-            values = _kappas(values, _counts(session, space, records), sizes)
+            counts = _counts(session, space, records, sizes.size)
+            values = chance.kappas(values, chance.expected_matrix(counts, sizes))
         without = tuple(names[row] for row in estimated)
         return SimilarityMatrix(tuple(names), values, without, measure, note=space.note)
 
@@ -123,21 +125,20 @@ class SimilarityService:
 
 
 def _counts(
-    session: Reader, space: SpaceRecord, records: Sequence[ModelRecord]
-) -> dict[int, tensor_counts.Counts]:
-    """The counts by tensor of the supports among the models, by their place."""
-    found = tensor_counts.counts_by_id(session, space, [record.id for record in records])
-    return {row: found[record.id] for row, record in enumerate(records) if record.id in found}
+    session: Reader, space: SpaceRecord, records: Sequence[ModelRecord], tensors: int
+) -> tensor_counts.Counts:
+    """The counts by tensor in the models' order, a row of zeros for one without a support.
 
-
-def _kappas(
-    similarities: Floats, counts: Mapping[int, tensor_counts.Counts], sizes: Floats
-) -> Floats:
-    """Kappa of all pairs; NaN where one of a pair has no counts."""
-    table = np.zeros((len(similarities), sizes.size), np.uint64)
-    for row, counted in counts.items():
-        table[row] = counted
-    return chance.kappas(similarities, chance.expected_matrix(table, sizes))
+    The table has the stored dtype and is filled from a few models at a time.
+    """
+    table = np.zeros((len(records), tensors), tensor_counts.dtype_of(space))
+    for begin in range(0, len(records), _ROWS_AT_A_TIME):
+        some = records[begin : begin + _ROWS_AT_A_TIME]
+        found = tensor_counts.counts_by_id(session, space, [record.id for record in some])
+        for row, record in enumerate(some, begin):
+            if record.id in found:
+                table[row] = found[record.id]
+    return table
 
 
 def _expected(tensors: Sequence[overlap.TensorOverlap], layout: Layout) -> float:

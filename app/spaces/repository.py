@@ -215,7 +215,7 @@ def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
         tenant_id=row.tenant_id,
         name=row.name,
         num_parameters=row.num_parameters,
-        layout=None if row.layout is None else Layout.from_json(row.layout),
+        layout=None if row.layout is None else Layout.trusted(row.layout),
         signature=SignatureSpec(
             cast(SignatureScheme, row.scheme), num_perm=row.num_perm, seed=row.seed
         ),

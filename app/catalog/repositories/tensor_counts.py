@@ -24,6 +24,7 @@ __all__ = [
     "counts_by_id",
     "counts_by_name",
     "decode",
+    "dtype_of",
     "encode",
     "insert_counts",
     "missing_in_pages",
@@ -52,12 +53,12 @@ def encode(space: SpaceRecord, indices: IndexArray) -> bytes | None:
     """The stored form of the counts of ascending indices; None in a space without a layout."""
     if space.layout is None:
         return None
-    return space.layout.counts(indices).astype(_dtype(space)).tobytes()
+    return space.layout.counts(indices).astype(dtype_of(space)).tobytes()
 
 
 def decode(space: SpaceRecord, stored: bytes) -> Counts:
     """The counts of one support, shape ``(tensors,)``."""
-    return np.frombuffer(stored, _dtype(space))
+    return np.frombuffer(stored, dtype_of(space))
 
 
 def counts_by_name(session: Reader, space: SpaceRecord, names: Sequence[str]) -> dict[str, Counts]:
@@ -128,5 +129,6 @@ def _missing() -> Select[int, int, str, int, str | None, int]:
     ).where(ModelRow.kind == "support", ModelRow.space_id.in_(has_layout), ~counted.exists())
 
 
-def _dtype(space: SpaceRecord) -> np.dtype[np.unsignedinteger]:
+def dtype_of(space: SpaceRecord) -> np.dtype[np.unsignedinteger]:
+    """The stored dtype of counts: the least of 4 or 8 bytes that holds M."""
     return np.dtype("<u4" if space.num_parameters <= 2**32 else "<u8")

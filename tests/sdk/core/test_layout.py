@@ -34,6 +34,8 @@ def test_json_round_trip() -> None:
     """A layout is what its JSON says."""
     assert {"name": "conv", "shape": [2, 3]} == SMALL.to_json()[0]
     assert SMALL == Layout.from_json(SMALL.to_json())
+    trusted = Layout.trusted(SMALL.to_json())
+    assert (SMALL, hash(SMALL), SMALL.digest) == (trusted, hash(trusted), trusted.digest)
 
 
 @pytest.mark.parametrize(

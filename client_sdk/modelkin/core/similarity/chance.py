@@ -7,6 +7,8 @@ Cohen's kappa is agreement beyond chance: 0 at chance, 1 for equal supports, neg
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -32,20 +34,25 @@ def tensor_sizes(layout: Layout) -> Floats:
     return np.array([tensor.size for tensor in layout.tensors], np.float64)
 
 
-def expected_similarities(ours: Counts, theirs: Counts, sizes: Floats) -> Floats:
-    """``S0 = 2 sum_t a_t b_t / n_t / (|I| + |J|)`` of one support and n others.
+def expected_similarities(ours: Counts, theirs: Counts | Sequence[Counts], sizes: Floats) -> Floats:
+    """``S0 = 2 sum_t a_t b_t / n_t / (|I| + |J|)`` of one support and n others, some at a time.
 
     Args:
         ours: a_t, the indices of the support in each tensor, shape ``(tensors,)``.
-        theirs: b_t of the others, shape ``(n, tensors)``.
+        theirs: b_t of the others, shape ``(n, tensors)``, or n rows.
         sizes: n_t, shape ``(tensors,)``; a tensor without parameters counts nothing.
 
     Returns:
         Shape ``(n,)``, 0 to 1.
     """
     shares = _shares(ours, sizes)
-    others = np.asarray(theirs, np.float64)
-    return np.asarray(2.0 * (others @ shares) / (ours.sum() + others.sum(axis=1)), np.float64)
+    total = float(ours.sum())
+    found = np.empty(len(theirs), np.float64)
+    step = max(1, _VALUES_AT_A_TIME // max(1, sizes.size))
+    for begin in range(0, len(theirs), step):
+        others = np.asarray(theirs[begin : begin + step], np.float64)
+        found[begin : begin + step] = 2.0 * (others @ shares) / (total + others.sum(axis=1))
+    return found
 
 
 def expected_matrix(counts: Counts, sizes: Floats) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -81,6 +82,29 @@ def test_tensors_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chance, "_VALUES_AT_A_TIME", 30)
     parts = chance.expected_matrix(counts, sizes), chance.expected_of_pairs(counts, pairs, sizes)
     assert all(np.allclose(one, other) for one, other in zip(whole, parts, strict=True))
+
+
+@given(tables(), st.integers(1, 20))
+def test_blocks_of_rows_equal_the_whole(table: tuple[np.ndarray, np.ndarray], values: int) -> None:
+    """S0 of one with others is the same from blocks of any size, from a table or from rows."""
+    sizes, counts = table
+    counts = counts.astype("<u4")
+    whole = [by_hand(counts[0].astype(int), row.astype(int), sizes) for row in counts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chance, "_VALUES_AT_A_TIME", values)
+        assert np.allclose(whole, chance.expected_similarities(counts[0], counts, sizes))
+        assert np.allclose(whole, chance.expected_similarities(counts[0], list(counts), sizes))
+
+
+def test_one_with_many_takes_little_memory() -> None:
+    """1,000 others of 20,000 tensors take less than half of their 160 MB in float64."""
+    counts = np.ones((1_000, 20_000), np.uint32)
+    tracemalloc.start()
+    found = chance.expected_similarities(counts[0], counts, np.full(20_000, 10.0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.allclose(0.1, found)
+    assert peak < 80e6
 
 
 @pytest.mark.parametrize("seed", range(4))
