@@ -20,6 +20,7 @@ from sqlalchemy.exc import ArgumentError
 from app.infra.egress.allowlist import Allowlist
 from app.infra.storage.encryption_keys import parse_keys
 from app.near_names import nearest
+from app.renamed_settings import RENAMED
 
 __all__ = ["DEFAULT_DATABASE_URL", "Settings", "unknown_variables", "validation_messages"]
 
@@ -372,10 +373,16 @@ def unknown_variables(environment: Iterable[str] | None = None) -> list[str]:
     # Without the prefix: what all of them share would make any two of them near.
     near = [nearest(name[len(_PREFIX) :], settings) for name in unknown]
     return [
-        f"{name} is not a setting, and is ignored"
-        + ("" if meant is None else f"; did you mean {_PREFIX}{meant}?")
+        f"{name} is not a setting, and is ignored" + _instead(name, meant)
         for name, meant in zip(unknown, near, strict=True)
     ]
+
+
+def _instead(name: str, near: str | None) -> str:
+    now = RENAMED.get(name.upper().removeprefix(_PREFIX))
+    if now is not None:
+        return f": now {_PREFIX}{now}"
+    return "" if near is None else f"; did you mean {_PREFIX}{near}?"
 
 
 def validation_messages(error: ValidationError) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from app.spaces.records import SpaceRecord
@@ -58,6 +59,15 @@ class ImportanceIn(RequestModel):
         "`sha256:9f2c...`, or `name@sha256:9f2c...`",
     )
     note: Text | None = Field(None, description="for people")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_the_kind_alone(cls, given: Any) -> Any:
+        """Refuse a text, with the object that it stands for."""
+        if isinstance(given, str):
+            meant = json.dumps({"kind": given[:40]})
+            raise ValueError(f"an importance is an object, not a text: write {meant}")
+        return given
 
     def checked(self) -> Importance:
         """The importance.

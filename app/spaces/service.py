@@ -128,7 +128,7 @@ class SpaceService:
         if layout is not None:
             _check_layout_size(layout)
         layout = _without(layout, exclude, unmatched_ok)
-        m = _num_parameters(num_parameters, layout)
+        m = _num_parameters(num_parameters, layout, exclude)
         h = _num_perm(num_perm)
         spec = SignatureSpec(cast(SignatureScheme, _scheme(scheme, m, h)), h, _seed(seed))
         cut = _banding(banding, h)
@@ -205,7 +205,9 @@ def _is_same(one: Importance, other: Importance) -> bool:
     return (one.kind, one.base_digest) == (other.kind, other.base_digest)
 
 
-def _num_parameters(num_parameters: int | None, layout: Layout | None) -> int:
+def _num_parameters(
+    num_parameters: int | None, layout: Layout | None, exclude: Sequence[str]
+) -> int:
     if num_parameters is None:
         if layout is None:
             raise InvalidParameter(
@@ -214,9 +216,10 @@ def _num_parameters(num_parameters: int | None, layout: Layout | None) -> int:
         return layout.num_parameters
     m = check_num_parameters(num_parameters)
     if layout is not None and layout.num_parameters != m:
+        of_others = ", without those that are excluded," if exclude else ""
         raise InvalidParameter(
-            f"the layout holds {layout.num_parameters} parameters, without those that are "
-            f"excluded, and num_parameters says {m}: leave num_parameters out",
+            f"the layout holds {layout.num_parameters} parameters{of_others} and "
+            f"num_parameters says {m}: leave num_parameters out",
             field="num_parameters",
         )
     return m
@@ -279,4 +282,4 @@ def _require_same(
 def _layout_difference(existing: SpaceRecord) -> str:
     if not existing.exclude:
         return "its layout differs"
-    return f"its layout differs, which excludes {', '.join(map(repr, existing.exclude))}"
+    return f"its layout differs (that space excludes {', '.join(map(repr, existing.exclude))})"

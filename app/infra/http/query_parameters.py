@@ -1,6 +1,7 @@
 """Query parameters: an operation refuses those that it does not declare.
 
-A misspelt parameter would be ignored otherwise, and the answer would be one to another question.
+A misspelt parameter would be ignored otherwise, and so would all values but the last of one that
+takes a single value: the answer would be one to another question.
 The router of every operation depends on :data:`DECLARED_ALONE`, but for those that programs of
 other makers ask: hubs may append parameters to the address of a webhook, and probes and proxies to
 that of a health check.
@@ -8,8 +9,9 @@ that of a health check.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin
 
 from fastapi import Depends, Request
 from fastapi.dependencies.models import Dependant
@@ -32,10 +34,15 @@ async def _refuse_unknown(request: Request) -> None:
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
         raise RequestValidationError([_entry(name, known) for name in unknown[:_MAX_NAMED]])
+    several = set(_lists(request.scope["route"].dependant))
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    repeated = [name for name, count in given.items() if count > 1 and name not in several]
+    if repeated:
+        raise RequestValidationError([_repeated(name) for name in repeated])
 
 
 DECLARED_ALONE: Final = Depends(_refuse_unknown)
-"""A dependency that refuses unknown query parameters with a 422, and names each of them."""
+"""A dependency that refuses unknown and repeated query parameters with a 422 that names each."""
 
 
 def _declared(dependant: Dependant) -> Iterator[str]:
@@ -44,6 +51,21 @@ def _declared(dependant: Dependant) -> Iterator[str]:
         yield field.alias
     for dependency in dependant.dependencies:
         yield from _declared(dependency)
+
+
+def _lists(dependant: Dependant) -> Iterator[str]:
+    """Those of them that may have several values."""
+    for field in dependant.query_params:
+        annotation = field.field_info.annotation
+        if any(get_origin(part) is list for part in (annotation, *get_args(annotation))):
+            yield field.alias
+    for dependency in dependant.dependencies:
+        yield from _lists(dependency)
+
+
+def _repeated(name: str) -> dict[str, Any]:
+    message = "it has one value, and several are given: leave out all but one"
+    return {"type": "too_long", "loc": ("query", name), "msg": message}
 
 
 def _entry(name: str, known: Collection[str]) -> dict[str, Any]:

@@ -328,7 +328,9 @@ def _check_parameters(
     parameters = sum(tensor.size * tensor.itemsize for tensor in floats)
     if parameters == 0 and excluded:
         raise bad_checkpoint(
-            where, f"exclude leaves out {excluded} tensors, and none of floats is left"
+            where,
+            f"exclude leaves out {excluded} tensors, and no tensor of floats is left: exclude "
+            f"fewer",
         )
     if parameters == 0:
         raise bad_checkpoint(where, "it holds no tensor of floats, and so no parameters")

@@ -24,10 +24,13 @@ from modelkin.cli.inputs import (
     open_source,
     pass_progress,
     plan_of,
+    refuse_selection,
     whole_layout,
 )
+from modelkin.cli.origins import unchecked_note, write_origin
 from modelkin.cli.output import Answer, counted, fields_of, noted, pairs, table
 from modelkin.client import Client
+from modelkin.core.importance import Origin
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, ConflictError, InvalidParameter
@@ -46,6 +49,8 @@ def support(arguments: argparse.Namespace) -> Answer:
     written = checkpoints.write_support(
         arguments.output, checkpoint, base, plan.rule, pass_progress(checkpoint)
     )
+    origin = Origin(plan.importance, checkpoint.layout)
+    write_origin(arguments.output, written.digest, origin)
     density = written.k / written.num_parameters
     kind = "|w|" if base is None else "|w - base|"
     if isinstance(checkpoint, Adapter):
@@ -80,7 +85,7 @@ def push(arguments: argparse.Namespace) -> Answer:
         if isinstance(source, Checkpoint):
             value, notes = _agreed(client, arguments, plan_of(arguments, source, space))
         else:
-            value = source
+            value, notes = source, unchecked_note(arguments.input, source, space)
         if arguments.signature_only and isinstance(value, Support):
             value = _signed(value, space or client.spaces.get(arguments.space))
         info = _describe(client, _put(client, arguments, value), described)
@@ -291,13 +296,14 @@ def _query(
 ) -> tuple[str | Support | Signature, tuple[str, ...]]:
     """The subject of a search: a stored model, or a file as the space has its models."""
     if arguments.file is None:
+        refuse_selection(arguments)
         name: str = arguments.model
         return name, ()
     check_options(arguments, arguments.file)
     space = client.spaces.get(arguments.space)
     source = open_source(arguments, arguments.file, space)
     if not isinstance(source, Checkpoint):
-        return source, ()
+        return source, unchecked_note(arguments.file, source, space)
     plan = plan_of(arguments, source, space)
     k = None if chosen_way(arguments) else client.spaces.support_size(space.name).k
     return plan.support(k), plan.notes
@@ -317,6 +323,7 @@ def _inspect_support(support: Support, size: int) -> Answer:
                 f"({support.density:.2%})",
                 "size": f"{size:,} bytes, {8 * size / support.k:.2f} bits an index",
                 "digest": support.digest,
+                **_origin_rows(support.origin),
             }
         ),
         fields={
@@ -326,8 +333,16 @@ def _inspect_support(support: Support, size: int) -> Answer:
             "density": support.density,
             "bytes": size,
             "digest": support.digest,
+            **_origin_rows(support.origin),
         },
     )
+
+
+def _origin_rows(origin: Origin | None) -> dict[str, str]:
+    """What is known of where a support comes from."""
+    if origin is None or origin.importance is None:
+        return {}
+    return {"importance": str(origin.importance)}
 
 
 def _inspect_signature(signature: Signature) -> Answer:

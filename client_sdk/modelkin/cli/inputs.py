@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from modelkin import checkpoints
 from modelkin.checkpoints import Adapter, Checkpoint
+from modelkin.cli.origins import with_origin_beside
 from modelkin.cli.output import one_line
 from modelkin.cli.progress import Bar
 from modelkin.core.importance import Importance
@@ -32,6 +33,7 @@ __all__ = [
     "open_source",
     "pass_progress",
     "plan_of",
+    "refuse_selection",
     "whole_layout",
 ]
 
@@ -62,7 +64,9 @@ def open_source(arguments: argparse.Namespace, path: str, space: SpaceInfo | Non
     if magic not in _FINISHED:
         return _for_space(_without(arguments, path, space), space)
     data = Path(path).read_bytes()
-    return Support.from_bytes(data) if magic == b"MKSP" else Signature.from_bytes(data)
+    if magic == b"MKSG":
+        return Signature.from_bytes(data)
+    return with_origin_beside(path, Support.from_bytes(data))
 
 
 def check_options(arguments: argparse.Namespace, path: str) -> bytes:
@@ -92,6 +96,20 @@ def check_options(arguments: argparse.Namespace, path: str) -> bytes:
     elif hasattr(arguments, "kind"):
         _check_base(arguments.kind, arguments.base)
     return magic
+
+
+def refuse_selection(arguments: argparse.Namespace) -> None:
+    """Refuse the options of a selection where a stored model is asked about.
+
+    Raises:
+        InvalidParameter: one of them is given.
+    """
+    for name in _SELECTION:
+        if getattr(arguments, name, None) not in (None, []):
+            raise InvalidParameter(
+                f"--{name.replace('_', '-')} is for --file CHECKPOINT, and --model is stored "
+                f"already: leave it out"
+            )
 
 
 def _check_base(kind: str | None, base: str | None) -> None:
@@ -177,12 +195,12 @@ def plan_of(
         )
     else:
         rule = checkpoints.default_rule(checkpoint, base)
-    _check_kind(Importance.of(kind), space)
+    _check_kind(Importance.of(kind), space, base)
     digest = None
     if base is not None and getattr(arguments, "space", None) is not None:
         digest = checkpoints.weights_digest(base, checkpoint.layout)
     importance = Importance.of(kind, digest)
-    _check_kind(importance, space)
+    _check_kind(importance, space, base)
     return Plan(checkpoint, base, importance, rule)
 
 
@@ -233,7 +251,8 @@ def _for_space(checkpoint: Checkpoint, space: SpaceInfo | None) -> Checkpoint:
         return checkpoint.in_order(space.layout)
     except SpaceMismatch as error:
         raise SpaceMismatch(
-            f"{checkpoint.name} has other tensors than space {space.name!r}: {error}"
+            f"{checkpoint.name} has other tensors than space {space.name!r}: "
+            + str(error).replace("the other layout", "that of the space")
         ) from None
 
 
@@ -246,10 +265,14 @@ def _base_of(arguments: argparse.Namespace, exclude: tuple[str, ...]) -> Checkpo
     )
 
 
-def _check_kind(importance: Importance, space: SpaceInfo | None) -> None:
+def _check_kind(importance: Importance, space: SpaceInfo | None, base: Checkpoint | None) -> None:
     """Refuse what the service would, before a large file is read."""
     if space is not None and not space.importance.fits(importance):
+        remedy = "name another space"
+        if base is not None:
+            of_weights = space.importance.kind == "weight"
+            remedy += ", or leave --base out" if of_weights else ", or another --base"
         raise SpaceMismatch(
             f"space {space.name!r} holds supports by {space.importance}, and this one is by "
-            f"{importance}: name another space, or another --base"
+            f"{importance}: {remedy}"
         )

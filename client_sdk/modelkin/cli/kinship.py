@@ -19,7 +19,7 @@ from modelkin.cli.cells import (
 )
 from modelkin.cli.output import Answer, counted, fields_of, noted, pairs, table
 from modelkin.client import Client
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidParameter, NotFoundError
 from modelkin.types.clusterings import Clustering
 from modelkin.types.jobs import JobInfo
 from modelkin.types.kinship import Graph, Lineage
@@ -53,7 +53,7 @@ def clusters(arguments: argparse.Namespace) -> Answer:
         if arguments.run:
             found = _new_clustering(client, arguments)
         else:
-            found = client.clusterings.get(arguments.space, tags=arguments.tag)
+            found = _newest_clustering(client, arguments)
     if arguments.model is not None:
         return _cluster_of(found, arguments.model)
     summary = {
@@ -123,6 +123,23 @@ def _new_clustering(client: Client, arguments: argparse.Namespace) -> Clustering
         )
     finally:
         line.wipe()
+
+
+def _newest_clustering(client: Client, arguments: argparse.Namespace) -> Clustering:
+    """The newest clustering.
+
+    Raises:
+        InvalidParameter: there is none yet; the message names ``--run``.
+    """
+    try:
+        return client.clusterings.get(arguments.space, tags=arguments.tag)
+    except NotFoundError as error:
+        if error.problem_code != "clustering_not_found":
+            raise
+        models = "models with these tags" if arguments.tag else "all its models"
+        raise InvalidParameter(
+            f"space {arguments.space!r} has no clustering of {models}: make one with --run"
+        ) from None
 
 
 def _lineage_summary(found: Lineage) -> dict[str, str]:

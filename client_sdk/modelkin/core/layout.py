@@ -133,7 +133,9 @@ class Layout:
         )
         if not kept or not sum(tensor.size for tensor in kept):
             raise InvalidParameter(
-                f"exclude: {', '.join(map(repr, patterns))} leave no parameter of the layout",
+                f"exclude: the pattern{'s' if len(patterns) > 1 else ''} "
+                f"{', '.join(map(repr, patterns))} leave{'' if len(patterns) > 1 else 's'} no "
+                f"parameter of the layout: name fewer tensors",
                 field="exclude",
             )
         return Layout(kept)

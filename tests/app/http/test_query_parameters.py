@@ -71,6 +71,14 @@ def test_the_nearest_known_name_is_offered(space: Space, tail: str, field: str, 
     assert meant in assert_problem(answer, 422, "invalid_parameter", field)
 
 
+def test_a_second_value_is_refused_by_name(space: Space) -> None:
+    """The last one is not taken silently; a parameter that is a list takes several."""
+    at = f"/v1/spaces/{space.name}/neighbors?tag=a&tag=b&k=3&model=a"
+    said = assert_problem(space.http.get(f"{at}&model=b"), 422, "invalid_parameter", "model")
+    assert "several are given" in said
+    assert_problem(space.http.get(at), 404, "model_not_found")
+
+
 def test_every_unknown_parameter_is_named(http: httpx.Client) -> None:
     """Several are named together, a repeated one once; long names and long lists are cut."""
     answer = http.get("/v1/spaces?limit=5&tags=a&tags=b&order=name")

@@ -191,6 +191,16 @@ def test_unknown_variables_are_named() -> None:
     ]
 
 
+def test_an_old_name_is_answered_with_the_new_one() -> None:
+    """Every setting of the changelog's table of old names, and a near name does not win."""
+    table = re.findall(
+        r"\| `(MODELKIN_\w+)`[^|]*\| `(MODELKIN_\w+)`", (ROOT / "CHANGELOG.md").read_text()
+    )
+    assert ("MODELKIN_WORKERS", "MODELKIN_PROCESSES") in table
+    for old, new in table:
+        assert unknown_variables([old]) == [f"{old} is not a setting, and is ignored: now {new}"]
+
+
 NOT_SETTINGS = ("Dockerfile", "compose.yaml")
 
 

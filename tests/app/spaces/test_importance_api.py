@@ -135,28 +135,36 @@ def test_the_same_exclusion_again_is_a_200_and_none_is_a_409(http: httpx.Client)
     assert 201 == make(http, "excluding", **body).status_code
     assert 200 == make(http, "excluding", **body).status_code
     answer = make(http, "excluding", layout=LAYOUT)
-    assert "excludes '*.running_*'" in assert_problem(answer, 409, "space_exists")
+    assert "its layout differs (that space excludes '*.running_*')" in assert_problem(
+        answer, 409, "space_exists"
+    )
 
 
 @pytest.mark.parametrize(
     ("body", "field", "said"),
     [
         ({"layout": LAYOUT, "exclude": ["*.stft.*"]}, "exclude", "matches none of the 3 tensors"),
-        ({"layout": LAYOUT, "exclude": ["*"]}, "exclude", "leave no parameter"),
+        (
+            {"layout": LAYOUT, "exclude": ["*"]},
+            "exclude",
+            "the pattern '*' leaves no parameter of the layout: name fewer",
+        ),
         ({"exclude": ["*.running_*"]}, "exclude", "needs a layout"),
         ({"layout": LAYOUT, "exclude": [""]}, "exclude[0]", "at least 1 character"),
         ({"layout": LAYOUT, "exclude": ["bn*"] * 33}, "exclude", "at most 32"),
         (
             {"layout": LAYOUT, "exclude": ["bn*"], "num_parameters": 660},
             "num_parameters",
-            "leave num_parameters out",
+            "without those that are excluded, and num_parameters says 660: leave",
         ),
+        ({"importance": "weight"}, "importance", 'write {"kind": "weight"}'),
+        ({"layout": LAYOUT, "num_parameters": 3}, "num_parameters", "parameters and num_param"),
     ],
 )
 def test_an_exclusion_that_cannot_be_is_a_422(
     http: httpx.Client, body: dict[str, Any], field: str, said: str
 ) -> None:
-    """A pattern of nothing, of everything or without a layout names the field and the reason."""
+    """Each names its field, the reason and what to write instead."""
     assert said in assert_problem(make(http, "never", **body), 422, "invalid_parameter", field)
 
 

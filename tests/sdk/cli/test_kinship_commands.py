@@ -224,3 +224,12 @@ def test_revisions_show_the_drift(kin: str, ask_here: Ask, server: Server) -> No
     assert first.created_at.strftime("%Y-%m-%d %H:%M") == " ".join(shown[1][1:3])
     printed = json.loads(ask_here("revisions", "birds/4", "--space", kin, "--json"))
     assert [2, 1] == [item["revision"] for item in printed["items"]]
+
+
+def test_a_space_without_a_clustering_suggests_run(run_here: Run, server: Server) -> None:
+    """The command names its own option, not a request."""
+    with modelkin.Client(server.url) as client:
+        client.ensure_space("cli-unclustered", num_parameters=M)
+    done = run_here("clusters", "--space", "cli-unclustered", "--url", server.url)
+    assert (1, 1) == (done.returncode, done.stderr.count("\n"))
+    assert "has no clustering of all its models: make one with --run" in done.stderr

@@ -142,12 +142,12 @@ def test_other_tensors_are_refused_by_name(push: Run, client: Client, space: str
     done = push("push", "m.safetensors", "--model", "m", "--create")
     assert (1, "") == (done.returncode, done.stdout)
     assert f"m.safetensors has other tensors than space '{space}'" in done.stderr
-    assert "tensor 'norm.running_mean' [40] is not in" in done.stderr
+    assert "tensor 'norm.running_mean' [40] is not in that of the space" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("exclude", "message"),
-    [("nothing.*", "no tensor name"), ("*", "none of floats is left")],
+    [("nothing.*", "no tensor name"), ("*", "no tensor of floats is left: exclude fewer")],
 )
 def test_patterns_that_leave_out_nothing_or_all(
     push: Run, client: Client, space: str, exclude: str, message: str
@@ -187,3 +187,67 @@ def test_a_key_that_may_only_write_pushes(
     other = push("push", "m.safetensors", "--model", "m")
     assert (1, 1) == (other.returncode, other.stderr.replace(NOTE, "").count("\n"))
     assert "space_mismatch" in other.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("push", "m.mksp", "--model", "x"), ("neighbors", "--file", "m.mksp")]
+)
+def test_a_support_file_is_checked_by_the_origin_beside_it(
+    push: Run, run_here: Run, client: Client, space: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Its kind is compared; without the origin, or with another's, a note says what is not."""
+    run_here("support", "m.safetensors", "-o", "m.mksp", *BUFFERS)
+    assert "importance  weight" in run_here("inspect", "m.mksp").stdout
+    client.ensure_space(space, layout=layout_of(MODEL), importance="fisher")
+    refused = push(*command)
+    assert 1 == refused.returncode
+    assert "weight" in refused.stderr
+    assert "fisher" in refused.stderr
+    beside = tmp_path / "m.mksp.origin.json"
+    run_here("support", "base.safetensors", "-o", "base.mksp", *BUFFERS)
+    (tmp_path / "base.mksp.origin.json").replace(beside)
+    for gone in (False, True):
+        if gone:
+            beside.unlink()
+        done = push(*command)
+        assert (0, 1) == (done.returncode, done.stderr.count("\n"))
+        assert "m.mksp does not say its kind of importance and its tensor order" in done.stderr
+        assert "keep m.mksp.origin.json beside it" in done.stderr
+
+
+def test_a_support_file_is_put_in_the_order_of_the_space(
+    push: Run, run_here: Run, client: Client, space: str
+) -> None:
+    """The file has its tensors by name, the space as torch has them; they are one network."""
+    run_here("support", "m.safetensors", "-o", "m.mksp", *BUFFERS)
+    client.ensure_space(space, layout=layout_of(MODEL), importance="weight")
+    client.put_support(space, "torch", select_support(weight_importance(MODEL)))
+    done = push("push", "m.mksp", "--model", "file")
+    assert (0, "") == (done.returncode, done.stderr)
+    assert 1.0 == client.overlap(space, "file", "torch").similarity
+    (item,) = json.loads(push("neighbors", "--file", "m.mksp", "-k", "1", "--json").stdout)["items"]
+    assert 1.0 == item["similarity"]
+
+
+@pytest.mark.parametrize("command", ["neighbors", "donors"])
+@pytest.mark.parametrize(
+    "option", [("--fraction", "0.1"), ("--base", "base.safetensors"), ("--exclude", "*")]
+)
+def test_options_of_a_selection_are_for_a_file(
+    push: Run, command: str, option: tuple[str, str]
+) -> None:
+    """With a stored model they are refused by name, not ignored."""
+    done = push(command, "--model", "m", *option)
+    assert (1, 1) == (done.returncode, done.stderr.count("\n"))
+    assert f"{option[0]} is for --file CHECKPOINT" in done.stderr
+
+
+def test_a_base_for_a_space_of_weights_is_to_be_left_out(
+    push: Run, client: Client, space: str
+) -> None:
+    """The message says so, as no other base would do."""
+    client.ensure_space(space, layout=layout_of(MODEL), importance="weight")
+    base = ("--base", "base.safetensors")
+    done = push("push", "m.safetensors", "--model", "m", *base, *BUFFERS)
+    assert 1 == done.returncode
+    assert "leave --base out" in done.stderr

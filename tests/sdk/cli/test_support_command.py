@@ -74,8 +74,8 @@ def test_inspect_reads_what_support_writes(run_here: Run, path: Path) -> None:
     done = run_here("inspect", "m.mksp")
     digest = modelkin.Support.from_bytes((path.parent / "m.mksp").read_bytes()).digest
     lines = done.stdout.splitlines()
-    assert "support  77 of 1,316 parameters (5.85%)" == lines[0]
-    assert f"digest   {digest}" == lines[2]
+    assert "support     77 of 1,316 parameters (5.85%)" == lines[0]
+    assert f"digest      {digest}" == lines[2]
 
 
 def test_inspect_a_checkpoint(run_here: Run, path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_foreign_attribute_is_no_origin() -> None:
         ({"layout": "conv"}, InvalidParameter, "must be a modelkin.Layout"),
         ({"exclude": ["stft"]}, InvalidParameter, "exclude needs the layout"),
         ({"layout": LAYOUT, "exclude": ["x.*"]}, InvalidParameter, r"'x\.\*' matches none"),
-        ({"layout": LAYOUT, "exclude": ["*"]}, InvalidParameter, "leave no parameter"),
+        ({"layout": LAYOUT, "exclude": ["*"]}, InvalidParameter, "leaves no parameter"),
         ({"layout": LAYOUT, "exclude": "stft"}, InvalidParameter, "one string"),
         (
             {"layout": LAYOUT, "order": Layout.of([*list(SHAPES.items())[:4], ("tail", (9,))])},

@@ -1,0 +1,29 @@
+"""Settings that had another name, for the warning about a variable that is not read any more."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["RENAMED"]
+
+RENAMED: Final = {
+    "WORKERS": "PROCESSES",
+    "JOBS": "EMBEDDED_WORKER",
+    "HOUSEKEEPING_EVERY": "MAINTENANCE_INTERVAL_SECONDS",
+    "OPEN_SUPPORTS": "SUPPORT_CACHE_ENTRIES",
+    "OPEN_SUPPORTS_BYTES": "SUPPORT_CACHE_BYTES",
+    "CACHE_FOLDER": "SKETCH_CACHE_DIR",
+    "DOWNLOAD_FOLDER": "DOWNLOAD_DIR",
+    "BODY_MEMORY": "MAX_INFLIGHT_BODY_BYTES",
+    "BODY_TIMEOUT": "BODY_TIMEOUT_SECONDS",
+    "INDEX_MEMORY": "INDEX_MEMORY_BYTES",
+    "DATABASE_CONNECTIONS": "DATABASE_POOL_SIZE",
+    "DATABASE_TIMEOUT": "DATABASE_TIMEOUT_SECONDS",
+    "JOB_LEASE": "JOB_LEASE_SECONDS",
+    "JOB_RETENTION": "JOB_RETENTION_DAYS",
+    "DELIVERY_RETENTION": "DELIVERY_RETENTION_DAYS",
+    "HUB_TIMEOUT": "HUB_TIMEOUT_SECONDS",
+    "LOOK_TIMEOUT": "HUB_SYNC_TIMEOUT_SECONDS",
+    "SECRET_KEY": "ENCRYPTION_KEYS",
+}
+"""Old names and new ones, without their prefix."""
