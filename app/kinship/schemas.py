@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from app.infra.http.schemas import Estimate, Expected, Kappa, Note, ResponseModel
-from modelkin.types.kinship import Donors, Lineage, SpaceTensors
+from modelkin.types.kinship import Donors, Lineage
+from modelkin.types.tensors import SpaceTensors
 
 __all__ = ["DonorsOut", "LineageOut", "SpaceTensorsOut"]
 

@@ -25,7 +25,7 @@ from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import tensor_sizes
 from modelkin.core.similarity.tensors import TensorAgreement, agreement, shared_by_tensor
 from modelkin.errors import InvalidParameter
-from modelkin.types.kinship import SpaceTensors, TensorSummary
+from modelkin.types.tensors import SpaceTensors, TensorSummary
 
 __all__ = ["TensorService"]
 

@@ -65,8 +65,6 @@ from modelkin.types.kinship import (
     Lineage,
     LineageLink,
     SimilarityBaseline,
-    SpaceTensors,
-    TensorSummary,
 )
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
 from modelkin.types.paging import UNCHANGED
@@ -80,6 +78,7 @@ from modelkin.types.spaces import (
     SupportSizePolicy,
     TensorOverlap,
 )
+from modelkin.types.tensors import SpaceTensors, TensorSummary
 from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 
 if TYPE_CHECKING:

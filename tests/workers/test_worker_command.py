@@ -59,7 +59,7 @@ def test_an_unknown_variable_is_a_warning(tmp_path: Path) -> None:
     flag, lease = f"--database-url={SQLITE.url(tmp_path)}", {"MODELKIN_JOB_LEASE": "60"}
     _, says = start(WITHOUT + WORKER, flag, **lease)
     warning, _ = says.splitlines()
-    assert warning.endswith("is ignored; did you mean MODELKIN_JOB_LEASE_SECONDS?")
+    assert warning.endswith("is ignored: now MODELKIN_JOB_LEASE_SECONDS")
 
 
 def test_a_wrong_setting_is_named() -> None:

@@ -27,8 +27,6 @@ from modelkin.types.kinship import (
     Lineage,
     LineageLink,
     SimilarityBaseline,
-    SpaceTensors,
-    TensorSummary,
 )
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
 from modelkin.types.paging import UNCHANGED, Page, Unchanged
@@ -43,6 +41,7 @@ from modelkin.types.spaces import (
     SupportSizePolicy,
     TensorOverlap,
 )
+from modelkin.types.tensors import SpaceTensors, TensorSummary
 from modelkin.types.vocabulary import (
     BulkStatus,
     ClusteringAlgorithm,

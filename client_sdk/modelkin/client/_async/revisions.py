@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modelkin.client._async.flows import run_flow
 from modelkin.client._async.resource import AsyncResource
-from modelkin.client._protocol import revisions
+from modelkin.client._protocol import models
 from modelkin.types.revisions import Revisions
 
 __all__ = ["AsyncModelRevisions"]
@@ -23,5 +23,5 @@ class AsyncModelRevisions(AsyncResource):
         Raises:
             ApiError: ``model_not_found`` or ``space_not_found``.
         """
-        flow = revisions.list_all(space, model, self._connection.url)
+        flow = models.list_revisions(space, model, self._connection.url)
         return await run_flow(flow, self._connection.run)

@@ -11,8 +11,9 @@ from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import kinship, spaces, support_size
 from modelkin.client._protocol.tensor_order import LayoutCache
 from modelkin.client._transport.concurrency import async_offload
-from modelkin.types.kinship import Graph, SpaceTensors
+from modelkin.types.kinship import Graph
 from modelkin.types.spaces import SpaceInfo, SupportSize
+from modelkin.types.tensors import SpaceTensors
 
 __all__ = ["AsyncSpaces"]
 

@@ -14,7 +14,8 @@ from modelkin.client._protocol.decoding import decode, reader
 from modelkin.client._protocol.requests import Query
 from modelkin.client._transport.messages import Request, Response
 from modelkin.errors import InvalidName
-from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode, Lineage, SpaceTensors
+from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode, Lineage
+from modelkin.types.tensors import SpaceTensors
 from modelkin.types.vocabulary import Estimate, ModelKind
 from modelkin.wire import JSON
 

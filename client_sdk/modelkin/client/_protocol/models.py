@@ -1,21 +1,32 @@
-"""Calls about models: what the service knows of them beside their indices."""
+"""Calls about models and their revisions: what the service knows of them beside their indices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from modelkin._validation import check_tags
+from modelkin._validation import check_model_name, check_tags
 from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, read_nothing
+from modelkin.client._protocol.call import Call, next_page, read_nothing
 from modelkin.client._protocol.decoding import decode, reader
+from modelkin.client._protocol.flows import Flow
 from modelkin.client._transport.messages import Response
 from modelkin.types.models import ModelInfo
 from modelkin.types.paging import Page, Unchanged
+from modelkin.types.revisions import Revision, Revisions
 from modelkin.wire import JSON
 
-__all__ = ["delete", "get", "list_all", "read_model", "update"]
+__all__ = ["delete", "get", "list_all", "list_revisions", "read_model", "update"]
+
+_REVISIONS = (("limit", "1000"),)
+"""They are small: as many a page as the service returns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RevisionPage(Page[Revision]):
+    items: tuple[Revision, ...]
+    first_revision: int
 
 
 def list_all(space: str, tags: Iterable[str]) -> Call[Page[ModelInfo]]:
@@ -63,3 +74,17 @@ def delete(space: str, name: str, if_match: str | None) -> Call[None]:
 def read_model(response: Response) -> ModelInfo:
     """The model that a response describes, with its entity tag."""
     return replace(decode(response, ModelInfo), etag=response.headers.get("etag"))
+
+
+def list_revisions(space: str, model: str, url: str) -> Flow[Revisions]:
+    """Reads all revisions that the service knows of a model, page by page."""
+    path = requests.model_path(space, "revisions", model)
+    call: Call[Page[Revision]] = Call(requests.get(path, _REVISIONS), reader(_RevisionPage))
+    items: list[Revision] = []
+    while True:
+        page: _RevisionPage = yield call
+        items.extend(page.items)
+        following = next_page(call, page, url)
+        if following is None:
+            return Revisions(tuple(items), check_model_name(model), page.first_revision)
+        call = following

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from modelkin.client._protocol import revisions
+from modelkin.client._protocol import models
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._sync.resource import Resource
 from modelkin.types.revisions import Revisions
@@ -24,5 +24,5 @@ class ModelRevisions(Resource):
         Raises:
             ApiError: ``model_not_found`` or ``space_not_found``.
         """
-        flow = revisions.list_all(space, model, self._connection.url)
+        flow = models.list_revisions(space, model, self._connection.url)
         return run_flow(flow, self._connection.run)

@@ -12,8 +12,9 @@ from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
 from modelkin.client._transport.concurrency import offload
-from modelkin.types.kinship import Graph, SpaceTensors
+from modelkin.types.kinship import Graph
 from modelkin.types.spaces import SpaceInfo, SupportSize
+from modelkin.types.tensors import SpaceTensors
 
 __all__ = ["Spaces"]
 
