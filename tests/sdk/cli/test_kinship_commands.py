@@ -141,14 +141,6 @@ def test_clusters_run_makes_a_new_one(clustered: str, ask_here: Ask, run_here: R
     assert "modelkin: --algorithm is for a new clustering: add --run\n" == done.stderr
 
 
-def test_a_space_without_a_clustering(run_here: Run, server: Server) -> None:
-    """The service's error says so."""
-    with modelkin.Client(server.url) as client:
-        client.ensure_space("cli-unclustered", num_parameters=9, importance="weight")
-    done = run_here("clusters", "--space", "cli-unclustered", "--url", server.url)
-    assert done.stderr.startswith("modelkin: 404 clustering_not_found: ")
-
-
 def test_graph_is_a_table(kin: str, ask_here: Ask, server: Server) -> None:
     """A line counts models and edges; each edge is a row."""
     with modelkin.Client(server.url) as client:
