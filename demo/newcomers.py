@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +16,8 @@ import torch
 from torch import Tensor
 
 from demo import data, training
+from demo.federation import Federation
 from modelkin import Client, select_support
-
-if TYPE_CHECKING:
-    from demo.story import Federation
 
 __all__ = ["EXAMPLES", "STEPS", "Newcomers", "Start"]
 

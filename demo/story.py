@@ -10,18 +10,17 @@ import io
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
 from rich.console import Console
-from torch import Tensor, nn
+from torch import Tensor
 
 from demo import data, training
+from demo.federation import Federation
 from demo.newcomers import EXAMPLES, STEPS, Newcomers
-from demo.report import Report, described
+from demo.report import Report
 from demo.service import choose_port, running
 from modelkin import Client, Neighbors, Support, layout_of, select_support
 
@@ -35,27 +34,6 @@ NEIGHBORS = 8
 COVERAGE = 0.8
 LARGEST_SHARE = 0.2
 SHOWN = (0, 13, 26)
-
-
-@dataclass(frozen=True)
-class Federation:
-    """The clients with their data, and the model that all of them received."""
-
-    seed: int
-    space: str
-    split: data.Split
-    model: nn.Module
-    names: tuple[str, ...]
-
-    @cached_property
-    def divergences(self) -> data.Floats:
-        return data.jensen_shannon(self.split.mixes)
-
-    def digits(self, client: int) -> str:
-        return described(self.split.mixes[client])
-
-    def number(self, name: str) -> int:
-        return self.names.index(name)
 
 
 def serve(folder: Path, wanted_port: int, *, once: bool, splits: int = 1) -> int:

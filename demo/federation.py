@@ -1,0 +1,34 @@
+"""The federation of the demo: its clients, their data, and the model that all of them received."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import nn
+
+from demo import data
+from demo.report import described
+
+__all__ = ["Federation"]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The clients with their data, and the model that all of them received."""
+
+    seed: int
+    space: str
+    split: data.Split
+    model: nn.Module
+    names: tuple[str, ...]
+
+    @cached_property
+    def divergences(self) -> data.Floats:
+        return data.jensen_shannon(self.split.mixes)
+
+    def digits(self, client: int) -> str:
+        return described(self.split.mixes[client])
+
+    def number(self, name: str) -> int:
+        return self.names.index(name)
