@@ -154,7 +154,7 @@ class LineageService:
             kin=tuple(_kin(item, measured, family) for item in near[:_MAX_RETURNED]),
             usual=SimilarityBaseline(background.mean, background.deviation, background.models),
             limit=background.limit,
-            chain=tuple(self._links(session, space, family.chain)),
+            chain=tuple(self._links(session, space, family, measured.base)),
             cycle=family.cycle,
             note=_DIFFERENCES_NOTE if is_differences else space.note,
         )
@@ -194,14 +194,18 @@ class LineageService:
         return {item.model: item for item in found}
 
     def _links(
-        self, session: Reader, space: SpaceRecord, chain: Sequence[tuple[str, str]]
+        self, session: Reader, space: SpaceRecord, family: Family, first: Neighbor | None
     ) -> list[LineageLink]:
-        """The declared bases, each with its similarity to the model that declares it."""
+        """The declared bases, each with its similarity to the model that declares it.
+
+        Args:
+            first: the declared base of the model itself, which is measured already.
+        """
         links = []
-        for model, base in chain:
-            found = (
-                self._compare(session, space, model, [base]).get(base) if model != base else None
-            )
+        for model, base in family.chain:
+            found = first
+            if model != family.name:
+                found = self._compare(session, space, model, [base]).get(base)
             links.append(
                 LineageLink(
                     model=model,

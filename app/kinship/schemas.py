@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from app.infra.http.schemas import Estimate, Expected, Kappa, Note, ResponseModel
+from modelkin.core.kinship.lineage import Reason
 from modelkin.types.kinship import Donors, Lineage
 from modelkin.types.tensors import SpaceTensors
 
@@ -118,22 +119,9 @@ class LineageOut(ResponseModel):
     verdict: Literal[
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
     ]
-    reason: (
-        Literal[
-            "chance",
-            "rival",
-            "background",
-            "farther",
-            "kappa",
-            "stands_out",
-            "nearest",
-            "doubt",
-            "few",
-            "unclear",
-            "differences",
-        ]
-        | None
-    ) = Field(description="what decided on the declared base; null where it was not measured")
+    reason: Reason | None = Field(
+        description="what decided on the declared base; null where it was not measured"
+    )
     summary: str = Field(description="why, for people")
     declared_base: str | None
     likely_base: str | None = Field(

@@ -7,37 +7,26 @@ if it had none. They are asked once before, so both find the files of supports i
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
-from app.auth.records import Tenant
-from app.bootstrap import open_services
-from app.catalog.batches import BatchEntry, BatchService
 from app.catalog.reader import ModelReader
 from app.container import Container
 from app.infra.db.database import Database
 from app.search.service import SearchService
-from app.settings import Settings
 from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from benchmarks.families import M, filled_space
 from benchmarks.harness import Contender, Race, race
 from benchmarks.report import Findings, Row, Table, at_most, duration
-from modelkin import Layout, Support
+from modelkin import Layout
 from modelkin.types.search import Neighbors
 
 LIBRARIES = ("numpy", "numba", "sqlalchemy")
 
 MODELS, QUICK_MODELS = 10_000, 60
-M = 100_000
-DENSITY = 0.1
-FAMILY = 20
-"""Models in a family: a head, and models that keep a part of it."""
 TENSORS = 300
 """As many as a transformer of 25 layers has."""
 QUESTIONS, ROUNDS = 10, 40
@@ -51,7 +40,7 @@ def run(quick: bool) -> Findings:
     n = QUICK_MODELS if quick else MODELS
     rows: list[Row] = []
     facts: list[list[str]] = []
-    with _space(n) as (services, space):
+    with filled_space(n, _layout()) as (services, space):
         for k in (10, 100):
             measured = _measured(services, space, k, 3 if quick else ROUNDS)
             rows.append(_row(n, k, measured))
@@ -104,41 +93,8 @@ def _ask(services: Container, space: SpaceRecord, k: int, names: Sequence[str]) 
     return answers
 
 
-@contextmanager
-def _space(n: int) -> Iterator[tuple[Container, SpaceRecord]]:
-    """A service's store with families of models in a space with a layout."""
-    layout = Layout.of((f"t{i}", [M // TENSORS]) for i in range(TENSORS - 1))
-    rest = M - layout.num_parameters
-    layout = Layout.of([*((t.name, t.shape) for t in layout.tensors), ("rest", [rest])])
-    with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
-        url = f"sqlite:///{Path(folder) / 'm.db'}"
-        with open_services(Settings(_env_file=None, database_url=url)) as services:
-            with services[Database].writing() as session:
-                space, _ = services[SpaceService].create(
-                    session,
-                    services[Tenant],
-                    "bench",
-                    num_parameters=None,
-                    layout=layout,
-                    scheme=None,
-                    num_perm=256,
-                    seed=1,
-                )
-            with services[Database].reading() as session:
-                services[BatchService].put(session, space, _entries(n))
-            with services[Database].reading() as session:
-                space = services[SpaceService].get(session, services[Tenant], "bench")
-            yield services, space
-
-
-def _entries(n: int) -> Iterator[BatchEntry]:
-    """Families: members keep 30 to 90% of their head."""
-    rng = np.random.default_rng(0)
-    head = np.zeros(M, np.bool_)
-    for number in range(n):
-        if number % FAMILY == 0:
-            head = rng.random(M, dtype=np.float32) < DENSITY
-        share = 1.0 if number % FAMILY == 0 else rng.uniform(0.3, 0.9)
-        drawn = rng.random(M, dtype=np.float32)
-        held = np.where(head, drawn < share, drawn < DENSITY * (1 - share))
-        yield BatchEntry(f"m{number:05d}", Support.from_indices(np.flatnonzero(held), M))
+def _layout() -> Layout:
+    """Tensors of one size, and what is left."""
+    size = M // TENSORS
+    equal = [(f"t{i}", [size]) for i in range(TENSORS - 1)]
+    return Layout.of([*equal, ("rest", [M - size * (TENSORS - 1)])])

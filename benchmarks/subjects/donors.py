@@ -9,20 +9,14 @@ service does not know.
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from app.auth.records import Tenant
-from app.bootstrap import open_services
-from app.catalog.batches import BatchEntry, BatchService
 from app.catalog.reader import ModelReader
 from app.container import Container
 from app.infra.db.database import Database
@@ -30,9 +24,8 @@ from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
 from app.kinship.lineage import LineageService
-from app.settings import Settings
 from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from benchmarks.families import DENSITY, M, filled_space
 from benchmarks.report import Findings, Row, Table, duration
 from demo import data, training
 from modelkin import Support, select_support
@@ -45,10 +38,6 @@ from modelkin.core.similarity.rarity import index_weights, rarities
 LIBRARIES = ("numpy", "numba", "sqlalchemy", "torch", "scikit-learn")
 
 MODELS, QUICK_MODELS = 10_000, 60
-M = 100_000
-DENSITY = 0.1
-FAMILY = 20
-"""Models in a family: a head, and models that keep a part of it."""
 QUESTIONS = 40
 TARGET_MS = 30
 GRAPH_S = 10
@@ -69,7 +58,7 @@ Floats = npt.NDArray[np.float64]
 def run(quick: bool) -> Findings:
     """Measure times among many models, then mixtures of a federation."""
     n = QUICK_MODELS if quick else MODELS
-    with _space(n) as (services, space):
+    with filled_space(n) as (services, space):
         rows, table = _times(services, space, n, 3 if quick else QUESTIONS)
     return Findings(
         rows, [table, _mixtures(SPLITS[:1], QUICK_CLIENTS) if quick else _mixtures(SPLITS, CLIENTS)]
@@ -145,44 +134,6 @@ def _question_times(
 
 def _spread(seconds: list[float]) -> list[str]:
     return [duration(statistics.median(seconds)), duration(float(np.quantile(seconds, 0.95)))]
-
-
-@contextmanager
-def _space(n: int) -> Iterator[tuple[Container, SpaceRecord]]:
-    """A service's store with families of models, each labelled by its family."""
-    with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
-        url = f"sqlite:///{Path(folder) / 'm.db'}"
-        with open_services(Settings(_env_file=None, database_url=url)) as services:
-            with services[Database].writing() as session:
-                space, _ = services[SpaceService].create(
-                    session,
-                    services[Tenant],
-                    "bench",
-                    num_parameters=M,
-                    layout=None,
-                    scheme=None,
-                    num_perm=256,
-                    seed=1,
-                )
-            with services[Database].reading() as session:
-                services[BatchService].put(session, space, _entries(n))
-            with services[Database].reading() as session:
-                space = services[SpaceService].get(session, services[Tenant], "bench")
-            yield services, space
-
-
-def _entries(n: int) -> Iterator[BatchEntry]:
-    rng = np.random.default_rng(0)
-    head = np.zeros(M, np.bool_)
-    for number in range(n):
-        if number % FAMILY == 0:
-            head = rng.random(M, dtype=np.float32) < DENSITY
-        share = 1.0 if number % FAMILY == 0 else rng.uniform(0.3, 0.9)
-        drawn = rng.random(M, dtype=np.float32)
-        held = np.where(head, drawn < share, drawn < DENSITY * (1 - share))
-        label = {"family": f"f{number // FAMILY}"}
-        support = Support.from_indices(np.flatnonzero(held), M)
-        yield BatchEntry(f"m{number:05d}", support, attributes=label)
 
 
 # --- mixtures -----------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ that of a health check.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, get_args, get_origin
+from weakref import WeakKeyDictionary
 
 from fastapi import Depends, Request
 from fastapi.dependencies.models import Dependant
@@ -25,16 +26,19 @@ _MAX_NAMED: Final = 20
 """Unknown parameters that an answer names."""
 _MAX_SHOWN: Final = 60
 """Characters of a name that are shown."""
+_FOUND: Final[WeakKeyDictionary[Callable[..., Any], tuple[list[str], frozenset[str]]]] = (
+    WeakKeyDictionary()
+)
+"""The parameters of operations that were asked before: they never change."""
 
 
 async def _refuse_unknown(request: Request) -> None:
     if not request.scope["query_string"]:
         return
-    known = sorted(set(_declared(request.scope["route"].dependant)))
+    known, several = _parameters(request.scope["endpoint"], request.scope["route"].dependant)
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
         raise RequestValidationError([_entry(name, known) for name in unknown[:_MAX_NAMED]])
-    several = set(_lists(request.scope["route"].dependant))
     given = Counter(name for name, _ in request.query_params.multi_items())
     repeated = [name for name, count in given.items() if count > 1 and name not in several]
     if repeated:
@@ -43,6 +47,17 @@ async def _refuse_unknown(request: Request) -> None:
 
 DECLARED_ALONE: Final = Depends(_refuse_unknown)
 """A dependency that refuses unknown and repeated query parameters with a 422 that names each."""
+
+
+def _parameters(
+    endpoint: Callable[..., Any], dependant: Dependant
+) -> tuple[list[str], frozenset[str]]:
+    """The query parameters of an operation, and those of them that may have several values."""
+    found = _FOUND.get(endpoint)
+    if found is None:
+        found = sorted(set(_declared(dependant))), frozenset(_lists(dependant))
+        _FOUND[endpoint] = found
+    return found
 
 
 def _declared(dependant: Dependant) -> Iterator[str]:

@@ -37,6 +37,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from modelkin.core.kinship.lineage import Reason as LineageReason
+
     BulkStatus: TypeAlias = Literal["created", "replaced", "unchanged", "skipped", "failed"]
     ClusteringAlgorithm: TypeAlias = Literal[
         "affinity_propagation", "leiden", "agglomerative", "hdbscan"
@@ -67,19 +69,6 @@ if TYPE_CHECKING:
         "tensor_counts",
     ]
     JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-    LineageReason: TypeAlias = Literal[
-        "chance",
-        "rival",
-        "background",
-        "farther",
-        "kappa",
-        "stands_out",
-        "nearest",
-        "doubt",
-        "few",
-        "unclear",
-        "differences",
-    ]
     LineageVerdict: TypeAlias = Literal[
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
     ]

@@ -1,0 +1,71 @@
+"""Families of models in a service's store: heads, and members that keep a part of their head."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from app.auth.records import Tenant
+from app.bootstrap import open_services
+from app.catalog.batches import BatchEntry, BatchService
+from app.container import Container
+from app.infra.db.database import Database
+from app.settings import Settings
+from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
+from modelkin import Layout, Support
+
+__all__ = ["DENSITY", "M", "filled_space"]
+
+M = 100_000
+DENSITY = 0.1
+FAMILY = 20
+"""Models in a family."""
+
+
+@contextmanager
+def filled_space(n: int, layout: Layout | None = None) -> Iterator[tuple[Container, SpaceRecord]]:
+    """The services of a SQLite store, and a space of n models, each labelled by its family.
+
+    Args:
+        n: models, named ``m00000`` and so on.
+        layout: of the space; of M parameters.
+    """
+    with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
+        url = f"sqlite:///{Path(folder) / 'm.db'}"
+        with open_services(Settings(_env_file=None, database_url=url)) as services:
+            with services[Database].writing() as session:
+                space, _ = services[SpaceService].create(
+                    session,
+                    services[Tenant],
+                    "bench",
+                    num_parameters=M,
+                    layout=layout,
+                    scheme=None,
+                    num_perm=256,
+                    seed=1,
+                )
+            with services[Database].reading() as session:
+                services[BatchService].put(session, space, _entries(n))
+            with services[Database].reading() as session:
+                space = services[SpaceService].get(session, services[Tenant], "bench")
+            yield services, space
+
+
+def _entries(n: int) -> Iterator[BatchEntry]:
+    """Members keep 30 to 90% of their head."""
+    rng = np.random.default_rng(0)
+    head = np.zeros(M, np.bool_)
+    for number in range(n):
+        if number % FAMILY == 0:
+            head = rng.random(M, dtype=np.float32) < DENSITY
+        share = 1.0 if number % FAMILY == 0 else rng.uniform(0.3, 0.9)
+        drawn = rng.random(M, dtype=np.float32)
+        held = np.where(head, drawn < share, drawn < DENSITY * (1 - share))
+        label = {"family": f"f{number // FAMILY}"}
+        support = Support.from_indices(np.flatnonzero(held), M)
+        yield BatchEntry(f"m{number:05d}", support, attributes=label)
