@@ -5,7 +5,11 @@
     │   └── SupportRequired                a signature was sent where only a support can answer
     ├── Unauthorized                       no key, or a malformed, unknown, revoked or expired one
     ├── Forbidden                          a good key without the scope that this needs
+    ├── CrossSiteRequest                   another site's page would change something
+    ├── MisdirectedRequest                 a Host that this service does not answer to
     ├── RateLimited                        too many requests of a tenant or an address
+    ├── QuotaExceeded                      the tenant has as much of something as it may
+    │   └── QueueFull                      jobs; there is room again when some have ended
     ├── NotFound
     │   ├── SpaceNotFound
     │   ├── ModelNotFound
@@ -33,10 +37,12 @@
     ├── BodyTimeout                        a body that came too slowly
     ├── Unavailable                        a store cannot be reached or written just now
     │   ├── StorageFull                    there is no room left to write
+    │   ├── TooMuch                        a question that took longer than it may
     │   ├── BackendUnavailable             an accelerator is away; the truth is not
     │   └── RetryLater                     a job waits for another service and begins again
     │       └── HubUnavailable             a hub is down, too slow or asks to wait
     ├── HubForbidden                       the hub knows the model and does not give it
+    ├── JobTimeout                         an attempt at a job took longer than it may
     ├── HubTimeout                         all requests of a sync together took too long
     ├── HubProtocolError                   a hub sent something else than it declared
     └── EgressRefused                      an address that the service does not connect to
@@ -61,6 +67,7 @@ __all__ = [
     "BodyTimeout",
     "ClusteringNotFound",
     "Conflict",
+    "CrossSiteRequest",
     "DeliveryNotFound",
     "EgressRefused",
     "Forbidden",
@@ -71,11 +78,15 @@ __all__ = [
     "HubUnavailable",
     "JobFinished",
     "JobNotFound",
+    "JobTimeout",
+    "MisdirectedRequest",
     "ModelNotFound",
     "NotAcceptable",
     "NotFound",
     "PreconditionFailed",
     "PreconditionRequired",
+    "QueueFull",
+    "QuotaExceeded",
     "RateLimited",
     "RetryLater",
     "RevisionNotFound",
@@ -90,6 +101,7 @@ __all__ = [
     "SupportExists",
     "SupportMissing",
     "SupportRequired",
+    "TooMuch",
     "Unauthorized",
     "Unavailable",
 ]
@@ -105,6 +117,33 @@ class Forbidden(ModelkinError):
     """The key is good, and lacks the scope that this needs."""
 
     code = "forbidden"
+
+
+class CrossSiteRequest(ModelkinError):
+    """A browser sent the request for a page of another site, and it would change something."""
+
+    code = "cross_site"
+
+
+class MisdirectedRequest(ModelkinError):
+    """This service does not answer to the ``Host``: a page may have rebound its name."""
+
+    code = "misdirected"
+
+
+class QuotaExceeded(ModelkinError):
+    """The tenant has as much of something as it may; the message says of what, and how much."""
+
+    code = "quota_exceeded"
+
+
+class QueueFull(QuotaExceeded):
+    """Too many jobs of the tenant wait; there is room again when some have ended.
+
+    Its code is that of :class:`QuotaExceeded`; the status says whether waiting helps.
+    """
+
+    code = QuotaExceeded.code
 
 
 class RateLimited(ModelkinError):
@@ -292,6 +331,12 @@ class StorageFull(Unavailable):
     code = "storage_full"
 
 
+class TooMuch(Unavailable):
+    """The answer took longer than it may; the message says what would take less."""
+
+    code = "too_much"
+
+
 class BackendUnavailable(Unavailable):
     """An accelerator is away; correct answers come without it, only slower."""
 
@@ -325,6 +370,12 @@ class HubForbidden(ModelkinError):
     """The hub refuses the model: it is private or gated, or the hub rejects the token."""
 
     code = "hub_refused"
+
+
+class JobTimeout(ModelkinError):
+    """One attempt at a job took longer than it may; the message says how far it came."""
+
+    code = "timed_out"
 
 
 class HubTimeout(ModelkinError):

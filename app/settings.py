@@ -98,6 +98,12 @@ class Settings(BaseSettings):
         description="supports kept of each model, the present one included; from 2 on the support "
         "of its first revision is kept as well",
     )
+    blob_grace_seconds: float = Field(
+        86400.0,
+        ge=0,
+        description="how long a support is kept after no model names it, so that copies of the "
+        "database that are not older find it",
+    )
     sketch_cache_dir: Path | None = Field(
         None,
         description="folder of the sketches of supports, for fast search, on a local disk; they "
@@ -130,6 +136,56 @@ class Settings(BaseSettings):
         None,
         ge=1,
         description="how many of these may be writes; beyond it 429 (default: no limit)",
+    )
+    tenant_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="share of a process's turns that one tenant may hold while others wait",
+    )
+    query_timeout_seconds: float = Field(
+        10.0,
+        gt=0,
+        le=3600,
+        description="time that the computation of an answer may take; beyond it what is found by "
+        "then is answered with `truncated: true`, or it is a 503 `too_much`",
+    )
+    quota_spaces: int | None = Field(
+        1000, ge=0, description="spaces of a tenant; beyond it 507 (for one tenant: `tenants set`)"
+    )
+    quota_models: int | None = Field(
+        10_000_000, ge=0, description="models of a tenant in all its spaces; beyond it 507"
+    )
+    quota_support_bytes: int | None = Field(
+        1 << 40,
+        ge=0,
+        description="bytes of a tenant's stored supports, kept revisions included; beyond it 507",
+    )
+    quota_queued_jobs: int | None = Field(
+        1000,
+        ge=0,
+        description="jobs of a tenant that wait or run, but for the syncs of its sources; beyond "
+        "it 429",
+    )
+    quota_sources: int | None = Field(100, ge=0, description="sources of a tenant; beyond it 507")
+    quota_subscriptions: int | None = Field(
+        100, ge=0, description="webhook subscriptions of a tenant; beyond it 507"
+    )
+    quota_events: int = Field(
+        100_000,
+        ge=1,
+        description="events that are kept of a tenant, and as many events of each of its sources; "
+        "older ones are deleted",
+    )
+    quota_deliveries: int = Field(
+        100_000,
+        ge=1,
+        description="finished webhook deliveries that are kept of a tenant; older ones are deleted",
+    )
+    quota_reporters: int | None = Field(
+        100_000,
+        ge=0,
+        description="reporters of K* of a tenant in all its spaces; beyond it 507",
     )
     trusted_proxies: str | None = Field(
         None,
@@ -164,6 +220,12 @@ class Settings(BaseSettings):
         ge=1,
         le=3600,
         description="time without a heartbeat after which other workers take over a worker's jobs",
+    )
+    job_timeout_seconds: float = Field(
+        1800.0,
+        gt=0,
+        description="time that one attempt at a job may take, but for syncs and polls of hubs; "
+        "beyond it the job fails with `timed_out`",
     )
     job_retention_days: float = Field(
         30.0, gt=0, le=36500, description="how long finished jobs are kept"

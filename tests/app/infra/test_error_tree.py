@@ -37,14 +37,21 @@ def test_each_is_drawn_below_its_parent() -> None:
 
 
 def test_no_two_classes_define_a_code() -> None:
-    """A code belongs to one class; SupportRequired borrows that of SupportMissing on purpose."""
+    """A code belongs to one class; SupportRequired and QueueFull borrow theirs on purpose."""
     own = [error for error in ERRORS.values() if "code" in vars(error)]
     assert {app.errors.RetryLater} == set(ERRORS.values()) - set(own)  # it is Unavailable
     counted = Counter(error.code for error in own)
-    assert ["support_missing"] == [code for code, times in counted.items() if times > 1]
+    shared = {code for code, times in counted.items() if times > 1}
+    assert {"support_missing", "quota_exceeded"} == shared
 
 
 def test_every_refusal_of_a_request_has_a_status() -> None:
     """Only what a request never raises has none: a hub's refusals, which end jobs."""
     without = {name for name, error in ERRORS.items() if problems.status_of(error) == 500}
-    assert without == {"EgressRefused", "HubForbidden", "HubProtocolError", "HubTimeout"}
+    assert without == {
+        "EgressRefused",
+        "HubForbidden",
+        "HubProtocolError",
+        "HubTimeout",
+        "JobTimeout",
+    }

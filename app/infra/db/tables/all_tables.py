@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from app.infra.db.tables import catalog, clusterings, hubs, index, jobs, tenants, webhooks
+from app.infra.db.tables import blobs, catalog, clusterings, hubs, index, jobs, tenants, webhooks
 from app.infra.db.tables.base import Base
 
-__all__ = ["Base", "catalog", "clusterings", "hubs", "index", "jobs", "tenants", "webhooks"]
+__all__ = [
+    "Base",
+    "blobs",
+    "catalog",
+    "clusterings",
+    "hubs",
+    "index",
+    "jobs",
+    "tenants",
+    "webhooks",
+]

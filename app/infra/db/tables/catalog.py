@@ -70,6 +70,8 @@ class SpaceRow(Base):
     importance_note: Mapped[str | None] = mapped_column(String(500))
     exclude: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     """Patterns of tensor names that are not part of ``layout``."""
+    support_bytes: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """Bytes of the blobs that models and revisions of the space name, for quotas."""
 
 
 class ModelRow(Base):
@@ -97,6 +99,8 @@ class ModelRow(Base):
     support_size: Mapped[int] = mapped_column(BigInteger)
     digest: Mapped[str | None] = mapped_column(String(80))
     blob_key: Mapped[str | None] = mapped_column(String(120))
+    blob_size: Mapped[int | None] = mapped_column(BigInteger)
+    """In bytes; NULL for a blob that was stored before sizes were, until it is measured."""
     revision: Mapped[int] = mapped_column(BigInteger)
     version: Mapped[int] = mapped_column(BigInteger)
     attributes: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
@@ -129,6 +133,7 @@ class RevisionRow(Base):
     support_size: Mapped[int] = mapped_column(BigInteger)
     digest: Mapped[str | None] = mapped_column(String(80))
     blob_key: Mapped[str | None] = mapped_column(String(120))
+    blob_size: Mapped[int | None] = mapped_column(BigInteger)
     minhash: Mapped[bytes | None] = mapped_column(LargeBinary)
     previous_overlap: Mapped[float | None] = mapped_column(Float)
     previous_exact: Mapped[bool | None] = mapped_column(Boolean)

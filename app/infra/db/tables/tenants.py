@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import JSON, ForeignKey, LargeBinary, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -13,19 +14,27 @@ __all__ = ["ApiKeyRow", "InstallationRow", "TenantRow"]
 
 
 class InstallationRow(Base):
-    """The identity of this database, in one row: it is part of every key in a blob store."""
+    """The identity of this database, in one row: it is part of every key in a blob store.
+
+    ``lineage`` is drawn again with each sweep of the blobs, which writes it beside them as well. A
+    copy of the database that is started later has an older one, and deletes nothing.
+    """
 
     __tablename__ = "installation"
 
     token: Mapped[str] = mapped_column(String(32), primary_key=True)
+    lineage: Mapped[str | None] = mapped_column(String(32))
 
 
 class TenantRow(Base):
+    """An owner of data. ``quotas`` are those that differ from the settings, by name."""
+
     __tablename__ = "tenants"
     __table_args__ = (UniqueConstraint("name"),)
 
     id: Mapped[int] = mapped_column(Id, primary_key=True)
     name: Mapped[str] = mapped_column(Name)
+    quotas: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 
 class ApiKeyRow(Base):

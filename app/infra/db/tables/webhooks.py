@@ -76,6 +76,7 @@ class EventRow(Base):
     __tablename__ = "events"
     __table_args__ = (
         Index(None, "fanned_out", "tenant_id", "id"),
+        Index(None, "tenant_id", "id"),
         Index(None, "space_id", "fanned_out", "id"),
         Index(None, "model_id", "fanned_out", "id"),
         Index(None, "created_at"),
@@ -109,6 +110,7 @@ class WebhookDeliveryRow(Base):
     __table_args__ = (
         UniqueConstraint("subscription_id", "event_id", "type"),
         Index(None, "subscription_id", "id"),
+        Index(None, "tenant_id", "id"),
         Index(None, "subscription_id", "due_at", "id", **_where("due_at IS NOT NULL")),
         Index(None, "finished_at"),
         CheckConstraint("state IN ('pending', 'succeeded', 'failed')", name="state"),

@@ -1,0 +1,35 @@
+"""Tables of blobs on their way out: those that a change released, and those that no row names."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.infra.db.tables.base import Base, Moment
+
+__all__ = ["OrphanBlobRow", "ReleasedBlobRow"]
+
+
+class ReleasedBlobRow(Base):
+    """A blob that no row names any more since a change, in whose transaction this was written.
+
+    It is deleted after a time of grace, so that copies of the database made before find it. A key
+    that ends with a slash stands for all blobs under it, those of a deleted space.
+    """
+
+    __tablename__ = "released_blobs"
+    __table_args__ = (Index(None, "released_at"),)
+
+    key: Mapped[str] = mapped_column(String(120), primary_key=True)
+    released_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class OrphanBlobRow(Base):
+    """A blob that a sweep found and no row named; a later sweep deletes it if that is still so."""
+
+    __tablename__ = "orphan_blobs"
+
+    key: Mapped[str] = mapped_column(String(120), primary_key=True)
+    found_at: Mapped[datetime] = mapped_column(Moment)

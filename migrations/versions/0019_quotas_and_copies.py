@@ -1,0 +1,59 @@
+"""Quotas of tenants, sizes of blobs, and blobs that wait for their deletion.
+
+Sizes of the blobs that are there already are measured by the service after its start.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0019"
+down_revision = "0018"
+branch_labels = None
+depends_on = None
+
+ADDED = (
+    ("tenants", sa.Column("quotas", sa.JSON(), nullable=True)),
+    ("installation", sa.Column("lineage", sa.String(32), nullable=True)),
+    ("spaces", sa.Column("support_bytes", sa.BigInteger(), nullable=False, server_default="0")),
+    ("models", sa.Column("blob_size", sa.BigInteger(), nullable=True)),
+    ("revisions", sa.Column("blob_size", sa.BigInteger(), nullable=True)),
+)
+INDEXES = (
+    ("events", ["tenant_id", "id"]),
+    ("webhook_deliveries", ["tenant_id", "id"]),
+)
+
+
+def upgrade() -> None:
+    for table, column in ADDED:
+        op.add_column(table, column)
+    for table, columns in INDEXES:
+        op.create_index(_index(table, columns), table, columns)
+    op.create_table(
+        "released_blobs",
+        sa.Column("key", sa.String(120), nullable=False),
+        sa.Column("released_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("key", name="pk_released_blobs"),
+    )
+    op.create_index("ix_released_blobs_released_at", "released_blobs", ["released_at"])
+    op.create_table(
+        "orphan_blobs",
+        sa.Column("key", sa.String(120), nullable=False),
+        sa.Column("found_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("key", name="pk_orphan_blobs"),
+    )
+
+
+def downgrade() -> None:
+    op.drop_table("orphan_blobs")
+    op.drop_table("released_blobs")
+    for table, columns in INDEXES:
+        op.drop_index(_index(table, columns), table)
+    for table, column in reversed(ADDED):
+        op.drop_column(table, column.name)
+
+
+def _index(table: str, columns: list[str]) -> str:
+    return f"ix_{table}_{'_'.join(columns)}"
