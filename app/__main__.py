@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from app import cli
 from app.bootstrap import open_services, register_jobs
 from app.container import Container
+from app.errors import explain
 from app.infra.fd_limits import raise_limit
 from app.observability.logging import configure
 from app.server.server import serve_all, serve_one
@@ -55,7 +56,7 @@ def main(register: Callable[[Container], None] = register_jobs) -> int:
         with open_services(settings, register=register) as services:
             return serve_all(services, settings)
     except ModelkinError as error:
-        print(f"modelkin: {error}", file=sys.stderr)
+        print(f"modelkin: {explain(error)}", file=sys.stderr)
         return 1
 
 

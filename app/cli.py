@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pydantic import ValidationError
 
 from app.auth.service import SCOPES, KeyService, generate
-from app.errors import Conflict, SpaceNotFound, SupportMissing, Unavailable
+from app.errors import Conflict, SpaceNotFound, SupportMissing, Unavailable, explain
 from app.hubs.kind_split import KindSplit, KindSplitService
 from app.index.banding import BandValueService
 from app.infra.db import secret_rotation as stored
@@ -107,7 +107,7 @@ def _carried_out(options: argparse.Namespace) -> int:
             print(f"modelkin: {line}", file=sys.stderr)
         return 2
     except ModelkinError as error:
-        print(f"modelkin: {error}", file=sys.stderr)
+        print(f"modelkin: {explain(error)}", file=sys.stderr)
         return 1
 
 

@@ -104,6 +104,7 @@ __all__ = [
     "TooMuch",
     "Unauthorized",
     "Unavailable",
+    "explain",
 ]
 
 
@@ -320,9 +321,17 @@ class BodyTimeout(ModelkinError):
 
 
 class Unavailable(ModelkinError):
-    """A store cannot be reached or written just now, or a stored file is damaged."""
+    """A store cannot be reached or written just now, or a stored file is damaged.
+
+    Attributes:
+        reason: what the store said, for operators alone: it may name hosts, users and paths.
+    """
 
     code = "unavailable"
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class StorageFull(Unavailable):
@@ -394,3 +403,12 @@ class EgressRefused(ModelkinError):
     """The service does not connect to this address, or takes no more of what it answers."""
 
     code = "egress_refused"
+
+
+# --- what a log says ------------------------------------------------------------------------------
+
+
+def explain(error: BaseException) -> str:
+    """What a log says of an error: its message, and the reason that no client is shown."""
+    reason = error.reason if isinstance(error, Unavailable) else ""
+    return f"{error}: {reason}" if reason else str(error)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from app.bootstrap import open_services, register_jobs
 from app.container import Container
+from app.errors import explain
 from app.infra.db.database import Database
 from app.infra.fd_limits import raise_limit
 from app.jobs.service import JobService
@@ -51,7 +52,7 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
             if worker.abandoned:
                 _leave()
     except ModelkinError as error:
-        print(f"modelkin: {error}", file=sys.stderr)
+        print(f"modelkin: {explain(error)}", file=sys.stderr)
         return 1
     return 0
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from app.errors import RetryLater, Unavailable
+from app.errors import RetryLater, Unavailable, explain
 from app.infra.db.database import Database, Writer
 from app.jobs import queue
 from app.jobs.records import JobRecord
@@ -182,7 +182,7 @@ class JobExecutor:
         self._pause(job, error, pause, counts=False)
 
     def _pause(self, job: JobRecord, error: Unavailable, seconds: float, *, counts: bool) -> None:
-        log.warning("job %s (%s) waits %.0f s: %s", job.id, job.kind, seconds, error)
+        log.warning("job %s (%s) waits %.0f s: %s", job.id, job.kind, seconds, explain(error))
         described = _described(error.code, f"{error}; the next attempt is in {seconds:.0f} s")
         due = datetime.now(UTC) + timedelta(seconds=seconds)
         self._write(lambda s: queue.requeue(s, job, error=described, not_before=due, counts=counts))
@@ -217,7 +217,7 @@ class JobExecutor:
                 with self._database.writing() as session:
                     return change(session)
             except Unavailable as error:
-                log.warning("the state of a job cannot be recorded now: %s", error)
+                log.warning("the state of a job cannot be recorded now: %s", explain(error))
                 if self._stopping.wait(_WRITE_RETRY_S):
                     return None
 
@@ -250,7 +250,7 @@ class _Progress:
             with self._database.writing() as session:
                 cancelling = queue.record_progress(session, self._job, self.last)
         except Unavailable as error:
-            log.info("the progress of job %s is not recorded now: %s", self._job.id, error)
+            log.info("the progress of job %s is not recorded now: %s", self._job.id, explain(error))
             return
         if cancelling is None:
             raise LeaseLost

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from app.errors import Unavailable
+from app.errors import Unavailable, explain
 from app.infra.db.database import Database
 from app.jobs import queue
 
@@ -90,7 +90,7 @@ class Heartbeat:
             with self._database.writing() as session:
                 queue.remove_workers(session, _only(queue.heartbeats(session), self._worker))
         except Unavailable as error:
-            log.info("this worker is not unregistered; its lease will expire: %s", error)
+            log.info("this worker is not unregistered; its lease will expire: %s", explain(error))
 
     def _send_heartbeat(self) -> None:
         while not self._ending.wait(self._every):

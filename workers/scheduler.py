@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.auth.records import Tenant
 from app.auth.tenants import ensure_tenant
-from app.errors import Unavailable
+from app.errors import Unavailable, explain
 from app.infra.db.database import Database
 from app.jobs.service import SERVICE, JobService, PeriodicJob, PeriodicTask
 
@@ -74,7 +74,7 @@ def _run(task: PeriodicTask) -> None:
     try:
         task.run()
     except Unavailable as error:
-        log.warning("the periodic task %s failed: %s", task.name, error)
+        log.warning("the periodic task %s failed: %s", task.name, explain(error))
     except Exception:
         log.exception("the periodic task %s failed, because of a bug", task.name)
 

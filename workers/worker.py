@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from app.errors import Unavailable
+from app.errors import Unavailable, explain
 from app.infra.db.database import Database
 from app.jobs.service import JobService
 from app.settings import Settings
@@ -132,7 +132,7 @@ class Worker:
 
 def _log_failure(error: Exception) -> None:
     if isinstance(error, Unavailable):
-        log.warning("jobs wait: %s", error)
+        log.warning("jobs wait: %s", explain(error))
     else:
         log.error("jobs wait, because of a bug", exc_info=error)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from app.errors import Unavailable
+from app.errors import Unavailable, explain
 from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import ChangedModels, index_bytes
@@ -137,7 +137,7 @@ class IndexWarmup:
             try:
                 return action()
             except Unavailable as error:
-                log.info("indexes cannot be loaded now: %s", error)
+                log.info("indexes cannot be loaded now: %s", explain(error))
                 self._stopping.wait(_RETRY_INTERVAL_S)
         return None
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 from anyio.to_thread import run_sync
 
-from app.errors import Unavailable
+from app.errors import Unavailable, explain
 from app.jobs.records import JobRecord
 
 __all__ = ["JobWatcher"]
@@ -96,7 +96,7 @@ class JobWatcher:
                 found = await run_sync(self._read, asked)
                 self._seen = {job_id: found.get(job_id) for job_id in asked}
             except Unavailable as error:
-                log.info("jobs cannot be followed now: %s", error)
+                log.info("jobs cannot be followed now: %s", explain(error))
             except Exception:
                 log.exception("jobs cannot be followed now, because of a bug")
             polled, self._polled = self._polled, asyncio.Event()

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.errors import Unavailable
+from app.errors import Unavailable, explain
 from app.hubs.ingestion.downloads import Downloads
 from app.index import change_repository
 from app.index.registry import IndexRegistry
@@ -100,7 +100,7 @@ class Cleanup:
             try:
                 self.run_once()
             except Unavailable as error:
-                log.info("no clean-up now: %s", error)
+                log.info("no clean-up now: %s", explain(error))
             except Exception:
                 log.exception("the clean-up failed")
 

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from app.bootstrap import open_services, register_jobs
 from app.container import Container
+from app.errors import explain
 from app.infra.db.database import Database
 from app.jobs.service import JobService
 from app.main import create_app
@@ -118,7 +119,7 @@ def serve_one(
         with open_services(settings, prepared=True, register=register) as services:
             return serve_all(services, settings, listen(settings), ready)
     except ModelkinError as error:
-        log.error("this process cannot start: %s", error)
+        log.error("this process cannot start: %s", explain(error))
         return 1
 
 

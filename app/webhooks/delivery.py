@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Final
 
 from app.auth.tenants import ensure_tenant
+from app.errors import explain
 from app.infra.db.database import Database, Writer
 from app.infra.db.ids import new_id
 from app.infra.storage.encryption import Secrets
@@ -181,7 +182,7 @@ class DeliveryService:
         try:
             self._start_due()
         except ModelkinError as error:
-            log.warning("deliveries wait: %s", error)
+            log.warning("deliveries wait: %s", explain(error))
         except Exception:
             log.exception("deliveries wait, because of a bug")
 

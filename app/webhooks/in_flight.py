@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from app.errors import explain
 from app.webhooks.delivery_repository import Delivery
 from modelkin.errors import ModelkinError
 
@@ -45,7 +46,9 @@ class InFlightDeliveries:
             try:
                 attempt()
             except ModelkinError as error:
-                log.warning("the outcome of delivery %s is not recorded: %s", delivery.id, error)
+                log.warning(
+                    "the outcome of delivery %s is not recorded: %s", delivery.id, explain(error)
+                )
             except Exception:
                 log.exception("the outcome of delivery %s is not recorded", delivery.id)
             finally:

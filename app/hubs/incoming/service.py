@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from pydantic_core import from_json
 
-from app.errors import Unauthorized, Unavailable
+from app.errors import Unauthorized, Unavailable, explain
 from app.hubs.filters import Filters, unnamable
 from app.hubs.incoming import huggingface, mlflow
 from app.hubs.incoming.events import HubEvent, InvalidWebhookSignature
@@ -160,7 +160,7 @@ class HubEventService:
             with self._database.writing() as session:
                 sources.note_refusal(session, source.id, self._now(), detail)
         except Unavailable as error:
-            log.info("a refused event of source %s is not recorded: %s", source.id, error)
+            log.info("a refused event of source %s is not recorded: %s", source.id, explain(error))
 
     # --- recording ----------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from app.catalog.puts import Put
 from app.catalog.writer import ModelWriter
-from app.errors import HubForbidden, HubNotFound, RetryLater, SourceNotFound, Unavailable
+from app.errors import HubForbidden, HubNotFound, RetryLater, SourceNotFound, Unavailable, explain
 from app.hubs.clients.protocol import Hub
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.adapters import adapter_base_of, is_adapter, with_targets
@@ -236,7 +236,7 @@ class IngestionService:
                     described = {"code": error.code, "detail": str(error)}
                     note(session, source, sync.name, sync.number, sync.revision, described)
         except Unavailable as unavailable:
-            log.info("the error of a sync is not recorded now: %s", unavailable)
+            log.info("the error of a sync is not recorded now: %s", explain(unavailable))
 
 
 def _with_base(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from app.errors import BackendUnavailable, SpaceNotFound, Unavailable
+from app.errors import BackendUnavailable, SpaceNotFound, Unavailable, explain
 from app.index import change_repository, stop_list_repository
 from app.index.banding import BandValueService
 from app.index.buckets.batching import Step, split_into_steps
@@ -218,7 +218,9 @@ class BucketService:
             self._following.pop(space_id, None)
         if not done.cancelled() and (error := done.exception()) is not None:
             if isinstance(error, ModelkinError):
-                log.info("the LSH buckets of space %d are not kept up now: %s", space_id, error)
+                log.info(
+                    "the LSH buckets of space %d are not kept up now: %s", space_id, explain(error)
+                )
             else:
                 log.error("the LSH buckets of space %d cannot follow it", space_id, exc_info=error)
 
@@ -317,7 +319,7 @@ class BucketService:
         """Log the first failure, not one line a query."""
         if not self._failing:
             self._failing = True
-            log.warning("%s; scans answer in their place", error)
+            log.warning("%s; scans answer in their place", explain(error))
 
     def _note_success(self) -> None:
         if self._failing:

@@ -266,4 +266,5 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except Unavailable as error:
-        raise BackendUnavailable(f"the LSH buckets cannot be used now: {error}") from error
+        message = f"the LSH buckets cannot be used now: {error}"
+        raise BackendUnavailable(message, reason=error.reason) from error

@@ -106,15 +106,28 @@ def _faults() -> Iterator[None]:
         yield
     except PoolTimeout as error:
         raise Unavailable("every connection to the database is in use: try again") from error
-    except OperationalError as error:
-        reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
-        if "is full" in reason or "No space left" in reason:
-            raise StorageFull(f"the database has no room left: {reason}") from error
-        raise Unavailable(f"the database cannot serve this now: {reason}") from error
-    except (psycopg.OperationalError, sqlite3.OperationalError) as error:  # the driver used alone
-        reason = str(error).strip().splitlines()[0]
-        raise Unavailable(f"the database cannot serve this now: {reason}") from error
+    except (OperationalError, psycopg.OperationalError, sqlite3.OperationalError) as error:
+        raise _refusal(getattr(error, "orig", error)) from error
     except DBAPIError as error:
         if error.connection_invalidated:
-            raise Unavailable("the connection to the database was lost") from error
+            raise _refusal(error.orig) from error
         raise
+
+
+def _refusal(error: object) -> Unavailable:
+    """What a client is shown of a driver's error, and all of it as the reason for the log."""
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if "is full" in reason or "No space left" in reason:
+        return StorageFull("the database has no room left", reason=reason)
+    if _is_lock_timeout(error):
+        return Unavailable(
+            "the database cannot serve this now: another writer holds a lock that this needs",
+            reason=reason,
+        )
+    return Unavailable("the database cannot serve this now", reason=reason)
+
+
+def _is_lock_timeout(error: object) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+    return isinstance(error, psycopg.errors.LockNotAvailable)

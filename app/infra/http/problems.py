@@ -33,6 +33,7 @@ from app.errors import (
     StorageFull,
     Unauthorized,
     Unavailable,
+    explain,
 )
 from modelkin.errors import (
     InvalidInput,
@@ -161,7 +162,7 @@ def answer(request: Request, error: ModelkinError) -> Response:
     """The problem document of an error, where no route raised it."""
     status = status_of(type(error))
     if status >= 500:
-        log.error("%s: %s", type(error).__name__, error, exc_info=error)
+        log.error("%s: %s", type(error).__name__, explain(error), exc_info=error)
     return problem(
         request,
         status,

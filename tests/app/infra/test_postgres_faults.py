@@ -79,8 +79,10 @@ def test_while_Postgres_is_gone_every_answer_is_a_503(mortal: Postgres, service:
             http.delete(f"{url}/models/a"),
         ]
         for answer in gone:
-            assert_problem(answer, 503, "unavailable")
+            detail = assert_problem(answer, 503, "unavailable")
+            assert "the database cannot serve this now" == detail  # no host, port, user or path
             assert int(answer.headers["Retry-After"]) > 0
+        assert str(mortal.data) in service.log.read_text()  # the log says which server is gone
         assert 200 == http.get("/livez").status_code
         mortal.restart()
         assert SUPPORT.digest == space.model("a")["digest"]
