@@ -9,8 +9,8 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from app import cli
 from app.bootstrap import open_services, register_jobs
+from app.cli import COMMANDS
 from app.container import Container
 from app.errors import explain
 from app.infra.fd_limits import raise_limit
@@ -29,17 +29,10 @@ def main(register: Callable[[Container], None] = register_jobs) -> int:
     Args:
         register: registers the jobs that the service carries out.
     """
-    if sys.argv[1:2] == ["keys"]:
-        return cli.keys(sys.argv[2:])
-    if sys.argv[1:2] == ["rebuild-buckets"]:
-        return cli.rebuild_buckets(sys.argv[2:])
-    if sys.argv[1:2] == ["stop-lists"]:
+    command = COMMANDS.get("".join(sys.argv[1:2]))
+    if command is not None:
         raise_limit()
-        return cli.stop_lists(sys.argv[2:])
-    if sys.argv[1:2] == ["split-kinds"]:
-        return cli.split_kinds(sys.argv[2:])
-    if sys.argv[1:2] == ["renew-secrets"]:
-        return cli.renew_secrets(sys.argv[2:])
+        return command(sys.argv[2:])
     try:
         settings = Settings.from_command_line(sys.argv[1:])
     except ValidationError as error:

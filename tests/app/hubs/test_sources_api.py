@@ -10,8 +10,8 @@ import pytest
 from cryptography.fernet import Fernet
 from sqlalchemy import LargeBinary
 
-from app import cli
 from app.auth.tenants import ensure_tenant
+from app.cli import secrets
 from app.errors import SourceNotFound
 from app.hubs.service import SourceService
 from app.infra.db.secret_rotation import COLUMNS
@@ -263,7 +263,7 @@ def test_keys_of_secrets_are_exchanged(tmp_path: Path, monkeypatch: pytest.Monke
         made = service.hubs.create(token=TOKEN)
     monkeypatch.setenv("MODELKIN_DATABASE_URL", SQLITE.url(tmp_path))
     monkeypatch.setenv("MODELKIN_ENCRYPTION_KEYS", f"{new},{old}")
-    assert 0 == cli.renew_secrets([])
+    assert 0 == secrets.run([])
     with open_app(tmp_path, SQLITE, encryption_keys=new) as service:
         assert "enqueued" == service.hubs.push(made, "org/a")["outcome"]
         with service.database.reading() as session:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from app import cli
 from app.catalog.batches import BatchEntry, BatchService
 from app.catalog.puts import Stored
 from app.catalog.repositories import models, tensor_counts
 from app.catalog.revisions import RevisionService
 from app.catalog.writer import ModelWriter
+from app.cli import kinds
 from app.errors import Unavailable
 from app.hubs.records import Place, SourceRecord
 from app.hubs.repositories import source_models
@@ -106,7 +106,7 @@ def run(
     settings = app.services[Settings]
     monkeypatch.setenv("MODELKIN_DATABASE_URL", settings.database_url)
     monkeypatch.setenv("MODELKIN_BLOB_URL", str(settings.blob_url))
-    code = cli.split_kinds(list(flags))
+    code = kinds.run(list(flags))
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 

@@ -13,10 +13,10 @@ import httpx
 import numpy as np
 import pytest
 
-from app import cli
 from app.bootstrap import open_services
 from app.catalog.puts import Put
 from app.catalog.writer import ModelWriter
+from app.cli.stop_lists import run
 from app.container import Container
 from app.infra.db.database import Database
 from app.maintenance.stop_lists import StopListService
@@ -78,7 +78,7 @@ class Command:
         """Its exit code, and what it printed to stdout and stderr."""
         for name, value in settings_of(server).items():
             self.monkeypatch.setenv(name, value)
-        code = cli.stop_lists(list(flags))
+        code = run(list(flags))
         printed = self.capsys.readouterr()
         return code, printed.out, printed.err
 
@@ -163,7 +163,7 @@ def test_the_service_has_the_command(tmp_path: Path) -> None:
 def test_dropping_by_a_share_makes_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
     """Flags that contradict each other are refused with exit code 2."""
     with pytest.raises(SystemExit) as ended:
-        cli.stop_lists(["--drop", "--share", "0.3"])
+        run(["--drop", "--share", "0.3"])
     assert 2 == ended.value.code
     assert "not allowed with" in capsys.readouterr().err
 

@@ -1,0 +1,21 @@
+"""What an operator does besides serving: each command of ``python -m app`` is a module here.
+
+A command takes the arguments after its name and returns an exit code: 0 done, 1 it could not be,
+2 wrong settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.cli import buckets, keys, kinds, secrets, stop_lists
+
+__all__ = ["COMMANDS"]
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "keys": keys.run,
+    "rebuild-buckets": buckets.run,
+    "renew-secrets": secrets.run,
+    "split-kinds": kinds.run,
+    "stop-lists": stop_lists.run,
+}

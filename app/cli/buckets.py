@@ -1,0 +1,37 @@
+"""``rebuild-buckets``: the LSH buckets, from the database."""
+
+from __future__ import annotations
+
+import argparse
+
+from app.cli.running import carried_out, chosen_spaces, opened
+from app.index.banding import BandValueService
+from app.settings import Settings
+from app.stores import open_buckets, open_redis
+
+__all__ = ["run"]
+
+
+def run(arguments: list[str]) -> int:
+    """``rebuild-buckets [--space NAME]``; exit code 0 done, 1 failed, 2 wrong settings."""
+    parser = argparse.ArgumentParser(
+        prog="python -m app rebuild-buckets",
+        description="Rebuild the LSH buckets from the database, while services go on.",
+    )
+    parser.add_argument("--space", help="only the spaces of this name (default: all)")
+    parser.set_defaults(run=_rebuild_buckets)
+    return carried_out(parser.parse_args(arguments))
+
+
+def _rebuild_buckets(options: argparse.Namespace) -> int:
+    settings = Settings()
+    with opened(settings) as database:
+        chosen = chosen_spaces(database, options.space)
+        with (
+            open_redis(settings) as server,
+            open_buckets(settings, database, BandValueService(), server) as buckets,
+        ):
+            for space in chosen:
+                buckets.rebuild(space)
+                print(f"{space.name}: {space.models} models, {space.banding}")
+    return 0

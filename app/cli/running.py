@@ -1,0 +1,72 @@
+"""What all commands share: their exit codes, the database, the spaces chosen, a progress line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from pydantic import ValidationError
+
+from app.errors import SpaceNotFound, explain
+from app.infra.db.database import Database
+from app.infra.db.migrations import migrate
+from app.maintenance.stop_lists import Progress
+from app.settings import Settings, unknown_variables, validation_messages
+from app.spaces.records import SpaceRecord
+from app.spaces.repository import all_spaces
+from modelkin._progress_bar import ProgressLine, is_terminal
+from modelkin.errors import ModelkinError
+
+__all__ = ["carried_out", "chosen_spaces", "drawn", "opened"]
+
+
+def carried_out(options: argparse.Namespace) -> int:
+    """The exit code of `options.run`; what it raises is printed in the operator's words."""
+    run: Callable[[argparse.Namespace], int] = options.run
+    for line in unknown_variables():
+        print(f"modelkin: {line}", file=sys.stderr)
+    try:
+        return run(options)
+    except ValidationError as error:
+        for line in validation_messages(error):
+            print(f"modelkin: {line}", file=sys.stderr)
+        return 2
+    except ModelkinError as error:
+        print(f"modelkin: {explain(error)}", file=sys.stderr)
+        return 1
+
+
+@contextmanager
+def opened(settings: Settings | None = None) -> Iterator[Database]:
+    """The database, with its tables of today."""
+    settings = settings or Settings()
+    database = Database(settings.database_url, timeout=settings.database_timeout_seconds)
+    try:
+        migrate(database)
+        yield database
+    finally:
+        database.close()
+
+
+def chosen_spaces(database: Database, name: str | None) -> Sequence[SpaceRecord]:
+    """The spaces of this name, of every tenant; all spaces where none is given."""
+    with database.reading() as session:
+        chosen = all_spaces(session, name)
+    if not chosen and name is not None:
+        raise SpaceNotFound(f"there is no space {name!r}")
+    return chosen
+
+
+@contextmanager
+def drawn(space: str) -> Iterator[Progress | None]:
+    """A progress line, on a terminal."""
+    if not is_terminal():
+        yield None
+        return
+    line = ProgressLine()
+    try:
+        yield lambda done, total, stage: line.draw(f"{space}: {stage}", done / max(total, 1))
+    finally:
+        line.wipe()
