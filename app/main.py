@@ -91,10 +91,11 @@ def _http_services(app: FastAPI, services: Container) -> Iterator[object]:
     yield BodyLimits(
         settings.max_body_bytes, settings.max_json_bytes, settings.body_timeout_seconds
     )
-    # Two, since one who waits for memory to decode into already holds a body.
+    # Apart, since one who waits for memory to decode into already holds a body.
     yield Budgets(
         bodies=Budget(settings.max_inflight_body_bytes // 2, timeout),
         decoded=Budget(settings.max_inflight_body_bytes // 2, timeout),
+        answers=Budget(settings.max_inflight_body_bytes // 4, timeout),
     )
     yield ConnectionSlots(settings.database_pool_size, timeout)
     yield UrlChecker(services[Egress], timeout)

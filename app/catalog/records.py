@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -25,7 +26,7 @@ class ModelRecord:
     blob_key: str | None
     revision: int
     version: int
-    attributes: dict[str, Any]
+    attributes_json: str
     source: str | None
     base_model: str | None
     created_at: datetime
@@ -33,6 +34,12 @@ class ModelRecord:
     content_id: int = 0
     """A new random id for every content; 0 for a signature without a sketch."""
     tags: tuple[str, ...] = field(default=())
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Its attributes, parsed anew; they are kept as text, which takes much less memory."""
+        parsed: dict[str, Any] = json.loads(self.attributes_json)
+        return parsed
 
     @property
     def version_tag(self) -> str:

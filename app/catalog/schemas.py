@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
+from pydantic_core import to_json
 
 from app.catalog.records import ModelRecord
 from app.infra.http.preconditions import entity_tag
@@ -56,7 +57,37 @@ class ModelPage(ResponseModel):
     next_cursor: str | None
 
 
-Attributes = Annotated[dict[str, Any], Field(max_length=200), AfterValidator(finite_numbers)]
+MAX_ATTRIBUTES_BYTES: Final = 16 << 10
+MAX_ATTRIBUTES_LEVELS: Final = 8
+
+
+def _small(attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes, if they are small; ValueError says how large and deep they may be."""
+    depth, level = 0, [attributes]
+    while level:
+        depth += 1
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+    if depth > MAX_ATTRIBUTES_LEVELS:
+        raise ValueError(
+            f"attributes have {MAX_ATTRIBUTES_LEVELS} levels at most, these have {depth}: "
+            "keep what is deeper elsewhere, and its address here"
+        )
+    size = len(to_json(attributes))
+    if size > MAX_ATTRIBUTES_BYTES:
+        raise ValueError(
+            f"attributes have {MAX_ATTRIBUTES_BYTES} bytes at most as JSON, these have {size}: "
+            "keep what is longer elsewhere, and its address here"
+        )
+    return attributes
+
+
+Attributes = Annotated[
+    dict[str, Any],
+    Field(max_length=200, description="16 KiB as JSON and 8 levels at most"),
+    AfterValidator(finite_numbers),
+    AfterValidator(_small),
+]
 
 
 class ModelUpdate(RequestModel):

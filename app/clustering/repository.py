@@ -20,7 +20,7 @@ from app.clustering.records import ClusteringContent, ClusteringRecord
 from app.errors import ClusteringNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
-from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow
 from app.infra.db.tables.clusterings import ClusteringRow, ClusteringSeriesRow
 from app.spaces.records import SpaceRecord
@@ -171,9 +171,10 @@ def list_clusterings(
     query = select(ClusteringRow).where(ClusteringRow.space_id == space.id)
     if cursor is not None:
         query = query.where(ClusteringRow.number < _number(cursor))
-    rows = session.scalars(query.order_by(ClusteringRow.number.desc()).limit(limit + 1)).all()
-    more = encode_cursor(str(rows[limit - 1].number)) if len(rows) > limit else None
-    return Page(tuple(_record(row) for row in rows[:limit]), more)
+    query = query.order_by(ClusteringRow.number.desc())
+    count, more = page_length(session, query, limit)
+    rows = session.scalars(query.limit(count)).all()
+    return page_of((_record(row) for row in rows), more, lambda clustering: clustering.number)
 
 
 def content(session: Reader, clustering: ClusteringRecord) -> ClusteringContent:

@@ -16,7 +16,7 @@ from app.auth.records import Tenant
 from app.errors import JobNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
-from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.tenants import TenantRow
 from app.jobs.records import JobRecord, JobState
@@ -130,9 +130,10 @@ def list_jobs(
     for column, wanted in ((JobRow.state, state), (JobRow.kind, kind), (JobRow.space, space)):
         if wanted is not None:
             query = query.where(column == wanted)
-    rows = session.scalars(query.order_by(JobRow.id.desc()).limit(limit + 1)).all()
-    more = encode_cursor(rows[limit - 1].id) if len(rows) > limit else None
-    return Page(tuple(record(row, tenant) for row in rows[:limit]), more)
+    query = query.order_by(JobRow.id.desc())
+    count, more = page_length(session, query, limit)
+    rows = session.scalars(query.limit(count)).all()
+    return page_of((record(row, tenant) for row in rows), more, lambda job: job.id)
 
 
 def lock_job(session: Writer, tenant: Tenant, job_id: str) -> JobRow:

@@ -14,7 +14,7 @@ from app.auth.records import Tenant
 from app.errors import SpaceNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.near_names import near_name
-from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.index import StopListRow
 from app.spaces.records import SpaceRecord, StopList
@@ -79,10 +79,10 @@ def list_spaces(
     query = _spaces().where(SpaceRow.tenant_id == tenant.id)
     if cursor is not None:
         query = query.where(SpaceRow.name > decode_cursor(cursor))
-    rows = session.execute(query.order_by(SpaceRow.name).limit(limit + 1)).all()
-    records = [_record(*row) for row in rows]
-    more = encode_cursor(records[limit - 1].name) if len(records) > limit else None
-    return Page(tuple(records[:limit]), more)
+    query = query.order_by(SpaceRow.name)
+    count, more = page_length(session, query, limit)
+    rows = session.execute(query.limit(count)).all()
+    return page_of((_record(*row) for row in rows), more, lambda space: space.name)
 
 
 def insert_space(

@@ -29,7 +29,7 @@ from app.auth.records import Tenant
 from app.errors import DeliveryNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
-from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.webhooks import SubscriptionRow, WebhookDeliveryRow
 from modelkin.types.paging import Page
 
@@ -141,9 +141,10 @@ def list_deliveries(
         query = query.where(WebhookDeliveryRow.id < decode_cursor(cursor))
     if state is not None:
         query = query.where(WebhookDeliveryRow.state == state)
-    rows = session.scalars(query.order_by(WebhookDeliveryRow.id.desc()).limit(limit + 1)).all()
-    more = encode_cursor(rows[limit - 1].id) if len(rows) > limit else None
-    return Page(tuple(_delivery(row) for row in rows[:limit]), more)
+    query = query.order_by(WebhookDeliveryRow.id.desc())
+    count, more = page_length(session, query, limit)
+    rows = session.scalars(query.limit(count)).all()
+    return page_of((_delivery(row) for row in rows), more, lambda delivery: delivery.id)
 
 
 def find_due(

@@ -13,7 +13,7 @@ from app.auth.records import Tenant
 from app.errors import SubscriptionNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
-from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.tenants import TenantRow
 from app.infra.db.tables.webhooks import SubscriptionRow
 from modelkin.types.paging import Page
@@ -128,9 +128,10 @@ def list_subscriptions(
     query = select(SubscriptionRow).where(SubscriptionRow.tenant_id == tenant.id)
     if cursor is not None:
         query = query.where(SubscriptionRow.id < decode_cursor(cursor))
-    rows = session.scalars(query.order_by(SubscriptionRow.id.desc()).limit(limit + 1)).all()
-    more = encode_cursor(rows[limit - 1].id) if len(rows) > limit else None
-    return Page(tuple(_record(row) for row in rows[:limit]), more)
+    query = query.order_by(SubscriptionRow.id.desc())
+    count, more = page_length(session, query, limit)
+    rows = session.scalars(query.limit(count)).all()
+    return page_of((_record(row) for row in rows), more, lambda each: each.id)
 
 
 def find_interested_tenant(

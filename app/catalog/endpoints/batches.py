@@ -65,7 +65,7 @@ _LINE_IN = {
         "base": {"type": "string", "description": "of importance delta: a digest"},
         "layout": {"type": "string", "description": "the digest of a layout"},
         "tags": {"type": "array", "items": {"type": "string"}},
-        "attributes": {"type": "object"},
+        "attributes": {"type": "object", "description": "16 KiB as JSON and 8 levels at most"},
     },
     "oneOf": [{"required": ["signature"]}, {"required": ["support"]}],
     "description": f"one line of at most {MAX_LINES:,}",

@@ -12,6 +12,7 @@ from app.catalog.reader import ModelReader
 from app.catalog.schemas import ModelOut, ModelPage, ModelUpdate, etag
 from app.catalog.writer import ModelWriter
 from app.errors import ModelNotFound, PreconditionFailed, StorageFull
+from app.infra.http.answers import AnswerMemory, page_answer, page_bytes
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
 from app.infra.http.openapi import problems
@@ -34,19 +35,28 @@ router = APIRouter(
 )
 
 
-@router.get("", operation_id="list_models", responses=problems(*SPACE_PROBLEMS, InvalidParameter))
+@router.get(
+    "",
+    operation_id="list_models",
+    responses=problems(*SPACE_PROBLEMS, InvalidParameter),
+    response_model=ModelPage,
+)
 def list_models(
     reader: Service[ModelReader],
     space: KnownSpace,
     session: Reading,
     tags: TagFilter,
+    memory: AnswerMemory,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> ModelPage:
-    """The models by name; with `tag` those that carry every tag asked for."""
+) -> Response:
+    """The models by name; with `tag` those that carry every tag asked for.
+
+    A page ends at `limit` models or at 4 MiB, whichever comes first; `next_cursor` goes on.
+    """
+    memory.take(page_bytes(limit))
     page = reader.models(session, space, limit=limit, cursor=cursor, tags=tags)
-    items = [ModelOut.of(space, model) for model in page.items]
-    return ModelPage(items=items, next_cursor=page.next_cursor)
+    return page_answer((ModelOut.of(space, model) for model in page.items), page.next_cursor)
 
 
 @router.get(MODEL, operation_id="get_model", responses=problems(*SPACE_PROBLEMS, ModelNotFound))
@@ -84,7 +94,10 @@ def update(
     response: Response,
     precondition: IfMatch,
 ) -> ModelOut:
-    """Replace tags, attributes, source or base_model; `null` clears the last two."""
+    """Replace tags, attributes, source or base_model; `null` clears the last two.
+
+    Attributes have 16 KiB as JSON and 8 levels at most.
+    """
     given = body.model_fields_set
     base_model = body.base_model
     if base_model is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, delete, insert, select, update
+from sqlalchemy import Select, Text, cast, delete, func, insert, select, update
+from sqlalchemy.orm import defer
 
 from app.catalog.records import Kind, ModelRecord
 from app.catalog.repositories.sketches import drawn_content_id, insert_sketches, replace_sketches
@@ -15,7 +17,7 @@ from app.catalog.repositories.tensor_counts import insert_counts, replace_counts
 from app.errors import ModelNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.near_names import near_name
-from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
 from app.spaces.records import SpaceRecord
 from modelkin.types.paging import Page
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_MAX_TAG_MARKS = 3  # quotes and a comma
 _IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 
 
@@ -151,9 +154,12 @@ def list_models(
     query = select(ModelRow).where(_in(space), *tagged(tags))
     if cursor is not None:
         query = query.where(ModelRow.name > decode_cursor(cursor))
-    records = _records(session, query.order_by(ModelRow.name).limit(limit + 1))
-    more = encode_cursor(records[limit - 1].name) if len(records) > limit else None
-    return Page(tuple(records[:limit]), more)
+    query = query.order_by(ModelRow.name)
+    tag_bytes = select(func.sum(func.length(TagRow.tag) + _MAX_TAG_MARKS))
+    each = tag_bytes.where(TagRow.model_id == ModelRow.id).scalar_subquery()
+    count, more = page_length(session, query, limit, func.coalesce(each, 0))
+    records = _records(session, query.limit(count))
+    return page_of(records, more, lambda model: model.name)
 
 
 def ids_with_tags(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[int]:
@@ -209,7 +215,7 @@ def insert_models(
     tags = [{"model_id": row.id, "tag": tag} for row, model in made for tag in model.tags]
     if tags:
         session.execute(insert(TagRow), tags)
-    return [_record(row, tuple(model.tags)) for row, model in made]
+    return [_record(row, json.dumps(model.attributes), tuple(model.tags)) for row, model in made]
 
 
 def update_contents(
@@ -308,16 +314,18 @@ def tagged(tags: Sequence[str]) -> list[Any]:
 
 
 def _records(session: Reader, query: Select[ModelRow]) -> list[ModelRecord]:
-    rows = session.scalars(query).all()
+    # Attributes as text: parsed, a megabyte of them takes up to 26.
+    written = cast(ModelRow.attributes, Text)
+    rows = session.execute(query.add_columns(written).options(defer(ModelRow.attributes))).all()
     tags: dict[int, list[str]] = {}
-    for some in _batches(row.id for row in rows):
+    for some in _batches(row.id for row, _ in rows):
         wanted = select(TagRow.model_id, TagRow.tag).where(TagRow.model_id.in_(some))
         for model_id, tag in session.execute(wanted.order_by(TagRow.tag)):
             tags.setdefault(model_id, []).append(tag)
-    return [_record(row, tuple(tags.get(row.id, ()))) for row in rows]
+    return [_record(row, text, tuple(tags.get(row.id, ()))) for row, text in rows]
 
 
-def _record(row: ModelRow, tags: tuple[str, ...]) -> ModelRecord:
+def _record(row: ModelRow, attributes: str, tags: tuple[str, ...]) -> ModelRecord:
     kind: Kind = "support" if row.kind == "support" else "signature"
     return ModelRecord(
         id=row.id,
@@ -329,7 +337,7 @@ def _record(row: ModelRow, tags: tuple[str, ...]) -> ModelRecord:
         blob_key=row.blob_key,
         revision=row.revision,
         version=row.version,
-        attributes=row.attributes,
+        attributes_json=attributes,
         source=row.source,
         base_model=row.base_model,
         created_at=row.created_at,

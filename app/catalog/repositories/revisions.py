@@ -12,7 +12,7 @@ from sqlalchemy import Row, bindparam, delete, insert, select, update
 from app.catalog.records import ModelRecord, RevisionRecord, SelfOverlap
 from app.catalog.repositories import models
 from app.infra.db.database import Reader, Writer
-from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.catalog import RevisionRow
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
@@ -182,12 +182,12 @@ def list_revisions(
     query = select(RevisionRow).where(RevisionRow.model_id == model.id)
     if cursor is not None:
         query = query.where(RevisionRow.revision < _number(cursor))
-    newest_first = query.order_by(RevisionRow.revision.desc()).limit(limit + 1)
-    records = [_record(row) for row in session.scalars(newest_first)]
+    query = query.order_by(RevisionRow.revision.desc())
+    count, more = page_length(session, query, limit)
+    records = tuple(_record(row) for row in session.scalars(query.limit(count)))
     if not records and cursor is None:
         return Page((_record(RevisionRow(**_row_of_present(model))),), None)
-    more = encode_cursor(str(records[limit - 1].revision)) if len(records) > limit else None
-    return Page(tuple(records[:limit]), more)
+    return page_of(records, more, lambda revision: revision.revision)
 
 
 def find_revision(session: Reader, model: ModelRecord, number: int) -> RevisionRecord | None:

@@ -9,7 +9,7 @@ from sqlalchemy import CursorResult, delete, insert, select
 
 from app.hubs.records import HubEventRecord
 from app.infra.db.database import Reader, Writer
-from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.pagination import decode_cursor, encode_cursor, page_length
 from app.infra.db.tables.hubs import HubEventRow
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
@@ -41,9 +41,12 @@ def list_events(
     query = select(HubEventRow).where(HubEventRow.source_id == source_id)
     if cursor is not None:
         query = query.where(HubEventRow.id < _number(decode_cursor(cursor)))
-    rows = session.scalars(query.order_by(HubEventRow.id.desc()).limit(limit + 1)).all()
-    more = encode_cursor(str(rows[limit - 1].id)) if len(rows) > limit else None
-    return Page(tuple(_record(row) for row in rows[:limit]), more)
+    query = query.order_by(HubEventRow.id.desc())
+    count, more = page_length(session, query, limit)
+    rows = session.scalars(query.limit(count)).all()
+    return Page(
+        tuple(_record(row) for row in rows), encode_cursor(str(rows[-1].id)) if more else None
+    )
 
 
 def any_before(session: Reader, moment: datetime) -> bool:

@@ -13,7 +13,7 @@ from app.errors import SourceNotFound
 from app.hubs.records import SourceRecord
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
-from app.infra.db.pagination import decode_cursor, encode_cursor
+from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.hubs import SourceRow
 from app.infra.db.tables.tenants import TenantRow
 from modelkin.types.paging import Page
@@ -79,9 +79,10 @@ def list_sources(
     query = _query().where(SourceRow.tenant_id == tenant.id)
     if cursor is not None:
         query = query.where(SourceRow.id < decode_cursor(cursor))
-    found = session.execute(query.order_by(SourceRow.id.desc()).limit(limit + 1)).all()
-    more = encode_cursor(found[limit - 1][0].id) if len(found) > limit else None
-    return Page(tuple(_record(*row) for row in found[:limit]), more)
+    query = query.order_by(SourceRow.id.desc())
+    count, more = page_length(session, query, limit)
+    found = session.execute(query.limit(count)).all()
+    return page_of((_record(*row) for row in found), more, lambda source: source.id)
 
 
 def count_sources(session: Reader, tenant: Tenant) -> int:

@@ -1,13 +1,100 @@
-"""Cursors of listings: the last name of a page, opaque so that clients do not depend on it."""
+"""Pages of listings: how far one goes, and the opaque cursor of the next.
+
+A page has a size as well as a length. So no listing takes more memory than a page may have,
+whatever its rows hold.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from typing import Any, Final, TypeVar
 
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Dialect,
+    LargeBinary,
+    Select,
+    String,
+    Text,
+    cast,
+    func,
+    inspect,
+    literal,
+)
+from sqlalchemy.orm import Mapper
+
+from app.infra.db.database import Reader
 from modelkin.errors import InvalidParameter
+from modelkin.types.paging import Page
 
-__all__ = ["decode_cursor", "encode_cursor"]
+__all__ = ["MAX_PAGE_BYTES", "decode_cursor", "encode_cursor", "page_length", "page_of"]
+
+T = TypeVar("T")
+
+MAX_PAGE_BYTES: Final = 4 << 20
+"""A page ends before the entry that would make it longer; it has one entry at least."""
+
+_ENTRY_BYTES: Final = 600
+"""Bytes of an entry in an answer beside its texts: names of fields, numbers, times."""
+
+
+def page_length(
+    session: Reader, query: Select[Any], limit: int, *sizes: ColumnElement[int]
+) -> tuple[int, bool]:
+    """How many rows of an ordered query are a page, and whether others follow it.
+
+    The database measures the rows; none of them is loaded.
+
+    Args:
+        session: of the same transaction as the query that loads the page.
+        query: selects a mapped class, before all others that it joins.
+        limit: the most rows.
+        sizes: bytes that an entry has from elsewhere.
+    """
+    entity = query.column_descriptions[0]["entity"]
+    own = _sizes(inspect(entity), session.get_bind().dialect)
+    size = sum((*own, *sizes), literal(_ENTRY_BYTES))
+    measured = query.with_only_columns(size, maintain_column_froms=True).limit(limit + 1)
+    lazily = measured.execution_options(yield_per=min(limit + 1, 100))
+    total = 0
+    with closing(session.scalars(lazily)) as found:
+        for count, row in enumerate(found):
+            total += row
+            if count == limit or (count and total > MAX_PAGE_BYTES):
+                return count, True
+    return limit, False
+
+
+def page_of(records: Iterable[T], more: bool, key: Callable[[T], object]) -> Page[T]:
+    """The page of these records, with the cursor of the next if there are more.
+
+    Args:
+        key: what the listing is ordered by.
+    """
+    items = tuple(records)
+    return Page(items, encode_cursor(str(key(items[-1]))) if more else None)
+
+
+def _sizes(mapper: Mapper[Any], dialect: Dialect) -> Iterator[ColumnElement[int]]:
+    """The bytes of each column that has no fixed size, as the entry of an answer has them."""
+    for attribute in mapper.column_attrs:
+        column = attribute.columns[0]
+        if not attribute.deferred and isinstance(column.type, JSON | String | LargeBinary):
+            yield func.coalesce(_size(column, dialect), 0)
+
+
+def _size(column: ColumnElement[Any], dialect: Dialect) -> ColumnElement[int]:
+    """Of a text as JSON writes it: a control character takes six bytes."""
+    is_text = isinstance(column.type, String)
+    if dialect.name == "sqlite":
+        return func.length(cast(func.json_quote(column) if is_text else column, LargeBinary))
+    if isinstance(column.type, LargeBinary):
+        return func.octet_length(column)
+    return func.octet_length(cast(func.to_json(column) if is_text else column, Text))
 
 
 def encode_cursor(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Memory budgets for request bodies, and for what they decode to.
+"""Memory budgets for request bodies, for what they decode to, and for large answers.
 
 A few kilobytes may decode to gigabytes, and many requests may arrive at once. So a request reserves
 memory before it uses it, waits for others to release theirs, and is a 503 if that takes too long.
@@ -56,14 +56,15 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """Two budgets: for bodies as received, and for what they decode to.
+    """Three budgets: for bodies as received, for what they decode to, and for large answers.
 
     A request reserves once from the second, and then nothing more from the first. So no request
-    waits for one that waits.
+    waits for one that waits. None of those that reserve from the third has a body.
     """
 
     bodies: Budget
     decoded: Budget
+    answers: Budget
 
     @contextmanager
     def holding(self) -> Iterator[tuple[Reservation, Reservation]]:
@@ -74,6 +75,15 @@ class Budgets:
         finally:
             bodies.release()
             decoded.release()
+
+    @contextmanager
+    def answering(self) -> Iterator[Reservation]:
+        """The reservation of one answer, released at the end of the block."""
+        answer = Reservation(self.answers)
+        try:
+            yield answer
+        finally:
+            answer.release()
 
 
 class Reservation:
@@ -112,6 +122,6 @@ class Reservation:
 def _require_time(deadline: float) -> None:
     if time.monotonic() > deadline:
         raise Unavailable(
-            "the service has no memory left for bodies of this size just now: try again, or raise "
-            "MODELKIN_MAX_INFLIGHT_BODY_BYTES"
+            "the service has no memory left for bodies and answers of this size just now: try "
+            "again, or raise MODELKIN_MAX_INFLIGHT_BODY_BYTES"
         )
