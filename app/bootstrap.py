@@ -56,6 +56,7 @@ from app.maintenance.stop_lists import StopListService
 from app.notifications import jobs as notifications
 from app.notifications.fan_out import EventFanOut
 from app.notifications.neighbor_changes import NeighborChanges
+from app.quotas.service import QuotaService, default_quotas
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.search.similarity import SimilarityService
@@ -126,9 +127,10 @@ def _compose(
     services.add(Egress(Allowlist.parse(settings.egress_allow)))
     services.add(Secrets(settings.encryption_key_list, settings.encryption_key_file))
     _add_auth(services)
-    services.add(JobService())
-    services.add(SpaceService(on_delete=_forgetting(stores, buckets)))
-    services.add(SupportSizeService())
+    quotas = services.add(QuotaService(default_quotas(settings)))
+    services.add(JobService(quotas=quotas))
+    services.add(SpaceService(_forgetting(stores, buckets), quotas))
+    services.add(SupportSizeService(quotas))
     _add_webhooks(services)
     _add_catalog(services, stores, bands)
     _add_search(services, stores, buckets)
@@ -164,7 +166,7 @@ def _rate_limits(settings: Settings, redis: RedisServer | None, token: str) -> R
 def _add_webhooks(services: Container) -> None:
     jobs, secrets = services[JobService], services[Secrets]
     services.add(Outbox(jobs))
-    services.add(SubscriptionService(jobs, secrets))
+    services.add(SubscriptionService(jobs, secrets, services[QuotaService]))
     services.add(
         DeliveryService(
             services[Database],
@@ -179,7 +181,11 @@ def _add_webhooks(services: Container) -> None:
 def _add_catalog(services: Container, stores: Stores, bands: BandValueService) -> None:
     database, blobs, reader = stores.database, stores.blobs, services.add(stores.reader)
     recorder = RevisionRecorder(blobs, services[Settings].keep_revisions)
-    writer = services.add(ModelWriter(blobs, bands, recorder, stores.sketches, services[Outbox]))
+    writer = services.add(
+        ModelWriter(
+            blobs, bands, recorder, stores.sketches, services[Outbox], services[QuotaService]
+        )
+    )
     services.add(BatchService(database, writer))
     services.add(RevisionService(database, blobs))
     services.add(DeltaService(reader))
@@ -203,7 +209,7 @@ def _add_hubs(services: Container, stores: Stores) -> None:
     )
     registry = services.add(HubRegistry(services[Egress], limits))
     sync = services.add(SyncScheduler(jobs))
-    sources = services.add(SourceService(secrets, sync))
+    sources = services.add(SourceService(secrets, sync, services[QuotaService]))
     services.add(
         IngestionService(
             stores.database,
@@ -216,6 +222,7 @@ def _add_hubs(services: Container, stores: Stores) -> None:
                 Sizes(services[SupportSizeService], settings.max_ingested_indices),
             ),
             services[ModelWriter],
+            services[QuotaService],
         )
     )
     retention = settings.delivery_retention_days

@@ -27,6 +27,7 @@ from app.errors import Unavailable
 from app.index.banding import BandValueService, signature_bytes
 from app.infra.db.database import Reader, Writer
 from app.infra.storage.blobs import BlobStore
+from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.support import Support
@@ -119,10 +120,13 @@ class Preparation:
         require_fitting(space, put.content.support_size, put.sketch)
         return None if content is None else replace(content, sketch=put.sketch.to_bytes())
 
-    def discard(self, put: Put) -> None:
-        """Delete the prepared blob of a refused put."""
-        if isinstance(put.content, PreparedSupport) and put.content.blob_key is not None:
-            self._blobs.delete(put.content.blob_key)
+    def discard(self, put: Put, content: models.Content | None = None) -> None:
+        """Delete the prepared blob of a refused put, and the one that its content has."""
+        keys = {None if content is None else content.blob_key}
+        if isinstance(put.content, PreparedSupport):
+            keys.add(put.content.blob_key)
+        for key in keys - {None}:
+            self._blobs.delete(str(key))
 
     def delete_unless_committed(self, session: Writer, put: Put) -> None:
         """Delete the prepared blob if the transaction fails."""
@@ -141,8 +145,7 @@ class Preparation:
                 unneeded = blob_key
                 if current.blob_key is not None and current.blob_key == prepared.damaged:
                     unneeded = current.blob_key
-                    models.move_blob(session, current, blob_key)
-                    revisions.move_blob(session, current, blob_key)
+                    self._move(session, space, current, blob_key, len(prepared.packed))
                 session.after_commit(partial(self._blobs.delete, unneeded))
             return None
         if blob_key is None:  # the model changed between prepare and here, so its blob is not ours
@@ -153,10 +156,21 @@ class Preparation:
             support_size=prepared.support.k,
             digest=prepared.support.digest,
             blob_key=blob_key,
+            blob_size=len(prepared.packed),
             signature=prepared.signature,
             band_values=self._bands.settle(session, space, prepared.support, prepared.band_values),
             tensor_counts=prepared.tensor_counts,
         )
+
+    @staticmethod
+    def _move(
+        session: Writer, space: SpaceRecord, model: ModelRecord, blob_key: str, blob_size: int
+    ) -> None:
+        """Record the new blob of a repaired support."""
+        models.move_blob(session, model, blob_key, blob_size)
+        revisions.move_blob(session, model, blob_key, blob_size)
+        if blob_size != (model.blob_size or 0):
+            spaces.add_support_bytes(session, space, blob_size - (model.blob_size or 0))
 
     def _holds(self, blob_key: str, packed: bytes) -> bool:
         """Whether the blob exists and equals ``packed``: a disk may lose data."""

@@ -31,6 +31,8 @@ class ModelRecord:
     base_model: str | None
     created_at: datetime
     updated_at: datetime
+    blob_size: int | None = None
+    """In bytes; None without a blob, and until one of before sizes were stored is measured."""
     content_id: int = 0
     """A new random id for every content; 0 for a signature without a sketch."""
     tags: tuple[str, ...] = field(default=())

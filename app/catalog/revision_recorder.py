@@ -16,7 +16,7 @@ import numpy as np
 from app.catalog.records import ModelRecord, SelfOverlap
 from app.catalog.repositories import revisions
 from app.catalog.repositories.models import Content
-from app.catalog.repositories.revisions import ModelPast, NewRevision
+from app.catalog.repositories.revisions import KeptSupport, ModelPast, NewRevision
 from app.errors import Unavailable
 from app.infra.db.database import Reader, Writer
 from app.infra.storage.blobs import BlobStore
@@ -104,8 +104,10 @@ class RevisionRecorder:
         overlap = _self_overlap(space, new, origin)
         return None if overlap is None else Drift(past, previous, overlap)
 
-    def add(self, session: Writer, space: SpaceRecord, changes: Sequence[ModelChange]) -> None:
+    def add(self, session: Writer, space: SpaceRecord, changes: Sequence[ModelChange]) -> int:
         """Record the next revisions of models, before the rows of the models change.
+
+        Returns how many bytes the supports have that are no longer kept.
 
         Args:
             session: holds the space's lock.
@@ -113,7 +115,7 @@ class RevisionRecorder:
             changes: of distinct models.
         """
         if not changes:
-            return
+            return 0
         stale = [change.model for change in changes if not _is_current(change)]
         pasts = revisions.pasts(session, stale, signatures=True) if stale else {}
         drifts = [
@@ -129,12 +131,14 @@ class RevisionRecorder:
                 for change, drift in zip(changes, drifts, strict=True)
             ],
         )
-        self._drop_oldest(session, changes, [drift.past for drift in drifts])
+        return self._drop_oldest(session, changes, [drift.past for drift in drifts])
 
-    def forget(self, session: Writer, model: ModelRecord) -> None:
-        """Delete all supports of a model that is about to be deleted."""
-        for key in revisions.blob_keys_of(session, model):
+    def forget(self, session: Writer, model: ModelRecord) -> int:
+        """Delete all supports of a model that is about to be deleted; returns their bytes."""
+        blobs = revisions.blobs_of(session, model)
+        for key in blobs:
             session.after_commit(partial(self._blobs.delete, key))
+        return sum(size or 0 for size in blobs.values())
 
     def _measure_again(self, space: SpaceRecord, past: ModelPast, content: Content) -> Drift:
         new = self._side(space, content.blob_key, content.support_size, content.signature)
@@ -144,26 +148,29 @@ class RevisionRecorder:
 
     def _drop_oldest(
         self, session: Writer, changes: Sequence[ModelChange], pasts: Sequence[ModelPast]
-    ) -> None:
-        """Delete supports that are too old to be kept, after the commit."""
-        dropped: dict[tuple[int, int], str] = {}
+    ) -> int:
+        """Delete supports that are too old to be kept, after the commit; returns their bytes."""
+        dropped: dict[tuple[int, int], KeptSupport] = {}
         for change, past in zip(changes, pasts, strict=True):
             model, newest = change.model, change.model.revision + 1
             first = model.revision if past.first is None else past.first.revision
-            blobs = dict(past.kept)
+            blobs = {kept.revision: kept for kept in past.kept}
             if model.blob_key is not None:
-                blobs[model.revision] = model.blob_key
+                blobs[model.revision] = KeptSupport(model.revision, model.blob_key, model.blob_size)
             dropped |= {
-                (model.id, number): key
-                for number, key in blobs.items()
+                (model.id, number): kept
+                for number, kept in blobs.items()
                 if number <= newest - self._keep and (number != first or self._keep == 1)
             }
             if newest > self._remember:
                 revisions.drop_rows(session, model.id, newest - self._remember)
-        if dropped:
-            revisions.drop_blobs(session, dropped)
-        for key in dropped.values():
-            session.after_commit(partial(self._blobs.delete, key))
+        if not dropped:
+            return 0
+        freed = revisions.measured(session, dropped)
+        revisions.drop_blobs(session, dropped)
+        for kept in dropped.values():
+            session.after_commit(partial(self._blobs.delete, kept.blob_key))
+        return freed
 
     def _side(
         self, space: SpaceRecord, blob_key: str | None, support_size: int, signature: bytes | None

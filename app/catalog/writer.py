@@ -8,7 +8,7 @@ contents and owns their blobs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from app.catalog import events
@@ -23,6 +23,7 @@ from app.index.banding import BandValueService
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Reader, Writer
 from app.infra.storage.blobs import BlobStore
+from app.quotas.service import QuotaService, Room
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.webhooks.outbox import Outbox
@@ -44,11 +45,13 @@ class ModelWriter:
         history: RevisionRecorder,
         sketches: SketchFiles,
         outbox: Outbox | None = None,
+        quotas: QuotaService | None = None,
     ) -> None:
         self._contents = Preparation(blobs, bands, history)
         self._history = history
         self._sketches = sketches
         self._outbox = outbox
+        self._quotas = quotas
 
     def prepare(
         self, session: Reader, space: SpaceRecord, name: str, support: Support
@@ -71,6 +74,7 @@ class ModelWriter:
             SpaceMismatch: a signature whose scheme, number of values, seed or M is not the space's.
             SupportExists: a signature for a model that has a support.
             PreconditionFailed: the model is not the one of ``precondition``.
+            QuotaExceeded: the tenant has no room left for it.
         """
         [stored] = self.put_each(session, space, [put])
         if isinstance(stored, ModelkinError):
@@ -91,14 +95,18 @@ class ModelWriter:
         known = models.find_models(session, space, [put.name for put in puts])
         signatures = _signatures(session, known, puts)
         results: list[Stored | ModelkinError | None] = [None] * len(puts)
+        room: Room | None = None
         new: dict[int, models.NewModel] = {}
         changed: dict[int, tuple[ModelRecord, models.Content]] = {}
         for place, put in enumerate(puts):
-            current = known.get(put.name)
+            current, content = known.get(put.name), None
             try:
                 content = self._contents.of(session, space, put, current, signatures)
+                if content is not None and self._quotas is not None:
+                    room = room or self._quotas.room(session, space.tenant_id)
+                    room.take(models=current is None, support_bytes=content.blob_size or 0)
             except ModelkinError as error:
-                self.discard(put)
+                self._contents.discard(put, content)
                 results[place] = error
                 continue
             if current is None:
@@ -110,13 +118,13 @@ class ModelWriter:
                 results[place] = _same_content(session, space, put, current)
             else:
                 changed[place] = current, content
-        self._history.add(
+        freed = self._history.add(
             session,
             space,
             [ModelChange(*change, puts[place].drift) for place, change in changed.items()],
         )
         for place, model in zip(
-            changed, self._change(session, space, changed.values()), strict=True
+            changed, self._change(session, space, changed.values(), freed), strict=True
         ):
             described = _describe(session, space, puts[place], model, model.version)
             results[place] = Stored(described.model, "replaced")
@@ -182,8 +190,8 @@ class ModelWriter:
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
         require_met(precondition, name, current)
-        version = spaces.advance(session, space, **{f"{current.kind}s": -1})
-        self._history.forget(session, current)
+        freed = self._history.forget(session, current)
+        version = spaces.advance(session, space, support_bytes=-freed, **{f"{current.kind}s": -1})
         models.delete_model(session, current, version=version)
 
     def rename(self, session: Writer, space: SpaceRecord, name: str, new: str) -> None:
@@ -197,7 +205,9 @@ class ModelWriter:
         session: Writer,
         space: SpaceRecord,
         changes: Collection[tuple[ModelRecord, models.Content]],
+        freed: int,
     ) -> list[ModelRecord]:
+        """Replace contents, which freed so many bytes of older ones."""
         if not changes:
             return []
         moved = Counter(content.kind for _, content in changes)
@@ -211,6 +221,7 @@ class ModelWriter:
                 by=len(changes),
                 supports=moved["support"],
                 signatures=moved["signature"],
+                support_bytes=_bytes(content for _, content in changes) - freed,
             )
         )
         changed = models.update_contents(
@@ -239,11 +250,21 @@ def _insert(
         return []
     supports = sum(model.content.kind == "support" for model in new)
     version = spaces.advance(
-        session, space, by=len(new), supports=supports, signatures=len(new) - supports
+        session,
+        space,
+        by=len(new),
+        supports=supports,
+        signatures=len(new) - supports,
+        support_bytes=_bytes(model.content for model in new),
     )
     inserted = models.insert_models(session, space, new, version=version - len(new) + 1)
     _put_band_values(session, space, inserted, [model.content for model in new])
     return inserted
+
+
+def _bytes(contents: Iterable[models.Content]) -> int:
+    """The bytes of the blobs of some contents."""
+    return sum(content.blob_size or 0 for content in contents)
 
 
 def _put_band_values(

@@ -21,7 +21,7 @@ from app.clustering.schemas import (
     ClusteringSummary,
 )
 from app.clustering.service import LATEST, ClusteringService
-from app.errors import ClusteringNotFound, ModelNotFound, StorageFull
+from app.errors import ClusteringNotFound, ModelNotFound, QueueFull, RateLimited, StorageFull
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
 from app.infra.http.openapi import problems
@@ -52,7 +52,13 @@ ClusteringId = Annotated[
     "/clusterings",
     operation_id="create_clustering",
     responses=problems(
-        *SPACE_PROBLEMS, *BODY_PROBLEMS, ModelNotFound, InvalidParameter, StorageFull
+        *SPACE_PROBLEMS,
+        *BODY_PROBLEMS,
+        ModelNotFound,
+        InvalidParameter,
+        StorageFull,
+        QueueFull,
+        RateLimited,
     ),
     status_code=202,
 )

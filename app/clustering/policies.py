@@ -8,6 +8,7 @@ again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from app.clustering import policy_repository
 from app.clustering.records import ClusteringPolicy
 from app.clustering.request import ClusteringRequest
 from app.clustering.service import KIND as CLUSTERING
-from app.errors import ClusteringNotFound
+from app.errors import ClusteringNotFound, QueueFull
 from app.infra.db.database import Database, Reader, Writer
 from app.jobs.records import JobRecord
 from app.jobs.repository import find_by_dedup_key, find_job
@@ -38,6 +39,8 @@ _OUTAGES: Final = frozenset({"unavailable", "storage_full", "backend_unavailable
 """The errors of jobs that may succeed if tried again, though nothing has changed."""
 _RETRY_DELAY, _MAX_RETRY_DELAY = timedelta(minutes=5), timedelta(days=1)
 """The delay after such a failure, doubled after each further one, and its maximum."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +163,17 @@ class PolicyService:
     def _enqueue(
         self, session: Writer, tenant: Tenant, space: SpaceRecord, policy: ClusteringPolicy
     ) -> JobRecord | None:
-        """The new job; None while the last one under this policy is unfinished."""
+        """The new job; None while the last one is unfinished, or too many others are."""
         key = f"policy of {space.id}"
         if find_by_dedup_key(session, tenant, CLUSTERING, key) is not None:
             return None
-        return self._jobs.enqueue(
-            session, tenant, CLUSTERING, policy.request, space=space, dedup_key=key
-        )
+        try:
+            return self._jobs.enqueue(
+                session, tenant, CLUSTERING, policy.request, space=space, dedup_key=key
+            )
+        except QueueFull as error:  # raised before anything is written
+            log.info("the policy of space %d waits: %s", space.id, error)
+            return None
 
 
 def observe(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -23,13 +24,12 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
 from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
+from app.quotas.service import QuotaService
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
 __all__ = ["DEFAULT_POLL_S", "OpenSource", "SourceIn", "SourceService"]
 
-MAX_SOURCES: Final = 1000
-"""Sources of a tenant."""
 DEFAULT_POLL_S: Final = 3600
 """Seconds between two polls by default."""
 _RESYNC_FIELDS = ("url", "space", "importance", "base_model", "exclude", "filters")
@@ -86,6 +86,7 @@ class SourceService:
     Args:
         secrets: encrypts secrets and tokens.
         sync: enqueues polls.
+        quotas: of tenants.
         now: the clock.
     """
 
@@ -93,10 +94,12 @@ class SourceService:
         self,
         secrets: Secrets,
         sync: SyncScheduler,
+        quotas: QuotaService,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._secrets = secrets
         self._sync = sync
+        self._quotas = quotas
         self._now = now
 
     def create(self, session: Writer, tenant: Tenant, wanted: SourceIn) -> SourceRecord:
@@ -104,7 +107,7 @@ class SourceService:
 
         Raises:
             InvalidParameter: the fields contradict each other; says which.
-            Conflict: the tenant has too many sources.
+            QuotaExceeded: the tenant has as many sources as it may.
             SecretKeyMissing: there is no key to encrypt its secret with.
         """
         filters = _fitting(wanted.kind, wanted.filters)
@@ -129,8 +132,8 @@ class SourceService:
             exclude=list(wanted.exclude) or None,
         )
         source = _polled(source, filters, asked=wanted.polled, now=now)
-        if sources.count_sources(session, tenant) >= MAX_SOURCES:
-            raise Conflict(f"there are {MAX_SOURCES:,} sources already: delete some first")
+        count = partial(sources.count_sources, session, tenant)
+        self._quotas.require(session, tenant.id, "sources", count)
         sources.insert_source(session, source)
         return self._poll_if_due(session, source)
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.auth.records import Tenant
@@ -24,6 +24,7 @@ from app.spaces.records import SpaceRecord
 from modelkin.types.paging import Page
 
 __all__ = [
+    "count_unfinished",
     "find_job",
     "find_by_dedup_key",
     "get_job",
@@ -111,6 +112,14 @@ def jobs_by_id(session: Reader, ids: Collection[str]) -> dict[str, JobRecord]:
     query = select(JobRow, TenantRow).join(TenantRow, TenantRow.id == JobRow.tenant_id)
     found = session.execute(query.where(JobRow.id.in_(ids)))
     return {row.id: record(row, tenant) for row, tenant in found}
+
+
+def count_unfinished(session: Reader, tenant: Tenant, kinds: Collection[str]) -> int:
+    """How many jobs of some kinds a tenant has that wait or run."""
+    query = select(func.count()).where(
+        JobRow.tenant_id == tenant.id, JobRow.kind.in_(kinds), JobRow.finished_at.is_(None)
+    )
+    return session.scalars(query).one()
 
 
 def list_jobs(

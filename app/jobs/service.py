@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from app.auth.records import Tenant
@@ -17,6 +18,7 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
 from app.jobs import repository
 from app.jobs.records import JobRecord, JobState
+from app.quotas.service import QuotaService
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
@@ -37,6 +39,8 @@ SERVICE = "(service)"
 CANCELLED = {"code": "job_cancelled", "detail": "the job was cancelled"}
 """The ``error`` of a cancelled job."""
 MAX_DEDUP_KEY_LENGTH = 200
+_UNCOUNTED = frozenset({"events", "deliveries"})
+"""Kinds that follow from what clients do, one at a time for each space."""
 _MAX_ATTEMPTS = 5
 """Attempts to insert a job; one fails only if the job with its key ends at that moment."""
 
@@ -95,10 +99,16 @@ class JobService:
 
     Args:
         now: the clock.
+        quotas: of tenants; None for no limit.
     """
 
-    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        quotas: QuotaService | None = None,
+    ) -> None:
         self._now = now
+        self._quotas = quotas
         self._periodic_tasks: list[PeriodicTask] = []
         self._handlers: dict[str, Handler] = {}
         self._hub_kinds: set[str] = set()
@@ -204,10 +214,19 @@ class JobService:
                 space's version into the key where that matters.
             not_before: the earliest start.
             slot: a moment that identifies the job: each kind has at most one job of it.
+
+        Raises:
+            QueueFull: as many jobs of the tenant as it may have wait or run.
         """
         self._require_known(kind)
         if dedup_key is not None and not 0 < len(dedup_key) <= MAX_DEDUP_KEY_LENGTH:
             raise ValueError(f"a dedup_key has 1 to {MAX_DEDUP_KEY_LENGTH} characters")
+        if self._counts(tenant, kind):
+            if dedup_key is not None:
+                kept = repository.find_by_dedup_key(session, tenant, kind, dedup_key)
+                if kept is not None:
+                    return kept
+            self._require_room(session, tenant)
         now = self._now()
         made = new_id(now) if slot is None else new_id(slot, f"{tenant.id} {kind}")
         for _ in range(_MAX_ATTEMPTS):
@@ -289,6 +308,25 @@ class JobService:
                 row.state, row.error = "cancelled", CANCELLED
                 row.finished_at = self._now()
         return repository.record(row, tenant)
+
+    def count_queued(self, session: Reader, tenant: Tenant) -> int:
+        """How many jobs of a tenant wait or run, of the kinds that count."""
+        kinds = [kind for kind in sorted(self._handlers) if self._counts(tenant, kind)]
+        return repository.count_unfinished(session, tenant, kinds)
+
+    def _counts(self, tenant: Tenant, kind: str) -> bool:
+        """Whether jobs of a kind count: those of hubs and the service's own are too many."""
+        return (
+            self._quotas is not None
+            and tenant.name != SERVICE
+            and kind not in self._hub_kinds
+            and kind not in _UNCOUNTED
+        )
+
+    def _require_room(self, session: Writer, tenant: Tenant) -> None:
+        assert self._quotas is not None
+        used = partial(self.count_queued, session, tenant)
+        self._quotas.require(session, tenant.id, "queued_jobs", used)
 
     def _require_known(self, kind: str) -> None:
         if kind not in self._handlers:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Response
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute, WritingTenant
-from app.errors import StorageFull
+from app.errors import QueueFull, RateLimited, StorageFull
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Writing
 from app.infra.http.openapi import problems
@@ -32,7 +32,9 @@ router = APIRouter(
 @router.post(
     "/v1/spaces/{space}/jobs",
     operation_id="create_job",
-    responses=problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull),
+    responses=problems(
+        *SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull, QueueFull, RateLimited
+    ),
     status_code=202,
 )
 def create(

@@ -13,7 +13,7 @@ from app.auth.dependencies import (
     ReadingTenant,
     WritingTenant,
 )
-from app.errors import SpaceExists, StorageFull
+from app.errors import QuotaExceeded, SpaceExists, StorageFull
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
 from app.infra.http.openapi import problems
@@ -50,6 +50,7 @@ router = APIRouter(
             InvalidSignature,
             SpaceExists,
             StorageFull,
+            QuotaExceeded,
         ),
     },
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import cast
 
-from sqlalchemy import Select, delete, select, update
+from sqlalchemy import Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import defer
 
@@ -26,8 +26,10 @@ from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
 from modelkin.types.vocabulary import SignatureScheme, SupportSizePolicyName
 
 __all__ = [
+    "add_support_bytes",
     "advance",
     "all_spaces",
+    "count_spaces",
     "delete_space",
     "find_space",
     "find_space_by_id",
@@ -83,6 +85,12 @@ def list_spaces(
     count, more = page_length(session, query, limit)
     rows = session.execute(query.limit(count)).all()
     return page_of((_record(*row) for row in rows), more, lambda space: space.name)
+
+
+def count_spaces(session: Reader, tenant_id: int) -> int:
+    """How many spaces the tenant has."""
+    query = select(func.count()).where(SpaceRow.tenant_id == tenant_id)
+    return session.scalars(query).one()
 
 
 def insert_space(
@@ -169,7 +177,13 @@ def state_importance(session: Writer, space: SpaceRecord, importance: Importance
 
 
 def advance(
-    session: Writer, space: SpaceRecord, *, by: int = 1, supports: int = 0, signatures: int = 0
+    session: Writer,
+    space: SpaceRecord,
+    *,
+    by: int = 1,
+    supports: int = 0,
+    signatures: int = 0,
+    support_bytes: int = 0,
 ) -> int:
     """Advance the version and the counts of the locked space; return the new version.
 
@@ -177,6 +191,7 @@ def advance(
         by: how many changes there are, each of which has a version of its own.
         supports: how many more models with a support there are.
         signatures: how many more that sent only a signature.
+        support_bytes: how many more bytes the blobs of its models and revisions have.
     """
     return session.execute(
         update(SpaceRow)
@@ -185,10 +200,21 @@ def advance(
             version=SpaceRow.version + by,
             supports=SpaceRow.supports + supports,
             signatures=SpaceRow.signatures + signatures,
+            support_bytes=SpaceRow.support_bytes + support_bytes,
         )
         .returning(SpaceRow.version)
         .execution_options(synchronize_session=False)
     ).scalar_one()
+
+
+def add_support_bytes(session: Writer, space: SpaceRecord, more: int) -> None:
+    """Correct the bytes of the locked space's supports; its version stays."""
+    session.execute(
+        update(SpaceRow)
+        .where(SpaceRow.id == space.id)
+        .values(support_bytes=SpaceRow.support_bytes + more)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _spaces() -> Select[SpaceRow, StopListRow]:

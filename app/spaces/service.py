@@ -10,6 +10,7 @@ from typing import Final, cast
 from app.auth.records import Tenant
 from app.errors import SpaceExists
 from app.infra.db.database import Reader, Writer
+from app.quotas.service import QuotaService
 from app.spaces import repository
 from app.spaces.records import SpaceRecord
 from app.spaces.support_sizes import SupportSizeRequest
@@ -87,10 +88,16 @@ class SpaceService:
     Args:
         on_delete: called with the id of a deleted space, once that is committed; they delete what
             is kept of it outside of the database.
+        quotas: of tenants; None where a command of the operator writes.
     """
 
-    def __init__(self, on_delete: Sequence[Callable[[int], None]] = ()) -> None:
+    def __init__(
+        self,
+        on_delete: Sequence[Callable[[int], None]] = (),
+        quotas: QuotaService | None = None,
+    ) -> None:
         self._on_delete = tuple(on_delete)
+        self._quotas = quotas
 
     def create(
         self,
@@ -123,6 +130,7 @@ class SpaceService:
             InvalidInput: the name, M, the layout, the signature, the banding or the size is
                 invalid, or they do not go together.
             SpaceExists: a different space has the name; the message lists the differences.
+            QuotaExceeded: the tenant has as many spaces as it may.
         """
         name = check_space_name(name, field="name")
         if layout is not None:
@@ -146,6 +154,7 @@ class SpaceService:
             exclude=exclude,
         )
         if created is not None:
+            self._require_quota(session, tenant)
             return created, True
         existing = repository.get_space(session, tenant, name)
         _require_same(existing, m, layout, spec, cut, size)
@@ -172,6 +181,18 @@ class SpaceService:
         repository.delete_space(session, space)
         for forget in self._on_delete:
             session.after_commit(partial(forget, space.id))
+
+    def _require_quota(self, session: Writer, tenant: Tenant) -> None:
+        """Refuse a space that was inserted just now, and with it the transaction.
+
+        Only so does a client that asks for an existing space never meet the quota.
+        """
+        if self._quotas is not None:
+
+            def used() -> int:
+                return repository.count_spaces(session, tenant.id) - 1
+
+            self._quotas.require(session, tenant.id, "spaces", used)
 
 
 def _check_layout_size(layout: Layout) -> None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
-from app.errors import StorageFull
+from app.errors import QuotaExceeded, StorageFull
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Reading, Writing
 from app.infra.http.openapi import problems
@@ -66,7 +66,9 @@ def show(
 @router.post(
     "",
     operation_id="report_support_size",
-    responses=problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull),
+    responses=problems(
+        *SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull, QuotaExceeded
+    ),
 )
 def report(
     support_sizes: Service[SupportSizeService],

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from sqlalchemy import func, insert, select, update
 
 from app.infra.db.database import Reader, Writer
-from app.infra.db.tables.catalog import SupportSizeReportRow
+from app.infra.db.tables.catalog import SpaceRow, SupportSizeReportRow
 from app.spaces.records import SpaceRecord
 
-__all__ = ["lower_median", "put_report"]
+__all__ = ["count_reporters", "lower_median", "put_report"]
 
 
-def put_report(session: Writer, space: SpaceRecord, *, reporter: str, k_star: int) -> None:
-    """Set the K* of a reporter. The caller holds the space's lock."""
+def put_report(
+    session: Writer,
+    space: SpaceRecord,
+    *,
+    reporter: str,
+    k_star: int,
+    require_room: Callable[[], None] = lambda: None,
+) -> None:
+    """Set the K* of a reporter. The caller holds the space's lock.
+
+    Args:
+        require_room: raises where a new reporter is one too many.
+    """
     values = {"k_star": k_star, "reported_at": datetime.now(UTC)}
     its = (SupportSizeReportRow.space_id == space.id, SupportSizeReportRow.reporter == reporter)
     known = session.scalar(select(SupportSizeReportRow.k_star).where(*its))
     if known is None:
+        require_room()
         session.execute(
             insert(SupportSizeReportRow).values(space_id=space.id, reporter=reporter, **values)
         )
@@ -29,6 +42,16 @@ def put_report(session: Writer, space: SpaceRecord, *, reporter: str, k_star: in
             .values(**values)
             .execution_options(synchronize_session=False)
         )
+
+
+def count_reporters(session: Reader, tenant_id: int) -> int:
+    """How many reporters there are in all spaces of a tenant."""
+    query = (
+        select(func.count())
+        .select_from(SupportSizeReportRow)
+        .join(SpaceRow, SpaceRow.id == SupportSizeReportRow.space_id)
+    )
+    return session.scalars(query.where(SpaceRow.tenant_id == tenant_id)).one()
 
 
 def lower_median(session: Reader, space: SpaceRecord) -> tuple[int | None, int]:

@@ -8,9 +8,11 @@ or grows a support, because only the client knows the order of its indices.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from app.infra.db.database import Reader, Writer
+from app.quotas.service import QuotaService
 from app.spaces import repository, support_size_repository
 from app.spaces.records import SpaceRecord
 from modelkin.core.selection.rule import SelectionRule
@@ -73,7 +75,14 @@ class SupportSizeRequest:
 
 
 class SupportSizeService:
-    """The use cases by which the clients of a space agree on one K."""
+    """The use cases by which the clients of a space agree on one K.
+
+    Args:
+        quotas: of tenants.
+    """
+
+    def __init__(self, quotas: QuotaService) -> None:
+        self._quotas = quotas
 
     def current(self, session: Reader, space: SpaceRecord) -> SupportSize:
         """The present K of the space."""
@@ -98,6 +107,7 @@ class SupportSizeService:
 
         Raises:
             InvalidParameter: K* is out of its range.
+            QuotaExceeded: the client is new, and the tenant has as many reporters as it may.
         """
         if not 1 <= k_star <= space.num_parameters:
             raise InvalidParameter(
@@ -109,5 +119,15 @@ class SupportSizeService:
             return SupportSize("free", k_star)
         if space.support_size.policy == "agreed":
             space = repository.lock_space(session, space)
-            support_size_repository.put_report(session, space, reporter=client, k_star=k_star)
+            support_size_repository.put_report(
+                session,
+                space,
+                reporter=client,
+                k_star=k_star,
+                require_room=partial(self._require_room, session, space.tenant_id),
+            )
         return self.current(session, space)
+
+    def _require_room(self, session: Writer, tenant_id: int) -> None:
+        count = partial(support_size_repository.count_reporters, session, tenant_id)
+        self._quotas.require(session, tenant_id, "reporters", count)

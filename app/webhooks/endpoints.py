@@ -17,6 +17,7 @@ from app.auth.dependencies import (
 from app.errors import (
     Conflict,
     DeliveryNotFound,
+    QuotaExceeded,
     SecretKeyMissing,
     StorageFull,
     SubscriptionDisabled,
@@ -86,7 +87,12 @@ Changes = Annotated[SubscriptionChange, Depends(_change)]
     "",
     operation_id="create_subscription",
     responses=problems(
-        *BODY_PROBLEMS, InvalidParameter, InvalidName, Conflict, SecretKeyMissing, StorageFull
+        *BODY_PROBLEMS,
+        InvalidParameter,
+        InvalidName,
+        SecretKeyMissing,
+        StorageFull,
+        QuotaExceeded,
     ),
     status_code=201,
 )

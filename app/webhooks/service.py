@@ -10,14 +10,16 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from app.auth.records import Tenant
-from app.errors import Conflict, SubscriptionDisabled
+from app.errors import SubscriptionDisabled
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
 from app.infra.storage.encryption import Secrets
 from app.jobs.service import JobService
+from app.quotas.service import QuotaService
 from app.webhooks import delivery_repository, repository
 from app.webhooks.delivery import DELIVERY_LEASE, new_delivery, schedule_sending
 from app.webhooks.delivery_repository import Delivery
@@ -30,15 +32,12 @@ from modelkin.webhooks import new_secret
 
 __all__ = [
     "DEFAULT_THRESHOLD",
-    "MAX_SUBSCRIPTIONS",
     "PING",
     "SubscriptionIn",
     "SubscriptionService",
 ]
 
 DEFAULT_THRESHOLD: Final = 0.5
-MAX_SUBSCRIPTIONS: Final = 1000
-"""Subscriptions of one tenant."""
 PING: Final = "ping"
 """The type of the event that only tests the connection to the receiver."""
 
@@ -62,6 +61,7 @@ class SubscriptionService:
     Args:
         jobs: the queue, for the jobs that send deliveries.
         secrets: encrypts the signing secrets.
+        quotas: of tenants.
         now: the clock.
     """
 
@@ -69,10 +69,12 @@ class SubscriptionService:
         self,
         jobs: JobService,
         secrets: Secrets,
+        quotas: QuotaService,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._jobs = jobs
         self._secrets = secrets
+        self._quotas = quotas
         self._now = now
 
     def create(
@@ -82,7 +84,7 @@ class SubscriptionService:
 
         Raises:
             InvalidParameter: the fields contradict each other.
-            Conflict: the tenant has too many subscriptions.
+            QuotaExceeded: the tenant has as many subscriptions as it may.
             SecretKeyMissing: there is no key to encrypt its secret with.
         """
         secret = new_secret()
@@ -112,10 +114,8 @@ class SubscriptionService:
                 updated_at=now,
             )
         )
-        if repository.count_subscriptions(session, tenant) >= MAX_SUBSCRIPTIONS:
-            raise Conflict(
-                f"there are {MAX_SUBSCRIPTIONS:,} subscriptions already: delete some first"
-            )
+        count = partial(repository.count_subscriptions, session, tenant)
+        self._quotas.require(session, tenant.id, "subscriptions", count)
         repository.insert_subscription(session, subscription)
         return subscription, secret
 

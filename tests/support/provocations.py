@@ -13,6 +13,7 @@ from tests.support.declared_problems import DECLARED, Operation
 from tests.support.http_space import JSON, SIGNATURE, SUPPORT
 
 __all__ = [
+    "FULL",
     "M",
     "SOURCE",
     "SUBSCRIPTION",
@@ -165,8 +166,20 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
     ("rotate_secret", "conflict"): {"at": {"subscription": "rotated"}},
     ("cancel_job", "job_finished"): {},
     ("poll_source", "conflict"): {},
-    ("create_source", "conflict"): {},
-    ("create_subscription", "conflict"): {},
+    **{
+        (name, "quota_exceeded"): {}
+        for name in (
+            "create_space",
+            "create_source",
+            "create_subscription",
+            "create_job",
+            "create_clustering",
+            "patch_support",
+        )
+    },
+    ("put_support", "quota_exceeded"): {"at": {"model": "one-more"}},
+    ("put_signature", "quota_exceeded"): {"at": {"model": "one-more"}},
+    ("report_support_size", "quota_exceeded"): {"at": {"space": "agreed"}},
     ("create_source", "secret_key_missing"): {},
     ("create_subscription", "secret_key_missing"): {},
     ("rotate_secret", "secret_key_missing"): {},

@@ -13,7 +13,14 @@ from app.catalog.puts import Put
 from app.catalog.reader import ModelReader
 from app.catalog.schemas import ModelOut, etag
 from app.catalog.writer import ModelWriter
-from app.errors import ModelNotFound, NotAcceptable, PreconditionFailed, StorageFull, SupportExists
+from app.errors import (
+    ModelNotFound,
+    NotAcceptable,
+    PreconditionFailed,
+    QuotaExceeded,
+    StorageFull,
+    SupportExists,
+)
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Reading, Writing
 from app.infra.http.negotiation import choose
@@ -50,6 +57,7 @@ router = APIRouter(
             SupportExists,
             PreconditionFailed,
             StorageFull,
+            QuotaExceeded,
         ),
     },
     openapi_extra=SIGNATURE_BODY,

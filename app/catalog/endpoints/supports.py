@@ -27,6 +27,7 @@ from app.errors import (
     NotAcceptable,
     PreconditionFailed,
     PreconditionRequired,
+    QuotaExceeded,
     RevisionNotFound,
     StorageFull,
     SupportMissing,
@@ -68,6 +69,7 @@ router = APIRouter(
             SpaceMismatch,
             PreconditionFailed,
             StorageFull,
+            QuotaExceeded,
         ),
     },
     openapi_extra=SUPPORT_BODY,
@@ -114,6 +116,7 @@ def put(
         PreconditionFailed,
         PreconditionRequired,
         StorageFull,
+        QuotaExceeded,
     ),
     openapi_extra=DELTA_BODY,
 )

@@ -73,6 +73,8 @@ class Content:
     """Sent by the client beside a signature, in the native format."""
     tensor_counts: bytes | None = None
     """Of a support in a space with a layout: how many indices lie in each tensor."""
+    blob_size: int | None = None
+    """In bytes; None for a signature."""
 
     def new_id(self) -> int:
         """A new id for this content; 0 if there can be no sketch of it."""
@@ -194,6 +196,7 @@ def insert_models(
             support_size=model.content.support_size,
             digest=model.content.digest,
             blob_key=model.content.blob_key,
+            blob_size=model.content.blob_size,
             revision=1,
             version=version + position,
             attributes=model.attributes,
@@ -233,6 +236,7 @@ def update_contents(
             support_size=content.support_size,
             digest=content.digest,
             blob_key=content.blob_key,
+            blob_size=content.blob_size,
             revision=model.revision + 1,
             version=version,
             updated_at=now,
@@ -241,7 +245,7 @@ def update_contents(
         for model, content, version in changes
     ]
     columns = (
-        *("id", "kind", "support_size", "digest", "blob_key"),
+        *("id", "kind", "support_size", "digest", "blob_key", "blob_size"),
         *("revision", "version", "content_id"),
     )
     session.execute(
@@ -258,9 +262,9 @@ def update_contents(
     return changed
 
 
-def move_blob(session: Writer, model: ModelRecord, blob_key: str) -> None:
+def move_blob(session: Writer, model: ModelRecord, blob_key: str, blob_size: int) -> None:
     """Record that the same support is in another blob; version and content stay."""
-    _update(session, model, blob_key=blob_key)
+    _update(session, model, blob_key=blob_key, blob_size=blob_size)
 
 
 def update_metadata(
@@ -335,6 +339,7 @@ def _record(row: ModelRow, attributes: str, tags: tuple[str, ...]) -> ModelRecor
         support_size=row.support_size,
         digest=row.digest,
         blob_key=row.blob_key,
+        blob_size=row.blob_size,
         revision=row.revision,
         version=row.version,
         attributes_json=attributes,

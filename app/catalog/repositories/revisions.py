@@ -21,8 +21,9 @@ __all__ = [
     "FirstRevision",
     "NewRevision",
     "ModelPast",
+    "KeptSupport",
     "blob_keys",
-    "blob_keys_of",
+    "blobs_of",
     "drop_blobs",
     "drop_rows",
     "find_revision",
@@ -30,6 +31,7 @@ __all__ = [
     "insert_revisions",
     "kept_revisions",
     "list_revisions",
+    "measured",
     "move_blob",
     "pasts",
     "last_supports_before",
@@ -41,7 +43,7 @@ _ROWS = RevisionRow.metadata.tables[RevisionRow.__tablename__]
 _DROP = (
     update(_ROWS)
     .where(_ROWS.c.model_id == bindparam("of_model"), _ROWS.c.revision == bindparam("number"))
-    .values(blob_key=None)
+    .values(blob_key=None, blob_size=None)
 )
 
 
@@ -56,6 +58,15 @@ class FirstRevision:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptSupport:
+    """The support of a revision: its blob, and the size of that in bytes if it is known."""
+
+    revision: int
+    blob_key: str
+    blob_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelPast:
     """The past of a model, as far as its next revision depends on it.
 
@@ -63,13 +74,13 @@ class ModelPast:
         model: its present row.
         signature: its little-endian values; None if they are not needed.
         first: None if the present content is the first known one.
-        kept: number and blob of the revisions whose supports are kept.
+        kept: the revisions whose supports are kept.
     """
 
     model: ModelRecord
     signature: bytes | None
     first: FirstRevision | None
-    kept: tuple[tuple[int, str], ...]
+    kept: tuple[KeptSupport, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +114,16 @@ def pasts(
     """
     ids = [model.id for model in present]
     firsts: dict[int, FirstRevision] = {}
-    kept: dict[int, list[tuple[int, str]]] = {}
+    kept: dict[int, list[KeptSupport]] = {}
     for row in _first_or_kept_rows(session, ids):
         if row.minhash is not None:
             firsts[row.model_id] = FirstRevision(
                 row.revision, row.support_size, row.blob_key, row.minhash
             )
         if row.blob_key is not None:
-            kept.setdefault(row.model_id, []).append((row.revision, row.blob_key))
+            kept.setdefault(row.model_id, []).append(
+                KeptSupport(row.revision, row.blob_key, row.blob_size)
+            )
     wanted = ids if signatures else [model_id for model_id in ids if model_id not in firsts]
     values = models.signatures_by_id(session, wanted)
     return {
@@ -147,6 +160,21 @@ def insert_revisions(session: Writer, new: Sequence[NewRevision]) -> None:
     session.execute(insert(_ROWS), rows)
 
 
+def measured(session: Reader, dropped: Mapping[tuple[int, int], KeptSupport]) -> int:
+    """The bytes of some supports, by model and number.
+
+    Sizes that were not known when the supports were read may be known by now.
+    """
+    total = 0
+    for (of, number), kept in dropped.items():
+        size = kept.blob_size
+        if size is None:
+            row = session.get(RevisionRow, (of, number), populate_existing=True)
+            size = None if row is None else row.blob_size
+        total += size or 0
+    return total
+
+
 def drop_blobs(session: Writer, dropped: Iterable[tuple[int, int]]) -> None:
     """Record that the supports of some revisions, by model and number, are no longer kept."""
     session.execute(_DROP, [{"of_model": of, "number": number} for of, number in dropped])
@@ -165,12 +193,12 @@ def drop_rows(session: Writer, model_id: int, until: int) -> None:
     )
 
 
-def move_blob(session: Writer, model: ModelRecord, blob_key: str) -> None:
+def move_blob(session: Writer, model: ModelRecord, blob_key: str, blob_size: int) -> None:
     """Record that the present support of a model is in another blob."""
     session.execute(
         update(RevisionRow)
         .where(RevisionRow.model_id == model.id, RevisionRow.revision == model.revision)
-        .values(blob_key=blob_key)
+        .values(blob_key=blob_key, blob_size=blob_size)
         .execution_options(synchronize_session=False)
     )
 
@@ -240,10 +268,13 @@ def last_supports_before(session: Reader, firsts: Mapping[int, int]) -> dict[int
     return found
 
 
-def blob_keys_of(session: Reader, model: ModelRecord) -> set[str]:
-    """The blobs of the model's supports, the present one and those before."""
-    query = select(RevisionRow.blob_key).where(RevisionRow.model_id == model.id)
-    return {key for key in (*session.scalars(query), model.blob_key) if key is not None}
+def blobs_of(session: Reader, model: ModelRecord) -> dict[str, int | None]:
+    """The blobs of the model's supports, the present one and those before, with their sizes."""
+    query = select(RevisionRow.blob_key, RevisionRow.blob_size).where(
+        RevisionRow.model_id == model.id
+    )
+    found = (*session.execute(query), (model.blob_key, model.blob_size))
+    return {key: size for key, size in found if key is not None}
 
 
 def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
@@ -260,13 +291,14 @@ def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
 
 def _first_or_kept_rows(
     session: Reader, ids: Sequence[int]
-) -> Iterable[Row[int, int, int, str | None, bytes | None]]:
+) -> Iterable[Row[int, int, int, str | None, int | None, bytes | None]]:
     """The rows of first revisions, and of those whose support is kept."""
     columns = (
         RevisionRow.model_id,
         RevisionRow.revision,
         RevisionRow.support_size,
         RevisionRow.blob_key,
+        RevisionRow.blob_size,
         RevisionRow.minhash,
     )
     for at in range(0, len(ids), _IDS_PER_STATEMENT):
@@ -288,6 +320,7 @@ def _row(
         "support_size": content.support_size,
         "digest": content.digest,
         "blob_key": content.blob_key,
+        "blob_size": content.blob_size,
         "minhash": None,
         "previous_overlap": None,
         "previous_exact": None,

@@ -13,7 +13,7 @@ from app.auth.dependencies import (
     ReadingTenant,
     WritingTenant,
 )
-from app.errors import Conflict, SecretKeyMissing, SourceNotFound, StorageFull
+from app.errors import Conflict, QuotaExceeded, SecretKeyMissing, SourceNotFound, StorageFull
 from app.hubs.endpoints.schemas import (
     HubEventOut,
     HubEventPage,
@@ -68,7 +68,12 @@ Changes = Annotated[SourceChanges, Depends(_changes)]
     "",
     operation_id="create_source",
     responses=problems(
-        *BODY_PROBLEMS, InvalidParameter, InvalidName, Conflict, SecretKeyMissing, StorageFull
+        *BODY_PROBLEMS,
+        InvalidParameter,
+        InvalidName,
+        SecretKeyMissing,
+        StorageFull,
+        QuotaExceeded,
     ),
     status_code=201,
 )

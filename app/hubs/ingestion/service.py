@@ -16,7 +16,15 @@ from typing import Any, Final
 
 from app.catalog.puts import Put
 from app.catalog.writer import ModelWriter
-from app.errors import HubForbidden, HubNotFound, RetryLater, SourceNotFound, Unavailable, explain
+from app.errors import (
+    HubForbidden,
+    HubNotFound,
+    QuotaExceeded,
+    RetryLater,
+    SourceNotFound,
+    Unavailable,
+    explain,
+)
 from app.hubs.clients.protocol import Hub
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.adapters import adapter_base_of, is_adapter, with_targets
@@ -32,6 +40,7 @@ from app.hubs.service import OpenSource, SourceService
 from app.infra.db.database import Database
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, Progress
+from app.quotas.service import QuotaService
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.errors import JobFailed, ModelkinError, SpaceMismatch
@@ -76,6 +85,7 @@ class IngestionService:
         downloads: the disk space for checkpoints.
         selector: selects supports.
         models: stores models.
+        quotas: of tenants.
     """
 
     def __init__(
@@ -86,6 +96,7 @@ class IngestionService:
         downloads: Downloads,
         selector: SupportSelector,
         models: ModelWriter,
+        quotas: QuotaService,
     ) -> None:
         self._database = database
         self._sources = service
@@ -94,6 +105,7 @@ class IngestionService:
         self._selector = selector
         self._models = models
         self._writer = IngestWriter(models)
+        self._quotas = quotas
 
     def execute(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | CommitHook:
         """Carry out a sync; see :data:`app.jobs.service.Handler`."""
@@ -151,6 +163,9 @@ class IngestionService:
         )
         if any(held.is_made_like(made) for held in known):
             return partial(self._writer.describe, made)
+        with self._database.reading() as session:  # before a download that would be in vain
+            new = 0 if known else 1
+            self._quotas.require_some_room(session, source.tenant.id, models=new)
         return self._make(hub, made, progress)
 
     def _make(self, hub: Hub, made: IngestResult, progress: Progress) -> CommitHook:
@@ -228,11 +243,15 @@ class IngestionService:
         sync.name, sync.number, sync.moved_from = name, number, sync.name
 
     def _note(self, source: OpenSource, sync: _Sync, error: ModelkinError) -> None:
-        """Record an error at the source, with its revision, so that polls do not retry that one."""
+        """Record an error at the source, with its revision, so that polls do not retry that one.
+
+        After an outage, or where a quota had no room, the next poll does.
+        """
         try:
             with self._database.writing() as session:
                 sources.note_error(session, source.id, error.code, f"{sync.name}: {error}")
-                if sync.revision is not None and not isinstance(error, Unavailable):
+                passing = isinstance(error, (Unavailable, QuotaExceeded))
+                if sync.revision is not None and not passing:
                     described = {"code": error.code, "detail": str(error)}
                     note(session, source, sync.name, sync.number, sync.revision, described)
         except Unavailable as unavailable:

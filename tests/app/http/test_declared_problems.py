@@ -20,11 +20,13 @@ import pytest
 
 from app.auth.service import generate
 from app.infra.db.ids import new_id
+from modelkin.core.packed import PackedSupport
 from tests.app.auth.test_keys import new_key
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.declared_problems import DECLARED, OPERATIONS, Operation, checked
 from tests.support.http_space import JSON
 from tests.support.provocations import (
+    FULL,
     SOURCE,
     SUBSCRIPTION,
     UNPROVOKED,
@@ -37,9 +39,6 @@ from tests.support.provocations import (
 )
 from tests.support.servers.postgres import Postgres
 from tests.support.servers.server_process import Server, raw_exchange
-
-MAX_OF_A_TENANT = 1000
-"""Sources, and subscriptions, as docs/operations.md has it."""
 
 # --- services ---------------------------------------------------------------------------------
 
@@ -191,22 +190,14 @@ def impatient(start: Open) -> Site:
 
 @pytest.fixture(scope="module")
 def crowded(start: Open) -> Site:
-    """A service with as many sources and subscriptions as a tenant may have."""
-    site = start("--egress-allow=127.0.0.1", "--embedded-worker=off")
-    site.made("/v1/sources", **SOURCE)
-    site.made("/v1/subscriptions", **SUBSCRIPTION)
-    with sqlite3.connect(site.server.folder / "m.db", timeout=30) as database:
-        for table in ("sources", "subscriptions"):
-            columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
-            row = dict(
-                zip(columns, database.execute(f"SELECT * FROM {table}").fetchone(), strict=True)
-            )
-            places = ", ".join("?" * len(columns))
-            copies = (
-                [*(row | {"id": new_id(datetime.now(UTC))}).values()]
-                for _ in range(MAX_OF_A_TENANT - 1)
-            )
-            database.executemany(f"INSERT INTO {table} VALUES ({places})", copies)
+    """A service with as much of everything as a tenant may have."""
+    size = len(PackedSupport.pack(FULL).to_bytes())
+    quotas = {"spaces": 3, "models": 2, "support-bytes": 3 * size // 2}
+    none = ("queued-jobs", "sources", "subscriptions", "reporters")
+    flags = (f"--quota-{name}={most}" for name, most in (quotas | dict.fromkeys(none, 0)).items())
+    site = start("--egress-allow=127.0.0.1", "--embedded-worker=off", *flags)
+    put_models(site)
+    site.made("/v1/spaces", name="agreed", num_parameters=M, support_size={"policy": "agreed"})
     return site
 
 
@@ -241,6 +232,7 @@ WHERE = {
     "body_timeout": "impatient",
     "secret_key_missing": "keyless",
     "storage_full": "cramped",
+    "quota_exceeded": "crowded",
 }
 """Codes that a service in good health does not answer."""
 
@@ -257,8 +249,6 @@ def test_a_declared_problem_is_answered(
     """A request provokes each problem that an operation declares."""
     operation = OPERATIONS[name]
     where = WHERE.get(code, "service")
-    if code == "conflict" and name.startswith("create_"):
-        where = "crowded"
     answer = provoked(operation, code, request.getfixturevalue(where))
     assert (status, code) == (answer.status_code, answer.json()["code"]), answer.text
 

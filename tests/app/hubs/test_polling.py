@@ -26,6 +26,7 @@ from app.infra.db.tables.jobs import JobRow
 from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
+from app.quotas.service import QuotaService
 from modelkin.errors import InvalidParameter
 from tests.support.app.harness import AppHarness, open_app, open_hub_app
 from tests.support.backends import PostgresBackend
@@ -376,7 +377,7 @@ def test_sources_become_due(hub: Hub, app: AppHarness) -> None:
 
 def test_the_public_hub_is_polled_by_owner(app: AppHarness) -> None:
     """It has too many models to list all: a source of it is polled only if it names owners."""
-    service = SourceService(app.services[Secrets], app.hubs.sync)
+    service = SourceService(app.services[Secrets], app.hubs.sync, app.services[QuotaService])
     given = SourceIn("huggingface", "kin", "s", "https://huggingface.co")
     owned = replace(given, filters={"repos": ["org/*"]}, polled=True)
     tenant = app.tenant

@@ -285,13 +285,3 @@ def test_every_encrypted_column_is_renewed() -> None:
         if isinstance(column.type, LargeBinary)
     }
     assert known == found
-
-
-def test_a_tenant_has_a_limit(service: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it a source is a 409, until another one is deleted."""
-    made = service.hubs.create()
-    listed = service.http.get("/v1/sources", params={"limit": "1000"}).json()["items"]
-    monkeypatch.setattr("app.hubs.service.MAX_SOURCES", len(listed))
-    refused(service.http.post("/v1/sources", json=PLAIN), 409, "conflict")
-    service.http.delete(f"/v1/sources/{made['id']}")
-    assert 201 == service.http.post("/v1/sources", json={**PLAIN, "filters": None}).status_code

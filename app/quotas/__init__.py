@@ -1,0 +1,1 @@
+"""Quotas: how much of each thing a tenant may have."""

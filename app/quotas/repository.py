@@ -1,0 +1,71 @@
+"""Queries for quotas: what differs from the settings for a tenant, and what a tenant stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, bindparam, func, select, true, update
+
+from app.infra.db.database import Reader, Writer
+from app.infra.db.tables.catalog import SpaceRow
+from app.infra.db.tables.tenants import TenantRow
+
+__all__ = ["Stored", "lock_tenant", "overrides", "set_overrides", "stored"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a tenant stores in all its spaces, and which of its quotas differ from the settings."""
+
+    overrides: Mapping[str, Any] | None
+    models: int
+    support_bytes: int
+
+
+def overrides(session: Reader, tenant_id: int) -> Mapping[str, Any] | None:
+    """The quotas of a tenant that differ from the settings, by name."""
+    return session.scalar(select(TenantRow.quotas).where(TenantRow.id == tenant_id))
+
+
+def set_overrides(session: Writer, tenant_id: int, quotas: Mapping[str, Any]) -> None:
+    """Replace the quotas of a tenant that differ from the settings."""
+    session.execute(
+        update(TenantRow)
+        .where(TenantRow.id == tenant_id)
+        .values(quotas=dict(quotas) or None)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def lock_tenant(session: Writer, tenant_id: int) -> None:
+    """Lock a tenant until the transaction ends, so that what it has is counted by one at a time.
+
+    The lock excludes no row that refers to the tenant. Take it after the lock of a space.
+    """
+    query = select(TenantRow.id).where(TenantRow.id == tenant_id)
+    session.execute(query.with_for_update(key_share=True))
+
+
+def stored(session: Reader, tenant_id: int) -> Stored:
+    """What a tenant stores, in one statement."""
+    quotas, models, support_bytes = session.execute(_STORED, {"tenant": tenant_id}).one()
+    return Stored(quotas, int(models), int(support_bytes))
+
+
+def _stored() -> Select[Any]:
+    sums = (
+        select(
+            func.coalesce(func.sum(SpaceRow.supports + SpaceRow.signatures), 0).label("models"),
+            func.coalesce(func.sum(SpaceRow.support_bytes), 0).label("bytes"),
+        )
+        .where(SpaceRow.tenant_id == bindparam("tenant"))
+        .subquery()
+    )
+    query = select(TenantRow.quotas, sums.c.models, sums.c.bytes).join(sums, true())
+    return query.where(TenantRow.id == bindparam("tenant"))
+
+
+_STORED = _stored()
+"""Made once: to compile it takes longer than to execute it."""
