@@ -50,6 +50,7 @@ from app.kinship.graph import GraphService
 from app.kinship.lineage import LineageService
 from app.kinship.tensors import TensorService
 from app.maintenance import jobs as maintenance
+from app.maintenance.blob_cleanup import BlobCleanup
 from app.maintenance.cleanup import Cleanup
 from app.maintenance.jobs import MaintenanceJobs
 from app.maintenance.stop_lists import StopListService
@@ -143,12 +144,11 @@ def _compose(
 
 
 def _forgetting(stores: Stores, buckets: BucketService) -> list[Callable[[int], None]]:
-    """What deletes a space outside of the database, in the order that it happens in."""
+    """What deletes all that is derived from a space, in the order that it happens in."""
     return [
         stores.indexes.forget,
         buckets.forget,
         stores.sketches.forget,
-        lambda space_id: stores.blobs.delete_prefix(str(space_id)),
     ]
 
 
@@ -267,6 +267,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
             every=services[Settings].maintenance_interval_seconds,
             sketches=stores.sketches,
             downloads=stores.downloads,
+            blobs=BlobCleanup(stores.database, stores.blobs, services[Settings].blob_grace_seconds),
         )
     )
     services.add(cleanup.warmup)

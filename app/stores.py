@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -11,8 +10,6 @@ from app.auth.records import Tenant
 from app.auth.service import SCOPES, KeyService
 from app.auth.tenants import ensure_tenant, store_token
 from app.catalog.reader import ModelReader
-from app.catalog.repositories import revisions
-from app.catalog.repositories.models import blob_keys
 from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.support_cache import SupportCache
 from app.catalog.writer import ModelWriter
@@ -44,14 +41,9 @@ __all__ = [
 ]
 
 DEFAULT_TENANT = "default"
-_ORPHAN_AGE_S = 3600.0
-"""Seconds after which a blob without a row was left by a crash, and is not a write under way."""
-
 _BUCKETS_TIMEOUT_S = 0.5
 """Seconds that a query waits for the buckets before a scan answers in their place."""
 _BUCKETS_POOL_SIZE = 8
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +94,6 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
         downloads = Downloads(settings.checkpoint_dir / token)
         with closing(SketchFiles(settings.sketch_dir / token)) as sketches:
             if not prepared:
-                _sweep(database, blobs)
                 _sweep_sketches(database, sketches)
                 downloads.sweep()
             yield Stores(
@@ -204,16 +195,6 @@ def _require_keys(session: Writer, settings: Settings) -> None:
             "there is no key, so no client could use the service: make one with "
             "`python -m app keys create`, or set MODELKIN_INITIAL_KEY"
         )
-
-
-def _sweep(database: Database, blobs: FileBlobs) -> None:
-    with database.reading() as session:
-        swept = blobs.sweep(
-            lambda keys: blob_keys(session, keys) | revisions.blob_keys(session, keys),
-            older_than=_ORPHAN_AGE_S,
-        )
-    if swept:
-        log.info("removed %d supports that no model names", swept)
 
 
 def _sweep_sketches(database: Database, sketches: SketchFiles) -> None:

@@ -134,6 +134,8 @@ class BatchService:
         puts = [put for put in group if isinstance(put, Put)]
         if puts:
             with self._database.writing() as session:
+                for put in puts:  # of all runs: the first one may fail
+                    self._ingest.delete_unless_committed(session, put)
                 for run in _distinct(puts):
                     stored.extend(self._ingest.put_each(session, space, run))
         outcomes = iter(stored)

@@ -1,7 +1,7 @@
 """The preparation of a put: a support is processed before the lock, and finished under it.
 
-This module owns the blobs of a put: after any transaction, every blob has a row that names it. It
-writes no row, except for the new place of a repaired blob.
+This module owns the blobs of a put: after any transaction, every blob has a row that names it or is
+listed as released. It writes no other row, except for the new place of a repaired blob.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from app.catalog.sketches import require_fitting
 from app.errors import Unavailable
 from app.index.banding import BandValueService, signature_bytes
 from app.infra.db.database import Reader, Writer
+from app.infra.db.released_blobs import release
 from app.infra.storage.blobs import BlobStore
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -79,14 +80,15 @@ class Preparation:
         drift = None if past is None else self._history.measure(space, past, form, signature)
         held = current.blob_key if current is not None and same else None
         intact = held is not None and self._holds(held, packed)
-        return PreparedSupport(
+        counts = tensor_counts.encode(space, support.indices)
+        return PreparedSupport(  # nothing may fail any more once the blob is written
             support=support,
             signature=signature,
             packed=packed,
             blob_key=None if intact else self._blobs.put(str(space.id), packed),
             damaged=None if intact else held,
             band_values=band_values,
-            tensor_counts=tensor_counts.encode(space, support.indices),
+            tensor_counts=counts,
             drift=drift,
         )
 
@@ -141,12 +143,13 @@ class Preparation:
     ) -> models.Content | None:
         blob_key = prepared.blob_key
         if current is not None and current.digest == prepared.support.digest:
-            if blob_key is not None:
-                unneeded = blob_key
-                if current.blob_key is not None and current.blob_key == prepared.damaged:
-                    unneeded = current.blob_key
-                    self._move(session, space, current, blob_key, len(prepared.packed))
-                session.after_commit(partial(self._blobs.delete, unneeded))
+            if blob_key is None:
+                return None
+            if current.blob_key is not None and current.blob_key == prepared.damaged:
+                self._move(session, space, current, blob_key, len(prepared.packed))
+                release(session, [current.blob_key])
+            else:
+                session.after_commit(partial(self._blobs.delete, blob_key))
             return None
         if blob_key is None:  # the model changed between prepare and here, so its blob is not ours
             blob_key = self._blobs.put(str(space.id), prepared.packed)

@@ -2,14 +2,13 @@
 
 Temporal self-overlap (paper, section 4.3) is measured once, when a revision is made. That happens
 before the lock if possible, and again under it if the model has changed in between. This module
-decides which supports are kept and deletes the others; ``revisions`` reads them.
+decides which supports are kept and releases the others; ``revisions`` reads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from app.catalog.repositories.models import Content
 from app.catalog.repositories.revisions import KeptSupport, ModelPast, NewRevision
 from app.errors import Unavailable
 from app.infra.db.database import Reader, Writer
+from app.infra.db.released_blobs import release
 from app.infra.storage.blobs import BlobStore
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport, shared_packed
@@ -64,7 +64,7 @@ class _Side:
 
 
 class RevisionRecorder:
-    """Records revisions, and deletes the oldest.
+    """Records revisions, and releases the oldest.
 
     Args:
         blobs: stores supports.
@@ -134,10 +134,9 @@ class RevisionRecorder:
         return self._drop_oldest(session, changes, [drift.past for drift in drifts])
 
     def forget(self, session: Writer, model: ModelRecord) -> int:
-        """Delete all supports of a model that is about to be deleted; returns their bytes."""
+        """Release all supports of a model that is about to be deleted; returns their bytes."""
         blobs = revisions.blobs_of(session, model)
-        for key in blobs:
-            session.after_commit(partial(self._blobs.delete, key))
+        release(session, blobs)
         return sum(size or 0 for size in blobs.values())
 
     def _measure_again(self, space: SpaceRecord, past: ModelPast, content: Content) -> Drift:
@@ -149,7 +148,7 @@ class RevisionRecorder:
     def _drop_oldest(
         self, session: Writer, changes: Sequence[ModelChange], pasts: Sequence[ModelPast]
     ) -> int:
-        """Delete supports that are too old to be kept, after the commit; returns their bytes."""
+        """Release supports that are too old to be kept; returns their bytes."""
         dropped: dict[tuple[int, int], KeptSupport] = {}
         for change, past in zip(changes, pasts, strict=True):
             model, newest = change.model, change.model.revision + 1
@@ -168,8 +167,7 @@ class RevisionRecorder:
             return 0
         freed = revisions.measured(session, dropped)
         revisions.drop_blobs(session, dropped)
-        for kept in dropped.values():
-            session.after_commit(partial(self._blobs.delete, kept.blob_key))
+        release(session, (kept.blob_key for kept in dropped.values()))
         return freed
 
     def _side(

@@ -90,7 +90,7 @@ class ModelWriter:
         one.
         """
         for put in puts:
-            self._contents.delete_unless_committed(session, put)
+            self.delete_unless_committed(session, put)
         space = spaces.lock_space(session, space)
         known = models.find_models(session, space, [put.name for put in puts])
         signatures = _signatures(session, known, puts)
@@ -142,6 +142,10 @@ class ModelWriter:
     def discard(self, put: Put) -> None:
         """Delete the prepared blob of a refused put."""
         self._contents.discard(put)
+
+    def delete_unless_committed(self, session: Writer, put: Put) -> None:
+        """Delete the prepared blob of a put if the transaction fails, before or after it began."""
+        self._contents.delete_unless_committed(session, put)
 
     def update(
         self,

@@ -18,6 +18,7 @@ from app.index.registry import IndexRegistry
 from app.index.sketch_files import SketchFiles
 from app.index.warmup import IndexWarmup
 from app.infra.db.database import Database
+from app.maintenance.blob_cleanup import BlobCleanup
 from app.spaces import repository as spaces
 
 __all__ = ["Cleanup"]
@@ -44,6 +45,7 @@ class Cleanup:
         kept: tombstones of each space that stay.
         sketches: those on this machine.
         downloads: the unfinished ones on this machine.
+        blobs: the clean-up of released blobs and orphans.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Cleanup:
         kept: int = _MIN_KEPT_TOMBSTONES,
         sketches: SketchFiles | None = None,
         downloads: Downloads | None = None,
+        blobs: BlobCleanup | None = None,
     ) -> None:
         self.warmup = IndexWarmup(database, indexes)
         self._database = database
@@ -63,6 +66,7 @@ class Cleanup:
         self._kept = kept
         self._sketches = sketches
         self._downloads = downloads
+        self._blobs = blobs
         self._stopping = threading.Event()
 
     @contextmanager
@@ -81,15 +85,17 @@ class Cleanup:
         """Clean up once.
 
         Drop the indexes and sketches of deleted spaces, prune tombstones, and delete the unfinished
-        downloads of dead workers.
+        downloads of dead workers and the blobs that nothing needs.
 
         Raises:
-            Unavailable: the database cannot be used now.
+            Unavailable: the database or the blobs cannot be used now.
         """
         self._forget()
         self._prune()
         if self._downloads is not None:
             self._downloads.sweep()
+        if self._blobs is not None:
+            self._blobs.run_once(self._stopping)
 
     def _work(self) -> None:
         try:

@@ -10,6 +10,7 @@ from typing import Final, cast
 from app.auth.records import Tenant
 from app.errors import SpaceExists
 from app.infra.db.database import Reader, Writer
+from app.infra.db.released_blobs import release_space
 from app.quotas.service import QuotaService
 from app.spaces import repository
 from app.spaces.records import SpaceRecord
@@ -87,7 +88,7 @@ class SpaceService:
 
     Args:
         on_delete: called with the id of a deleted space, once that is committed; they delete what
-            is kept of it outside of the database.
+            is derived from it outside of the database.
         quotas: of tenants; None where a command of the operator writes.
     """
 
@@ -179,6 +180,7 @@ class SpaceService:
         """Delete the space and everything in it."""
         space = repository.lock_space(session, space)
         repository.delete_space(session, space)
+        release_space(session, space.id)
         for forget in self._on_delete:
             session.after_commit(partial(forget, space.id))
 

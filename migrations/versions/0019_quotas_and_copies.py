@@ -16,6 +16,7 @@ depends_on = None
 ADDED = (
     ("tenants", sa.Column("quotas", sa.JSON(), nullable=True)),
     ("installation", sa.Column("lineage", sa.String(32), nullable=True)),
+    ("installation", sa.Column("swept_at", sa.DateTime(timezone=True), nullable=True)),
     ("spaces", sa.Column("support_bytes", sa.BigInteger(), nullable=False, server_default="0")),
     ("models", sa.Column("blob_size", sa.BigInteger(), nullable=True)),
     ("revisions", sa.Column("blob_size", sa.BigInteger(), nullable=True)),

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import httpx
 import numpy as np
-from sqlalchemy import select
 
 from app.infra.db.database import Database
-from app.infra.db.tables.catalog import ModelRow, RevisionRow
 from modelkin import Support
+from tests.support.blob_files import blob_keys, named_keys, released_keys
 from tests.support.fixtures import Start
 from tests.support.http_space import (
     SUPPORT,
@@ -48,20 +47,17 @@ def supports(http: httpx.Client, space: str, names: list[str]) -> dict[str, Supp
     return {name: Support.from_bytes(http.get(base + name).content) for name in names}
 
 
-def blob_keys(server: Server) -> set[str]:
-    """Where the models in the database say that their supports are, and were."""
-    database = Database(server.database_url, timeout=5)
-    with database.reading() as session:
-        keys = [*session.scalars(select(ModelRow.blob_key))]
-        keys += session.scalars(select(RevisionRow.blob_key))
-    database.close()
-    return {key for key in keys if key is not None}
-
-
-def files(server: Server) -> set[str]:
-    """The keys of all blobs on disk, temporary files included."""
-    found = (path for path in server.blobs.rglob("*") if path.is_file())
-    return {path.relative_to(server.blobs).as_posix() for path in found}
+def kept_and_named(server: Server) -> tuple[set[str], set[str]]:
+    """The keys of the blobs on disk that are not released, and of those that rows name."""
+    with closing(Database(server.database_url, timeout=5)) as database:
+        released = released_keys(database)
+        spaces = {key for key in released if key.endswith("/")}
+        files = {
+            key
+            for key in blob_keys(server.blobs) - released
+            if f"{key.rsplit('/', 2)[0]}/" not in spaces
+        }
+        return files, named_keys(database)
 
 
 def check(server: Server, space: str, write_logs: list[WriteLog]) -> None:
@@ -82,7 +78,8 @@ def check(server: Server, space: str, write_logs: list[WriteLog]) -> None:
         )
         check_neighbors(http, space, held)
         check_revisions(http, space, held)
-    assert blob_keys(server) <= files(server)
+    kept, named = kept_and_named(server)
+    assert named <= kept
 
 
 def check_revisions(http: httpx.Client, space: str, held: dict[str, Support]) -> None:
@@ -141,35 +138,6 @@ def test_kill_9_under_load_loses_nothing_acknowledged(start: Start) -> None:
         check(server, space, write_logs)
 
 
-def test_the_sweep_removes_what_a_crash_left(start: Start) -> None:
-    """Old blobs that no row names go at the next start; what is another's, or no blob, stays."""
-    server = start()
-    space = make_space(server)
-    with httpx.Client(base_url=server.url) as http:
-        support = random_support(np.random.default_rng(1), M, K)
-        url, headers = f"/v1/spaces/{space}/supports/a", {"Content-Type": SUPPORT}
-        assert 201 == http.put(url, content=support.to_bytes(), headers=headers).status_code
-    (realm,) = server.blobs.iterdir()
-    foreign = realm / "1/notes.txt"
-    foreign.write_text("not the service's")
-    another = server.blobs / f"{'0' * 32}/1/ab/{'ab' * 16}"
-    another.parent.mkdir(parents=True)
-    another.write_bytes(b"another database's")
-    kept = files(server)
-    left = {f"{realm.name}/1/ab/{'ab' * 16}", f"{realm.name}/1/ab/{'ac' * 16}.part"}
-    for path in (server.blobs / key for key in left):
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"left by a crash")
-    server.kill()
-    server.start()
-    assert kept | left == files(server)
-    for path in server.blobs.rglob("*"):
-        os.utime(path, times=(time.time() - 7200,) * 2)
-    server.kill()
-    server.start()
-    assert kept == files(server)
-
-
 def test_a_write_is_acknowledged_only_when_it_is_stored(start: Start) -> None:
     """A kill right behind the answer finds the PUT, and the DELETE, done: the commit came first."""
     server = start()
@@ -203,14 +171,15 @@ def test_SIGTERM_under_load_ends_cleanly(start: Start) -> None:
 
 
 def test_concurrent_writers_leave_no_blob_behind(start: Start) -> None:
-    """While the service lives, the blobs on disk are exactly those that rows name."""
+    """The blobs on disk are exactly those that rows name, and those that are released."""
     server = start()
     space = make_space(server)
     write_logs = [WriteLog() for _ in range(WRITERS)]
     writers = start_writers(server.url, space, write_logs, 3)
     time.sleep(0.8)
     assert [] == finish(writers)
-    assert blob_keys(server) == files(server)
+    kept, named = kept_and_named(server)
+    assert named == kept
     check(server, space, write_logs)
 
 
@@ -285,7 +254,9 @@ def test_readers_never_see_a_torn_model(space: Space) -> None:
 
 
 def test_a_space_deleted_under_load_leaves_nothing(start: Start) -> None:
-    """Writers to a space that goes get answers, never a 5xx, and no row or blob of it stays."""
+    """Writers to a space that goes get answers, never a 5xx; no row of it stays, and no blob that
+    is not released.
+    """
     server = start()
     with httpx.Client(base_url=server.url, timeout=30) as http:
         space = Space(http, M)
@@ -300,4 +271,4 @@ def test_a_space_deleted_under_load_leaves_nothing(start: Start) -> None:
             time.sleep(0.2)
             assert 204 == http.delete(f"/v1/spaces/{space.name}").status_code
             assert set(answers) <= {201, 404}
-    assert (set(), set()) == (blob_keys(server), files(server))
+    assert (set(), set()) == kept_and_named(server)

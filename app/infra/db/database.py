@@ -81,9 +81,11 @@ class Database:
                 yield session
                 session.flush()
             except BaseException:
-                session.rollback()
-                for action in session._after_rollback:
-                    action()
+                try:
+                    session.rollback()
+                finally:  # a lost connection has rolled back, too
+                    for action in session._after_rollback:
+                        action()
                 raise
             session.commit()
         for action in session._after_commit:

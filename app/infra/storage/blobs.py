@@ -1,7 +1,7 @@
 """Blobs in a folder: each one file, written beside its place, synced, then renamed into it.
 
-A crash leaves at most a file that no row names; ``sweep`` removes those. This module never reads
-the content of a blob.
+A crash leaves at most a file that no row names; ``keys`` lists all of them for a sweep. This module
+never reads the content of a blob.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -26,8 +25,8 @@ __all__ = ["FileBlobs", "BlobStore"]
 _TEMPORARY = ".part"
 _KEY = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
 """Files that a sweep may remove; all others in the folder belong to other programs."""
+_LINEAGE = "lineage"
 _MIN_MAPPED_BYTES = 1 << 16
-_SWEEP_BATCH_SIZE = 1000
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -94,27 +93,32 @@ class FileBlobs:
         with contextlib.suppress(OSError):
             os.unlink(self.root / key)
 
-    def delete_prefix(self, prefix: str) -> None:
-        shutil.rmtree(self.root / self._realm / prefix, ignore_errors=True)
+    def delete_folder(self, key: str) -> None:
+        shutil.rmtree(self.root / key, ignore_errors=True)
 
-    def sweep(self, wanted: Callable[[Sequence[str]], set[str]], *, older_than: float) -> int:
-        swept = 0
-        old = self._older_than(time.time() - older_than)
-        while keys := list(islice(old, _SWEEP_BATCH_SIZE)):
-            for key in set(keys) - wanted(keys):
-                self.delete(key)
-                swept += 1
-        return swept
-
-    def _older_than(self, horizon: float) -> Iterator[str]:
-        realm = self.root / self._realm
+    def keys(self, *, older_than: float = 0.0) -> Iterator[str]:
+        realm, horizon = self.root / self._realm, time.time() - older_than
         for folder, _, names in os.walk(realm):
             for name in names:
                 path = Path(folder, name)
                 key = path.relative_to(realm).as_posix()
                 with contextlib.suppress(FileNotFoundError):
-                    if _KEY.fullmatch(key) and path.stat().st_mtime < horizon:
+                    if _KEY.fullmatch(key) and path.stat().st_mtime <= horizon:
                         yield f"{self._realm}/{key}"
+
+    def lineage(self) -> str | None:
+        try:
+            return (self.root / self._realm / _LINEAGE).read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def set_lineage(self, lineage: str) -> None:
+        try:
+            self._write(self.root / self._realm / _LINEAGE, lineage.encode("ascii"))
+        except OSError as error:
+            raise Unavailable(
+                f"the lineage of the supports could not be written: {error.strerror}"
+            ) from error
 
     def _write(self, path: Path, data: bytes) -> None:
         self._make_folder(path.parent)
@@ -161,12 +165,14 @@ class BlobStore(Protocol):
     def delete(self, key: str) -> None:
         """Delete one blob, if it exists."""
 
-    def delete_prefix(self, prefix: str) -> None:
-        """Delete all blobs under ``prefix``."""
+    def delete_folder(self, key: str) -> None:
+        """Delete all blobs whose keys begin with ``key``, which ends with a slash."""
 
-    def sweep(self, wanted: Callable[[Sequence[str]], set[str]], *, older_than: float) -> int:
-        """Delete unwanted blobs that are older than ``older_than`` seconds; returns how many.
+    def keys(self, *, older_than: float = 0.0) -> Iterator[str]:
+        """The keys of all blobs that are older than so many seconds, unfinished ones included."""
 
-        Args:
-            wanted: returns those of some keys whose blobs must stay.
-        """
+    def lineage(self) -> str | None:
+        """What :meth:`set_lineage` wrote last; None where that is lost."""
+
+    def set_lineage(self, lineage: str) -> None:
+        """Note the lineage of the database that has swept the blobs, beside them."""

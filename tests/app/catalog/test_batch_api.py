@@ -7,6 +7,7 @@ import itertools
 import json
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import httpx
@@ -14,12 +15,26 @@ import numpy as np
 import pytest
 
 import modelkin
+from app.catalog.batches import BatchEntry, BatchService
+from app.errors import SpaceNotFound
+from app.infra.db.database import Database
+from app.settings import Settings
 from modelkin import Support
 from modelkin.wire import signature_to_json
 from tests.sdk.wire.payloads import compressed, forge
+from tests.support.app.space import AppSpace
+from tests.support.blob_files import blob_files, blob_keys, named_keys, released_keys
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
-from tests.support.http_space import RAW, ROARING, SUPPORT, Space, assert_problem, ok
+from tests.support.http_space import (
+    RAW,
+    ROARING,
+    SUPPORT,
+    Space,
+    assert_problem,
+    ok,
+    random_support,
+)
 from tests.support.servers.server_process import ROOT, command, environment
 
 JSONL = "application/jsonl"
@@ -321,7 +336,9 @@ def test_neighbours_see_a_batch_at_once(space: Space) -> None:
 
 
 def test_a_refused_line_leaves_no_blob(start: Start) -> None:
-    """After replacing, repeating and refusing there are as many blobs as supports to keep."""
+    """After replacing, repeating and refusing there are as many blobs as supports to keep, beside
+    those that are released.
+    """
     running = start("--keep-revisions=1")
     with checked(httpx.Client(base_url=running.url)) as http:
         space = Space(http)
@@ -332,7 +349,23 @@ def test_a_refused_line_leaves_no_blob(start: Start) -> None:
         put(space, *lines, {"model": "x", "support": text(huge())})
         put(space, *lines)
         assert 5 == space.show()["supports"]
-        assert 5 == sum(1 for path in running.blobs.rglob("*") if path.is_file())
+        with closing(Database(running.database_url, timeout=5)) as database:
+            kept = blob_keys(running.blobs) - released_keys(database)
+            assert named_keys(database) == kept
+        assert 5 == len(kept)
+
+
+def test_a_batch_that_fails_leaves_no_blob(app_space: AppSpace) -> None:
+    """Each of nine prepared supports is deleted, also those of names that stand in it thrice."""
+    folder = app_space.services[Settings].blob_dir
+    before, random = blob_files(folder), np.random.default_rng(8)
+    space = app_space.space
+    supports = [random_support(random, space.num_parameters, 50) for _ in range(9)]
+    app_space.drop()
+    entries = [BatchEntry("abc"[i % 3], support) for i, support in enumerate(supports)]
+    with app_space.database.reading() as session, pytest.raises(SpaceNotFound):
+        app_space.services[BatchService].put(session, space, entries)
+    assert before == blob_files(folder)
 
 
 def test_a_batch_needs_the_scope_to_write(start: Start) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from modelkin import Support
 from modelkin.wire.json import signature_to_json
+from tests.support.blob_files import blob_files
 from tests.support.http_space import (
     SIGNATURE,
     Space,
@@ -395,9 +396,8 @@ def test_a_damaged_support_degrades(space: Space, server: Server) -> None:
     """A donor whose file is lost is missing, the answer says so, and the others are complete."""
     for seed, name in enumerate("tab"):
         space.put(name, random_support(np.random.default_rng(seed), M, K))
-    files = [path for path in server.blobs.rglob("*") if path.is_file()]
     # The file of b, which has not been read yet.
-    max(files, key=lambda path: path.stat().st_mtime_ns).unlink()
+    max(blob_files(server.blobs), key=lambda path: path.stat().st_mtime_ns).unlink()
     for method in ("idf", "cover"):
         answer = donors(space, target="t", method=method)
         assert (True, ["a"]) == (answer["degraded"], [item["model"] for item in answer["items"]])

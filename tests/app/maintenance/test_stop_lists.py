@@ -16,6 +16,7 @@ from modelkin import BulkItem, Support
 from modelkin.core.similarity.overlap import jaccard
 from modelkin.core.sketching.banding import collision_probability, recall_at
 from modelkin.errors import InvalidParameter
+from tests.support.blob_files import blob_files
 from tests.support.http_space import (
     Space,
     ok,
@@ -246,9 +247,9 @@ def test_a_damaged_support_is_still_found(
 ) -> None:
     """A model whose file cannot be read is unbanded, and does not prevent a list."""
     space = open_stores.space(clients.name)
-    before = set(server.blobs.rglob("*"))
+    before = blob_files(server.blobs)
     clients.put("broken", kin_of(np.random.default_rng(4), BASE))
-    [file] = [path for path in set(server.blobs.rglob("*")) - before if path.is_file()]
+    [file] = blob_files(server.blobs) - before
     file.write_bytes(b"")
     assert open_stores.lists.make(space) is not None
     assert open_stores.banded(clients.name)["broken"] is None

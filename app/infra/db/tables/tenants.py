@@ -24,6 +24,8 @@ class InstallationRow(Base):
 
     token: Mapped[str] = mapped_column(String(32), primary_key=True)
     lineage: Mapped[str | None] = mapped_column(String(32))
+    swept_at: Mapped[datetime | None] = mapped_column(Moment)
+    """When the last sweep of the blobs began."""
 
 
 class TenantRow(Base):

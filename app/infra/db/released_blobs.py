@@ -1,0 +1,66 @@
+"""Queries for released blobs: those that no row names any more since a change.
+
+They are listed in the transaction of that change and deleted after a time of grace, so that every
+copy of the database that is not older finds its supports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import bindparam, delete, select, text
+
+from app.infra.db.database import Reader, Writer
+from app.infra.db.tables.base import Moment
+from app.infra.db.tables.blobs import ReleasedBlobRow
+from app.infra.db.tables.tenants import InstallationRow
+
+__all__ = ["due", "forget", "release", "release_space", "released_among", "space_of"]
+
+_IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
+_INSERT = text(
+    "INSERT INTO released_blobs (key, released_at) VALUES (:key, :at) ON CONFLICT DO NOTHING"
+).bindparams(bindparam("at", type_=Moment()))
+
+
+def release(session: Writer, keys: Iterable[str]) -> None:
+    """List blobs that no row names once this transaction is committed."""
+    now = datetime.now(UTC)
+    rows = [{"key": key, "at": now} for key in keys]
+    if rows:
+        session.execute(_INSERT, rows)
+
+
+def release_space(session: Writer, space_id: int) -> None:
+    """List all blobs of a space that this transaction deletes, by what their keys begin with."""
+    token = session.scalars(select(InstallationRow.token)).one()
+    release(session, [f"{token}/{space_id}/"])
+
+
+def due(session: Reader, before: datetime, limit: int) -> Sequence[str]:
+    """The keys that were released until ``before``, the oldest first, ``limit`` at most."""
+    query = select(ReleasedBlobRow.key).where(ReleasedBlobRow.released_at <= before)
+    return session.scalars(query.order_by(ReleasedBlobRow.released_at).limit(limit)).all()
+
+
+def forget(session: Writer, keys: Sequence[str]) -> None:
+    """Take keys off the list."""
+    for at in range(0, len(keys), _IDS_PER_STATEMENT):
+        some = ReleasedBlobRow.key.in_(keys[at : at + _IDS_PER_STATEMENT])
+        session.execute(delete(ReleasedBlobRow).where(some))
+
+
+def released_among(session: Reader, keys: Iterable[str]) -> set[str]:
+    """Those of ``keys`` that are listed, or whose space is."""
+    asked = {key: f"{key.rsplit('/', 2)[0]}/" for key in keys}
+    wanted, listed = [*asked, *set(asked.values())], set[str]()
+    for at in range(0, len(wanted), _IDS_PER_STATEMENT):
+        some = ReleasedBlobRow.key.in_(wanted[at : at + _IDS_PER_STATEMENT])
+        listed.update(session.scalars(select(ReleasedBlobRow.key).where(some)))
+    return {key for key, space in asked.items() if key in listed or space in listed}
+
+
+def space_of(key: str) -> int | None:
+    """The id of the space whose blobs ``key`` stands for; None for the key of one blob."""
+    return int(key.split("/")[1]) if key.endswith("/") else None
