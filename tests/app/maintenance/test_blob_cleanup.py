@@ -137,7 +137,9 @@ def test_a_released_blob_that_a_row_names_stays(stored: Blobs) -> None:
 
 
 def test_an_orphan_is_deleted_when_seen_again_a_day_later(stored: Blobs) -> None:
-    """The first sweep only notes it. Released blobs are not orphans, and younger files may be writes."""
+    """The first sweep only notes it. Released blobs are not orphans, and a younger file may be a
+    write under way.
+    """
     stored.put("a", "b")
     stored.app.http.delete("/v1/spaces/s/models/b")
     stored.clean()  # draws the first lineage
