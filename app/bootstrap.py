@@ -109,7 +109,7 @@ def open_services(
     with (
         open_stores(settings, prepared=prepared) as stores,
         open_redis(settings) as redis,
-        open_buckets(settings, stores.database, bands, redis) as buckets,
+        open_buckets(stores.database, bands, redis) as buckets,
     ):
         kernels().warm()
         buckets.start()

@@ -157,7 +157,7 @@ def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
 
 @contextmanager
 def open_buckets(
-    settings: Settings, database: Database, bands: BandValueService, server: RedisServer | None
+    database: Database, bands: BandValueService, server: RedisServer | None
 ) -> Iterator[BucketService]:
     """The LSH buckets, in Redis where there is one.
 
@@ -169,9 +169,7 @@ def open_buckets(
             service = BucketService(database, RedisBuckets(server), bands)
         else:
             # A second pool: a query must not wait for buckets as long as a writer may wait.
-            own = Database(
-                settings.database_url, timeout=_BUCKETS_TIMEOUT_S, connections=_BUCKETS_POOL_SIZE
-            )
+            own = database.second_pool(timeout=_BUCKETS_TIMEOUT_S, connections=_BUCKETS_POOL_SIZE)
             stack.callback(own.close)
             service = BucketService(database, SqlBuckets(own), bands)
         stack.callback(service.close)

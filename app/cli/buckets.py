@@ -29,7 +29,7 @@ def _rebuild_buckets(options: argparse.Namespace) -> int:
         chosen = chosen_spaces(database, options.space)
         with (
             open_redis(settings) as server,
-            open_buckets(settings, database, BandValueService(), server) as buckets,
+            open_buckets(database, BandValueService(), server) as buckets,
         ):
             for space in chosen:
                 buckets.rebuild(space)

@@ -12,7 +12,6 @@ compacted version change together, under the space's lock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from typing import TypeAlias
 
 import numpy as np
@@ -130,10 +129,10 @@ def prune_tombstones(session: Writer, space_id: int, *, keep: int, batch_size: i
 def _from_sqlite(session: Reader, space_id: int, version: int) -> Iterator[Page]:
     connection = session.connection().connection.driver_connection
     assert connection is not None
-    with closing(connection.execute(_CHANGED_SQLITE, (space_id, version))) as cursor:
-        while rows := cursor.fetchmany(_PAGE_SIZE):
-            ids, contents, signatures = zip(*rows, strict=True)
-            yield _ids(ids), _ids(contents), b"".join(signatures)
+    cursor = connection.execute(_CHANGED_SQLITE, (space_id, version))
+    while rows := cursor.fetchmany(_PAGE_SIZE):
+        ids, contents, signatures = zip(*rows, strict=True)
+        yield _ids(ids), _ids(contents), b"".join(signatures)
 
 
 def _from_postgres(session: Reader, space_id: int, version: int) -> Iterator[Page]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
-from sqlalchemy import Engine, text
+from sqlalchemy import URL, Engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from app.errors import StorageFull, Unavailable
 from app.infra.db.engines import connect
+from app.infra.db.write_queue import WriteQueue
 
 __all__ = ["Database", "Reader", "Writer"]
 
@@ -54,14 +55,35 @@ class Database:
         url: an SQLAlchemy URL.
         timeout: seconds that a writer waits for another writer.
         connections: size of the pool.
+        queue: of the writers of this process to the same SQLite file; a new one by default.
 
     Raises:
         Unavailable: it cannot be opened, or could lose acknowledged writes.
     """
 
-    def __init__(self, url: str, *, timeout: float, connections: int = 40) -> None:
+    def __init__(
+        self,
+        url: str | URL,
+        *,
+        timeout: float,
+        connections: int = 40,
+        queue: WriteQueue | None = None,
+    ) -> None:
         self.url = make_url(url)
-        self._engines = connect(self.url, timeout=timeout, connections=connections)
+        self._queue = queue or WriteQueue()
+        self._engines = connect(
+            self.url, timeout=timeout, connections=connections, queue=self._queue
+        )
+
+    def second_pool(self, *, timeout: float, connections: int) -> Database:
+        """The same database with connections and a timeout of its own, for the caller to close.
+
+        Writers of both wait in one queue.
+
+        Raises:
+            Unavailable: it cannot be opened.
+        """
+        return Database(self.url, timeout=timeout, connections=connections, queue=self._queue)
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
@@ -74,7 +96,7 @@ class Database:
         """A change: committed, durably, when the block ends; rolled back when it raises.
 
         The transaction begins with the first statement. SQLite takes its only write lock there,
-        so do slow work before it.
+        after the writers of this process that came before; so do slow work before it.
         """
         with _faults(), Writer(self._engines.writing) as session:
             try:
@@ -95,6 +117,17 @@ class Database:
         """Raise :class:`Unavailable` unless the database answers."""
         with self.reading() as session:
             session.execute(text("SELECT 1"))
+
+    def truncate_log(self) -> None:
+        """Cut SQLite's write-ahead log where it has outgrown its limit; a round of the clean-up.
+
+        It grows while readers overlap, and would keep its size for ever.
+
+        Raises:
+            Unavailable: other writers were first.
+        """
+        with _faults():
+            self._engines.truncate_log()
 
     def close(self) -> None:
         """Close every connection; SQLite folds its write-ahead log into the file."""

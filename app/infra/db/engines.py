@@ -5,15 +5,18 @@ All other modules use :class:`Engines`, and need not know which database it is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy import URL, Engine, create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from app.errors import Unavailable
+from app.infra.db.sqlite import open_sqlite, truncate_log
 from app.infra.db.timeouts import limit_waits
+from app.infra.db.write_queue import WriteQueue
 
 __all__ = ["Engines", "connect"]
 
@@ -28,61 +31,31 @@ class Engines:
     Attributes:
         reading: begins a consistent snapshot.
         writing: begins a change.
+        truncate_log: cuts a write-ahead log that has outgrown its limit; Postgres does it alone.
     """
 
     reading: Engine
     writing: Engine
+    truncate_log: Callable[[], None] = lambda: None
 
 
-def connect(url: URL, *, timeout: float, connections: int) -> Engines:
+def connect(url: URL, *, timeout: float, connections: int, queue: WriteQueue) -> Engines:
     """Open the database at ``url``.
 
     Args:
         timeout: seconds to wait for another writer's lock, and for a connection.
         connections: size of the pool.
+        queue: of this process's writers, for SQLite.
 
     Raises:
         Unavailable: it cannot be opened, or its configuration could lose acknowledged writes.
     """
     pool = {"pool_size": connections, "max_overflow": 0, "pool_timeout": timeout}
     if url.get_backend_name() == "sqlite":
-        return _sqlite(url, timeout, pool)
+        engine = open_sqlite(url, timeout, pool, queue)
+        immediate = engine.execution_options(begin="IMMEDIATE")
+        return Engines(engine, immediate, partial(truncate_log, engine, queue))
     return _postgres(url, timeout, pool)
-
-
-def _sqlite(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
-    folder = Path(str(url.database)).absolute().parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Unavailable(f"cannot make the data folder {folder}: {error.strerror}") from error
-    engine = create_engine(
-        url,
-        connect_args={"timeout": timeout},
-        **pool,
-    )
-    event.listen(engine, "connect", _configure_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    try:
-        engine.connect().close()
-    except DatabaseError as error:  # not writable, or not a database
-        raise Unavailable(f"cannot open the database {url.database}: {error.orig}") from error
-    return Engines(engine, engine.execution_options(begin="IMMEDIATE"))
-
-
-def _configure_sqlite(connection: Any, _record: object) -> None:
-    """Set WAL, foreign keys and full syncs: acknowledged writes survive a power loss."""
-    connection.isolation_level = None  # _begin_sqlite begins transactions
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-4096"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    """Take the lock of a writer at once: a deferred one fails where an immediate one waits."""
-    mode = connection.get_execution_options().get("begin", "DEFERRED")
-    connection.exec_driver_sql(f"BEGIN {mode}")
 
 
 def _postgres(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
