@@ -84,8 +84,8 @@ class Cleanup:
     def run_once(self) -> None:
         """Clean up once.
 
-        Drop the indexes and sketches of deleted spaces, prune tombstones, and delete the unfinished
-        downloads of dead workers and the blobs that nothing needs.
+        Drop the indexes and sketches of deleted spaces, prune tombstones, delete the unfinished
+        downloads of dead workers and the blobs that nothing needs, and cut the log of SQLite.
 
         Raises:
             Unavailable: the database or the blobs cannot be used now.
@@ -96,6 +96,7 @@ class Cleanup:
             self._downloads.sweep()
         if self._blobs is not None:
             self._blobs.run_once(self._stopping)
+        self._database.truncate_log()
 
     def _work(self) -> None:
         try:
