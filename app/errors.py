@@ -35,6 +35,7 @@
     ├── UnsupportedMediaType*              a body of a type that this operation does not take
     ├── NotAcceptable                      an Accept header that asks for no type on offer
     ├── BodyTimeout                        a body that came too slowly
+    ├── ClientLeft                         the client hung up before its answer
     ├── Unavailable                        a store cannot be reached or written just now
     │   ├── StorageFull                    there is no room left to write
     │   ├── TooMuch                        a question that took longer than it may
@@ -65,6 +66,7 @@ from modelkin.errors import InvalidInput, ModelkinError
 __all__ = [
     "BackendUnavailable",
     "BodyTimeout",
+    "ClientLeft",
     "ClusteringNotFound",
     "Conflict",
     "CrossSiteRequest",
@@ -315,6 +317,12 @@ class BodyTimeout(ModelkinError):
     """The body came too slowly."""
 
     code = "body_timeout"
+
+
+class ClientLeft(ModelkinError):
+    """The client hung up before it had its answer."""
+
+    code = "client_left"
 
 
 # --- what is away ---------------------------------------------------------------------------------

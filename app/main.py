@@ -19,8 +19,8 @@ from app.infra.db.database import Database
 from app.infra.egress.client import Egress
 from app.infra.http import openapi, problems
 from app.infra.http.bodies import BodyLimits
-from app.infra.http.dependencies import ConnectionSlots
 from app.infra.http.memory_budget import Budget, Budgets
+from app.infra.http.turns import Turns
 from app.infra.http.url_checks import UrlChecker
 from app.jobs import endpoints as jobs
 from app.jobs.records import JobRecord
@@ -97,7 +97,12 @@ def _http_services(app: FastAPI, services: Container) -> Iterator[object]:
         decoded=Budget(settings.max_inflight_body_bytes // 2, timeout),
         answers=Budget(settings.max_inflight_body_bytes // 4, timeout),
     )
-    yield ConnectionSlots(settings.database_pool_size, timeout)
+    yield Turns(
+        settings.database_pool_size,
+        share=settings.tenant_share,
+        timeout=timeout,
+        query_timeout=settings.query_timeout_seconds,
+    )
     yield UrlChecker(services[Egress], timeout)
     yield JobWatcher(
         partial(_jobs_by_id, services), is_over=lambda: getattr(app.state, "stopping", False)

@@ -26,6 +26,7 @@ from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
+from app.infra.http.turns import counts_as
 from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
@@ -103,6 +104,7 @@ def list_clusterings(
     operation_id="get_latest_clustering",
     responses=problems(*SPACE_PROBLEMS, ClusteringNotFound),
 )
+@counts_as("heavy")
 def latest(
     clusterings: Service[ClusteringService], space: KnownSpace, session: Reading, tags: TagFilter
 ) -> ClusteringOut:
@@ -117,6 +119,7 @@ def latest(
     operation_id="get_clustering",
     responses=problems(*SPACE_PROBLEMS, ClusteringNotFound, InvalidParameter),
 )
+@counts_as("heavy")
 def show(
     clusterings: Service[ClusteringService],
     space: KnownSpace,
@@ -158,6 +161,7 @@ def delete(
     ),
     openapi_extra=ANY_BODY,
 )
+@counts_as("reading")
 def assign(
     clusterings: Service[ClusteringService],
     reader: Service[ModelReader],

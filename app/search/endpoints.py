@@ -15,6 +15,7 @@ from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import K, Reading
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
+from app.infra.http.turns import counts_as
 from app.search.schemas import NeighborsOut
 from app.search.service import SearchService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
@@ -59,6 +60,7 @@ StoredModelName = Annotated[str, Query(description="the stored model")]
     responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
     response_model=NeighborsOut,
 )
+@counts_as("heavy", method=("exact",))
 def of_stored(
     reader: Service[ModelReader],
     search: Service[SearchService],
@@ -101,6 +103,7 @@ def of_stored(
     response_model=NeighborsOut,
     openapi_extra=ANY_BODY,
 )
+@counts_as("heavy", method=("exact",))
 def of_given(
     reader: Service[ModelReader],
     search: Service[SearchService],

@@ -17,6 +17,7 @@ from app.infra.http.dependencies import Reading
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
+from app.infra.http.turns import counts_as
 from app.search.schemas import OverlapOut, SimilarityIn, SimilarityOut
 from app.search.similarity import SimilarityService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
@@ -72,6 +73,7 @@ def overlap(
         **problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, ModelNotFound, InvalidParameter, NotAcceptable),
     },
 )
+@counts_as("heavy")
 def similarity(
     similarities: Service[SimilarityService],
     space: KnownSpace,

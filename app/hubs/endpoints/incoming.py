@@ -13,10 +13,11 @@ from app.errors import BodyTimeout, RateLimited, StorageFull, Unauthorized, Unav
 from app.hubs.endpoints.schemas import ReceiptOut
 from app.hubs.incoming.service import HubEventService
 from app.infra.http.bodies import BodyLimits, read_body
-from app.infra.http.dependencies import ConnectionSlot
+from app.infra.http.dependencies import Turn
 from app.infra.http.openapi import problems
 from app.infra.http.routing import HOOKS
 from app.infra.http.services import Service
+from app.infra.http.turns import counts_as
 from modelkin import wire
 from modelkin.errors import InvalidParameter, PayloadTooLarge
 
@@ -61,11 +62,12 @@ async def _body(request: Request, limits: Service[BodyLimits]) -> bytes:
     },
     openapi_extra=_BODY,
 )
+@counts_as("hooks")
 def receive(
     request: Request,
     hub_events: Service[HubEventService],
     body: Annotated[bytes, Depends(_body)],
-    slot: ConnectionSlot,
+    turn: Turn,
     source: Annotated[str, Path(description="the id of the source")],
     response: Response,
 ) -> ReceiptOut:
@@ -75,7 +77,7 @@ def receive(
     `X-MLflow-Delivery-Id` and `X-MLflow-Timestamp` of MLflow. A repeated event is answered 200; one
     with a wrong secret or signature, or for an unknown source, 401.
     """
-    del slot
+    del turn
     receipt = hub_events.receive(source, request.headers, body)
     if receipt.duplicate:
         response.status_code = 200

@@ -6,12 +6,15 @@ comes during a transaction waits for its end; the first one waiting then writes 
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
+from modelkin.errors import ModelkinError
 
 __all__ = ["GroupCommit"]
 
@@ -72,17 +75,30 @@ class GroupCommit(Generic[T, R]):
         return write.answer  # type: ignore[return-value]  # done, and without an error
 
     def _write(self, batch: list[_Pending[T, R]]) -> None:
-        """Write for all; if that fails, for each alone: one error affects no other thread."""
+        """Write for all; if that fails, for each alone: one error affects no other thread.
+
+        What the database cannot serve now, a held lock or a full disk, it cannot serve for each
+        either: then all have this error, and no thread waits for the lock once more.
+        """
         batch.sort(key=lambda write: self._order(write.item))
+        refused = False
         try:
             with self._database.writing() as session:
                 for write in batch:
-                    write.answer = self._act(session, write.item)
+                    try:
+                        write.answer = self._act(session, write.item)
+                    except ModelkinError:  # its own: the database's are of its driver in here
+                        refused = True
+                        raise
         except Exception as error:
-            if len(batch) > 1:
+            if isinstance(error, Unavailable) and not refused:
+                for write in batch:
+                    write.error = copy.copy(error)  # each is raised, with a traceback of its own
+            elif len(batch) > 1:
                 for write in batch:
                     self._write([write])
                 return
-            batch[0].error = error
+            else:
+                batch[0].error = error
         for write in batch:
             write.done = True

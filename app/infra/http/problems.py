@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from app.errors import (
     BodyTimeout,
+    ClientLeft,
     Conflict,
     CrossSiteRequest,
     Forbidden,
@@ -79,6 +80,7 @@ _STATUS: Mapping[type[ModelkinError], int] = {
     UnsupportedMediaType: 415,
     NotAcceptable: 406,
     BodyTimeout: 408,
+    ClientLeft: 400,
     StorageFull: 507,
     Unavailable: 503,
 }

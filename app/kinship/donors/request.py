@@ -18,6 +18,7 @@ from modelkin.types.kinship import DonorExplanation
 from modelkin.types.search import Neighbor
 
 __all__ = [
+    "HEAVY_METHODS",
     "METHODS",
     "WEIGHTS",
     "DonorRequest",
@@ -27,7 +28,9 @@ __all__ = [
     "check_request",
 ]
 
-METHODS = ("similarity", "idf", "cover", "knn_shapley")
+HEAVY_METHODS = ("idf", "cover", "knn_shapley")
+"""Methods that read hundreds of supports, or the attributes of most models."""
+METHODS = ("similarity", *HEAVY_METHODS)
 WEIGHTS = ("zscore", "similarity", "score")
 
 Ids = npt.NDArray[np.int64]

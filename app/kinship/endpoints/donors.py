@@ -15,7 +15,8 @@ from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import K, Reading
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
-from app.kinship.donors.request import DonorRequest
+from app.infra.http.turns import counts_as
+from app.kinship.donors.request import HEAVY_METHODS, DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.schemas import DonorsOut
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
@@ -101,6 +102,7 @@ DonorQuery = Annotated[DonorRequest, Depends(_donor_request)]
     operation_id="get_donors",
     responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter, SupportRequired),
 )
+@counts_as("heavy", method=HEAVY_METHODS)
 def of_stored(
     reader: Service[ModelReader],
     donors: Service[DonorService],
@@ -132,6 +134,7 @@ def of_stored(
     ),
     openapi_extra=ANY_BODY,
 )
+@counts_as("heavy", method=HEAVY_METHODS)
 def of_given(
     reader: Service[ModelReader],
     donors: Service[DonorService],

@@ -18,6 +18,7 @@ from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
 from app.infra.http.schemas import Expected, Kappa, Note
 from app.infra.http.services import Service
+from app.infra.http.turns import counts_as
 from app.kinship.graph import GraphService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from modelkin import wire
@@ -89,6 +90,7 @@ class GraphOut(BaseModel):
         **problems(*SPACE_PROBLEMS, InvalidParameter, NotAcceptable),
     },
 )
+@counts_as("heavy")
 def graph(
     graphs: Service[GraphService],
     space: KnownSpace,

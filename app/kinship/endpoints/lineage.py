@@ -11,6 +11,7 @@ from app.errors import ModelNotFound
 from app.infra.http.dependencies import Reading
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
+from app.infra.http.turns import counts_as
 from app.kinship.lineage import LineageService
 from app.kinship.schemas import LineageOut
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
@@ -32,6 +33,7 @@ router = APIRouter(
     operation_id="get_lineage",
     responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
 )
+@counts_as("heavy")
 def lineage(
     lineages: Service[LineageService],
     space: KnownSpace,

@@ -8,6 +8,7 @@ from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.infra.http.dependencies import Reading
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
+from app.infra.http.turns import counts_as
 from app.kinship.schemas import SpaceTensorsOut
 from app.kinship.tensors import TensorService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
@@ -24,6 +25,7 @@ router = APIRouter(
 
 
 @router.get("", operation_id="get_tensors", responses=problems(*SPACE_PROBLEMS, InvalidParameter))
+@counts_as("heavy")
 def tensors(
     service: Service[TensorService], space: KnownSpace, session: Reading
 ) -> SpaceTensorsOut:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -96,6 +97,51 @@ def test_a_database_that_is_away_is_told_to_all(tmp_path: Path) -> None:
         failures = [pool.submit(group_commit.do, number).exception() for number in range(3)]
     assert [Unavailable] * 3 == [type(failure) for failure in failures]
     database.close()
+
+
+def test_a_group_that_fails_on_the_lock_waits_for_it_once(database: Database) -> None:
+    """All that share a transaction have its error; none of them waits for the lock once more."""
+    patient = Database(str(database.url), timeout=0.5)
+    group_commit = GroupCommit(patient, insert, order=lambda number: number)
+    with (
+        database.writing() as other,
+        ThreadPoolExecutor(13) as pool,
+    ):
+        other.execute(text("INSERT INTO numbers VALUES (100)"))
+        began = time.monotonic()
+        asked = [pool.submit(group_commit.do, number) for number in range(12)]
+        failures = [future.exception() for future in asked]
+        took = time.monotonic() - began
+    assert [Unavailable] * 12 == [type(failure) for failure in failures]
+    assert took < 3, "once for the first, and once for those who came meanwhile"
+    assert [100] == numbers(database)
+    patient.close()
+
+
+def test_a_write_that_is_refused_for_itself_spoils_no_other(database: Database) -> None:
+    """An error that ``act`` raises of one write is of that one, even one that says to try again."""
+    entered, go = threading.Event(), threading.Event()
+
+    def act(session: Writer, number: int) -> int:
+        entered.set()
+        go.wait(5)
+        if number == 3:
+            raise Unavailable("3 is being changed just now")
+        return insert(session, number)
+
+    group_commit = GroupCommit(database, act, order=lambda number: number)
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(group_commit.do, 0)
+        entered.wait(5)
+        rest = [pool.submit(group_commit.do, number) for number in (1, 2, 3, 4)]
+        while group_commit.waiting < 4:
+            pass
+        go.set()
+        failures = [future.exception() for future in (first, *rest)]
+    assert [None, None, None, Unavailable, None] == [
+        None if failure is None else type(failure) for failure in failures
+    ]
+    assert [0, 1, 2, 4] == numbers(database)
 
 
 def test_two_processes_take_a_delivery_once(backend: Backend, tmp_path: Path) -> None:

@@ -1,0 +1,240 @@
+"""Turns: how many requests work at a time, and who is next.
+
+Each request holds one turn, of the pool of its kind of work, and waits for it without a thread and
+without a connection. In each pool every tenant that waits gets the next turn in rotation, so the
+requests of one tenant wait for each other, and hardly for those of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from fastapi import Request
+
+from app.errors import Unavailable
+
+__all__ = ["Kind", "Pool", "Turns", "counts_as", "kind_of", "tenant_of"]
+
+Kind: TypeAlias = Literal["reading", "writing", "heavy", "hooks"]
+"""A kind of work: reads, writes, questions that compute for seconds, and deliveries of hubs."""
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+_MAX_THREADS = 40
+"""Request threads: anyio's default."""
+_SPARE = 8
+"""Threads that no turn takes, and connections: for keys, jobs and probes."""
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_COUNTED_AS = "__modelkin_turn__"
+"""The attribute of an endpoint that :func:`counts_as` sets."""
+
+_WAITED_FOR: Final[Mapping[Kind, str]] = {
+    "reading": "other reads are",
+    "writing": "other writes are",
+    "heavy": "other graphs, matrices, exact searches and such are",
+    "hooks": "other deliveries of hubs are",
+}
+
+
+class Pool:
+    """Turns that tenants share.
+
+    A tenant that waits is served in rotation, once a round. While another one waits, a tenant gets
+    no more than its share; and unless there is only one turn, it never gets the last one, so that
+    the next tenant to come finds a turn free.
+
+    Args:
+        size: the number of turns.
+        share: of them that one tenant may hold while others wait, above 0 and at most 1.
+        timeout: seconds that a request waits.
+        work: what is going on in the other turns, for the message.
+    """
+
+    def __init__(self, size: int, *, share: float, timeout: float, work: str = "others") -> None:
+        self.size = size
+        self._most = max(1, size - 1)
+        self._share = min(self._most, max(1, int(size * share)))
+        self._timeout = timeout
+        self._work = work
+        self._held: Counter[str] = Counter()
+        self._last: dict[str, int] = {}
+        """The number of the last turn of each tenant that holds one or waits."""
+        self._given = 0
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @property
+    def held(self) -> int:
+        """How many turns are taken."""
+        return self._held.total()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return sum(map(len, self._waiting.values()))
+
+    @asynccontextmanager
+    async def turn(self, tenant: str) -> AsyncIterator[None]:
+        """Hold a turn for the duration of the block.
+
+        Raises:
+            Unavailable: none became free in time.
+        """
+        await self._take(tenant)
+        try:
+            yield
+        finally:
+            self._give_back(tenant)
+
+    async def _take(self, tenant: str) -> None:
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(tenant, deque()).append(granted)
+        self._hand_out()
+        try:
+            async with asyncio.timeout(self._timeout):
+                await granted
+        except BaseException as error:
+            if granted.done() and not granted.cancelled():
+                self._give_back(tenant)  # it came in the moment in which the request gave up
+            else:
+                self._forget(tenant, granted)
+            if isinstance(error, TimeoutError):
+                raise Unavailable(
+                    f"{self._work} served, {self.size} at a time, and this one has waited for "
+                    f"{self._timeout:g} seconds: send fewer at a time, and this one again"
+                ) from error
+            raise
+
+    def _give_back(self, tenant: str) -> None:
+        self._held[tenant] -= 1
+        if not self._held[tenant]:
+            del self._held[tenant]
+        self._clear(tenant)
+        self._hand_out()
+
+    def _forget(self, tenant: str, granted: asyncio.Future[None]) -> None:
+        queue = self._waiting[tenant]
+        queue.remove(granted)
+        if not queue:
+            del self._waiting[tenant]
+        self._clear(tenant)
+        self._hand_out()  # those who waited beside it may take more than a share now
+
+    def _clear(self, tenant: str) -> None:
+        """Forget when a tenant was last served, once it holds nothing and waits for nothing."""
+        if tenant not in self._held and tenant not in self._waiting:
+            self._last.pop(tenant, None)
+
+    def _hand_out(self) -> None:
+        """Give the free turns to those who wait, a tenant after another."""
+        while self.held < self.size and (tenant := self._next()) is not None:
+            queue = self._waiting[tenant]
+            granted = next((each for each in queue if not each.done()), None)
+            if granted is None:  # they have all given up, and are about to say so
+                return
+            queue.remove(granted)
+            if not queue:
+                del self._waiting[tenant]
+            self._held[tenant] += 1
+            self._given += 1
+            self._last[tenant] = self._given
+            granted.set_result(None)
+
+    def _next(self) -> str | None:
+        """The tenant whose turn it is; None if those who wait hold as many as they may."""
+        order = sorted(self._waiting, key=lambda tenant: self._last.get(tenant, 0))
+        for limit in (self._share, self._most):
+            for tenant in order:
+                if self._held[tenant] < limit:
+                    return tenant
+        return None
+
+
+class Turns:
+    """A pool for each kind of work.
+
+    All turns together are fewer than request threads and than connections: there is always a
+    thread and a connection for one of them to go on with. Requests that hold a connection and wait
+    for a thread, while the threads wait for connections, would all time out.
+
+    Args:
+        connections: of the database's pool.
+        share: of a pool that one tenant may hold while others wait.
+        timeout: seconds that a request waits for its turn.
+        query_timeout: seconds that a heavy question may compute.
+        cores: of the machine; by default those of this process.
+    """
+
+    def __init__(
+        self,
+        connections: int,
+        *,
+        share: float,
+        timeout: float,
+        query_timeout: float,
+        cores: int | None = None,
+    ) -> None:
+        total = min(_MAX_THREADS - _SPARE, connections - _SPARE)
+        some = max(1, total // 4)
+        known = len(os.sched_getaffinity(0)) if cores is None else cores
+        heavy = min(known + 1, max(1, total // 8))
+        sizes: dict[Kind, int] = {
+            "writing": some,
+            "hooks": some,
+            "heavy": heavy,
+            "reading": max(1, total - 2 * some - heavy),
+        }
+        self._pools: dict[Kind, Pool] = {
+            kind: Pool(
+                size,
+                share=share,
+                timeout=timeout + 2 * query_timeout if kind == "heavy" else timeout,
+                work=_WAITED_FOR[kind],
+            )
+            for kind, size in sizes.items()
+        }
+
+    def of(self, kind: Kind) -> Pool:
+        """The turns of a kind of work."""
+        return self._pools[kind]
+
+
+def counts_as(kind: Kind, **when: Collection[str]) -> Callable[[Endpoint], Endpoint]:
+    """Mark an endpoint whose requests take turns of this kind, by default those of their method.
+
+    Args:
+        kind: of its work.
+        when: values of query parameters that make it so; a request with others is one of reading.
+    """
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        setattr(endpoint, _COUNTED_AS, (kind, when))
+        return endpoint
+
+    return mark
+
+
+def kind_of(request: Request) -> Kind:
+    """The kind of work of a request."""
+    marked: tuple[Kind, Mapping[str, Collection[str]]] | None
+    marked = getattr(request.scope.get("endpoint"), _COUNTED_AS, None)
+    if marked is None:
+        return "reading" if request.method in _SAFE_METHODS else "writing"
+    kind, when = marked
+    asked = request.query_params
+    return kind if all(asked.get(name) in values for name, values in when.items()) else "reading"
+
+
+def tenant_of(request: Request) -> str:
+    """Whose turn a request takes: its tenant's, or that of the source whose hook it calls.
+
+    Where no key is asked for, all requests are of one tenant.
+    """
+    identity = getattr(request.state, "identity", None)
+    if identity is not None:
+        return str(identity.tenant.id)
+    return str(request.path_params["source"]) if kind_of(request) == "hooks" else ""

@@ -1,0 +1,326 @@
+"""Turns are shared by tenants: none waits for all that another has asked."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from fastapi import Request
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.clustering import endpoints as clusterings
+from app.errors import Unavailable
+from app.hubs.endpoints import incoming
+from app.infra.http.turns import Kind, Pool, Turns, kind_of
+from app.kinship.endpoints import donors, graph, lineage
+from app.search import endpoints as neighbors
+from app.search import similarity_endpoints
+from tests.app.auth.test_keys import new_key
+from tests.support.http_space import SIGNATURE, random_support
+from tests.support.hub_payloads import hf_headers, hf_payload
+from tests.support.servers.server_process import Server
+
+# --- a pool -----------------------------------------------------------------------------------
+
+
+class Crowd:
+    """Requests that are served until a test ends them.
+
+    Args:
+        pool: whose turns they take.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.served: list[str] = []
+        self._tasks: list[tuple[str, asyncio.Task[None], asyncio.Event]] = []
+
+    async def come(self, *tenants: str) -> None:
+        """One request of each tenant comes, after another."""
+        for tenant in tenants:
+            over = asyncio.Event()
+            task = asyncio.create_task(self._ask(tenant, over))
+            self._tasks.append((tenant, task, over))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    async def leave(self, tenant: str) -> None:
+        """The longest served request of a tenant ends."""
+        at = next(i for i, (each, _, _) in enumerate(self._tasks) if each == tenant)
+        _, task, over = self._tasks.pop(at)
+        over.set()
+        await task
+
+    async def give_up(self, tenant: str) -> None:
+        """The newest request of a tenant is cancelled."""
+        at = max(i for i, (each, _, _) in enumerate(self._tasks) if each == tenant)
+        _, task, _ = self._tasks.pop(at)
+        task.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
+
+    async def go_home(self) -> None:
+        """All requests end."""
+        for _, task, over in self._tasks:
+            over.set()
+            task.cancel()
+        await asyncio.gather(*(task for _, task, _ in self._tasks), return_exceptions=True)
+
+    async def _ask(self, tenant: str, over: asyncio.Event) -> None:
+        async with self.pool.turn(tenant):
+            self.served.append(tenant)
+            await over.wait()
+
+
+def test_a_tenant_that_waits_is_next_however_many_another_has_sent() -> None:
+    async def run() -> list[str]:
+        crowd = Crowd(Pool(4, share=0.5, timeout=5))
+        await crowd.come(*"aaaaaaaaaa", "b", "b", "c")
+        served_at_once = crowd.served[:]
+        for _ in range(3):
+            await crowd.leave("a")
+            await asyncio.sleep(0)
+        await crowd.go_home()
+        assert ["a", "a", "a", "b"] == served_at_once, "the last turn is for another tenant"
+        return crowd.served[4:7]
+
+    assert ["c", "a", "b"] == asyncio.run(run())
+
+
+def test_a_tenant_alone_gets_all_turns_but_one() -> None:
+    async def run() -> list[str]:
+        crowd = Crowd(Pool(4, share=0.5, timeout=5))
+        await crowd.come(*"aaaaaa")
+        served = crowd.served[:]
+        await crowd.go_home()
+        return served
+
+    assert ["a"] * 3 == asyncio.run(run())
+
+
+def test_a_single_turn_goes_round() -> None:
+    async def run() -> list[str]:
+        crowd = Crowd(Pool(1, share=0.5, timeout=5))
+        await crowd.come(*"aaabb")
+        for tenant in "abab":
+            await crowd.leave(tenant)
+            await asyncio.sleep(0)
+        await crowd.go_home()
+        return crowd.served
+
+    assert [*"ababa"] == asyncio.run(run())
+
+
+@given(
+    size=st.integers(1, 6),
+    share=st.floats(0.1, 1.0),
+    events=st.lists(
+        st.tuples(st.sampled_from(["come", "leave", "give_up"]), st.sampled_from("abc")),
+        max_size=40,
+    ),
+)
+@settings(max_examples=50, deadline=None)
+def test_no_turn_is_lost_and_none_is_free_while_somebody_may_have_it(
+    size: int, share: float, events: Sequence[tuple[str, str]]
+) -> None:
+    """Requests come, end and give up: turns are conserved, and given out as far as they may be."""
+
+    async def run() -> None:
+        crowd = Crowd(Pool(size, share=share, timeout=5))
+        for what, tenant in events:
+            there = [each for each, _, _ in crowd._tasks]
+            if what == "come":
+                await crowd.come(tenant)
+            elif tenant in there:
+                await (crowd.give_up(tenant) if what == "give_up" else _end_one(crowd, tenant))
+            pool = crowd.pool
+            assert 0 <= pool.held <= size
+            assert pool.held + pool.waiting == len(crowd._tasks)
+            most = max(1, size - 1)
+            if pool.waiting and pool.held < size:
+                assert all(pool._held[each] >= most for each in pool._waiting)
+        await crowd.go_home()
+        assert (crowd.pool.held, crowd.pool.waiting) == (0, 0)
+
+    async def _end_one(crowd: Crowd, tenant: str) -> None:
+        if crowd.pool._held[tenant]:
+            await crowd.leave(tenant)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+def test_who_waits_too_long_is_told_what_would_do() -> None:
+    async def run() -> None:
+        pool = Pool(1, share=0.5, timeout=0.01, work="other reads are")
+        async with pool.turn("a"):
+            with pytest.raises(Unavailable, match="send fewer at a time"):
+                async with pool.turn("b"):
+                    pass
+        assert (pool.held, pool.waiting) == (0, 0)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("connections", [12, 20, 40, 1000])
+@pytest.mark.parametrize("cores", [1, 2, 64])
+def test_turns_leave_threads_and_connections(connections: int, cores: int) -> None:
+    turns = Turns(connections, share=0.5, timeout=1, query_timeout=1, cores=cores)
+    kinds: tuple[Kind, ...] = ("reading", "writing", "heavy", "hooks")
+    sizes = [turns.of(kind).size for kind in kinds]
+    assert min(sizes) >= 1
+    assert sum(sizes) <= min(32, max(4, connections - 8))
+
+
+# --- kinds of work ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "method", "query", "kind"),
+    [
+        (neighbors.of_stored, "GET", "", "reading"),
+        (neighbors.of_given, "POST", "method=scan", "reading"),
+        (neighbors.of_given, "POST", "method=exact", "heavy"),
+        (donors.of_stored, "GET", "method=similarity", "reading"),
+        (donors.of_given, "POST", "method=cover", "heavy"),
+        (graph.graph, "GET", "k=3", "heavy"),
+        (lineage.lineage, "GET", "", "heavy"),
+        (similarity_endpoints.similarity, "POST", "", "heavy"),
+        (similarity_endpoints.overlap, "GET", "", "reading"),
+        (clusterings.latest, "GET", "", "heavy"),
+        (clusterings.assign, "POST", "", "reading"),
+        (clusterings.create, "POST", "", "writing"),
+        (clusterings.delete, "DELETE", "", "writing"),
+        (incoming.receive, "POST", "", "hooks"),
+    ],
+)
+def test_each_request_is_of_one_kind(endpoint: object, method: str, query: str, kind: Kind) -> None:
+    scope = {
+        "type": "http",
+        "endpoint": endpoint,
+        "method": method,
+        "query_string": query.encode(),
+        "headers": [],
+    }
+    assert kind == kind_of(Request(scope))
+
+
+# --- a live service ---------------------------------------------------------------------------
+
+M = 1000
+_LOCKED_S = 2.0
+
+
+class Shared:
+    """A service of two tenants."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.keys = {name: new_key(server, "--tenant", name) for name in ("crowd", "bystander")}
+        for name in self.keys:
+            with self.client(name) as http:
+                space = {"name": "s", "num_parameters": M}
+                assert 201 == http.post("/v1/spaces", json=space).status_code
+                self.put(http, "m").raise_for_status()
+
+    def client(self, tenant: str) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.server.url,
+            headers={"Authorization": f"Bearer {self.keys[tenant]}"},
+            timeout=60,
+            trust_env=False,
+        )
+
+    def put(self, http: httpx.Client, name: str) -> httpx.Response:
+        signature = random_support(np.random.default_rng(1), M, 50).signature()
+        return http.put(
+            f"/v1/spaces/s/signatures/{name}",
+            content=signature.to_bytes(),
+            headers={"Content-Type": SIGNATURE},
+        )
+
+    def worst_read(self, over: threading.Event) -> tuple[float, Counter[int]]:
+        """The longest time of the bystander's reads until something is over, and the statuses."""
+        worst, statuses = 0.0, Counter[int]()
+        with self.client("bystander") as http:
+            while not over.is_set():
+                began = time.monotonic()
+                statuses[http.get("/v1/spaces/s/models/m").status_code] += 1
+                worst = max(worst, time.monotonic() - began)
+                time.sleep(0.05)
+        return worst, statuses
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    folder = tmp_path_factory.mktemp("shared")
+    flags = "--auth=required", "--embedded-worker=off", "--database-timeout-seconds=1"
+    server = Server(folder, *flags).start()
+    yield Shared(server)
+    server.kill()
+
+
+@contextmanager
+def write_lock(folder: Path) -> Iterator[None]:
+    """Another program holds the write lock of the database."""
+    other = sqlite3.connect(folder / "m.db", isolation_level=None, timeout=10)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+def test_readers_do_not_wait_for_writers_that_wait_for_the_lock(shared: Shared) -> None:
+    over = threading.Event()
+    with ThreadPoolExecutor(32) as pool, write_lock(shared.server.folder):
+        reads = pool.submit(shared.worst_read, over)
+        with shared.client("crowd") as http:
+            writes = [pool.submit(shared.put, http, f"new{i}") for i in range(24)]
+            time.sleep(_LOCKED_S)
+            over.set()
+            worst, statuses = reads.result()
+            waited = Counter(write.result().status_code for write in writes)
+    assert set(statuses) == {200}
+    assert worst < 1.0
+    assert waited[503] > 0, "the lock was held for longer than a writer waits"
+
+
+def test_readers_do_not_wait_for_deliveries_of_hubs(shared: Shared) -> None:
+    source = {"kind": "huggingface", "space": "s", "secret": "x" * 20, "poll_seconds": None}
+    with shared.client("crowd") as http:
+        hook = http.post("/v1/sources", json=source).raise_for_status().json()["hook"]
+        over = threading.Event()
+        with ThreadPoolExecutor(48) as pool, write_lock(shared.server.folder):
+            reads = pool.submit(shared.worst_read, over)
+            began = time.monotonic()
+            sent = [
+                pool.submit(
+                    http.post,
+                    hook,
+                    json=hf_payload(f"org/m{i}"),
+                    headers=hf_headers("x" * 20, f"d{i}"),
+                )
+                for i in range(40)
+            ]
+            statuses = Counter(each.result().status_code for each in sent)
+            took = time.monotonic() - began
+            over.set()
+            worst, read = reads.result()
+    assert set(read) == {200}
+    assert worst < 1.0
+    assert statuses == {503: 40}
+    assert took < 8, "a group that fails on the lock fails as a whole, after a second"
