@@ -1,4 +1,4 @@
-"""Affinity propagation (Frey and Dueck 2007), by scikit-learn.
+"""Affinity propagation (Frey and Dueck 2007).
 
 The preference, the similarity of a model to itself, decides the number of clusters. The customary
 one, the median of all similarities, splits too much. So this module tries several, from the one
@@ -7,16 +7,17 @@ that would leave one or two clusters to the largest similarity, and the selector
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from app.clustering.algorithms.message_passing import propagate
 from app.clustering.algorithms.partition_selector import PartitionSelector
 from app.jobs.service import Progress
-from modelkin.errors import InvalidParameter, MissingExtra
+from modelkin.errors import InvalidParameter
 
 __all__ = ["cluster"]
 
@@ -32,6 +33,8 @@ Within scikit-learn's 15 a damped message moves too little, and models that are 
 kin end as exemplars of themselves.
 """
 _MAX_ROUNDS = 1_000
+_MAX_TOTAL_ROUNDS = 4_000
+"""Rounds of all preferences together; planted groups take about 1,000, random models 3,000."""
 _PREFERENCE_COUNT = 8
 """Preferences to try, each twice as near to the largest similarity as the one before."""
 _CANDIDATES = 10
@@ -57,8 +60,9 @@ def cluster(
     """
     damping = options.get("damping", _DAMPING)
     if "preference" in options:
-        progress(0, 1, STAGE)
-        labels = _propagate(similarity, options["preference"], damping, seed)
+        check = partial(progress, 0, 1, STAGE)
+        check()
+        labels, _ = _propagate(similarity, options["preference"], damping, seed, check)
         if labels is None:
             raise InvalidParameter(
                 f"affinity propagation did not settle within {_MAX_ROUNDS} rounds at damping "
@@ -66,20 +70,30 @@ def cluster(
                 field="damping",
             )
         selector.consider(labels)
-        return
-    settled = False
-    for done, preference in enumerate(_preferences(similarity)):
-        progress(done, _PREFERENCE_COUNT, STAGE)
-        labels = _propagate(similarity, preference, damping, seed)
-        if labels is not None:
-            settled = True
-            selector.consider(labels, preference=round(preference, 6))
-    if not settled:
+    elif not _try_preferences(similarity, damping, seed, selector, progress):
         raise InvalidParameter(
             f"affinity propagation did not settle for any of {_PREFERENCE_COUNT} preferences at "
             f"damping {damping}: raise damping, or use agglomerative",
             field="damping",
         )
+
+
+def _try_preferences(
+    similarity: Floats, damping: float, seed: int, selector: PartitionSelector, progress: Progress
+) -> bool:
+    """Pass the partitions of the preferences that settle to the selector; whether any did."""
+    settled, left = False, _MAX_TOTAL_ROUNDS
+    for done, preference in enumerate(_preferences(similarity)):
+        if left == 0:
+            break
+        check = partial(progress, done, _PREFERENCE_COUNT, STAGE)
+        check()
+        labels, rounds = _propagate(similarity, preference, damping, seed, check, left)
+        left -= rounds
+        if labels is not None:
+            settled = True
+            selector.consider(labels, preference=round(preference, 6))
+    return settled
 
 
 def _preferences(similarity: Floats) -> list[float]:
@@ -100,25 +114,20 @@ def _preferences(similarity: Floats) -> list[float]:
 
 
 def _propagate(
-    similarity: Floats, preference: float, damping: float, seed: int
-) -> npt.NDArray[np.int64] | None:
-    """The labels; None if the algorithm does not converge."""
-    try:
-        from sklearn.cluster import affinity_propagation
-    except ImportError:
-        raise MissingExtra("scikit-learn", "clustering", of=".") from None
-    with warnings.catch_warnings():  # the rounds and the labels show what it warns of
-        warnings.simplefilter("ignore")
-        exemplars, labels, rounds = affinity_propagation(
-            similarity,
-            preference=preference,
-            damping=damping,
-            convergence_iter=_CONVERGENCE_ROUNDS,
-            max_iter=_MAX_ROUNDS,
-            random_state=seed,
-            return_n_iter=True,
-        )
-    if rounds >= _MAX_ROUNDS or len(exemplars) == 0:
-        return None
-    found: npt.NDArray[np.int64] = np.asarray(labels, np.int64)
-    return found
+    similarity: Floats,
+    preference: float,
+    damping: float,
+    seed: int,
+    check: Callable[[], None],
+    most: int = _MAX_ROUNDS,
+) -> tuple[npt.NDArray[np.int64] | None, int]:
+    """The labels, or None if the algorithm does not converge; and the rounds that it took."""
+    return propagate(
+        similarity,
+        preference,
+        damping=damping,
+        convergence_rounds=_CONVERGENCE_ROUNDS,
+        max_rounds=min(most, _MAX_ROUNDS),
+        seed=seed,
+        check=check,
+    )

@@ -1,0 +1,178 @@
+"""The messages of affinity propagation, as scikit-learn passes them, a round at a time.
+
+scikit-learn's own loop returns once it is over, minutes later for some thousand models. This one
+can be stopped between two rounds. It keeps one matrix less, since it works in blocks of rows, and
+each number is the same as in scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["propagate"]
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+
+_BLOCK_SIZE: Final = 1 << 18
+"""Messages that are updated at a time: 2 MB, which stay in the processor's cache."""
+
+
+def propagate(
+    similarity: Floats,
+    preference: float,
+    *,
+    damping: float,
+    convergence_rounds: int,
+    max_rounds: int,
+    seed: int,
+    check: Callable[[], None],
+) -> tuple[Labels | None, int]:
+    """Cluster by affinity propagation.
+
+    Returns the labels, shape ``(n,)``, and the number of rounds; None instead of labels if the
+    exemplars have not settled within ``max_rounds``.
+
+    Args:
+        similarity: S of all pairs, ``(n, n)``, n from 2 on.
+        preference: the similarity of a model to itself.
+        damping: the share of the last message in the next, .5 to 1.
+        convergence_rounds: rounds without a change of exemplars after which they have settled.
+        max_rounds: after which the algorithm gives up.
+        seed: of the noise that breaks ties.
+        check: called before each round; an error that it raises ends the computation.
+    """
+    same = _all_alike(similarity, preference)
+    if same is not None:
+        return same, 0
+    messages = _Messages(similarity, preference, damping, seed)
+    history = np.zeros((len(similarity), convergence_rounds), bool)
+    for number in range(max_rounds):
+        check()
+        is_exemplar = messages.pass_round()
+        history[:, number % convergence_rounds] = is_exemplar
+        if number >= convergence_rounds and is_exemplar.any():
+            rounds = history.sum(axis=1)
+            if np.all((rounds == 0) | (rounds == convergence_rounds)):
+                return messages.labels(np.flatnonzero(is_exemplar)), number + 1
+    return None, max_rounds
+
+
+def _all_alike(similarity: Floats, preference: float) -> Labels | None:
+    """The labels of models that are all equally similar, which no messages can tell apart."""
+    n = len(similarity)
+    if np.any(similarity[0, 1:] != similarity[0, 1]):  # so it is nearly always
+        return None
+    others = similarity[~np.eye(n, dtype=bool)]
+    if np.any(others != others[0]):
+        return None
+    return np.arange(n) if preference > similarity[0, n - 1] else np.zeros(n, np.int64)
+
+
+class _Messages:
+    """The responsibilities and availabilities of n models.
+
+    Args:
+        similarity: S of all pairs, ``(n, n)``.
+        preference: takes the place of its diagonal.
+        damping: see :func:`propagate`.
+        seed: likewise.
+    """
+
+    def __init__(self, similarity: Floats, preference: float, damping: float, seed: int) -> None:
+        n = len(similarity)
+        self._s = _without_ties(similarity, preference, seed)
+        self._a = np.zeros((n, n))
+        self._r = np.zeros((n, n))
+        self._damping = damping
+        step = max(1, _BLOCK_SIZE // n)
+        self._blocks = [slice(at, min(n, at + step)) for at in range(0, n, step)]
+        # One row more than a block has: the sum of the rows before it.
+        self._buffer = np.empty((step + 1, n))
+
+    def pass_round(self) -> npt.NDArray[np.bool_]:
+        """Update all messages, and return which models are exemplars now; shape ``(n,)``."""
+        total = np.zeros(len(self._s))
+        for rows in self._blocks:
+            self._update_responsibilities(rows)
+            total = self._add_support(rows, total)
+        for rows in self._blocks:
+            self._update_availabilities(rows, total)
+        return np.diagonal(self._a) + np.diagonal(self._r) > 0
+
+    def labels(self, exemplars: Labels) -> Labels:
+        """The cluster of each model, whose exemplar becomes its most central member."""
+        s = self._s
+        nearest = _nearest(s, exemplars)
+        for number in range(exemplars.size):
+            members = np.flatnonzero(nearest == number)
+            exemplars[number] = members[np.argmax(s[np.ix_(members, members)].sum(axis=0))]
+        labels = exemplars[_nearest(s, exemplars)]
+        return np.searchsorted(np.unique(labels), labels).astype(np.int64)
+
+    def _update_responsibilities(self, rows: slice) -> None:
+        """How well each model would serve as another's exemplar, beside its next best one."""
+        s, r = self._s[rows], self._r[rows]
+        new = self._buffer[: len(s)]
+        every = np.arange(len(s))
+        np.add(self._a[rows], s, out=new)
+        best = np.argmax(new, axis=1)
+        highest = new[every, best]
+        new[every, best] = -np.inf
+        second = new.max(axis=1)
+        np.subtract(s, highest[:, None], out=new)
+        new[every, best] = s[every, best] - second
+        new *= 1 - self._damping
+        r *= self._damping
+        r += new
+
+    def _add_support(self, rows: slice, total: Floats) -> Floats:
+        """``total``, and the support for each exemplar by the models of ``rows``."""
+        count = rows.stop - rows.start
+        buffer = self._buffer[: count + 1]
+        buffer[0] = total
+        self._support(rows, out=buffer[1:])
+        total_here: Floats = buffer.sum(axis=0)
+        return total_here
+
+    def _update_availabilities(self, rows: slice, total: Floats) -> None:
+        """How much support each model has as an exemplar."""
+        a = self._a[rows]
+        new = self._buffer[: len(a)]
+        self._support(rows, out=new)
+        new -= total
+        every = np.arange(len(a))
+        own = new[every, every + rows.start]
+        new.clip(0, np.inf, out=new)
+        new[every, every + rows.start] = own
+        new *= 1 - self._damping
+        a *= self._damping
+        a -= new
+
+    def _support(self, rows: slice, out: Floats) -> None:
+        """The positive responsibilities of some rows, and each model's own whatever its sign."""
+        r = self._r[rows]
+        every = np.arange(len(r))
+        np.maximum(r, 0, out=out)
+        out[every, every + rows.start] = r[every, every + rows.start]
+
+
+def _without_ties(similarity: Floats, preference: float, seed: int) -> Floats:
+    """A copy with the preference on its diagonal, and noise at the limit of precision."""
+    s = similarity.copy()
+    np.fill_diagonal(s, preference)
+    noise = np.random.RandomState(seed).standard_normal(size=s.shape)
+    noise *= np.finfo(s.dtype).eps * s + np.finfo(s.dtype).tiny * 100
+    s += noise
+    return s
+
+
+def _nearest(s: Floats, exemplars: Labels) -> Labels:
+    """The number of the exemplar that each model is most similar to; its own for an exemplar."""
+    nearest = np.argmax(s[:, exemplars], axis=1)
+    nearest[exemplars] = np.arange(exemplars.size)
+    return nearest
