@@ -210,10 +210,10 @@ class Settings(BaseSettings):
     )
     job_concurrency: int = Field(
         6,
-        ge=1,
+        ge=4,
         le=64,
         description="jobs that a worker carries out at a time, half of them of the kinds that "
-        "wait for hubs; the same for all workers",
+        "wait for hubs; one tenant gets all but one of each half; the same for all workers",
     )
     job_lease_seconds: float = Field(
         30.0,

@@ -1,9 +1,10 @@
 """``DbosQueue``: the queue of workers, and the only module that uses DBOS.
 
 A dispatch of a job is a workflow of DBOS, identified by the job and its dispatch number. So a
-dispatch that is enqueued twice runs once. The queue gives each worker as many as it may run, in an
-order that is fair to tenants. The workflow of a dead worker is enqueued again from here. The state
-and the result of a job are in the service's own database, not in DBOS.
+dispatch that is enqueued twice runs once. Of each queue a worker gets as many as it may run, in an
+order that is fair to tenants, and never all of one tenant. The workflow of a dead worker is
+enqueued again from here. The state and the result of a job are in the service's own database, not
+in DBOS.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import Unavailable
 from app.jobs.queue import Dispatch
+from app.jobs.records import QueueName
 from modelkin.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -35,9 +37,8 @@ _VERSION: Final = "1"
 """One version for all releases: a workflow has no steps that could change; it restarts as a whole.
 """
 _WORKFLOW: Final = "job"
-_QUEUE: Final = "jobs"
-_HUBS_QUEUE: Final = "hubs"
-"""The queue of jobs that wait for hubs, so that slow hubs delay no other job."""
+_SHORT_PLACES, _SHORT_PLACES_PER_TENANT = 4, 2
+"""Short jobs at a time, beside all others: of all tenants, and of each."""
 _POLL_INTERVAL_S = 0.2
 _POOL_SIZE = 4
 _ENDED = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
@@ -82,8 +83,9 @@ class DbosQueue:
         url: of the service's database.
         worker: the unique name of this worker.
         execute: called with a job's id and dispatch number, in several threads at a time.
-        concurrency: jobs at a time; half of the places, at least one, are for the hubs queue.
-        hub_kinds: the kinds of the hubs queue. One tenant may fill all but one of its places.
+        concurrency: other than short jobs at a time, at least 4; half of them are for the hubs
+            queue. One tenant may fill all but one of the places of each queue.
+        queues: the queue of each kind, "jobs" by default.
         migrate: create or upgrade DBOS's tables.
     """
 
@@ -94,14 +96,14 @@ class DbosQueue:
         execute: Callable[[str, int], None],
         *,
         concurrency: int,
-        hub_kinds: Collection[str] = (),
+        queues: Mapping[str, QueueName] | None = None,
         migrate: bool,
     ) -> None:
         self._url = url
         self._worker = worker
         self._execute = execute
         self._concurrency = concurrency
-        self._hub_kinds = hub_kinds
+        self._queues = queues or {}
         self._migrate = migrate
         self._engine: Engine | None = None
 
@@ -119,22 +121,24 @@ class DbosQueue:
             raise Unavailable("the job queue is still being closed: try again")
         self._dbos = DBOS
         concurrency = self._concurrency
+        places = concurrency + _SHORT_PLACES
         try:
             _quieten()
-            config = _config(queue_url(self._url), self._worker, concurrency, self._migrate)
+            config = _config(queue_url(self._url), self._worker, places, self._migrate)
             if self._url.get_backend_name() != "sqlite":  # else DBOS needs one named postgres
-                self._engine = config["system_database_engine"] = _engine(self._url, concurrency)
+                self._engine = config["system_database_engine"] = _engine(self._url, places)
             DBOS(config=config)
             DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)(_workflow(self._execute))
             DBOS.launch()
-            half = max(1, concurrency // 2)
-            self._register(_QUEUE, places := max(1, concurrency - half), each_tenant=places)
-            self._register(_HUBS_QUEUE, half, each_tenant=max(1, half - 1))
+            half = concurrency // 2
+            self._register("jobs", concurrency - half, each_tenant=concurrency - half - 1)
+            self._register("hubs", half, each_tenant=half - 1)
+            self._register("short", _SHORT_PLACES, each_tenant=_SHORT_PLACES_PER_TENANT)
         except Exception as error:  # of SQLAlchemy, or one of many types of DBOS
             self._close()
             raise Unavailable(f"the job queue cannot start: {_reason(error)}") from error
 
-    def _register(self, queue: str, places: int, *, each_tenant: int) -> None:
+    def _register(self, queue: QueueName, places: int, *, each_tenant: int) -> None:
         self._dbos.register_queue(
             queue,
             worker_concurrency=places,
@@ -144,8 +148,8 @@ class DbosQueue:
             on_conflict="always_update",
         )
 
-    def _queue_of(self, dispatch: Dispatch) -> str:
-        return _HUBS_QUEUE if dispatch.kind in self._hub_kinds else _QUEUE
+    def _queue_of(self, dispatch: Dispatch) -> QueueName:
+        return self._queues.get(dispatch.kind, "jobs")
 
     def enqueue(self, dispatch: Dispatch) -> None:
         """Enqueue a dispatch; one that is enqueued already stays as it is."""
@@ -232,23 +236,23 @@ def _id(dispatch: Dispatch) -> str:
     return f"{dispatch.job_id}.{dispatch.dispatch_no}"
 
 
-def _engine(url: URL, concurrency: int) -> Engine:
+def _engine(url: URL, places: int) -> Engine:
     return create_engine(
         url,
-        pool_size=_POOL_SIZE + concurrency,
+        pool_size=_POOL_SIZE + places,
         max_overflow=0,
         pool_pre_ping=True,
         connect_args={"connect_timeout": 10},
     )
 
 
-def _config(url: URL, worker: str, concurrency: int, migrate: bool) -> DBOSConfig:
+def _config(url: URL, worker: str, places: int, migrate: bool) -> DBOSConfig:
     from dbos import DBOSPortableJSONSerializer
 
     return {
         "name": _NAME,
         "system_database_url": url.render_as_string(hide_password=False),
-        "sys_db_pool_size": _POOL_SIZE + concurrency,
+        "sys_db_pool_size": _POOL_SIZE + places,
         "executor_id": worker,
         "application_version": _VERSION,
         "serializer": DBOSPortableJSONSerializer(),  # its own is pickle

@@ -6,13 +6,14 @@ Only the worker that holds the claim of a job writes its state to the database.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from app.errors import RetryLater, Unavailable, explain
+from app.errors import JobTimeout, RetryLater, Unavailable, explain
 from app.infra.db.database import Database, Writer
 from app.jobs import queue
 from app.jobs.records import JobRecord
@@ -54,12 +55,16 @@ class JobExecutor:
         database: the database of the jobs.
         jobs: has the handlers.
         worker: the unique name of this worker.
+        timeout: seconds that an attempt may take; jobs that wait for hubs have limits of their own.
     """
 
-    def __init__(self, database: Database, jobs: JobService, worker: str) -> None:
+    def __init__(
+        self, database: Database, jobs: JobService, worker: str, *, timeout: float = math.inf
+    ) -> None:
         self._database = database
         self._jobs = jobs
         self._worker = worker
+        self._timeout = timeout
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._at_work: set[tuple[str, int]] = set()
@@ -94,7 +99,8 @@ class JobExecutor:
         job = self._write(lambda session: self._begin(session, job_id, dispatch_no))
         if job is None:
             return
-        progress = _Progress(self._database, job, self._stopping)
+        timeout = math.inf if self._jobs.queues.get(job.kind) == "hubs" else self._timeout
+        progress = _Progress(self._database, job, self._stopping, timeout)
         log.info("job %s (%s) begins, attempt %d", job.id, job.kind, job.attempts)
         try:
             outcome = self._jobs.handler(job.kind)(job, progress)
@@ -228,12 +234,17 @@ class _Progress:
     Args:
         job: with the claim of this worker.
         stopping: set when the worker stops.
+        timeout: seconds from now after which the handler is stopped.
     """
 
-    def __init__(self, database: Database, job: JobRecord, stopping: threading.Event) -> None:
+    def __init__(
+        self, database: Database, job: JobRecord, stopping: threading.Event, timeout: float
+    ) -> None:
         self._database = database
         self._job = job
         self._stopping = stopping
+        self._timeout = timeout
+        self._began = time.monotonic()
         self._next = 0.0
         self.last: dict[str, Any] | None = None
         """The handler's last report."""
@@ -243,9 +254,12 @@ class _Progress:
             raise ShuttingDown
         staged = self.last is None or self.last["stage"] != stage
         self.last = {"done": int(done), "total": int(total), "stage": stage}
-        if time.monotonic() < self._next and not staged:
+        now = time.monotonic()
+        if now - self._began > self._timeout:
+            raise JobTimeout(_timed_out(self._timeout, self.last))
+        if now < self._next and not staged:
             return
-        self._next = time.monotonic() + _PROGRESS_INTERVAL_S
+        self._next = now + _PROGRESS_INTERVAL_S
         try:
             with self._database.writing() as session:
                 cancelling = queue.record_progress(session, self._job, self.last)
@@ -256,6 +270,16 @@ class _Progress:
             raise LeaseLost
         if cancelling:
             raise JobCancelled(f"job {self._job.id} was cancelled")
+
+
+def _timed_out(timeout: float, progress: Mapping[str, Any]) -> str:
+    """The message of a job that took too long: how far it came, and what to do."""
+    total = f" of {progress['total']}" if progress["total"] else ""
+    return (
+        f"this took longer than the {timeout:g} s that a job may take; it had come to "
+        f"{progress['done']}{total} ({progress['stage'] or 'no stage'}): ask for less, or raise "
+        f"MODELKIN_JOB_TIMEOUT_SECONDS"
+    )
 
 
 def _described(code: str, detail: str) -> dict[str, str]:

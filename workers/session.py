@@ -28,7 +28,7 @@ from workers.scheduler import Scheduler
 __all__ = ["WorkerSession"]
 
 _MAX_QUEUED_PER_TENANT = 100
-"""Dispatched jobs of one tenant that wait in the queue; further ones wait in the database."""
+"""Dispatched jobs of one tenant that wait in a queue; further ones wait in the database."""
 _REVIEW_INTERVAL_S = 10.0
 """Seconds between two searches for lost dispatches."""
 _PRUNE_INTERVAL_S = 600.0
@@ -68,9 +68,9 @@ class WorkerSession:
     ) -> None:
         self.name = f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(6)}"
         self._settings = settings
-        self._hub_kinds = jobs.hub_kinds
+        self._queues = jobs.queues
         self._database = database
-        self.executor = JobExecutor(database, jobs, self.name)
+        self.executor = JobExecutor(database, jobs, self.name, timeout=settings.job_timeout_seconds)
         self._scheduler = Scheduler(database, jobs)
         self._queue: DbosQueue | None = None
         self._nudge = nudge
@@ -133,7 +133,7 @@ class WorkerSession:
                 self.name,
                 self.executor.execute,
                 concurrency=self._settings.job_concurrency,
-                hub_kinds=self._hub_kinds,
+                queues=self._queues,
                 migrate=self._settings.migrate,
             )
             queue.start()
@@ -157,7 +157,7 @@ class WorkerSession:
         """Enqueue the due jobs of the database; some may be in the queue already."""
         with self._database.reading() as session:
             ready = work.ready_dispatches(
-                session, now, per_tenant=_MAX_QUEUED_PER_TENANT, hub_kinds=self._hub_kinds
+                session, now, per_tenant=_MAX_QUEUED_PER_TENANT, queues=self._queues
             )
         for dispatch in ready:
             queue.enqueue(dispatch)

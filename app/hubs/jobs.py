@@ -19,10 +19,10 @@ _PRUNE_INTERVAL = timedelta(hours=1)
 def register_jobs(
     jobs: JobService, ingestion: IngestionService, poller: HubPoller, events: HubEventService
 ) -> None:
-    """Register the jobs that call hubs, in a queue of their own, and those that do not."""
+    """Register the jobs that call hubs, which have a queue of their own, and the others."""
     jobs.register(INGEST, ingestion.execute, queue="hubs")
     jobs.register(POLL, poller.poll, queue="hubs")
-    jobs.register(TICK, poller.enqueue_due)
+    jobs.register(TICK, poller.enqueue_due, queue="short")
     jobs.enqueue_every(_POLL_INTERVAL, TICK, wanted=poller.any_due)
     jobs.register(PRUNE, events.prune)
     jobs.enqueue_every(_PRUNE_INTERVAL, PRUNE, wanted=events.any_old)

@@ -6,7 +6,7 @@ both, so it changes nothing once the job was taken over, cancelled or ended.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, delete, func, or_, select, update
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.jobs import JobRow, WorkerRow
 from app.infra.db.tables.tenants import TenantRow
-from app.jobs.records import JobRecord, JobState
+from app.jobs.records import JobRecord, JobState, QueueName
 from app.jobs.repository import record
 
 __all__ = [
@@ -67,16 +67,20 @@ def any_unfinished(session: Reader) -> bool:
 
 
 def ready_dispatches(
-    session: Reader, now: datetime, *, per_tenant: int, hub_kinds: Collection[str] = ()
+    session: Reader, now: datetime, *, per_tenant: int, queues: Mapping[str, QueueName]
 ) -> list[Dispatch]:
     """The jobs that are due and not dispatched, oldest first.
 
     Args:
-        per_tenant: the most dispatched jobs of one tenant that wait, so that none fills the queue.
-        hub_kinds: the kinds of the hubs queue, which are counted separately.
+        per_tenant: the most dispatched jobs of one tenant that wait in a queue, so that none fills
+            it.
+        queues: the queue of each kind, "jobs" by default.
     """
+    by_queue: dict[str, list[str]] = {}
+    for kind, name in queues.items():
+        by_queue.setdefault(name, []).append(kind)
     place = func.row_number().over(
-        partition_by=(JobRow.tenant_id, JobRow.kind.in_(hub_kinds)),
+        partition_by=(JobRow.tenant_id, *(JobRow.kind.in_(kinds) for kinds in by_queue.values())),
         order_by=(JobRow.dispatched.desc(), JobRow.id),
     )
     waiting = (

@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 from app.auth.records import Tenant
 
-__all__ = ["JobRecord", "JobState"]
+__all__ = ["JobRecord", "JobState", "QueueName"]
 
 
+QueueName = Literal["jobs", "hubs", "short"]
+"""The queues of the workers: of most kinds, of kinds that wait for hubs, and of short kinds."""
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 

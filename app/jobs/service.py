@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from app.auth.records import Tenant
 from app.errors import JobFinished, Unavailable
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
 from app.jobs import repository
-from app.jobs.records import JobRecord, JobState
+from app.jobs.records import JobRecord, JobState, QueueName
 from app.quotas.service import QuotaService
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
@@ -55,6 +55,7 @@ class Progress(Protocol):
 
     Raises:
         JobCancelled: a client cancelled the job. Handlers must not catch it.
+        JobTimeout: the attempt has taken longer than it may. Handlers must not catch it.
     """
 
     def __call__(self, done: int, total: int, stage: str = "") -> None: ...
@@ -111,25 +112,23 @@ class JobService:
         self._quotas = quotas
         self._periodic_tasks: list[PeriodicTask] = []
         self._handlers: dict[str, Handler] = {}
-        self._hub_kinds: set[str] = set()
+        self._queues: dict[str, QueueName] = {}
         self._periodic: list[PeriodicJob] = []
         self._listeners: list[Callable[[], None]] = []
 
     # --- kinds --------------------------------------------------------------------------------
 
-    def register(
-        self, kind: str, handler: Handler, *, queue: Literal["jobs", "hubs"] = "jobs"
-    ) -> None:
+    def register(self, kind: str, handler: Handler, *, queue: QueueName = "jobs") -> None:
         """Register the handler of a kind of jobs. Each kind has one.
 
         Args:
-            queue: jobs that wait for hubs have a queue of their own, so they delay no others.
+            queue: jobs that wait for hubs have a queue of their own, so they delay no others; so
+                have jobs of some seconds at most, which no others delay then.
         """
         if kind in self._handlers:
             raise ValueError(f"the kind {kind!r} is registered already")
         self._handlers[kind] = handler
-        if queue == "hubs":
-            self._hub_kinds.add(kind)
+        self._queues[kind] = queue
 
     def enqueue_every(
         self,
@@ -172,9 +171,9 @@ class JobService:
         return frozenset(self._handlers)
 
     @property
-    def hub_kinds(self) -> frozenset[str]:
-        """The kinds of the hubs queue."""
-        return frozenset(self._hub_kinds)
+    def queues(self) -> Mapping[str, QueueName]:
+        """The queue of each kind with a handler."""
+        return dict(self._queues)
 
     @property
     def periodic(self) -> tuple[PeriodicJob, ...]:
@@ -319,7 +318,7 @@ class JobService:
         return (
             self._quotas is not None
             and tenant.name != SERVICE
-            and kind not in self._hub_kinds
+            and self._queues[kind] != "hubs"
             and kind not in _UNCOUNTED
         )
 

@@ -44,7 +44,7 @@ __all__ = ["CHECK_INTERVAL", "MAX_NEIGHBORS_PER_EVENT", "EventFanOut"]
 
 MAX_NEIGHBORS_PER_EVENT: Final = 100
 """Neighbours in one event; the event also says how many more there are."""
-_TIME_SLICE_S: Final = 15.0
+_TIME_SLICE_S: Final = 3.0
 """Seconds after which the job ends and is enqueued again, so that other jobs get its place."""
 _BATCH_SIZE: Final = 50
 _MAX_ATTEMPTS: Final = 3

@@ -11,5 +11,5 @@ __all__ = ["register_jobs"]
 
 def register_jobs(jobs: JobService, fan_out: EventFanOut) -> None:
     """Register the fan-out of events, and the check for events whose job was lost."""
-    jobs.register(KIND, fan_out.execute)
+    jobs.register(KIND, fan_out.execute, queue="short")
     jobs.enqueue_every(CHECK_INTERVAL, KIND, wanted=fan_out.any_overdue)

@@ -10,5 +10,5 @@ __all__ = ["register_jobs"]
 
 def register_jobs(jobs: JobService, deliveries: DeliveryService) -> None:
     """Register the start of due deliveries: as a job, and as a periodic task of each worker."""
-    jobs.register(KIND, deliveries.execute)
+    jobs.register(KIND, deliveries.execute, queue="short")
     jobs.run_every(RESUME_INTERVAL, KIND, deliveries.resume)

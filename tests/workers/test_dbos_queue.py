@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from sqlalchemy.engine import make_url
 
 from app.errors import Unavailable
 from app.jobs.queue import Dispatch
+from app.jobs.records import QueueName
 from tests.support.backends import SQLITE
 from workers.dbos_queue import DbosQueue, DispatchState, queue_url
 
@@ -30,7 +32,7 @@ def opened(tmp_path: Path) -> Iterator[Open]:
             done.append((job_id, dispatch_no))
 
         url = make_url(SQLITE.url(tmp_path))
-        queue = DbosQueue(url, worker, execute, concurrency=2, migrate=True)
+        queue = DbosQueue(url, worker, execute, concurrency=4, migrate=True)
         queue.start()
         queues.append(queue)
         return queue
@@ -75,34 +77,84 @@ def test_a_turn_is_carried_out_once(opened: Open) -> None:
     assert {first: None, second: None} == queue.states([first, second])
 
 
-def test_what_waits_for_others_has_places_of_its_own(tmp_path: Path) -> None:
-    """A tenant whose jobs apart do not end keeps neither its other jobs nor another tenant's jobs
-    apart from their places, nor takes more than all but one of these.
-    """
+@dataclass
+class Places:
+    """A queue whose jobs named ``slow...`` do not end until :meth:`release`."""
+
+    queue: DbosQueue
+    begun: list[str]
+    release: threading.Event
+
+    def enqueue(self, kind: str, tenant: int, *names: str) -> None:
+        """Enqueue jobs of a kind and a tenant."""
+        for name in names:
+            self.queue.enqueue(Dispatch(name, 1, tenant, None, kind))
+
+    def until(self, *names: str) -> None:
+        """Wait until exactly these jobs have begun."""
+        wait_for(lambda: set(names) <= set(self.begun))
+        time.sleep(0.5)  # more than two polls: any other job would have begun
+        assert set(names) == set(self.begun)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[Places]:
+    """A queue of four places, beside those of short jobs."""
     begun: list[str] = []
-    over = threading.Event()
+    release = threading.Event()
 
     def execute(job_id: str, _: int) -> None:
         begun.append(job_id)
         if job_id.startswith("slow"):
-            over.wait(20)
+            release.wait(20)
 
     url = make_url(SQLITE.url(tmp_path))
-    queue = DbosQueue(url, "w", execute, concurrency=4, hub_kinds={"ingest"}, migrate=True)
+    queues: dict[str, QueueName] = {"ingest": "hubs", "events": "short"}
+    queue = DbosQueue(url, "w", execute, concurrency=4, queues=queues, migrate=True)
     queue.start()
     try:
-        for number in range(3):
-            queue.enqueue(Dispatch(f"slow{number}", 1, 7, None, "ingest"))
-        wait_for(lambda: begun)
-        queue.enqueue(Dispatch("mine", 1, 7, None, "cluster"))
-        queue.enqueue(Dispatch("theirs", 1, 8, None, "ingest"))
-        wait_for(lambda: len(begun) == 3)
-        assert {"mine", "theirs"} == {name for name in begun if not name.startswith("slow")}
-        over.set()
-        wait_for(lambda: len(begun) == 5)
+        yield Places(queue, begun, release)
     finally:
-        over.set()
+        release.set()
         assert queue.close(10)
+
+
+def test_what_waits_for_others_has_places_of_its_own(places: Places) -> None:
+    """A tenant whose jobs apart do not end keeps neither its other jobs nor another tenant's jobs
+    apart from their places, nor takes more than all but one of these.
+    """
+    places.enqueue("ingest", 7, "slow0", "slow1", "slow2")
+    wait_for(lambda: places.begun)
+    (mine,) = places.begun
+    places.enqueue("cluster", 7, "mine")
+    places.enqueue("ingest", 8, "theirs")
+    places.until(mine, "mine", "theirs")
+    places.release.set()
+    wait_for(lambda: len(places.begun) == 5)
+
+
+def test_a_tenant_leaves_a_place_of_each_queue_to_others(places: Places) -> None:
+    """Its long jobs wait for each other, while those of another tenant come and go."""
+    places.enqueue("cluster", 7, *(f"slow{number}" for number in range(5)))
+    wait_for(lambda: places.begun)
+    (mine,) = places.begun
+    places.enqueue("cluster", 8, "a", "b", "c")
+    places.until(mine, "a", "b", "c")
+
+
+def test_short_jobs_wait_for_no_others(places: Places) -> None:
+    """Where all other places are taken they begin at once, those of several tenants."""
+    for number, kind in enumerate(["cluster", "cluster", "ingest", "ingest"]):
+        places.enqueue(kind, number, f"slow{number}")
+    full = [f"slow{number}" for number in range(4)]
+    places.until(*full)
+    places.enqueue("cluster", 9, "waits")
+    places.enqueue("events", 1, "slow own", "slow own too", "slow own waits")
+    places.enqueue("events", 9, "theirs")
+    wait_for(lambda: "theirs" in places.begun)
+    time.sleep(0.5)
+    own = {name for name in places.begun if "own" in name}
+    assert (2, {*full, *own, "theirs"}) == (len(own), set(places.begun))
 
 
 def test_one_process_has_one_queue(opened: Open) -> None:

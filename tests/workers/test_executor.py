@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -67,9 +68,11 @@ class Own(JobService):
         self.register("count", handler)
 
 
-def execute(deployment: Deployment, job: JobRecord, handler: Any, worker: str = "w") -> JobRecord:
+def execute(
+    deployment: Deployment, job: JobRecord, handler: Any, worker: str = "w", **limits: Any
+) -> JobRecord:
     """The job after ``handler`` has carried it out."""
-    JobExecutor(deployment.database, Own(handler), worker).execute(
+    JobExecutor(deployment.database, Own(handler), worker, **limits).execute(
         job.id, deployment.show(job).dispatch_no
     )
     return deployment.show(job)
@@ -492,7 +495,7 @@ def test_one_tenants_backlog_leaves_room_in_the_queue(deployment: Deployment) ->
 
     def hand_over() -> list[str]:
         with deployment.database.writing() as session:
-            found = queue.ready_dispatches(session, datetime.now(UTC), per_tenant=3)
+            found = queue.ready_dispatches(session, datetime.now(UTC), per_tenant=3, queues={})
             queue.mark_dispatched(session, found)
         return [offer.job_id for offer in found if offer.tenant_id in mine]
 
@@ -500,3 +503,54 @@ def test_one_tenants_backlog_leaves_room_in_the_queue(deployment: Deployment) ->
     assert [first, []] == [hand_over(), hand_over()]
     begin(deployment, many[0], known(deployment, "backlog"))
     assert [many[3].id] == hand_over()
+
+
+def test_a_job_ends_after_its_time(deployment: Deployment) -> None:
+    """At the first report after it: with how far it came and what to do, and without its effect."""
+    worker = known(deployment, "in a hurry")
+    reports: list[int] = []
+
+    def slow(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        for step in range(1000):
+            reports.append(step)
+            progress(step, 1000, "counting")
+            time.sleep(0.02)
+        return {}
+
+    done = execute(deployment, deployment.enqueue("count"), slow, worker, timeout=0.2)
+    last = reports[-1]
+    assert 0 < last < 20
+    assert ("failed", "timed_out", None) == (done.state, error_of(done)["code"], done.result)
+    assert {"done": last, "total": 1000, "stage": "counting"} == progress_of(done)
+    for part in ("0.2 s", f"{last} of 1000 (counting)", "MODELKIN_JOB_TIMEOUT_SECONDS"):
+        assert part in error_of(done)["detail"]
+    assert 1 == done.attempts
+
+
+def test_what_is_late_and_done_counts(deployment: Deployment) -> None:
+    """A job that reports nothing ends by itself, and its effect is not thrown away."""
+
+    def deaf(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        time.sleep(0.05)
+        return {"late": True}
+
+    worker = known(deployment, "deaf")
+    done = execute(deployment, deployment.enqueue("count"), deaf, worker, timeout=0.01)
+    assert ("succeeded", {"late": True}) == (done.state, done.result)
+
+
+def test_what_waits_for_hubs_has_limits_of_its_own(deployment: Deployment) -> None:
+    """The limit of all other kinds does not hold for it."""
+
+    def download(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        for step in range(5):
+            progress(step, 5, "downloading")
+            time.sleep(0.02)
+        return {"downloaded": 5}
+
+    jobs = JobService()
+    jobs.register("count", download, queue="hubs")
+    job, worker = deployment.enqueue("count"), known(deployment, "downloads")
+    executor = JobExecutor(deployment.database, jobs, worker, timeout=0.01)
+    executor.execute(job.id, job.dispatch_no)
+    assert "succeeded" == deployment.show(job).state

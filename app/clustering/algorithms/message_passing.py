@@ -173,6 +173,6 @@ def _without_ties(similarity: Floats, preference: float, seed: int) -> Floats:
 
 def _nearest(s: Floats, exemplars: Labels) -> Labels:
     """The number of the exemplar that each model is most similar to; its own for an exemplar."""
-    nearest = np.argmax(s[:, exemplars], axis=1)
+    nearest: Labels = np.argmax(s[:, exemplars], axis=1)
     nearest[exemplars] = np.arange(exemplars.size)
     return nearest

@@ -126,7 +126,7 @@ def test_all_preferences_together_have_a_limit_of_rounds(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("seed", range(5))
 def test_leiden_goes_on_until_nothing_changes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Iteration by iteration it finds what igraph finds by itself, and makes no more than allowed."""
+    """Each iteration is one of igraph's own, until nothing changes or so many were made."""
     rng = np.random.default_rng(seed)
     n = 200
     ends = rng.integers(0, n, (2000, 2))

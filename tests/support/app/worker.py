@@ -58,7 +58,9 @@ class AppWorker:
         done: list[str] = []
         while True:
             with self._database.reading() as session:
-                ready = queue.ready_dispatches(session, datetime.now(UTC), per_tenant=1000)
+                ready = queue.ready_dispatches(
+                    session, datetime.now(UTC), per_tenant=1000, queues=self._jobs.queues
+                )
             if not ready:
                 sending = [t for t in threading.enumerate() if t.name == THREAD]
                 if not (sending and wait):
