@@ -52,6 +52,7 @@ from app.kinship.tensors import TensorService
 from app.maintenance import jobs as maintenance
 from app.maintenance.blob_cleanup import BlobCleanup
 from app.maintenance.cleanup import Cleanup
+from app.maintenance.history import HistoryBounds
 from app.maintenance.jobs import MaintenanceJobs
 from app.maintenance.stop_lists import StopListService
 from app.notifications import jobs as notifications
@@ -268,6 +269,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
             sketches=stores.sketches,
             downloads=stores.downloads,
             blobs=BlobCleanup(stores.database, stores.blobs, services[Settings].blob_grace_seconds),
+            steps={"history": HistoryBounds(stores.database, services[QuotaService]).run_once},
         )
     )
     services.add(cleanup.warmup)

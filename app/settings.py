@@ -174,13 +174,14 @@ class Settings(BaseSettings):
     quota_events: int = Field(
         100_000,
         ge=1,
-        description="events that are kept of a tenant, and as many events of each of its sources; "
-        "older ones are deleted",
+        description="events that are kept of a tenant, as many finished jobs, and as many events "
+        "of each of its sources; the oldest are deleted",
     )
     quota_deliveries: int = Field(
         100_000,
         ge=1,
-        description="finished webhook deliveries that are kept of a tenant; older ones are deleted",
+        description="webhook deliveries that are kept of a tenant; the oldest are deleted, "
+        "finished ones first",
     )
     quota_reporters: int | None = Field(
         100_000,

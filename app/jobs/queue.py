@@ -25,6 +25,7 @@ __all__ = [
     "any_unfinished",
     "heartbeat",
     "claim",
+    "count_of_tenant",
     "heartbeats",
     "finish",
     "unfinished_dispatches",
@@ -34,6 +35,7 @@ __all__ = [
     "redispatch",
     "ready_dispatches",
     "prune",
+    "prune_oldest",
     "requeue",
     "remove_workers",
 ]
@@ -277,6 +279,27 @@ def prune(session: Writer, before: datetime, *, limit: int) -> int:
         .execution_options(synchronize_session=False)
     )
     return len(gone.all())
+
+
+def count_of_tenant(session: Reader, tenant_id: int) -> int:
+    """How many jobs of a tenant there are, of every state."""
+    return session.scalars(select(func.count()).where(JobRow.tenant_id == tenant_id)).one()
+
+
+def prune_oldest(session: Writer, limit: int, tenant_id: int) -> tuple[int, int]:
+    """Delete at most ``limit`` of the oldest finished jobs of a tenant; returns how many, and 0.
+
+    Jobs that wait or run stay.
+    """
+    finished = JobRow.tenant_id == tenant_id, JobRow.finished_at.is_not(None)
+    old = select(JobRow.id).where(*finished).order_by(JobRow.id).limit(limit)
+    gone = session.execute(
+        delete(JobRow)
+        .where(JobRow.id.in_(old.scalar_subquery()))
+        .returning(JobRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    return len(gone.all()), 0
 
 
 # --- workers --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from app.errors import Unavailable, explain
@@ -46,6 +46,7 @@ class Cleanup:
         sketches: those on this machine.
         downloads: the unfinished ones on this machine.
         blobs: the clean-up of released blobs and orphans.
+        steps: what a run does beside, by name; each gets the event that ends it early.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Cleanup:
         sketches: SketchFiles | None = None,
         downloads: Downloads | None = None,
         blobs: BlobCleanup | None = None,
+        steps: Mapping[str, Callable[[threading.Event], object]] | None = None,
     ) -> None:
         self.warmup = IndexWarmup(database, indexes)
         self._database = database
@@ -67,6 +69,7 @@ class Cleanup:
         self._sketches = sketches
         self._downloads = downloads
         self._blobs = blobs
+        self._steps = steps or {}
         self._stopping = threading.Event()
 
     @contextmanager
@@ -85,7 +88,8 @@ class Cleanup:
         """Clean up once.
 
         Drop the indexes and sketches of deleted spaces, prune tombstones, delete the unfinished
-        downloads of dead workers and the blobs that nothing needs, and cut the log of SQLite.
+        downloads of dead workers and the blobs that nothing needs, run the other steps, and cut the
+        log of SQLite. A step that fails stops no other.
 
         Raises:
             Unavailable: the database or the blobs cannot be used now.
@@ -96,6 +100,13 @@ class Cleanup:
             self._downloads.sweep()
         if self._blobs is not None:
             self._blobs.run_once(self._stopping)
+        for name, step in self._steps.items():
+            try:
+                step(self._stopping)
+            except Unavailable:
+                raise
+            except Exception:
+                log.exception("the step %r of the clean-up failed", name)
         self._database.truncate_log()
 
     def _work(self) -> None:

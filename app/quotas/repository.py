@@ -12,7 +12,7 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.tenants import TenantRow
 
-__all__ = ["Stored", "lock_tenant", "overrides", "set_overrides", "stored"]
+__all__ = ["Stored", "all_overrides", "lock_tenant", "overrides", "set_overrides", "stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,12 @@ class Stored:
 def overrides(session: Reader, tenant_id: int) -> Mapping[str, Any] | None:
     """The quotas of a tenant that differ from the settings, by name."""
     return session.scalar(select(TenantRow.quotas).where(TenantRow.id == tenant_id))
+
+
+def all_overrides(session: Reader) -> list[tuple[int, Mapping[str, Any] | None]]:
+    """The same for all tenants, by their ids."""
+    rows = session.execute(select(TenantRow.id, TenantRow.quotas).order_by(TenantRow.id))
+    return [(tenant_id, quotas) for tenant_id, quotas in rows]
 
 
 def set_overrides(session: Writer, tenant_id: int, quotas: Mapping[str, Any]) -> None:

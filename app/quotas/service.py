@@ -56,11 +56,11 @@ class QuotaService:
     """
 
     def __init__(self, defaults: Quotas) -> None:
-        self._defaults = defaults
+        self.defaults = defaults
 
     def of(self, session: Reader, tenant_id: int) -> Quotas:
         """The quotas of a tenant."""
-        return self._defaults.with_overrides(repository.overrides(session, tenant_id))
+        return self.defaults.with_overrides(repository.overrides(session, tenant_id))
 
     def require(
         self, session: Writer, tenant_id: int, name: QuotaName, used: Callable[[], int]
@@ -87,7 +87,7 @@ class QuotaService:
     def room(self, session: Writer, tenant_id: int) -> Room:
         """What the tenant may still store in this transaction, which holds the lock of a space."""
         stored = repository.stored(session, tenant_id)
-        quotas = self._defaults.with_overrides(stored.overrides)
+        quotas = self.defaults.with_overrides(stored.overrides)
         if _is_near(stored.models, quotas.models, _MANY_MODELS) or _is_near(
             stored.support_bytes, quotas.support_bytes, _MANY_BYTES
         ):
@@ -102,7 +102,7 @@ class QuotaService:
             QuotaExceeded: they would not.
         """
         stored = repository.stored(session, tenant_id)
-        quotas = self._defaults.with_overrides(stored.overrides)
+        quotas = self.defaults.with_overrides(stored.overrides)
         Room(quotas, stored.models, stored.support_bytes).take(models=models, support_bytes=1)
 
     def set(self, session: Writer, tenant_id: int, changes: Mapping[str, Any]) -> Quotas:
@@ -125,7 +125,7 @@ class QuotaService:
             if name in QUOTAS and value != "default"
         }
         repository.set_overrides(session, tenant_id, kept)
-        return self._defaults.with_overrides(kept)
+        return self.defaults.with_overrides(kept)
 
 
 class Room:

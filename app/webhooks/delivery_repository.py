@@ -24,6 +24,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.orm import InstrumentedAttribute
 
 from app.auth.records import Tenant
 from app.errors import DeliveryNotFound
@@ -37,12 +38,14 @@ __all__ = [
     "Delivery",
     "ConcurrencyLimits",
     "any_expired",
+    "count_of_tenant",
     "find_due",
     "get_delivery",
     "make_due",
     "insert_deliveries",
     "list_deliveries",
     "prune_deliveries",
+    "prune_oldest",
     "record_attempt",
     "restart",
     "reserve",
@@ -244,6 +247,26 @@ def prune_deliveries(session: Writer, before: datetime, *, limit: int) -> int:
     return gone
 
 
+def count_of_tenant(session: Reader, tenant_id: int) -> int:
+    """How many deliveries of a tenant there are."""
+    of = WebhookDeliveryRow.tenant_id == tenant_id
+    return session.scalars(select(func.count()).where(of)).one()
+
+
+def prune_oldest(session: Writer, limit: int, tenant_id: int) -> tuple[int, int]:
+    """Delete at most ``limit`` of a tenant's deliveries, those that finished first before others.
+
+    Returns how many, and how many of these were pending.
+    """
+    finished, pending = WebhookDeliveryRow.finished_at, WebhookDeliveryRow.finished_at.is_(None)
+    of = WebhookDeliveryRow.tenant_id == tenant_id
+    done = _delete_some(session, of & ~pending, limit, finished)
+    if done == limit:
+        return done, 0
+    waiting = _delete_some(session, of & pending, limit - done, WebhookDeliveryRow.id)
+    return done + waiting, waiting
+
+
 def _disabled_subscription(session: Reader, before: datetime) -> str | None:
     """A disabled subscription with a delivery that was due before a moment."""
     query = select(SubscriptionRow.id).where(
@@ -252,8 +275,13 @@ def _disabled_subscription(session: Reader, before: datetime) -> str | None:
     return session.scalar(query.limit(1))
 
 
-def _delete_some(session: Writer, condition: ColumnElement[bool], limit: int) -> int:
-    some = select(WebhookDeliveryRow.id).where(condition).limit(limit)
+def _delete_some(
+    session: Writer,
+    condition: ColumnElement[bool],
+    limit: int,
+    order: InstrumentedAttribute[Any] | None = None,
+) -> int:
+    some = select(WebhookDeliveryRow.id).where(condition).order_by(order).limit(limit)
     gone = session.execute(
         delete(WebhookDeliveryRow)
         .where(WebhookDeliveryRow.id.in_(some.scalar_subquery()))

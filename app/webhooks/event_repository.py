@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 
 from app.auth.records import Tenant
 from app.infra.db.database import Reader, Writer
@@ -18,6 +18,7 @@ __all__ = [
     "Event",
     "any_fanned_out",
     "any_overdue",
+    "count_of_tenant",
     "find_pending",
     "first_uncompared_revisions",
     "insert_events",
@@ -26,6 +27,7 @@ __all__ = [
     "mark_fanned_out",
     "put_off",
     "prune_events",
+    "prune_oldest",
     "uncompared_events",
     "events_to_fan_out",
     "overdue_spaces",
@@ -198,6 +200,35 @@ def any_fanned_out(session: Reader, before: datetime) -> bool:
 def prune_events(session: Writer, before: datetime, *, limit: int) -> int:
     """Delete at most ``limit`` fanned-out events created before a moment; returns how many."""
     old = select(EventRow.id).where(EventRow.fanned_out, EventRow.created_at < before).limit(limit)
+    gone = session.execute(
+        delete(EventRow)
+        .where(EventRow.id.in_(old.scalar_subquery()))
+        .returning(EventRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    return len(gone.all())
+
+
+def count_of_tenant(session: Reader, tenant_id: int) -> int:
+    """How many events of a tenant there are."""
+    # Both values, because the index of a tenant's events begins with this column.
+    of = EventRow.fanned_out.in_([True, False]), EventRow.tenant_id == tenant_id
+    return session.scalars(select(func.count()).where(*of)).one()
+
+
+def prune_oldest(session: Writer, limit: int, tenant_id: int) -> tuple[int, int]:
+    """Delete at most ``limit`` of a tenant's events, the oldest fanned-out ones first.
+
+    Returns how many, and how many of these still waited for their fan-out.
+    """
+    done = _delete_oldest(session, tenant_id, True, limit)
+    waiting = _delete_oldest(session, tenant_id, False, limit - done) if done < limit else 0
+    return done + waiting, waiting
+
+
+def _delete_oldest(session: Writer, tenant_id: int, fanned_out: bool, limit: int) -> int:
+    of = EventRow.fanned_out.is_(fanned_out), EventRow.tenant_id == tenant_id
+    old = select(EventRow.id).where(*of).order_by(EventRow.id).limit(limit)
     gone = session.execute(
         delete(EventRow)
         .where(EventRow.id.in_(old.scalar_subquery()))

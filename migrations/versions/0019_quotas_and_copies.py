@@ -21,17 +21,22 @@ ADDED = (
     ("models", sa.Column("blob_size", sa.BigInteger(), nullable=True)),
     ("revisions", sa.Column("blob_size", sa.BigInteger(), nullable=True)),
 )
+UNMEASURED = "blob_size IS NULL AND blob_key IS NOT NULL"
 INDEXES = (
-    ("events", ["tenant_id", "id"]),
-    ("webhook_deliveries", ["tenant_id", "id"]),
+    ("webhook_deliveries", ["tenant_id", "finished_at"], None),
+    ("jobs", ["tenant_id", "kind"], "finished_at IS NULL"),
+    ("models", ["space_id", "blob_key"], UNMEASURED),
+    ("revisions", ["model_id", "blob_key"], UNMEASURED),
 )
 
 
 def upgrade() -> None:
     for table, column in ADDED:
         op.add_column(table, column)
-    for table, columns in INDEXES:
-        op.create_index(_index(table, columns), table, columns)
+    for table, columns, where in INDEXES:
+        some = None if where is None else sa.text(where)
+        name = _index(table, columns)
+        op.create_index(name, table, columns, sqlite_where=some, postgresql_where=some)
     op.create_table(
         "released_blobs",
         sa.Column("key", sa.String(120), nullable=False),
@@ -50,7 +55,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("orphan_blobs")
     op.drop_table("released_blobs")
-    for table, columns in INDEXES:
+    for table, columns, _ in INDEXES:
         op.drop_index(_index(table, columns), table)
     for table, column in reversed(ADDED):
         op.drop_column(table, column.name)

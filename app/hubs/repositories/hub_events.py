@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import CursorResult, delete, insert, select
+from sqlalchemy import CursorResult, delete, func, insert, select
 
 from app.hubs.records import HubEventRecord
 from app.infra.db.database import Reader, Writer
@@ -14,7 +14,15 @@ from app.infra.db.tables.hubs import HubEventRow
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
-__all__ = ["any_before", "find_event", "insert_event", "list_events", "prune_events"]
+__all__ = [
+    "any_before",
+    "count_events",
+    "find_event",
+    "insert_event",
+    "list_events",
+    "prune_events",
+    "prune_oldest",
+]
 
 _COLUMNS = tuple(name for name in HubEventRecord.__dataclass_fields__ if name != "job")
 
@@ -60,6 +68,20 @@ def prune_events(session: Writer, before: datetime, *, limit: int) -> int:
     old = select(HubEventRow.id).where(HubEventRow.received_at < before).limit(limit)
     done = session.execute(delete(HubEventRow).where(HubEventRow.id.in_(old)))
     return cast("CursorResult[None]", done).rowcount
+
+
+def count_events(session: Reader, source_id: str) -> int:
+    """How many events of a source there are."""
+    query = select(func.count()).where(HubEventRow.source_id == source_id)
+    return session.scalars(query).one()
+
+
+def prune_oldest(session: Writer, limit: int, source_id: str) -> tuple[int, int]:
+    """Delete at most ``limit`` of the oldest events of a source; returns how many, and 0."""
+    old = select(HubEventRow.id).where(HubEventRow.source_id == source_id)
+    old = old.order_by(HubEventRow.id).limit(limit)
+    done = session.execute(delete(HubEventRow).where(HubEventRow.id.in_(old)))
+    return cast("CursorResult[None]", done).rowcount, 0
 
 
 def _number(text: str) -> int:

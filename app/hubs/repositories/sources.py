@@ -32,6 +32,7 @@ __all__ = [
     "note_error",
     "note_poll",
     "note_refusal",
+    "owners",
     "put_off_poll",
     "update_source",
 ]
@@ -89,6 +90,12 @@ def count_sources(session: Reader, tenant: Tenant) -> int:
     """How many sources a tenant has."""
     query = select(func.count()).where(SourceRow.tenant_id == tenant.id)
     return session.execute(query).scalar_one()
+
+
+def owners(session: Reader) -> list[tuple[str, int]]:
+    """All sources by id, with their tenants."""
+    rows = session.execute(select(SourceRow.id, SourceRow.tenant_id).order_by(SourceRow.id))
+    return [(source, tenant) for source, tenant in rows]
 
 
 def update_source(session: Writer, source_id: str, values: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -12,15 +13,21 @@ from sqlalchemy import (
     MetaData,
     String,
     TypeDecorator,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase
 
-__all__ = ["Base"]
+__all__ = ["Base", "where"]
 
 # Names sort by code point on both databases: SQLite by default, Postgres with this collation.
 Name = String().with_variant(String(collation="C"), "postgresql")
 # SQLite gives automatic ids to INTEGER keys only.
 Id = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def where(condition: str) -> dict[str, Any]:
+    """The options of a partial index over the rows that meet a condition."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 
 class Moment(TypeDecorator[datetime]):

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.infra.db.tables.base import Base, Id, Moment, Name
+from app.infra.db.tables.base import Base, Id, Moment, Name, where
 
 __all__ = [
     "ModelRow",
@@ -33,6 +33,9 @@ __all__ = [
     "TagRow",
     "TensorCountsRow",
 ]
+
+_UNMEASURED = "blob_size IS NULL AND blob_key IS NOT NULL"
+"""Blobs that were stored before their sizes were: soon there are none."""
 
 
 class SpaceRow(Base):
@@ -86,6 +89,7 @@ class ModelRow(Base):
         UniqueConstraint("space_id", "name"),
         Index(None, "space_id", "version"),
         Index(None, "blob_key"),  # what the sweep after a crash asks
+        Index(None, "space_id", "blob_key", **where(_UNMEASURED)),
         CheckConstraint("kind IN ('support', 'signature')", name="kind"),
         CheckConstraint("(kind = 'support') = (blob_key IS NOT NULL)", name="blob"),
         {"sqlite_autoincrement": True},
@@ -123,7 +127,10 @@ class RevisionRow(Base):
     """
 
     __tablename__ = "revisions"
-    __table_args__ = (Index(None, "blob_key"),)  # what the sweep after a crash asks
+    __table_args__ = (
+        Index(None, "blob_key"),  # what the sweep after a crash asks
+        Index(None, "model_id", "blob_key", **where(_UNMEASURED)),
+    )
 
     model_id: Mapped[int] = mapped_column(
         ForeignKey("models.id", ondelete="CASCADE"), primary_key=True

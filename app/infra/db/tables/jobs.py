@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.infra.db.tables.base import Base, Moment, Name
+from app.infra.db.tables.base import Base, Moment, Name, where
 
 __all__ = ["JobRow", "WorkerRow"]
 
@@ -37,6 +37,7 @@ class JobRow(Base):
     __table_args__ = (
         UniqueConstraint("tenant_id", "kind", "dedup_key"),
         Index(None, "tenant_id", "id"),
+        Index(None, "tenant_id", "kind", **where("finished_at IS NULL")),
         Index(None, "state", "id"),
         Index(None, "finished_at"),
         CheckConstraint(

@@ -17,18 +17,12 @@ from sqlalchemy import (
     LargeBinary,
     String,
     UniqueConstraint,
-    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.infra.db.tables.base import Base, Moment, Name
+from app.infra.db.tables.base import Base, Moment, Name, where
 
 __all__ = ["EventRow", "WebhookDeliveryRow", "SubscriptionRow"]
-
-
-def _where(condition: str) -> dict[str, Any]:
-    """The options of a partial index over the rows that meet a condition."""
-    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 
 class SubscriptionRow(Base):
@@ -76,7 +70,6 @@ class EventRow(Base):
     __tablename__ = "events"
     __table_args__ = (
         Index(None, "fanned_out", "tenant_id", "id"),
-        Index(None, "tenant_id", "id"),
         Index(None, "space_id", "fanned_out", "id"),
         Index(None, "model_id", "fanned_out", "id"),
         Index(None, "created_at"),
@@ -110,8 +103,8 @@ class WebhookDeliveryRow(Base):
     __table_args__ = (
         UniqueConstraint("subscription_id", "event_id", "type"),
         Index(None, "subscription_id", "id"),
-        Index(None, "tenant_id", "id"),
-        Index(None, "subscription_id", "due_at", "id", **_where("due_at IS NOT NULL")),
+        Index(None, "tenant_id", "finished_at"),
+        Index(None, "subscription_id", "due_at", "id", **where("due_at IS NOT NULL")),
         Index(None, "finished_at"),
         CheckConstraint("state IN ('pending', 'succeeded', 'failed')", name="state"),
         CheckConstraint("(state = 'pending') = (due_at IS NOT NULL)", name="due"),
