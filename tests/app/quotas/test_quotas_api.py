@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from app.auth.records import Tenant
 from app.auth.tenants import ensure_tenant
 from app.errors import QuotaExceeded
+from app.infra.db.tables.blobs import ReleasedBlobRow
 from app.infra.db.tables.catalog import SpaceRow
 from app.quotas.service import QuotaService
 from app.settings import Settings
@@ -93,20 +94,21 @@ class Owner:
             return int(session.scalar(total.where(SpaceRow.tenant_id == self.tenant.id)) or 0)
 
     def files(self) -> int:
-        """The bytes of the files of its supports."""
+        """The bytes of the files of its supports, without those that a change released."""
         folder = self.app.services[Settings].blob_dir
         with self.app.database.reading() as session:
             of = select(SpaceRow.id).where(SpaceRow.tenant_id == self.tenant.id)
             ids = list(session.scalars(of))
-        found = (path for i in ids for path in folder.glob(f"*/{i}/*/*") if path.is_file())
-        return sum(path.stat().st_size for path in found)
+            released = {folder / key for key in session.scalars(select(ReleasedBlobRow.key))}
+        found = {path for i in ids for path in folder.glob(f"*/{i}/*/*") if path.is_file()}
+        return sum(path.stat().st_size for path in found - released)
 
 
 @pytest.fixture(scope="module")
 def app(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppHarness]:
     """A service of several tenants."""
     folder = tmp_path_factory.mktemp("service")
-    with open_keyed_app(folder, backend, keep_revisions=2, blob_grace_seconds=0) as opened:
+    with open_keyed_app(folder, backend, keep_revisions=2) as opened:
         yield opened
 
 
