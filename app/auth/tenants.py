@@ -9,7 +9,7 @@ from app.auth.records import Tenant
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.tenants import InstallationRow, TenantRow
 
-__all__ = ["ensure_tenant", "get_tenant", "store_token"]
+__all__ = ["ensure_tenant", "find_tenant", "get_tenant", "list_tenants", "store_token"]
 
 
 def store_token(session: Reader) -> str:
@@ -21,6 +21,18 @@ def get_tenant(session: Reader, tenant_id: int) -> Tenant:
     """The tenant of this id, which exists."""
     row = session.scalars(select(TenantRow).where(TenantRow.id == tenant_id)).one()
     return Tenant(id=row.id, name=row.name)
+
+
+def find_tenant(session: Reader, name: str) -> Tenant | None:
+    """The tenant of this name, or None."""
+    row = session.scalar(select(TenantRow).where(TenantRow.name == name))
+    return None if row is None else Tenant(id=row.id, name=row.name)
+
+
+def list_tenants(session: Reader) -> list[Tenant]:
+    """All tenants by name, the service's own included."""
+    rows = session.scalars(select(TenantRow).order_by(TenantRow.name))
+    return [Tenant(id=row.id, name=row.name) for row in rows]
 
 
 def ensure_tenant(session: Writer, name: str) -> Tenant:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.cli import buckets, keys, kinds, secrets, stop_lists
+from app.cli import buckets, keys, kinds, secrets, stop_lists, tenants
 
 __all__ = ["COMMANDS"]
 
@@ -18,4 +18,5 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "renew-secrets": secrets.run,
     "split-kinds": kinds.run,
     "stop-lists": stop_lists.run,
+    "tenants": tenants.run,
 }

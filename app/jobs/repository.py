@@ -114,10 +114,10 @@ def jobs_by_id(session: Reader, ids: Collection[str]) -> dict[str, JobRecord]:
     return {row.id: record(row, tenant) for row, tenant in found}
 
 
-def count_unfinished(session: Reader, tenant: Tenant, kinds: Collection[str]) -> int:
-    """How many jobs of some kinds a tenant has that wait or run."""
+def count_unfinished(session: Reader, tenant: Tenant, *, but_for: Collection[str]) -> int:
+    """How many jobs of a tenant wait or run, but for those of some kinds."""
     query = select(func.count()).where(
-        JobRow.tenant_id == tenant.id, JobRow.kind.in_(kinds), JobRow.finished_at.is_(None)
+        JobRow.tenant_id == tenant.id, JobRow.kind.not_in(but_for), JobRow.finished_at.is_(None)
     )
     return session.scalars(query).one()
 

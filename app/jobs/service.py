@@ -39,8 +39,6 @@ SERVICE = "(service)"
 CANCELLED = {"code": "job_cancelled", "detail": "the job was cancelled"}
 """The ``error`` of a cancelled job."""
 MAX_DEDUP_KEY_LENGTH = 200
-_UNCOUNTED = frozenset({"events", "deliveries"})
-"""Kinds that follow from what clients do, one at a time for each space."""
 _MAX_ATTEMPTS = 5
 """Attempts to insert a job; one fails only if the job with its key ends at that moment."""
 
@@ -310,17 +308,12 @@ class JobService:
 
     def count_queued(self, session: Reader, tenant: Tenant) -> int:
         """How many jobs of a tenant wait or run, of the kinds that count."""
-        kinds = [kind for kind in sorted(self._handlers) if self._counts(tenant, kind)]
-        return repository.count_unfinished(session, tenant, kinds)
+        others = sorted(kind for kind, queue in self._queues.items() if queue != "jobs")
+        return repository.count_unfinished(session, tenant, but_for=others)
 
     def _counts(self, tenant: Tenant, kind: str) -> bool:
-        """Whether jobs of a kind count: those of hubs and the service's own are too many."""
-        return (
-            self._quotas is not None
-            and tenant.name != SERVICE
-            and self._queues[kind] != "hubs"
-            and kind not in _UNCOUNTED
-        )
+        """Whether jobs of a kind count: not those of hubs, short ones and the service's own."""
+        return self._quotas is not None and tenant.name != SERVICE and self._queues[kind] == "jobs"
 
     def _require_room(self, session: Writer, tenant: Tenant) -> None:
         assert self._quotas is not None

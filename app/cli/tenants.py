@@ -1,0 +1,159 @@
+"""``tenants list|set``: what each tenant has, and how much of it it may have."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from app.auth.records import Tenant
+from app.auth.tenants import find_tenant, list_tenants
+from app.cli.running import carried_out, opened
+from app.errors import NotFound
+from app.hubs.repositories.sources import count_sources
+from app.hubs.sync_requests import INGEST, POLL
+from app.infra.db.database import Reader
+from app.jobs.repository import count_unfinished
+from app.jobs.service import SERVICE
+from app.quotas import repository
+from app.quotas.records import QUOTAS, QuotaName, Quotas
+from app.quotas.service import QuotaService, default_quotas
+from app.settings import Settings
+from app.spaces.repository import count_spaces
+from app.spaces.support_size_repository import count_reporters
+from app.webhooks import delivery_repository, event_repository
+from app.webhooks.outbox import KIND as EVENTS
+from app.webhooks.repository import count_subscriptions
+from modelkin.errors import InvalidParameter
+
+__all__ = ["UNCOUNTED", "run"]
+
+UNCOUNTED: Final = (EVENTS, INGEST, POLL)
+"""Kinds of a tenant's jobs that its quota of queued jobs leaves out."""
+_UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def run(arguments: list[str]) -> int:
+    """``tenants list|set``; 0 done, 1 it could not be, 2 wrong settings."""
+    return carried_out(_parser().parse_args(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m app tenants", description="Quotas of tenants, and what they use of them."
+    )
+    commands = parser.add_subparsers(required=True, metavar="list|set")
+    listed = commands.add_parser("list", help="list what each tenant has, and may have")
+    listed.add_argument("--tenant", help="only this one (default: all)")
+    listed.set_defaults(run=_list)
+    change = commands.add_parser(
+        "set",
+        help="set quotas of one tenant, while services go on",
+        description="Set quotas of one tenant. Each is a number (bytes also as 20GiB), `none` for "
+        "no limit, or `default` for that of the settings again.",
+    )
+    change.add_argument("tenant", help="its name")
+    for name in QUOTAS:
+        change.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="N")
+    change.set_defaults(run=_set)
+    return parser
+
+
+def _list(options: argparse.Namespace) -> int:
+    settings = Settings()
+    with opened(settings) as database, database.reading() as session:
+        tenants = [
+            tenant
+            for tenant in list_tenants(session)
+            if tenant.name != SERVICE and options.tenant in {None, tenant.name}
+        ]
+        if not tenants and options.tenant is not None:
+            raise _unknown(options.tenant)
+        lines = [_line(session, settings, tenant) for tenant in tenants]
+    _print_table([("TENANT", *(name.replace("_", "-").upper() for name in QUOTAS)), *lines])
+    return 0
+
+
+def _set(options: argparse.Namespace) -> int:
+    settings = Settings()
+    given = {name: getattr(options, name) for name in QUOTAS}
+    changes: dict[str, Any] = {
+        name: _value(name, text) for name, text in given.items() if text is not None
+    }
+    if not changes:
+        raise InvalidParameter("say which quotas, such as --models 5000 or --spaces default")
+    with opened(settings) as database:
+        with database.writing() as session:
+            tenant = find_tenant(session, options.tenant)
+            if tenant is None:
+                raise _unknown(options.tenant)
+            QuotaService(default_quotas(settings)).set(session, tenant.id, changes)
+        with database.reading() as session:
+            line = _line(session, settings, tenant)
+    _print_table([("TENANT", *(name.replace("_", "-").upper() for name in QUOTAS)), line])
+    return 0
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(
+        f"there is no tenant {name!r}: `python -m app keys create --tenant {name}` makes it with "
+        f"its first key"
+    )
+
+
+def _line(session: Reader, settings: Settings, tenant: Tenant) -> tuple[str, ...]:
+    """A tenant's name, and of each quota what it uses and may use."""
+    overrides = repository.overrides(session, tenant.id) or {}
+    quotas = default_quotas(settings).with_overrides(overrides)
+    used = _used(session, tenant)
+    return (tenant.name, *(_cell(name, used[name], quotas, overrides) for name in QUOTAS))
+
+
+def _cell(name: QuotaName, used: int, quotas: Quotas, overrides: Mapping[str, object]) -> str:
+    quota = quotas.of(name)
+    shown: Callable[[int], str] = _bytes if name == "support_bytes" else "{:,}".format
+    most = "-" if quota is None else shown(quota)
+    return f"{shown(used)}/{most}{'*' if name in overrides else ''}"
+
+
+def _used(session: Reader, tenant: Tenant) -> dict[QuotaName, int]:
+    """What a tenant has of everything that has a quota."""
+    stored = repository.stored(session, tenant.id)
+    return {
+        "spaces": count_spaces(session, tenant.id),
+        "models": stored.models,
+        "support_bytes": stored.support_bytes,
+        "queued_jobs": count_unfinished(session, tenant, but_for=UNCOUNTED),
+        "sources": count_sources(session, tenant),
+        "subscriptions": count_subscriptions(session, tenant),
+        "reporters": count_reporters(session, tenant.id),
+        "events": event_repository.count_of_tenant(session, tenant.id),
+        "deliveries": delivery_repository.count_of_tenant(session, tenant.id),
+    }
+
+
+def _value(name: str, text: str) -> int | str | None:
+    """A quota as it was given: a number, None for no limit, or ``default``."""
+    if text == "default":
+        return text
+    if text == "none":
+        return None
+    found = re.fullmatch(r"(\d{1,18})(|KiB|MiB|GiB|TiB)", text.replace(",", ""))
+    if found is None or (found[2] and name != "support_bytes"):
+        flag = name.replace("_", "-")
+        raise InvalidParameter(f"--{flag} is a number, `none` or `default`, not {text!r}")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _bytes(size: int) -> str:
+    fitting = [unit for unit in _UNITS if size >= _UNITS[unit]]
+    unit = fitting[-1] if fitting else ""
+    return f"{size / _UNITS[unit]:.4g}{unit}"
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
