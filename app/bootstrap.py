@@ -51,6 +51,7 @@ from app.kinship.lineage import LineageService
 from app.kinship.tensors import TensorService
 from app.maintenance import jobs as maintenance
 from app.maintenance.blob_cleanup import BlobCleanup
+from app.maintenance.blob_sizes import BlobSizes
 from app.maintenance.cleanup import Cleanup
 from app.maintenance.history import HistoryBounds
 from app.maintenance.jobs import MaintenanceJobs
@@ -269,7 +270,10 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
             sketches=stores.sketches,
             downloads=stores.downloads,
             blobs=BlobCleanup(stores.database, stores.blobs, services[Settings].blob_grace_seconds),
-            steps={"history": HistoryBounds(stores.database, services[QuotaService]).run_once},
+            steps={
+                "history": HistoryBounds(stores.database, services[QuotaService]).run_once,
+                "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,
+            },
         )
     )
     services.add(cleanup.warmup)

@@ -89,6 +89,14 @@ class FileBlobs:
         except OSError as error:
             raise Unavailable(f"a stored support could not be read: {error.strerror}") from error
 
+    def size(self, key: str) -> int | None:
+        try:
+            return os.stat(self.root / key).st_size
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Unavailable("a stored support could not be measured") from error
+
     def delete(self, key: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(self.root / key)
@@ -161,6 +169,9 @@ class BlobStore(Protocol):
 
     def open(self, key: str) -> memoryview:
         """The bytes, mapped if possible; ``KeyError`` if there is no such blob."""
+
+    def size(self, key: str) -> int | None:
+        """The bytes of a blob; None if there is none of this key."""
 
     def delete(self, key: str) -> None:
         """Delete one blob, if it exists."""

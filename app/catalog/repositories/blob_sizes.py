@@ -1,0 +1,63 @@
+"""Queries for the sizes of blobs that were stored before sizes were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import func, select, update
+
+from app.infra.db.database import Reader, Writer
+from app.infra.db.tables.catalog import ModelRow, RevisionRow
+
+__all__ = ["measured_bytes", "set_sizes", "unmeasured"]
+
+
+def unmeasured(session: Reader, *, limit: int) -> dict[str, int]:
+    """The space of each of some blobs that have no size yet, by key."""
+    of_models = select(ModelRow.blob_key, ModelRow.space_id).where(
+        ModelRow.blob_key.is_not(None), ModelRow.blob_size.is_(None)
+    )
+    of_revisions = (
+        select(RevisionRow.blob_key, ModelRow.space_id)
+        .join(ModelRow, ModelRow.id == RevisionRow.model_id)
+        .where(RevisionRow.blob_key.is_not(None), RevisionRow.blob_size.is_(None))
+    )
+    found: dict[str, int] = {}
+    for query in (of_models, of_revisions):
+        rows = session.execute(query.limit(limit))
+        found.update({key: space for key, space in rows if key is not None})
+    return found
+
+
+def set_sizes(session: Writer, sizes: Mapping[str, int]) -> int:
+    """Set sizes of blobs that have none; returns the bytes of those that got one.
+
+    The caller holds the lock of their space.
+    """
+    total = 0
+    for key, size in sizes.items():
+        changed = 0
+        for row in (ModelRow, RevisionRow):
+            done = session.execute(
+                update(row)
+                .where(row.blob_key == key, row.blob_size.is_(None))
+                .values(blob_size=size)
+                .returning(row.blob_key)
+                .execution_options(synchronize_session=False)
+            )
+            changed += len(done.all())
+        total += size if changed else 0
+    return total
+
+
+def measured_bytes(session: Reader, space_id: int) -> int:
+    """The bytes of the blobs that models and revisions of a space name, each counted once."""
+    of_models = select(ModelRow.blob_key, ModelRow.blob_size).where(ModelRow.space_id == space_id)
+    of_revisions = (
+        select(RevisionRow.blob_key, RevisionRow.blob_size)
+        .join(ModelRow, ModelRow.id == RevisionRow.model_id)
+        .where(ModelRow.space_id == space_id)
+    )
+    both = of_models.union(of_revisions).subquery()
+    total = select(func.coalesce(func.sum(both.c.blob_size), 0)).where(both.c.blob_key.is_not(None))
+    return int(session.scalars(total).one())
