@@ -9,7 +9,7 @@
     ├── MisdirectedRequest                 a Host that this service does not answer to
     ├── RateLimited                        too many requests of a tenant or an address
     ├── QuotaExceeded                      the tenant has as much of something as it may
-    │   └── QueueFull                      jobs; there is room again when some have ended
+    │   └── QueueFull                      jobs or streams; there is room again when some ended
     ├── NotFound
     │   ├── SpaceNotFound
     │   ├── ModelNotFound
@@ -141,7 +141,7 @@ class QuotaExceeded(ModelkinError):
 
 
 class QueueFull(QuotaExceeded):
-    """Too many jobs of the tenant wait; there is room again when some have ended.
+    """Too many jobs or event streams of the tenant; there is room again when some have ended.
 
     Its code is that of :class:`QuotaExceeded`; the status says whether waiting helps.
     """

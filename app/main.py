@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from app.auth.rate_limit_middleware import RateLimitMiddleware
 from app.auth.rate_limits import RateLimits
+from app.auth.service import KeyService
 from app.catalog.endpoints import batches, models, revisions, signatures, sketches, supports
 from app.clustering import endpoints as clusterings
 from app.container import Container
@@ -105,10 +106,17 @@ def _http_services(app: FastAPI, services: Container) -> Iterator[object]:
     )
     yield UrlChecker(services[Egress], timeout)
     yield JobWatcher(
-        partial(_jobs_by_id, services), is_over=lambda: getattr(app.state, "stopping", False)
+        partial(_jobs_by_id, services),
+        partial(_usable_keys, services),
+        is_over=lambda: getattr(app.state, "stopping", False),
     )
 
 
 def _jobs_by_id(services: Container, ids: Collection[str]) -> Mapping[str, JobRecord]:
     with services[Database].reading() as session:
         return services[JobService].find_all(session, ids)
+
+
+def _usable_keys(services: Container, ids: Collection[int]) -> Collection[int]:
+    with services[Database].reading() as session:
+        return services[KeyService].usable(session, ids)

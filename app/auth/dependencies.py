@@ -27,6 +27,7 @@ __all__ = [
     "REFUSALS",
     "AUTHENTICATED",
     "AuthenticatedJsonRoute",
+    "Caller",
     "MetricsTenant",
     "ReadingTenant",
     "WritingTenant",
@@ -78,6 +79,8 @@ It refuses unknown query parameters next; each of its operations declares ``Inva
 REFUSALS: Final = problems(Unauthorized, Forbidden, RateLimited, Unavailable)
 """What every operation of such a router may answer."""
 
+Caller = Annotated[Identity, Depends(_identity)]
+"""Who asks, whatever its scopes: an operation takes a tenant, too, which checks them."""
 ReadingTenant = Annotated[Tenant, Security(_tenant, scopes=["read"])]
 WritingTenant = Annotated[Tenant, Security(_tenant, scopes=["write"])]
 MetricsTenant = Annotated[Tenant, Security(_tenant, scopes=["metrics"])]

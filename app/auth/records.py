@@ -18,10 +18,15 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A tenant, and what it may do."""
+    """A tenant, and what it may do.
+
+    Attributes:
+        key_id: of the key that it showed; None where keys are not required.
+    """
 
     tenant: Tenant
     scopes: frozenset[str]
+    key_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, and_, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.auth.records import KeyRecord, Tenant
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.tenants import ApiKeyRow, TenantRow
 
-__all__ = ["any_key", "find_key", "insert_key", "list_keys", "revoke_key"]
+__all__ = ["any_key", "find_key", "insert_key", "list_keys", "revoke_key", "usable_keys"]
 
 
 def find_key(session: Reader, sha256: bytes) -> KeyRecord | None:
@@ -28,11 +28,13 @@ def list_keys(session: Reader) -> list[KeyRecord]:
 
 def any_key(session: Reader, now: datetime) -> bool:
     """Whether a valid key exists."""
-    usable = select(ApiKeyRow.id).where(
-        ApiKeyRow.revoked_at.is_(None),
-        (ApiKeyRow.expires_at.is_(None)) | (ApiKeyRow.expires_at > now),
-    )
-    return session.scalar(usable.limit(1)) is not None
+    return session.scalar(select(ApiKeyRow.id).where(_usable(now)).limit(1)) is not None
+
+
+def usable_keys(session: Reader, ids: Collection[int], now: datetime) -> set[int]:
+    """The valid ones of some keys, by id."""
+    query = select(ApiKeyRow.id).where(ApiKeyRow.id.in_(ids), _usable(now))
+    return set(session.scalars(query))
 
 
 def insert_key(
@@ -74,6 +76,12 @@ def revoke_key(session: Writer, prefix: str, now: datetime) -> bool:
         .returning(ApiKeyRow.id)
     )
     return done.first() is not None
+
+
+def _usable(now: datetime) -> ColumnElement[bool]:
+    """The condition of a key that is neither revoked nor expired."""
+    lasts = or_(ApiKeyRow.expires_at.is_(None), ApiKeyRow.expires_at > now)
+    return and_(ApiKeyRow.revoked_at.is_(None), lasts)
 
 
 def _records(session: Reader, *conditions: object) -> list[KeyRecord]:

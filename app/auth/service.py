@@ -12,7 +12,7 @@ import hmac
 import secrets
 import string
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from app.auth import repository
@@ -117,6 +117,10 @@ class KeyService:
         """Whether a valid key exists."""
         return repository.any_key(session, datetime.now(UTC))
 
+    def usable(self, session: Reader, key_ids: Collection[int]) -> set[int]:
+        """Those of some keys, by id, that are neither revoked nor expired nor deleted."""
+        return repository.usable_keys(session, key_ids, datetime.now(UTC))
+
     def list(self, session: Reader) -> list[KeyRecord]:
         """All keys, oldest first."""
         return repository.list_keys(session)
@@ -155,7 +159,7 @@ class Authenticator:
         """
         with self._database.reading() as session:
             record = self._keys.check(session, key)
-        return Identity(record.tenant, record.scopes)
+        return Identity(record.tenant, record.scopes, record.id)
 
 
 def _well_formed(key: str) -> bool:

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Response
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from app.auth.dependencies import (
     AUTHENTICATED,
     REFUSALS,
     AuthenticatedJsonRoute,
+    Caller,
     ReadingTenant,
     WritingTenant,
 )
-from app.errors import JobFinished, JobNotFound, StorageFull
+from app.errors import JobFinished, JobNotFound, QueueFull, RateLimited, StorageFull
 from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.jobs.records import JobRecord, JobState
 from app.jobs.schemas import JobOut, JobPage
 from app.jobs.service import JobService
-from app.jobs.watcher import JobWatcher
+from app.jobs.watcher import JobStream, JobWatcher
 from modelkin._validation import check_space_name
 from modelkin.errors import InvalidName, InvalidParameter
 
@@ -125,11 +128,12 @@ def cancel(
             "revision: one at once, and one after each change. The last one is a finished job",
         },
         204: {"description": "The job has ended, and the client knows its last revision"},
-        **problems(JobNotFound, InvalidParameter),
+        **problems(JobNotFound, InvalidParameter, QueueFull, RateLimited),
     },
 )
 async def follow(
     watcher: Service[JobWatcher],
+    identity: Caller,
     job: KnownJob,
     last: Annotated[
         str | None, Header(alias="Last-Event-ID", description="the `id` of the last event received")
@@ -137,20 +141,36 @@ async def follow(
 ) -> Response:
     """Follow a job to its end, as server-sent events.
 
-    An `EventSource` resumes a stream that broke off by itself; a 204 makes it stop.
+    An `EventSource` resumes a stream that broke off by itself; a 204 makes it stop. A tenant may
+    have 50 streams open at a time. A stream ends within a minute after its key was revoked.
     """
     known = int(last) if last is not None and last.isdecimal() and len(last) < 19 else None
     if job.finished and known == job.revision:
         return Response(status_code=204)
-    watcher.require_capacity()
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(watcher, job, known), media_type=EVENTS, headers=headers)
+    return _EventStream(watcher, watcher.open(job, identity), known)
 
 
-async def _events(watcher: JobWatcher, job: JobRecord, known: int | None) -> AsyncIterator[bytes]:
+class _EventStream(StreamingResponse):
+    """The events of an open stream, whose place is given back however the answer ends."""
+
+    def __init__(self, watcher: JobWatcher, stream: JobStream, known: int | None) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(_events(watcher, stream, known), media_type=EVENTS, headers=headers)
+        self._close = partial(watcher.close, stream)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._close()
+
+
+async def _events(
+    watcher: JobWatcher, stream: JobStream, known: int | None
+) -> AsyncIterator[bytes]:
     yield format_sse_event(retry=_RECONNECT_MS)
     sent = time.monotonic()
-    async for now in watcher.follow(job, known):
+    async for now in watcher.follow(stream, known):
         if now is not None:
             yield format_sse_event(data_str=JobOut.of(now).model_dump_json(), id=str(now.revision))
         elif time.monotonic() - sent > _KEEPALIVE_INTERVAL_S:

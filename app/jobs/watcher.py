@@ -1,27 +1,46 @@
 """``JobWatcher``: follows jobs for many streams with one query.
 
 A stream holds neither a thread nor a connection. Polling starts with the first stream and ends with
-the last.
+the last. A stream also ends soon after its key was revoked or has expired.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
-from app.errors import Unavailable, explain
+from app.auth.records import Identity
+from app.errors import QueueFull, Unavailable
 from app.jobs.records import JobRecord
 
-__all__ = ["JobWatcher"]
+__all__ = ["JobStream", "JobWatcher"]
 
 _POLL_INTERVAL_S = 0.5
+_KEY_CHECK_INTERVAL_S = 20.0
+"""Seconds between two checks of the keys of all streams."""
 _MAX_STREAMS = 1000
+_MAX_STREAMS_PER_TENANT = 50
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobStream:
+    """A place among the streams of a process, from :meth:`JobWatcher.open` to its ``close``.
+
+    Attributes:
+        job: its state when the stream was opened.
+        identity: of the caller.
+    """
+
+    job: JobRecord
+    identity: Identity
 
 
 class JobWatcher:
@@ -29,75 +48,105 @@ class JobWatcher:
 
     Args:
         read: returns the present jobs with some ids; it may block, in a thread.
+        usable_keys: returns those of some keys that are valid now; likewise.
         is_over: whether the process is about to end, and every stream with it.
     """
 
     def __init__(
         self,
         read: Callable[[Collection[str]], Mapping[str, JobRecord]],
+        usable_keys: Callable[[Collection[int]], Collection[int]],
         is_over: Callable[[], bool],
     ) -> None:
         self._read = read
+        self._usable_keys = usable_keys
         self._is_over = is_over
-        self._watched: Counter[str] = Counter()
+        self._streams: set[JobStream] = set()
+        self._per_tenant: Counter[int] = Counter()
         self._seen: dict[str, JobRecord | None] = {}
+        self._refused_keys: frozenset[int] = frozenset()
+        self._keys_checked_at = 0.0
         self._polled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def require_capacity(self) -> None:
-        """Raise :class:`Unavailable` if too many streams are open."""
-        if self._watched.total() >= _MAX_STREAMS:
-            raise Unavailable(f"{_MAX_STREAMS} streams are open here: ask for the job itself")
+    def open(self, job: JobRecord, identity: Identity) -> JobStream:
+        """Take a place for a stream, in the event loop. Give it back with :meth:`close`.
 
-    async def follow(self, job: JobRecord, after: int | None) -> AsyncIterator[JobRecord | None]:
+        Raises:
+            QueueFull: the tenant has as many streams as it may.
+            Unavailable: all tenants together have as many as the process allows.
+        """
+        tenant = identity.tenant
+        if self._per_tenant[tenant.id] >= _MAX_STREAMS_PER_TENANT:
+            raise QueueFull(
+                f"this tenant has {_MAX_STREAMS_PER_TENANT} event streams open here, which is all "
+                f"that it may have: close one, or ask for the job itself"
+            )
+        if len(self._streams) >= _MAX_STREAMS:
+            raise Unavailable(f"{_MAX_STREAMS} streams are open here: ask for the job itself")
+        stream = JobStream(job, identity)
+        self._streams.add(stream)
+        self._per_tenant[tenant.id] += 1
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._poll())
+        return stream
+
+    def close(self, stream: JobStream) -> None:
+        """Give the place of a stream back; again, it changes nothing."""
+        if stream not in self._streams:
+            return
+        self._streams.remove(stream)
+        tenant_id = stream.identity.tenant.id
+        self._per_tenant[tenant_id] -= 1
+        if not self._per_tenant[tenant_id]:
+            del self._per_tenant[tenant_id]
+        if not self._streams and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def follow(self, stream: JobStream, after: int | None) -> AsyncIterator[JobRecord | None]:
         """Yield the job at once and after each change, until it ends; None after other polls.
 
         Args:
-            job: its present state.
+            stream: open.
             after: the revision that the client knows already.
         """
-        self._enter(job.id)
-        try:
-            while True:
-                if job.revision != after:
-                    yield job
-                    after = job.revision
-                if job.finished or self._is_over():
-                    return
-                await self._polled.wait()
-                found = self._seen.get(job.id, job)
-                if found is None:  # deleted since
-                    return
-                if found.revision > job.revision:
-                    job = found
-                else:
-                    yield None
-        finally:
-            self._leave(job.id)
-
-    def _enter(self, job_id: str) -> None:
-        self._watched[job_id] += 1
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._poll())
-
-    def _leave(self, job_id: str) -> None:
-        self._watched[job_id] -= 1
-        if not self._watched[job_id]:
-            del self._watched[job_id]
-        if not self._watched and self._task is not None:
-            self._task.cancel()
-            self._task = None
+        job = stream.job
+        while True:
+            if job.revision != after:
+                yield job
+                after = job.revision
+            if job.finished or self._is_over():
+                return
+            await self._polled.wait()
+            found = self._seen.get(job.id, job)
+            if found is None or stream.identity.key_id in self._refused_keys:
+                return
+            if found.revision > job.revision:
+                job = found
+            else:
+                yield None
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(_POLL_INTERVAL_S)
-            asked = frozenset(self._watched)
             try:
-                found = await run_sync(self._read, asked)
-                self._seen = {job_id: found.get(job_id) for job_id in asked}
+                await self._look()
             except Unavailable as error:
-                log.info("jobs cannot be followed now: %s", explain(error))
+                log.info("jobs cannot be followed now: %s", error)
             except Exception:
                 log.exception("jobs cannot be followed now, because of a bug")
             polled, self._polled = self._polled, asyncio.Event()
             polled.set()
+
+    async def _look(self) -> None:
+        """Read the followed jobs and, less often, the keys of the streams."""
+        asked = frozenset(stream.job.id for stream in self._streams)
+        found = await run_sync(self._read, asked)
+        self._seen = {job_id: found.get(job_id) for job_id in asked}
+        now = time.monotonic()
+        if now - self._keys_checked_at >= _KEY_CHECK_INTERVAL_S:
+            ids = (stream.identity.key_id for stream in self._streams)
+            keys = frozenset(key for key in ids if key is not None)
+            self._refused_keys = keys - frozenset(await run_sync(self._usable_keys, keys))
+            self._keys_checked_at = now
