@@ -14,6 +14,7 @@ from app.cli import COMMANDS
 from app.container import Container
 from app.errors import explain
 from app.infra.fd_limits import raise_limit
+from app.infra.private_files import keep_private
 from app.observability.logging import configure
 from app.server.server import serve_all, serve_one
 from app.server.supervisor import reserve, supervise
@@ -31,6 +32,7 @@ def main(register: Callable[[Container], None] = register_jobs) -> int:
     """
     command = COMMANDS.get("".join(sys.argv[1:2]))
     if command is not None:
+        keep_private()
         raise_limit()
         return command(sys.argv[2:])
     try:
@@ -39,6 +41,7 @@ def main(register: Callable[[Container], None] = register_jobs) -> int:
         for line in validation_messages(error):
             print(f"modelkin: {line}", file=sys.stderr)
         return 2
+    keep_private()
     configure(settings)
     for line in unknown_variables():
         log.warning(line)

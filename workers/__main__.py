@@ -15,6 +15,7 @@ from app.container import Container
 from app.errors import explain
 from app.infra.db.database import Database
 from app.infra.fd_limits import raise_limit
+from app.infra.private_files import keep_private
 from app.jobs.service import JobService
 from app.observability.logging import configure
 from app.settings import Settings, unknown_variables, validation_messages
@@ -39,6 +40,7 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
         for line in validation_messages(error):
             print(f"modelkin: {line}", file=sys.stderr)
         return 2
+    keep_private()
     configure(settings)
     for line in unknown_variables():
         log.warning(line)

@@ -23,6 +23,7 @@ from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import Unavailable
+from app.infra.private_files import prepare_database_file
 from app.jobs.queue import Dispatch
 from app.jobs.records import QueueName
 from modelkin.errors import MissingExtra
@@ -125,7 +126,9 @@ class DbosQueue:
         try:
             _quieten()
             config = _config(queue_url(self._url), self._worker, places, self._migrate)
-            if self._url.get_backend_name() != "sqlite":  # else DBOS needs one named postgres
+            if self._url.get_backend_name() == "sqlite":  # DBOS needs an engine named postgres
+                prepare_database_file(Path(str(queue_url(self._url).database)))
+            else:
                 self._engine = config["system_database_engine"] = _engine(self._url, places)
             DBOS(config=config)
             DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)(_workflow(self._execute))

@@ -6,32 +6,38 @@ import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["keep_private", "make_private_folder", "prepare_private_file"]
+__all__ = ["keep_private", "prepare_database_file", "prepare_folder"]
 
 _FILE_MODE, _FOLDER_MODE = 0o600, 0o700
 
 
 def keep_private() -> None:
-    """Give what this process creates from now on to its user alone."""
+    """Give all files and folders that this process creates from now on to its user alone."""
     os.umask(0o777 & ~_FOLDER_MODE)
 
 
-def prepare_private_file(file: Path) -> None:
-    """Create a file where there is none, and withdraw the rights that others have on it.
+def prepare_database_file(file: Path) -> None:
+    """Create the file of a SQLite database if there is none, and withdraw the rights of others.
 
-    Whether it can be used shows its first use, so nothing is raised here.
+    SQLite gives the logs beside it the same rights. Nothing is raised: what cannot be used shows
+    when it is opened.
     """
     with contextlib.suppress(OSError):
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))
-        file.chmod(_FILE_MODE)
+    for kept in (file, *(file.with_name(f"{file.name}-{log}") for log in ("wal", "shm"))):
+        _withdraw(kept, _FILE_MODE)
 
 
-def make_private_folder(folder: Path) -> None:
-    """Create a folder that belongs to this service, or withdraw the rights that others have on it.
+def prepare_folder(folder: Path) -> None:
+    """Create a folder of this service alone, or withdraw the rights of others on it.
 
     Raises:
         OSError: it cannot be created.
     """
     folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-    with contextlib.suppress(OSError):  # of another user: as its owner wants it
-        folder.chmod(_FOLDER_MODE)
+    _withdraw(folder, _FOLDER_MODE)
+
+
+def _withdraw(path: Path, mode: int) -> None:
+    with contextlib.suppress(OSError):  # not there, or another user's
+        path.chmod(mode)

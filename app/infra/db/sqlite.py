@@ -21,7 +21,7 @@ from sqlalchemy.exc import DatabaseError
 
 from app.errors import Unavailable
 from app.infra.db.write_queue import WriteQueue
-from app.infra.private_files import prepare_private_file
+from app.infra.private_files import prepare_database_file
 
 __all__ = ["SqliteConnection", "WriterTimeout", "open_sqlite", "truncate_log"]
 
@@ -193,7 +193,7 @@ def _prepare(file: Path) -> None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Unavailable(f"cannot make the data folder {file.parent}: {error.strerror}") from error
-    prepare_private_file(file)
+    prepare_database_file(file)
 
 
 def _configure(connection: SqliteConnection, _record: object) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from app.errors import StorageFull, Unavailable
+from app.infra.private_files import prepare_folder
 
 __all__ = ["FileBlobs", "BlobStore"]
 
@@ -44,13 +45,14 @@ class FileBlobs:
         self._realm = realm
 
     def prepare(self) -> None:
-        """Create the folder, and try to write there.
+        """Create the folder, with one of the realm for its owner alone, and try to write there.
 
         Raises:
             Unavailable: the folder cannot be created or written.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
+            prepare_folder(self.root / self._realm)
             probe = self.root / f"probe-{secrets.token_hex(8)}{_TEMPORARY}"
             probe.write_bytes(b"")
             probe.unlink()
