@@ -280,13 +280,19 @@ class Settings(BaseSettings):
     def _known_database(cls, value: str) -> str:
         try:
             url = make_url(value)
-        except ArgumentError as error:
-            raise ValueError(f"{value!r} is not a database URL: {error}") from None
+        except (ArgumentError, ValueError):  # its text may hold a password
+            raise ValueError(
+                "this is not a database URL: use sqlite:///FILE or "
+                "postgresql+psycopg://USER:PASSWORD@HOST/NAME, in USER and PASSWORD %40 for an @, "
+                "%3A for a colon and %2F for a slash"
+            ) from None
         if url.drivername not in {"sqlite", "sqlite+pysqlite", "postgresql+psycopg"}:
             raise ValueError(
                 f"{url.drivername!r} is not supported: use sqlite:///FILE "
                 f"or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
             )
+        if url.host is not None and "@" in url.host:
+            raise ValueError("the host has an @: write that of a user or a password as %40")
         if url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}:
             raise ValueError("an in-memory database would lose what was acknowledged: name a file")
         return value
@@ -310,9 +316,7 @@ class Settings(BaseSettings):
         if value is not None:
             url = urlsplit(value)
             if url.scheme != "file" or url.netloc or not url.path.startswith("/"):
-                raise ValueError(
-                    f"{value!r} is not supported: use file:///FOLDER, an absolute path"
-                )
+                raise ValueError("this is not supported: use file:///FOLDER, an absolute path")
         return value
 
     @field_validator("trusted_proxies")

@@ -18,7 +18,7 @@ from app.infra.db.sqlite import open_sqlite, truncate_log
 from app.infra.db.timeouts import limit_waits
 from app.infra.db.write_queue import WriteQueue
 
-__all__ = ["Engines", "connect"]
+__all__ = ["Engines", "connect", "shown"]
 
 _SILENCE_FACTOR = 3
 """Timeouts that Postgres may stay silent: it may first wait for a lock, and then work."""
@@ -58,6 +58,11 @@ def connect(url: URL, *, timeout: float, connections: int, queue: WriteQueue) ->
     return _postgres(url, timeout, pool)
 
 
+def shown(url: URL) -> str:
+    """A URL for operators: without the passwords before its host and among its parameters."""
+    return url.difference_update_query(["password", "sslpassword"]).render_as_string()
+
+
 def _postgres(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
     milliseconds = round(timeout * 1000)
     engine = create_engine(
@@ -91,4 +96,4 @@ def _require_durability(engine: Engine) -> None:
                     )
     except OperationalError as error:
         reason = str(error.orig).strip().splitlines()[0]
-        raise Unavailable(f"cannot connect to {engine.url}: {reason}") from error
+        raise Unavailable(f"cannot connect to {shown(engine.url)}: {reason}") from error

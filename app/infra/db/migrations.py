@@ -13,6 +13,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from app.errors import Unavailable
 from app.infra.db.database import Database
+from app.infra.db.engines import shown
 from app.infra.db.timeouts import without_limit
 
 __all__ = ["migrate", "require_current"]
@@ -36,7 +37,9 @@ def migrate(database: Database) -> None:
                 command.upgrade(_config(connection), "head")
         except ProgrammingError as error:  # Postgres: a table of this name exists
             reason = str(error.orig).strip().splitlines()[0]
-            raise Unavailable(f"cannot migrate the database at {database.url}: {reason}") from error
+            raise Unavailable(
+                f"cannot migrate the database at {shown(database.url)}: {reason}"
+            ) from error
 
 
 def require_current(database: Database) -> None:
@@ -46,7 +49,7 @@ def require_current(database: Database) -> None:
     _refuse_newer(heads, database)
     if set(heads) != set(ScriptDirectory(str(_SCRIPTS)).get_heads()):
         raise Unavailable(
-            f"the database at {database.url} is of an older version: "
+            f"the database at {shown(database.url)} is of an older version: "
             f"start once without --no-migrate"
         )
 
@@ -62,7 +65,8 @@ def _refuse_newer(heads: tuple[str, ...], database: Database) -> None:
     known = {script.revision for script in ScriptDirectory(str(_SCRIPTS)).walk_revisions()}
     if unknown := set(heads) - known:
         raise Unavailable(
-            f"the database at {database.url} is of a newer version ({', '.join(sorted(unknown))}): "
+            f"the database at {shown(database.url)} is of a newer version "
+            f"({', '.join(sorted(unknown))}): "
             f"run the version of the service that wrote it"
         )
 

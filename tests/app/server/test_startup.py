@@ -10,11 +10,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import text
+from pydantic import ValidationError
+from sqlalchemy import make_url, text
 
 from app.infra.db.database import Database
+from app.infra.db.engines import shown
 from app.infra.db.migrations import migrate
-from app.settings import Settings, unknown_variables
+from app.settings import Settings, unknown_variables, validation_messages
 from tests.support.backends import Backend
 from tests.support.fixtures import Start
 from tests.support.servers import forkserver
@@ -167,6 +169,31 @@ def test_a_wrong_setting_is_named(
         assert 2 == program.main(), value
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith(f"modelkin: {name}: ")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "hunter2",
+        "postgresql+psycopg:u:hunter2@h/db",
+        "postgresql+psycopg://u:x@h:hunter2/db",
+        "postgresql+psycopg://u:x@hunter2@h/db",
+        "mysql://u:hunter2@h/db",
+    ],
+)
+def test_a_database_URL_that_is_refused_is_not_shown(url: str) -> None:
+    """Its text may hold a password, wherever a typing error has put it."""
+    with pytest.raises(ValidationError) as raised:
+        Settings(database_url=url)
+    (line,) = validation_messages(raised.value)
+    assert line.startswith("MODELKIN_DATABASE_URL: ")
+    assert "hunter2" not in line
+
+
+def test_a_database_is_named_without_its_password() -> None:
+    """Whether that stands before the host or among the parameters."""
+    url = make_url("postgresql+psycopg://u:hunter2@h:5/db?password=hunter2&sslmode=require")
+    assert "postgresql+psycopg://u:***@h:5/db?sslmode=require" == shown(url)
 
 
 def test_a_wrong_setting_ends_the_process_with_2() -> None:
