@@ -55,6 +55,7 @@ from app.maintenance.blob_sizes import BlobSizes
 from app.maintenance.cleanup import Cleanup
 from app.maintenance.history import HistoryBounds
 from app.maintenance.jobs import MaintenanceJobs
+from app.maintenance.sketch_slots import SketchSlots
 from app.maintenance.stop_lists import StopListService
 from app.notifications import jobs as notifications
 from app.notifications.fan_out import EventFanOut
@@ -272,6 +273,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
             blobs=BlobCleanup(stores.database, stores.blobs, services[Settings].blob_grace_seconds),
             steps={
                 "history": HistoryBounds(stores.database, services[QuotaService]).run_once,
+                "sketch slots": SketchSlots(stores.database, stores.sketches).run_once,
                 "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,
             },
         )

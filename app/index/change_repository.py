@@ -28,6 +28,8 @@ __all__ = [
     "changed_since",
     "prune_tombstones",
     "compacted_version",
+    "last_removal",
+    "present_ids",
     "removed_since",
     "spaces_to_compact",
 ]
@@ -80,6 +82,18 @@ def removed_since(session: Reader, space_id: int, version: int) -> list[int]:
     """The ids of the models that were removed after ``version``."""
     removed = TombstoneRow.space_id == space_id, TombstoneRow.version > version
     return list(session.scalars(select(TombstoneRow.model_id).where(*removed)))
+
+
+def last_removal(session: Reader, space_id: int) -> int:
+    """The version of a space's last removal that is known; 0 if none is."""
+    query = select(func.max(TombstoneRow.version)).where(TombstoneRow.space_id == space_id)
+    return session.scalar(query) or 0
+
+
+def present_ids(session: Reader, space_id: int) -> _Ids:
+    """The ids of the models of a space, ascending."""
+    query = select(ModelRow.id).where(ModelRow.space_id == space_id)
+    return np.sort(_ids(session.scalars(query)))
 
 
 def compacted_version(session: Reader, space_id: int) -> int:

@@ -19,13 +19,14 @@ import mmap
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
 
+from app.infra.storage.holes import data_ranges, punch
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
@@ -120,6 +121,48 @@ class SketchFile:
     def write_packed(self, model_id: int, content_id: int, packed: PackedSupport) -> None:
         """Cache the sketch of a support, likewise."""
         self.write(model_id, content_id, packed.sketch(SAMPLE_SIZE, SAMPLE_SEED))
+
+    def filled(self) -> Ids:
+        """The ids of models whose slots may take room on the disk, ascending."""
+        with self._opened() as descriptor:
+            if descriptor is None:
+                return np.zeros(0, np.int64)
+            size = 8 * self._stride
+            ranges = [
+                np.arange(start // size, -(-end // size), dtype=np.int64)
+                for start, end in data_ranges(descriptor)
+            ]
+        return np.unique(np.concatenate(ranges)) if ranges else np.zeros(0, np.int64)
+
+    def give_back(self, ids: Ids) -> None:
+        """Give the room of models that were removed back to the disk, as far as it can.
+
+        Blocks are freed whole, so neighbours share the first and the last one of a slot. A slot
+        that a process writes meanwhile may be spoilt; its seal shows it, and it counts as missing.
+
+        Args:
+            ids: of the models, ascending.
+        """
+        size = 8 * self._stride
+        with self._opened() as descriptor:
+            if descriptor is None:
+                return
+            for run in np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1):
+                if run.size and not punch(descriptor, int(run[0]) * size, int(run[-1] + 1) * size):
+                    return
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int | None]:
+        """A descriptor of the file if there is one, for as long as the block runs."""
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            yield None
+            return
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def close(self) -> None:
         """Close the file: from now on reads find no slot, and writes do nothing."""
@@ -254,6 +297,15 @@ class SketchFiles:
         for path in self._folder.glob(f"*{_SUFFIX}"):
             if path.name not in wanted and path.stem.isdecimal():
                 self.forget(int(path.stem))
+
+    def space_ids(self) -> list[int]:
+        """The spaces that have a file."""
+        stems = (path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
+        return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+    def apart(self, space_id: int, num_parameters: int) -> SketchFile:
+        """The sketches of a space, beside the files that stay open."""
+        return SketchFile(self._path(space_id), num_parameters)
 
     def close(self) -> None:
         """Close all files."""
