@@ -43,7 +43,7 @@ def punch(descriptor: int, start: int, end: int) -> bool:
 
 
 def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
-    """The ranges of a file that are no holes, as start and end, in order."""
+    """The ranges of a file between its holes, as start and end, in order."""
     end = 0
     while True:
         try:
