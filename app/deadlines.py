@@ -1,4 +1,7 @@
-"""``Deadline``: when the computation of an answer is to end; its loops check it between their parts."""
+"""``Deadline``: when the computation of an answer is to end.
+
+Its loops ask between their parts, so that none goes on for longer than a part takes.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,6 @@ class Deadline:
         self._end = time.monotonic() + seconds
         self._is_abandoned = is_abandoned
 
-    @property
     def passed(self) -> bool:
         """Whether the computation is to end with what it has found."""
         return time.monotonic() >= self._end or self._is_abandoned()
@@ -35,7 +37,7 @@ class Deadline:
     def until(self, items: Iterable[T]) -> Iterator[T]:
         """The items, as far as there is time for them."""
         for item in items:
-            if self.passed:
+            if self.passed():
                 return
             yield item
 
@@ -51,7 +53,7 @@ class Deadline:
             ClientLeft: its client has left.
         """
         self.require_client()
-        if self.passed:
+        if self.passed():
             raise TooMuch(
                 f"{what} took longer than the {self._seconds:g} seconds that an answer may take "
                 f"(MODELKIN_QUERY_TIMEOUT_SECONDS): {instead}"

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from app.catalog.reader import ModelReader
 from app.catalog.repositories.candidates import Candidate
 from app.catalog.repositories.tensor_counts import decode
+from app.deadlines import NEVER, Deadline
 from app.errors import Unavailable
 from app.infra.db.database import Reader
 from app.kinship import repository
@@ -59,16 +60,21 @@ class GraphService:
         k: int | None = None,
         threshold: float | None = None,
         tags: Sequence[str] = (),
+        deadline: Deadline = NEVER,
     ) -> Graph:
         """The graph of the models that carry all of ``tags``.
+
+        The view of the database ends before the edges are sought.
 
         Args:
             k: neighbours of each model, 1 to 1,000; 10 if there is no threshold either.
             threshold: the least S of an edge, above 0.
+            deadline: beyond it the graph has the edges that were found by then.
 
         Raises:
             InvalidParameter: k and threshold together, one of them out of range, or more nodes or
                 edges than a graph takes.
+            ClientLeft: as the deadline says.
         """
         if k is None and threshold is None:
             k = DEFAULT_K
@@ -76,13 +82,14 @@ class GraphService:
         count = repository.count_nodes(session, space, tags)
         _check_size(space, count, k)
         nodes = repository.nodes(session, space, tags, counted=_is_counted(space, count))
+        session.release()
         edges: list[GraphEdge] = []
         if len(nodes) > 1:
-            models = self._models(space, nodes)
-            found = (
-                EdgeFinder(models).nearest(k) if k else EdgeFinder(models).beyond(threshold or 0.0)
-            )
-            edges = _edges(models, found, _expected(space, nodes, found))
+            models = self._models(space, nodes, deadline)
+            finder = EdgeFinder(models, deadline)
+            found = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
+            edges = _edges(models, found, _expected(space, nodes, found, deadline))
+        deadline.require_client()
         return Graph(
             nodes=tuple(_node(node) for node in nodes),
             edges=tuple(edges),
@@ -90,9 +97,12 @@ class GraphService:
             threshold=threshold,
             version=space.version,
             note=space.note,
+            truncated=deadline.passed(),
         )
 
-    def _models(self, space: SpaceRecord, nodes: Sequence[repository.Node]) -> GraphModels:
+    def _models(
+        self, space: SpaceRecord, nodes: Sequence[repository.Node], deadline: Deadline
+    ) -> GraphModels:
         dtype = value_dtype(space.signature.scheme)
         joined = np.frombuffer(b"".join(node.values for node in nodes), dtype.newbyteorder("<"))
         sizes = [node.support_size for node in nodes if node.blob_key is not None]
@@ -102,7 +112,8 @@ class GraphService:
         small = each < _MIN_MAPPED_BYTES and len(sizes) * each <= _MAX_READ_BYTES
         supports: list[PackedSupport | None] = [None] * len(nodes)
         if whole_matrix or small or len(sizes) <= _MAX_MAPPED_SUPPORTS:
-            supports = [self._open(space, node) for node in nodes]
+            for row, node in enumerate(deadline.until(nodes)):
+                supports[row] = self._open(space, node)
         return GraphModels(
             names=[node.name for node in nodes],
             values=joined.reshape(len(nodes), -1).astype(dtype, copy=False),
@@ -132,10 +143,10 @@ def _is_counted(space: SpaceRecord, count: int) -> bool:
 
 
 def _expected(
-    space: SpaceRecord, nodes: Sequence[repository.Node], found: EdgeSet
+    space: SpaceRecord, nodes: Sequence[repository.Node], found: EdgeSet, deadline: Deadline
 ) -> npt.NDArray[np.float64]:
-    """S by chance of each edge; NaN where it is not known."""
-    if space.layout is None or not _is_counted(space, len(nodes)):
+    """S by chance of each edge; NaN where it is not known, and once the deadline has passed."""
+    if space.layout is None or not _is_counted(space, len(nodes)) or deadline.passed():
         return np.full(len(found.pairs), np.nan)
     sizes = tensor_sizes(space.layout)
     counts = np.zeros((len(nodes), sizes.size), np.uint64)

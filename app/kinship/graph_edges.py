@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from app.deadlines import NEVER, Deadline
 from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances
@@ -64,18 +65,29 @@ class EdgeSet:
 
 
 class EdgeFinder:
-    """Finds the edges among some models."""
+    """Finds the edges among some models, those that there are by a deadline.
 
-    def __init__(self, models: GraphModels) -> None:
+    Beyond it no more models get edges, and no more pairs are compared exactly.
+
+    Args:
+        models: the nodes.
+        deadline: of the search.
+    """
+
+    def __init__(self, models: GraphModels, deadline: Deadline = NEVER) -> None:
         self._models = models
+        self._deadline = deadline
+        self._exact = models.exact
         self._estimated = SignatureDistances(models.values)
 
     def nearest(self, k: int) -> EdgeSet:
         """The edges of the k nearest neighbours; models that share nothing are not neighbours."""
         if self._models.whole_matrix:
-            found = self._compared(nearest_pairs(self._matrix, k))
+            found = self._compared(nearest_pairs(self._matrix, k, self._deadline.passed))
         else:
-            candidates = nearest_pairs(self._estimated, _CANDIDATE_FACTOR * k)
+            candidates = nearest_pairs(
+                self._estimated, _CANDIDATE_FACTOR * k, self._deadline.passed
+            )
             found = self._refined(candidates)
             found = self._filtered_by_pairs(found, found.pairs.nearest(k))
         return self._filtered(found, found.pairs.similarity > 0)
@@ -87,7 +99,7 @@ class EdgeFinder:
             InvalidParameter: there are more than a graph takes.
         """
         if self._models.whole_matrix:
-            pairs = pairs_from(self._matrix, threshold - _EPSILON, MAX_EDGES)
+            pairs = pairs_from(self._matrix, threshold - _EPSILON, MAX_EDGES, self._deadline.passed)
             if pairs is None:
                 raise _too_many(threshold)
             found = self._compared(pairs)
@@ -96,10 +108,13 @@ class EdgeFinder:
             estimators.jaccard_of(threshold), self._models.values.shape[1]
         )
         pairs = pairs_from(
-            self._estimated, max(0.0, threshold - _MARGIN_STANDARD_ERRORS * error), 2 * MAX_EDGES
+            self._estimated,
+            max(0.0, threshold - _MARGIN_STANDARD_ERRORS * error),
+            2 * MAX_EDGES,
+            self._deadline.passed,
         )
         if pairs is None:  # too many to compare again: the estimates stand
-            pairs = pairs_from(self._estimated, threshold, MAX_EDGES)
+            pairs = pairs_from(self._estimated, threshold, MAX_EDGES, self._deadline.passed)
             if pairs is None:
                 raise _too_many(threshold)
             return EdgeSet(pairs, np.zeros(len(pairs), np.bool_))
@@ -111,16 +126,25 @@ class EdgeFinder:
 
     @cached_property
     def _similarity(self) -> npt.NDArray[np.float64]:
-        """S of all pairs, exactly where both have a support, shape ``(n, n)``."""
+        """S of all pairs, shape ``(n, n)``: exactly where both have a support, if there is time."""
         models = self._models
-        n, full = len(models.names), np.flatnonzero(models.exact)
+        n, full = len(models.names), np.flatnonzero(self._exact)
         similarity = np.eye(n)
-        if full.size < n:
-            similarity = 1.0 - self._estimated.block(np.arange(n))
         if full.size:
             packed = [support for support in models.supports if support is not None]
-            similarity[np.ix_(full, full)] = matrix(packed)
+            try:
+                similarity[np.ix_(full, full)] = matrix(packed, self._require_time)
+            except _Late:
+                self._exact = np.zeros(n, np.bool_)
+        if not self._exact.all():
+            estimated = 1.0 - self._estimated.block(np.arange(n))
+            both = self._exact[:, None] & self._exact
+            similarity = np.where(both, similarity, estimated)
         return similarity
+
+    def _require_time(self, _done: int, _total: int) -> None:
+        if self._deadline.passed():
+            raise _Late
 
     @property
     def _matrix(self) -> MatrixDistances:
@@ -132,7 +156,7 @@ class EdgeFinder:
         return self._with_exactness(Pairs(pairs.ends, self._similarity[a, b]))
 
     def _with_exactness(self, pairs: Pairs) -> EdgeSet:
-        exact: npt.NDArray[np.bool_] = np.all(self._models.exact[pairs.ends], axis=1)
+        exact: npt.NDArray[np.bool_] = np.all(self._exact[pairs.ends], axis=1)
         return EdgeSet(pairs, exact)
 
     def _refined(self, pairs: Pairs) -> EdgeSet:
@@ -142,8 +166,12 @@ class EdgeFinder:
             return EdgeSet(pairs, np.zeros(len(pairs), np.bool_))
         similarity = pairs.similarity.copy()
         supports = {row: s for row, s in enumerate(self._models.supports) if s is not None}
-        similarity[found.exact] = exact_similarity(supports, pairs.ends[found.exact])
-        return EdgeSet(Pairs(pairs.ends, similarity), found.exact)
+        rows = np.flatnonzero(found.exact)
+        compared = exact_similarity(supports, pairs.ends[rows], self._deadline.passed)
+        exact = np.zeros(len(pairs), np.bool_)
+        exact[rows[: compared.size]] = True
+        similarity[exact] = compared
+        return EdgeSet(Pairs(pairs.ends, similarity), exact)
 
     def _filtered_by_pairs(self, found: EdgeSet, pairs: Pairs) -> EdgeSet:
         """The edges of these pairs."""
@@ -153,6 +181,10 @@ class EdgeFinder:
 
     def _filtered(self, found: EdgeSet, kept: npt.NDArray[np.bool_]) -> EdgeSet:
         return EdgeSet(found.pairs.of(kept), found.exact[kept])
+
+
+class _Late(Exception):
+    """The deadline has passed within a matrix, of which a part makes no sense."""
 
 
 def _too_many(threshold: float) -> InvalidParameter:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from app.catalog.reader import ModelReader
 from app.catalog.repositories.candidates import candidates_by_name
+from app.deadlines import NEVER, Deadline
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
 from app.kinship.family import Family
@@ -111,19 +112,25 @@ class LineageService:
         self._search = search
         self._indexes = indexes
 
-    def lineage(self, session: Reader, space: SpaceRecord, name: str) -> Lineage:
+    def lineage(
+        self, session: Reader, space: SpaceRecord, name: str, deadline: Deadline = NEVER
+    ) -> Lineage:
         """The lineage of a stored model.
 
         Raises:
             ModelNotFound: there is no such model.
+            TooMuch, ClientLeft: as the deadline says; a part of the evidence would mislead.
         """
+        _require_time(deadline)
         subject = self._reader.stored_subject(session, space, name)
         assert subject.model is not None
         declared = subject.model.base_model
         near = self._search.neighbors(session, space, subject, k=_MAX_INSPECTED)
+        _require_time(deadline)
         family = Family.of(session, space, name, declared, [item.model for item in near])
         neighborhood = scan_neighborhood(self._indexes, session, space, subject)
         measured = self._measure(session, space, family, near.items, neighborhood)
+        _require_time(deadline)
         is_differences = space.importance.kind == "delta"
         judgement = _judge(measured, family, contradict=not is_differences)
         verdict = _verdict(family, judgement)
@@ -154,7 +161,7 @@ class LineageService:
             kin=tuple(_kin(item, measured, family) for item in near[:_MAX_RETURNED]),
             usual=SimilarityBaseline(background.mean, background.deviation, background.models),
             limit=background.limit,
-            chain=tuple(self._links(session, space, family, measured.base)),
+            chain=tuple(self._links(session, space, family, measured.base, deadline)),
             cycle=family.cycle,
             note=_DIFFERENCES_NOTE if is_differences else space.note,
         )
@@ -189,20 +196,28 @@ class LineageService:
         subject = self._reader.stored_subject(session, space, name)
         query = self._comparer.query(session, space, subject)
         candidates = candidates_by_name(session, space, others)
+        session.release()
         found, _ = self._comparer.compare(query, candidates)
         found = self._comparer.with_chance(session, space, subject, found)
         return {item.model: item for item in found}
 
     def _links(
-        self, session: Reader, space: SpaceRecord, family: Family, first: Neighbor | None
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        family: Family,
+        first: Neighbor | None,
+        deadline: Deadline,
     ) -> list[LineageLink]:
         """The declared bases, each with its similarity to the model that declares it.
 
         Args:
             first: the declared base of the model itself, which is measured already.
+            deadline: of the lineage.
         """
         links = []
         for model, base in family.chain:
+            _require_time(deadline)
             found = first
             if model != family.name:
                 found = self._compare(session, space, model, [base]).get(base)
@@ -218,6 +233,10 @@ class LineageService:
                 )
             )
         return links
+
+
+def _require_time(deadline: Deadline) -> None:
+    deadline.require("this lineage", "ask for the model's neighbors, or for overlap with its base")
 
 
 def _background(

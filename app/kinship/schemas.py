@@ -79,6 +79,10 @@ class DonorsOut(ResponseModel):
     degraded: bool = Field(
         description="a stored support could not be read, or buckets could not be used"
     )
+    truncated: bool = Field(
+        description="the time for the answer was over before all candidates were compared: others "
+        "may be better donors"
+    )
     note: Note
 
     @classmethod

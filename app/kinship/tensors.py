@@ -15,6 +15,7 @@ import numpy.typing as npt
 from app.catalog.reader import ModelReader
 from app.catalog.repositories.candidates import candidates_by_id
 from app.catalog.repositories.tensor_counts import counts_by_id
+from app.deadlines import NEVER, Deadline
 from app.errors import Unavailable
 from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
@@ -48,11 +49,16 @@ class TensorService:
         self._reader = reader
         self._indexes = indexes
 
-    def tensors(self, session: Reader, space: SpaceRecord) -> SpaceTensors:
+    def tensors(
+        self, session: Reader, space: SpaceRecord, deadline: Deadline = NEVER
+    ) -> SpaceTensors:
         """Each tensor with its share of the supports, and the overlap of sampled pairs within it.
+
+        Beyond the deadline the sample has no more pairs.
 
         Raises:
             InvalidParameter: the space has no layout.
+            ClientLeft: as the deadline says.
         """
         layout = space.layout
         if layout is None:
@@ -64,11 +70,13 @@ class TensorService:
         shares, counted = _shares(session, space, layout, ids)
         supports = self._open(session, space, ids)
         pairs = _pairs(supports)
-        found = _compared(supports, pairs, layout)
+        session.release()
+        found, compared = _compared(supports, pairs, layout, deadline)
+        deadline.require_client()
         return SpaceTensors(
             items=tuple(_summaries(layout, shares, found)),
             supports=counted,
-            pairs=len(pairs),
+            pairs=compared,
             version=space.version,
         )
 
@@ -124,20 +132,23 @@ def _pairs(supports: list[PackedSupport]) -> list[tuple[int, int]]:
 
 
 def _compared(
-    supports: list[PackedSupport], pairs: list[tuple[int, int]], layout: Layout
-) -> TensorAgreement:
-    used = sorted({place for pair in pairs for place in pair})
-    own = {i: shared_by_tensor(supports[i], supports[i], layout) for i in used}
+    supports: list[PackedSupport],
+    pairs: list[tuple[int, int]],
+    layout: Layout,
+    deadline: Deadline,
+) -> tuple[TensorAgreement, int]:
+    """How the pairs agree in each tensor, and how many there was time for."""
+    rows: list[tuple[npt.NDArray[np.int64], ...]] = []
+    own: dict[int, npt.NDArray[np.int64]] = {}
+    for i, j in deadline.until(pairs):
+        for place in {i, j} - own.keys():
+            own[place] = shared_by_tensor(supports[place], supports[place], layout)
+        rows.append((own[i], own[j], shared_by_tensor(supports[i], supports[j], layout)))
     empty = np.zeros((0, len(layout.tensors)), np.int64)
     a, b, shared = (
-        np.concatenate([empty, *(row[None] for row in rows)])
-        for rows in (
-            [own[i] for i, _ in pairs],
-            [own[j] for _, j in pairs],
-            [shared_by_tensor(supports[i], supports[j], layout) for i, j in pairs],
-        )
+        np.concatenate([empty, *(row[which][None] for row in rows)]) for which in range(3)
     )
-    return agreement(tensor_sizes(layout), a, b, shared)
+    return agreement(tensor_sizes(layout), a, b, shared), len(rows)
 
 
 def _summaries(

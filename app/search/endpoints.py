@@ -12,7 +12,7 @@ from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
 from app.errors import ModelNotFound
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import K, Reading
+from app.infra.http.dependencies import K, Reading, Turn
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
@@ -66,6 +66,7 @@ def of_stored(
     search: Service[SearchService],
     space: KnownSpace,
     session: Reading,
+    turn: Turn,
     tags: TagFilter,
     model: StoredModelName,
     k: K = 10,
@@ -84,6 +85,7 @@ def of_stored(
         method=method,
         tags=tags,
         min_kappa=min_kappa,
+        deadline=turn,
     )
     session.rollback()
     return _answer(found)
@@ -111,6 +113,7 @@ def of_given(
     origin: Stated,
     space: KnownSpace,
     session: Reading,
+    turn: Turn,
     tags: TagFilter,
     k: K = 10,
     min_similarity: MinSimilarity = 0.0,
@@ -128,6 +131,7 @@ def of_given(
         method=method,
         tags=tags,
         min_kappa=min_kappa,
+        deadline=turn,
     )
     session.rollback()
     return _answer(found)

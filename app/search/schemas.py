@@ -37,7 +37,8 @@ class NeighborsOut(ResponseModel):
         "a stop-list is active and nothing was measured near min_similarity"
     )
     truncated: bool = Field(
-        description="method lsh left out buckets with too many models: others may be as near"
+        description="others may be as near: method lsh left out buckets with too many models, or "
+        "the time for the answer was over before method exact had compared every model"
     )
     ties_left_out: int = Field(
         description="models that may be among the k nearest, too, and were not compared: more than "

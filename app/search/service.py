@@ -20,6 +20,7 @@ import numpy.typing as npt
 from app.catalog.reader import Subject
 from app.catalog.repositories import models
 from app.catalog.repositories.candidates import Candidate, candidates_by_id, candidates_in_pages
+from app.deadlines import NEVER, Deadline
 from app.index import cascade
 from app.index.buckets.service import BucketService
 from app.index.change_feed import ChangeFeed
@@ -57,6 +58,7 @@ class _SearchRequest:
     query: Query
     k: int
     min_similarity: float
+    deadline: Deadline
 
     @property
     def own_id(self) -> int | None:
@@ -136,6 +138,7 @@ class SearchService:
         method: str = "auto",
         tags: Sequence[str] = (),
         min_kappa: float | None = None,
+        deadline: Deadline = NEVER,
     ) -> Neighbors:
         """The ``k`` models that overlap most with ``subject``, best first, without the subject.
 
@@ -146,15 +149,20 @@ class SearchService:
             tags: only models that carry all of these.
             min_kappa: of the ``k`` only those of this kappa or more, -1 to 1; one without a kappa
                 counts as below.
+            deadline: beyond it ``exact`` answers the best of the models that it has compared.
 
         Raises:
             InvalidParameter: one of these is out of its range, or a kappa is asked of a space
                 without a layout.
+            ClientLeft: as the deadline says.
         """
         _check(k, min_similarity, method)
         _check_kappa(space, min_kappa)
-        request = _SearchRequest(self._comparer.query(session, space, subject), k, min_similarity)
+        request = _SearchRequest(
+            self._comparer.query(session, space, subject), k, min_similarity, deadline
+        )
         found = self._found(request, method, tags)
+        deadline.require_client()
         items = self._comparer.with_chance(session, space, subject, found.items)
         if min_kappa is not None:
             items = [item for item in items if item.kappa is not None and item.kappa >= min_kappa]
@@ -259,14 +267,25 @@ class SearchService:
         return found, whole
 
     def _compare_all(self, request: _SearchRequest, among: Ids | None) -> Neighbors:
-        """Compare all models, a page at a time."""
+        """Compare all models, a page at a time, as far as there is time.
+
+        With a deadline no view of the database is held while they are compared.
+        """
+        deadline = request.deadline
         query, best, count, all_whole = request.query, list[Neighbor](), 0, True
         for page in candidates_in_pages(query.session, query.space, among):
+            if deadline is not NEVER:
+                query.session.release()
             others = [candidate for candidate in page if candidate.id != request.own_id]
-            found, whole = self._comparer.compare(query, others, cache_sketches=False)
+            found, whole = self._comparer.compare(
+                query, deadline.until(others), cache_sketches=False
+            )
             best = heapq.nsmallest(request.k, [*best, *found], _rank)
             count, all_whole = count + len(found), all_whole and whole
-        return _result(request, "exact", best, count, whole=all_whole)
+            if deadline.passed():
+                break
+        answer = _result(request, "exact", best, count, whole=all_whole)
+        return replace(answer, truncated=deadline.passed())
 
     def _propose_by_scan(self, request: _SearchRequest, among: Ids | None) -> _Proposal:
         """The first stage of the cascade: candidates from a scan of the signature bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,12 +11,14 @@ import numpy.typing as npt
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models, tensor_counts
+from app.deadlines import NEVER, Deadline
 from app.infra.db.database import Reader
 from app.search.comparer import require_layout
 from app.spaces.records import SpaceRecord
 from modelkin.core import estimators
 from modelkin.core import packed as packing
 from modelkin.core.layout import Layout
+from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity import chance, overlap
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.errors import InvalidParameter
@@ -72,15 +75,18 @@ class SimilarityService:
         space: SpaceRecord,
         names: Sequence[str],
         measure: Measure = "similarity",
+        deadline: Deadline = NEVER,
     ) -> SimilarityMatrix:
         """S or kappa of all pairs, in the order of ``names``.
 
-        S is estimated if one of a pair has no support; its kappa is NaN then.
+        The view of the database ends before supports are compared. S is estimated if one of a pair
+        has no support; its kappa is NaN then.
 
         Raises:
             InvalidParameter: no name, more than 1,000 or a repeated name; or kappa of a space
                 without a layout.
             ModelNotFound: one of them does not exist.
+            TooMuch, ClientLeft: as the deadline says; a matrix has no useful part.
         """
         if measure == "kappa":
             require_layout(space, "measure")
@@ -92,21 +98,36 @@ class SimilarityService:
             twice = next(name for name in names if list(names).count(name) > 1)
             raise InvalidParameter(f"models names {twice!r} twice", field="models")
         records = models.get_models(session, space, names)
-        packed = [self._reader.packed(space, record) for record in records]
-        values = np.eye(len(records))
+        require = _Requirement(deadline, len(names))
+        packed = self._opened(space, records, require)
         full = [row for row, support in enumerate(packed) if support is not None]
-        if full:
-            exact = packing.matrix([support for support in packed if support is not None])
-            values[np.ix_(full, full)] = exact
         estimated = [row for row, support in enumerate(packed) if support is None]
+        values = np.eye(len(records))
         if estimated:
             self._estimate_rows(session, space, records, estimated, values)
+        counts, sizes = None, np.empty(0)
         if measure == "kappa":
             sizes = chance.tensor_sizes(require_layout(space, "measure"))
             counts = _counts(session, space, records, sizes.size)
+        session.release()
+        if full:
+            supports = [support for support in packed if support is not None]
+            values[np.ix_(full, full)] = packing.matrix(supports, require)
+        if counts is not None:
+            require(1, 1)
             values = chance.kappas(values, chance.expected_matrix(counts, sizes))
         without = tuple(names[row] for row in estimated)
         return SimilarityMatrix(tuple(names), values, without, measure, note=space.note)
+
+    def _opened(
+        self, space: SpaceRecord, records: Sequence[ModelRecord], require: _Requirement
+    ) -> list[PackedSupport | None]:
+        """The supports of the models; their bytes are checked, so this reads them all."""
+        found = []
+        for record in records:
+            require(0, 1)
+            found.append(self._reader.packed(space, record))
+        return found
 
     def _estimate_rows(
         self,
@@ -122,6 +143,29 @@ class SimilarityService:
         for row in rows:
             jaccard = jaccard_estimates(stacked, stacked[row])
             values[row, :] = values[:, row] = 2 * jaccard / (1 + jaccard)
+
+
+class _Requirement:
+    """Requires that there is time for the rest of a matrix; says how many models there is time for.
+
+    Args:
+        deadline: of the matrix.
+        models: of the matrix.
+    """
+
+    def __init__(self, deadline: Deadline, models: int) -> None:
+        self._deadline = deadline
+        self._models = models
+
+    def __call__(self, done: int, total: int) -> None:
+        """Raise :class:`TooMuch` or :class:`ClientLeft` if the computation is to end here."""
+        # Pairs grow as the square of models; half as many are a quarter of the work.
+        fewer = max(2, int(0.9 * self._models * math.sqrt(done / max(1, total))))
+        self._deadline.require(
+            f"the matrix of these {self._models} models",
+            f"ask for some {min(fewer, self._models // 2 or 1)} models at a time, or for the "
+            f"neighbors of each",
+        )
 
 
 def _counts(

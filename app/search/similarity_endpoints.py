@@ -11,9 +11,9 @@ from fastapi import APIRouter, Body, Header, Query, Response
 from pydantic_core import to_json
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
-from app.errors import ModelNotFound, NotAcceptable, SupportMissing
+from app.errors import ModelNotFound, NotAcceptable, SupportMissing, TooMuch
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Reading
+from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
@@ -70,7 +70,9 @@ def overlap(
                 NPY: {"schema": {"type": "string", "format": "binary"}},
             }
         },
-        **problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, ModelNotFound, InvalidParameter, NotAcceptable),
+        **problems(
+            *SPACE_PROBLEMS, *BODY_PROBLEMS, ModelNotFound, InvalidParameter, NotAcceptable, TooMuch
+        ),
     },
 )
 @counts_as("heavy")
@@ -78,6 +80,7 @@ def similarity(
     similarities: Service[SimilarityService],
     space: KnownSpace,
     session: Reading,
+    turn: Turn,
     body: Annotated[SimilarityIn, Body()],
     measure: Annotated[
         Literal["similarity", "kappa"],
@@ -91,7 +94,7 @@ def similarity(
     """
     media_type = choose(accept, (wire.JSON, CSV, NPY))
     names = [check_model_name(n, field=f"models[{i}]") for i, n in enumerate(body.models)]
-    matrix = similarities.matrix(session, space, names, measure)
+    matrix = similarities.matrix(session, space, names, measure, turn)
     render = {wire.JSON: _json, CSV: _csv, NPY: _npy}[media_type]
     headers = {
         "Vary": "Accept",

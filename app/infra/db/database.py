@@ -27,6 +27,13 @@ __all__ = ["Database", "Reader", "Writer"]
 class Reader(Session):
     """One consistent view of the database. Nothing it does is ever committed."""
 
+    def release(self) -> None:
+        """End the view and give its connection back, before a long computation.
+
+        A query after it begins another view, which may be newer. A writer keeps its transaction.
+        """
+        self.rollback()
+
 
 class Writer(Reader):
     """One change of the database, with the actions that follow its outcome."""
@@ -35,6 +42,9 @@ class Writer(Reader):
         super().__init__(bind, autoflush=True, expire_on_commit=False)
         self._after_commit: list[Callable[[], None]] = []
         self._after_rollback: list[Callable[[], None]] = []
+
+    def release(self) -> None:
+        """Nothing: its changes are one, whole or not at all."""
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Run ``action`` once the change is durable."""

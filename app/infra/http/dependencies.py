@@ -12,9 +12,10 @@ from typing import Annotated
 from fastapi import Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
+from app.deadlines import Deadline
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.http.services import Service
-from app.infra.http.turns import Turns, kind_of, tenant_of
+from app.infra.http.turns import Turns
 
 __all__ = [
     "Cursor",
@@ -26,13 +27,15 @@ __all__ = [
 ]
 
 
-async def _turn(request: Request, turns: Service[Turns]) -> AsyncIterator[None]:
-    async with turns.of(kind_of(request)).turn(tenant_of(request)):
-        yield
+async def _turn(request: Request, turns: Service[Turns]) -> AsyncIterator[Deadline]:
+    async with turns.turn(request) as deadline:
+        yield deadline
 
 
-Turn = Annotated[None, Depends(_turn, scope="function")]
-"""The turn of a request, the same for all that it reads and writes: see ``turns``."""
+Turn = Annotated[Deadline, Depends(_turn, scope="function")]
+"""The turn of a request, the same for all that it reads and writes, and the deadline of what it
+computes in it: see ``turns``.
+"""
 
 
 async def _reading(database: Service[Database], _: Turn) -> AsyncIterator[Reader]:

@@ -16,7 +16,8 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from fastapi import Request
 
-from app.errors import Unavailable
+from app.deadlines import Deadline
+from app.errors import ClientLeft, Unavailable
 
 __all__ = ["Kind", "Pool", "Turns", "counts_as", "kind_of", "tenant_of"]
 
@@ -78,20 +79,29 @@ class Pool:
         return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
-    async def turn(self, tenant: str) -> AsyncIterator[None]:
+    async def turn(
+        self, tenant: str, left: asyncio.Future[None] | None = None
+    ) -> AsyncIterator[None]:
         """Hold a turn for the duration of the block.
+
+        Args:
+            tenant: whose turn it is.
+            left: is done when the client has hung up.
 
         Raises:
             Unavailable: none became free in time.
+            ClientLeft: the client hung up first.
         """
-        await self._take(tenant)
+        await self._take(tenant, left)
         try:
             yield
         finally:
             self._give_back(tenant)
 
-    async def _take(self, tenant: str) -> None:
+    async def _take(self, tenant: str, left: asyncio.Future[None] | None) -> None:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if left is not None:
+            left.add_done_callback(lambda _: granted.cancel())
         self._waiting.setdefault(tenant, deque()).append(granted)
         self._hand_out()
         try:
@@ -102,6 +112,8 @@ class Pool:
                 self._give_back(tenant)  # it came in the moment in which the request gave up
             else:
                 self._forget(tenant, granted)
+            if left is not None and left.done():
+                raise ClientLeft("the client left before its turn had come") from None
             if isinstance(error, TimeoutError):
                 raise Unavailable(
                     f"{self._work} served, {self.size} at a time, and this one has waited for "
@@ -188,6 +200,7 @@ class Turns:
             "heavy": heavy,
             "reading": max(1, total - 2 * some - heavy),
         }
+        self._query_timeout = query_timeout
         self._pools: dict[Kind, Pool] = {
             kind: Pool(
                 size,
@@ -201,6 +214,39 @@ class Turns:
     def of(self, kind: Kind) -> Pool:
         """The turns of a kind of work."""
         return self._pools[kind]
+
+    @asynccontextmanager
+    async def turn(self, request: Request) -> AsyncIterator[Deadline]:
+        """Hold the turn of a request, with the deadline of what it computes.
+
+        A client of a heavy question that hangs up loses its turn, or its place among those that
+        wait for one. The body of such a request is read before.
+        """
+        kind, tenant = kind_of(request), tenant_of(request)
+        if kind != "heavy":
+            async with self._pools[kind].turn(tenant):
+                yield Deadline(self._query_timeout)
+            return
+        async with _hang_up(request) as left, self._pools[kind].turn(tenant, left):
+            yield Deadline(self._query_timeout, left.done)
+
+
+@asynccontextmanager
+async def _hang_up(request: Request) -> AsyncIterator[asyncio.Future[None]]:
+    """A future that is done when the client has hung up."""
+    left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass  # the body of a GET, which has no meaning
+        left.set_result(None)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield left
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
 
 
 def counts_as(kind: Kind, **when: Collection[str]) -> Callable[[Endpoint], Endpoint]:

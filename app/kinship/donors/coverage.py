@@ -19,7 +19,6 @@ from app.catalog.repositories.candidates import Candidate, candidates_by_id
 from app.errors import SupportRequired, Unavailable
 from app.kinship.donors.request import DonorRanking, DonorRequest, RankedDonor, Target
 from app.kinship.donors.unrelated import ChanceFilter
-from app.spaces.records import SpaceRecord
 from modelkin.core import estimators
 from modelkin.core.kinship.cover import Step, greedy_cover
 from modelkin.core.kinship.membership import TargetIndices
@@ -59,7 +58,9 @@ class CoverageSearch:
         indices = self._target_indices(target, request)
         pool = self._pool(target, request, indices, _MIN_IDF_POOL)
         if not pool.neighbors:
-            return DonorRanking((), pool.considered, pool.left_out, pool.whole)
+            return DonorRanking(
+                (), pool.considered, pool.left_out, pool.whole, target.deadline.passed()
+            )
         weights = index_weights(self._holders(target, indices), indices.size)
         choices = [
             RankedDonor(
@@ -72,7 +73,8 @@ class CoverageSearch:
             for neighbor, rarity in zip(pool.neighbors, rarities(pool.rows, weights), strict=True)
         ]
         choices.sort(key=lambda choice: choice.rank)
-        return DonorRanking(choices, pool.considered, pool.left_out, pool.whole)
+        late = target.deadline.passed()
+        return DonorRanking(choices, pool.considered, pool.left_out, pool.whole, late)
 
     def cover(self, target: Target, request: DonorRequest) -> DonorRanking:
         """The fewest donors that together hold the target's support, one after another.
@@ -96,7 +98,8 @@ class CoverageSearch:
             )
             for step in _cover(pool.rows, indices.size, request.k, last)
         ]
-        return DonorRanking(choices, pool.considered, pool.left_out, pool.whole)
+        late = target.deadline.passed()
+        return DonorRanking(choices, pool.considered, pool.left_out, pool.whole, late)
 
     def _target_indices(self, target: Target, request: DonorRequest) -> TargetIndices:
         """The target's indices.
@@ -127,7 +130,7 @@ class CoverageSearch:
         wanted = [candidate for candidate in near if candidate.name not in request.exclude]
         left_out = sum(candidate.blob_key is None for candidate in wanted)
         compared, whole = self._visit_supports(
-            target.space,
+            target,
             wanted,
             lambda name, packed: _compared(name, target.subject, packed, indices),
         )
@@ -149,27 +152,27 @@ class CoverageSearch:
         """The target's indices that each model of a sample of the space holds."""
         ids = target.neighborhood.sample(_RARITY_SAMPLE_SIZE)
         sampled = candidates_by_id(target.session, target.space, ids.tolist())
-        rows, _ = self._visit_supports(
-            target.space, sampled, lambda _, packed: indices.held_by(packed)
-        )
+        rows, _ = self._visit_supports(target, sampled, lambda _, packed: indices.held_by(packed))
         return _stacked(rows, indices)
 
     def _visit_supports(
         self,
-        space: SpaceRecord,
+        target: Target,
         candidates: Iterable[Candidate],
         visit: Callable[[str, PackedSupport], T],
     ) -> tuple[list[T], bool]:
         """Apply ``visit`` to each support; return the results, and whether all could be read.
 
-        One support after another is open, because a mapped support holds a file descriptor.
+        Those that there is no time for are left out, and no view of the database is held. One
+        support after another is open, because a mapped support holds a file descriptor.
         """
         found, whole = [], True
-        for candidate in candidates:
+        target.session.release()
+        for candidate in target.deadline.until(candidates):
             if candidate.blob_key is None:
                 continue
             try:
-                packed = self._reader.packed(space, candidate)
+                packed = self._reader.packed(target.space, candidate)
             except Unavailable as error:  # one damaged file must not fail the whole answer
                 log.error("%s", error)
                 whole = False

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.catalog.reader import Subject
+from app.deadlines import NEVER, Deadline
 from app.infra.db.database import Reader
 from app.kinship.neighborhood import Neighborhood
 from app.search.service import MAX_K
@@ -72,6 +73,7 @@ class Target:
 
     Attributes:
         among: the ids of the models that carry the requested tags, ascending; None for all.
+        deadline: beyond it no more models are compared.
     """
 
     session: Reader
@@ -79,6 +81,7 @@ class Target:
     subject: Subject
     neighborhood: Neighborhood
     among: Ids | None
+    deadline: Deadline = NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +116,14 @@ class DonorRanking:
         considered: how many models.
         left_out: how many more could not be considered.
         whole: every support that was needed could be read.
+        truncated: the deadline passed before all of them were compared.
     """
 
     choices: Sequence[RankedDonor]
     considered: int
     left_out: int = 0
     whole: bool = True
+    truncated: bool = False
 
 
 def check_request(request: DonorRequest) -> None:

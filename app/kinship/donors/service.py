@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from app.catalog.reader import ModelReader, Subject
 from app.catalog.repositories import models
+from app.deadlines import NEVER, Deadline
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
 from app.kinship.donors.coverage import CoverageSearch
@@ -59,25 +60,32 @@ class DonorService:
         }
 
     def donors(
-        self, session: Reader, space: SpaceRecord, target: Subject, request: DonorRequest
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        target: Subject,
+        request: DonorRequest,
+        deadline: Deadline = NEVER,
     ) -> Donors:
         """The donors of a target, best first; there may be fewer than requested.
 
         The target itself and models that share nothing with it are left out. Models that are near
         by chance alone take the places that others leave, and weigh nothing, unless the request
-        includes them.
+        includes them. Beyond the deadline they are the best of the models that were compared.
 
         Raises:
             InvalidParameter: parameters do not go together, or no model has the label or metric.
             SupportNeeded: the method needs the support of a target that has only a signature.
+            ClientLeft: as the deadline says.
         """
         check_request(request)
         neighborhood = scan_neighborhood(self._indexes, session, space, target)
         among = None
         if request.tags:
             among = np.sort(np.array(models.ids_with_tags(session, space, request.tags), np.int64))
-        asked = Target(session, space, target, neighborhood, among)
+        asked = Target(session, space, target, neighborhood, among, deadline)
         found = self._methods[request.method](asked, request)
+        deadline.require_client()
         choices = _chosen(request, self._chance.marked(asked, found.choices))
         background = neighborhood.background()
         weights = _weights(request, choices, background)
@@ -93,6 +101,7 @@ class DonorService:
             candidates=found.considered,
             left_out=found.left_out,
             degraded=not found.whole,
+            truncated=found.truncated,
             note=_note(space, request, choices, found.considered),
         )
 
@@ -105,13 +114,16 @@ class DonorService:
             k=request.k + len(request.exclude),
             min_similarity=request.min_similarity,
             tags=request.tags,
+            deadline=target.deadline,
         )
         choices = [
             RankedDonor(item, item.similarity, DonorExplanation("", item.shared_indices))
             for item in near
             if item.similarity > 0 and item.model not in request.exclude
         ]
-        return DonorRanking(choices, near.candidates, whole=not near.degraded)
+        return DonorRanking(
+            choices, near.candidates, whole=not near.degraded, truncated=near.truncated
+        )
 
 
 def _chosen(request: DonorRequest, choices: Sequence[RankedDonor]) -> list[RankedDonor]:

@@ -79,7 +79,7 @@ class ShapleyGame:
             and neighbor.similarity > 0
         ]
         choices.sort(key=lambda choice: choice.rank)
-        return DonorRanking(choices, len(names), left_out, whole)
+        return DonorRanking(choices, len(names), left_out, whole, target.deadline.passed())
 
     def _players(self, target: Target, request: DonorRequest, game: _Rules) -> tuple[_Players, int]:
         """The nearest models with the attribute of the game, and how many near ones lack it."""
@@ -99,7 +99,7 @@ class ShapleyGame:
                 for each in found
                 if each.name not in request.exclude and game.takes(each.value)
             }
-            if len(labelled) >= wanted or count >= total:
+            if len(labelled) >= wanted or count >= total or target.deadline.passed():
                 break
             count, searched = count * 8, np.union1d(searched, ids)
         taken = [place for place, i in enumerate(ids.tolist()) if i in labelled][:_MAX_PLAYERS]
@@ -111,7 +111,8 @@ class ShapleyGame:
         """Models compared with the target, as sharply as possible, by id."""
         query = self._comparer.query(target.session, target.space, target.subject)
         candidates = candidates_by_id(target.session, target.space, ids.tolist())
-        found, whole = self._comparer.compare(query, candidates)
+        target.session.release()
+        found, whole = self._comparer.compare(query, target.deadline.until(candidates))
         id_of = {candidate.name: candidate.id for candidate in candidates}
         return {id_of[neighbor.model]: neighbor for neighbor in found}, whole
 

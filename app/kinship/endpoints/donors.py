@@ -12,7 +12,7 @@ from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
 from app.errors import ModelNotFound, SupportRequired
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import K, Reading
+from app.infra.http.dependencies import K, Reading, Turn
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
@@ -108,6 +108,7 @@ def of_stored(
     donors: Service[DonorService],
     space: KnownSpace,
     session: Reading,
+    turn: Turn,
     request: DonorQuery,
     target: Annotated[str, Query(description="the stored model that is to learn")],
 ) -> DonorsOut:
@@ -117,7 +118,7 @@ def of_stored(
     """
     name = check_model_name(target, field="target")
     subject = reader.stored_subject(session, space, name)
-    return DonorsOut.of(donors.donors(session, space, subject, request))
+    return DonorsOut.of(donors.donors(session, space, subject, request, turn))
 
 
 @router.post(
@@ -142,8 +143,9 @@ def of_given(
     origin: Stated,
     space: KnownSpace,
     session: Reading,
+    turn: Turn,
     request: DonorQuery,
 ) -> DonorsOut:
     """Donors for the support or signature in the body, which is not stored."""
     subject = reader.given_subject(space, payload.either(space.num_parameters), origin)
-    return DonorsOut.of(donors.donors(session, space, subject, request))
+    return DonorsOut.of(donors.donors(session, space, subject, request, turn))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Annotated, TypeVar
 from xml.sax.saxutils import escape, quoteattr
 
 from fastapi import APIRouter, Header, Query, Response
@@ -13,7 +14,7 @@ from pydantic_core import to_json
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import TagFilter
 from app.errors import NotAcceptable
-from app.infra.http.dependencies import Reading
+from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
 from app.infra.http.schemas import Expected, Kappa, Note
@@ -33,6 +34,9 @@ router = APIRouter(
 
 GRAPHML = "application/graphml+xml"
 
+T = TypeVar("T")
+_PIECE_SIZE = 1000
+"""Nodes or edges that are written at a time."""
 _NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 _NODE_KEYS = {"kind": "string", "support_size": "long", "tags": "string", "base_model": "string"}
 _EDGE_KEYS = {
@@ -67,6 +71,10 @@ class GraphFactsOut(BaseModel):
     threshold: float | None
     version: int = Field(description="of the space")
     note: Note
+    truncated: bool = Field(
+        description="the time for the answer was over: models may lack edges, and edges that could "
+        "be exact may be estimates"
+    )
 
 
 class GraphOut(BaseModel):
@@ -95,6 +103,7 @@ def graph(
     graphs: Service[GraphService],
     space: KnownSpace,
     session: Reading,
+    turn: Turn,
     tags: TagFilter,
     k: Annotated[
         int | None,
@@ -106,15 +115,44 @@ def graph(
     ] = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """All models and who is near whom; JSON by default, GraphML by `Accept`."""
+    """All models and who is near whom; JSON by default, GraphML by `Accept`.
+
+    Once the time for an answer is over it has the edges that were found, and `truncated`.
+    """
     media_type = choose(accept, (wire.JSON, GRAPHML))
-    found = graphs.graph(session, space, k=k, threshold=threshold, tags=tags)
-    content = to_json(found.to_node_link()) if media_type == wire.JSON else _graphml(found)
-    return Response(content, media_type=media_type, headers={"Vary": "Accept"})
+    found = graphs.graph(session, space, k=k, threshold=threshold, tags=tags, deadline=turn)
+    pieces = _json(found) if media_type == wire.JSON else _graphml(found)
+    content = bytearray()
+    for piece in pieces:
+        turn.require_client()
+        content += piece
+    return Response(bytes(content), media_type=media_type, headers={"Vary": "Accept"})
 
 
-def _graphml(graph: Graph) -> bytes:
-    return "\n".join(_lines(graph)).encode()
+def _json(graph: Graph) -> Iterator[bytes]:
+    """The node-link JSON, piece by piece: one call for all would hold up every other thread."""
+    facts = dict(replace(graph, nodes=(), edges=()).to_node_link())
+    del facts["nodes"], facts["edges"]
+    yield to_json(facts)[:-1]
+    yield b',"nodes":['
+    yield from _joined(replace(graph, nodes=some, edges=()) for some in _pieces(graph.nodes))
+    yield b'],"edges":['
+    yield from _joined(replace(graph, nodes=(), edges=some) for some in _pieces(graph.edges))
+    yield b"]}"
+
+
+def _joined(parts: Iterable[Graph]) -> Iterator[bytes]:
+    for place, part in enumerate(parts):
+        linked = part.to_node_link()
+        yield b"," * (place > 0) + to_json([*linked["nodes"], *linked["edges"]])[1:-1]
+
+
+def _pieces(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    return (items[at : at + _PIECE_SIZE] for at in range(0, len(items), _PIECE_SIZE))
+
+
+def _graphml(graph: Graph) -> Iterator[bytes]:
+    return (f"{line}\n".encode() for line in _lines(graph))
 
 
 def _lines(graph: Graph) -> Iterator[str]:
@@ -123,9 +161,11 @@ def _lines(graph: Graph) -> Iterator[str]:
     for kind, keys in (("node", _NODE_KEYS), ("edge", _EDGE_KEYS)):
         for name, of in keys.items():
             yield f'<key id="{name}" for="{kind}" attr.name="{name}" attr.type="{of}"/>'
+    yield '<key id="truncated" for="graph" attr.name="truncated" attr.type="boolean"/>'
     if graph.note is not None:
         yield '<key id="note" for="graph" attr.name="note" attr.type="string"/>'
     yield '<graph edgedefault="undirected">'
+    yield _data("truncated", str(graph.truncated).lower())
     if graph.note is not None:
         yield _data("note", graph.note)
     for node in graph.nodes:

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
-from app.errors import ModelNotFound
-from app.infra.http.dependencies import Reading
+from app.errors import ModelNotFound, TooMuch
+from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
@@ -31,13 +31,14 @@ router = APIRouter(
 @router.get(
     "",
     operation_id="get_lineage",
-    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
+    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter, TooMuch),
 )
 @counts_as("heavy")
 def lineage(
     lineages: Service[LineageService],
     space: KnownSpace,
     session: Reading,
+    turn: Turn,
     model: Annotated[str, Query(description="the stored model")],
 ) -> LineageOut:
     """The declared `base_model` beside the nearest models, with a verdict and its evidence.
@@ -46,4 +47,4 @@ def lineage(
     of weights kappa, the similarity beyond chance, decides first; elsewhere S is compared with that
     of the other models. A space of differences contradicts no base.
     """
-    return LineageOut.of(lineages.lineage(session, space, check_model_name(model)))
+    return LineageOut.of(lineages.lineage(session, space, check_model_name(model), turn))

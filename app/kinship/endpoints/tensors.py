@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
-from app.infra.http.dependencies import Reading
+from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
@@ -27,11 +27,11 @@ router = APIRouter(
 @router.get("", operation_id="get_tensors", responses=problems(*SPACE_PROBLEMS, InvalidParameter))
 @counts_as("heavy")
 def tensors(
-    service: Service[TensorService], space: KnownSpace, session: Reading
+    service: Service[TensorService], space: KnownSpace, session: Reading, turn: Turn
 ) -> SpaceTensorsOut:
     """The tensors of the layout, with the overlap of sampled pairs of models within each.
 
     A tensor looks constant where models agree in it that are at chance everywhere else. A space
     that is created with its name in `exclude` leaves it out.
     """
-    return SpaceTensorsOut.of(service.tensors(session, space))
+    return SpaceTensorsOut.of(service.tensors(session, space, turn))

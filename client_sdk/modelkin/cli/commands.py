@@ -185,7 +185,11 @@ def caveats(found: Neighbors) -> tuple[str, ...]:
             "found by another method: the buckets are unavailable, or a stored file is damaged"
         )
     if found.truncated:
-        said.append("buckets with too many models were left out: other models may be as near")
+        said.append(
+            "the time for the answer was over: other models may be as near"
+            if found.method == "exact"
+            else "buckets with too many models were left out: other models may be as near"
+        )
     if found.ties_left_out:
         said.append(
             f"{found.ties_left_out:,} more models may be as near, and S of the last one too low by "

@@ -84,7 +84,8 @@ def graph(arguments: argparse.Namespace) -> Answer:
     fields = dict(found.to_node_link())
     if form == "json":
         return _document(arguments, form, json.dumps(fields))
-    return Answer(_pairs_of_models(found), fields, noted(found.note))
+    late = ("the time for the answer was over: edges may be missing",) * found.truncated
+    return Answer(_pairs_of_models(found), fields, (*late, *noted(found.note)))
 
 
 def revisions(arguments: argparse.Namespace) -> Answer:

@@ -30,6 +30,9 @@ TILE_SIZE = 64
 MATRIX_BITMAP_BYTES = 1 << 26
 """How many bytes of bitmaps a matrix reads at a time."""
 
+_INDICES_A_STEP = 1 << 26
+"""How many indices of lists a matrix compares, at most, before it reports: 0.1 s."""
+
 
 class PackedSupport:
     """A support of K out of M parameters, ready for overlap.
@@ -173,7 +176,8 @@ def matrix(
 
     Args:
         supports: n of them, of one M, at least one.
-        report: called with the done part and the whole of the work, in equal steps.
+        report: called with the done part and the whole of the work, several times a second; what
+            it raises ends the computation.
 
     Returns:
         Shape ``(n, n)``, symmetric, 1 on the diagonal, in the order given.
@@ -203,8 +207,11 @@ def _count_pairs(
 ) -> npt.NDArray[np.int64]:
     shared = np.diag([support.k for support in supports]).astype(np.int64)
     n = len(supports)
+    step = max(1, _INDICES_A_STEP // max(support.k for support in supports))
     for i, a in enumerate(supports):
         for j in range(i):
+            if j and j % step == 0:
+                report(i * (i - 1) // 2 + j, n * (n - 1) // 2)
             shared[i, j] = shared[j, i] = shared_packed(a, supports[j])
         report((i + 1) * i // 2, n * (n - 1) // 2)
     return shared

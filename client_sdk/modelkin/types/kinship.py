@@ -135,6 +135,8 @@ class Donors(Ranking[Donor]):
             read and its signature stood in.
         note: a caveat in words: the space does not state the importance of its supports, or it has
             no donor to learn from; else None.
+        truncated: the time for the answer was over before all candidates were compared: others may
+            be better donors.
     """
 
     _row: ClassVar[type[Any]] = Donor
@@ -147,6 +149,7 @@ class Donors(Ranking[Donor]):
     left_out: int = 0
     degraded: bool = False
     note: str | None = None
+    truncated: bool = False
 
     def to_pandas(self) -> pandas.DataFrame:
         """A ``pandas.DataFrame`` with one row a donor; its reasons are columns too.
@@ -203,6 +206,8 @@ class Graph:
         threshold: the least S of an edge; None where k decides.
         version: of the space.
         note: a caveat in words: the space does not state the importance of its supports; else None.
+        truncated: the time for the answer was over: models may lack edges, and edges that could be
+            exact may be estimates.
     """
 
     nodes: tuple[GraphNode, ...]
@@ -211,6 +216,7 @@ class Graph:
     threshold: float | None = None
     version: int
     note: str | None = None
+    truncated: bool = False
 
     def to_pandas(self) -> pandas.DataFrame:
         """The edges as a ``pandas.DataFrame``.
@@ -230,6 +236,7 @@ class Graph:
                 "threshold": self.threshold,
                 "version": self.version,
                 "note": self.note,
+                "truncated": self.truncated,
             },
             "nodes": [
                 {

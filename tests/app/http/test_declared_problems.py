@@ -224,10 +224,19 @@ def cramped(start: Open) -> Site:
     return site
 
 
+@pytest.fixture(scope="module")
+def hurried(start: Open) -> Site:
+    """A service that has no time to compute an answer."""
+    site = start("--query-timeout-seconds=1e-9")
+    put_models(site)
+    return site
+
+
 WHERE = {
     "unauthorized": "locked",
     "forbidden": "locked",
     "rate_limited": "limited",
+    "too_much": "hurried",
     "unavailable": "broken",
     "body_timeout": "impatient",
     "secret_key_missing": "keyless",
@@ -256,7 +265,7 @@ def test_a_declared_problem_is_answered(
 def provoked(operation: Operation, code: str, site: Site) -> httpx.Response:
     """The answer to what provokes a problem."""
     match code:
-        case "unauthorized" | "unavailable":
+        case "unauthorized" | "unavailable" | "too_much":
             return site.ask(operation)
         case "forbidden":
             key = site.ids["reader" if operation.name == "metrics" else "meter"]

@@ -77,7 +77,12 @@ def test_edges_lead_to_the_nearest(crowd: Space, k: int) -> None:
     assert {("exact", 0.0)} == {(e["estimate"], e["standard_error"]) for e in answer["edges"]}
     note = answer["graph"].pop("note")
     assert "does not state" in note
-    assert {"k": k, "threshold": None, "version": crowd.show()["version"]} == answer["graph"]
+    assert {
+        "k": k,
+        "threshold": None,
+        "version": crowd.show()["version"],
+        "truncated": False,
+    } == answer["graph"]
 
 
 def test_ten_nearest_by_default(crowd: Space) -> None:

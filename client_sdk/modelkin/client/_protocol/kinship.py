@@ -104,6 +104,7 @@ class _Facts(msgspec.Struct):
     k: int | None = None
     threshold: float | None = None
     note: str | None = None
+    truncated: bool = False
 
 
 class _NodeLink(msgspec.Struct):
@@ -123,4 +124,5 @@ def _read_graph(response: Response) -> Graph:
         threshold=body.graph.threshold,
         version=body.graph.version,
         note=body.graph.note,
+        truncated=body.graph.truncated,
     )

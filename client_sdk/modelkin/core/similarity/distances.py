@@ -6,7 +6,7 @@ in memory and on more signatures than a matrix could hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -94,9 +94,19 @@ class SignatureDistances:
         return standard_error(similarity / (2.0 - similarity), self._values.shape[1])
 
 
-def blocks(distances: Distances, rows: Rows) -> Iterator[tuple[Rows, Floats]]:
-    """Yield rows with their distances to all models, block by block, to bound the memory."""
+def blocks(
+    distances: Distances, rows: Rows, stop: Callable[[], bool] | None = None
+) -> Iterator[tuple[Rows, Floats]]:
+    """Yield rows with their distances to all models, block by block, to bound the memory.
+
+    Args:
+        distances: of the models.
+        rows: of them.
+        stop: asked before each block; once it is true, no more blocks follow.
+    """
     step = max(1, _BLOCK_SIZE // max(1, len(distances)))
     for at in range(0, rows.size, step):
+        if stop is not None and stop():
+            return
         some = rows[at : at + step]
         yield some, distances.block(some)

@@ -6,7 +6,7 @@ supports can then compute their exact similarity and choose among them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ __all__ = ["Pairs", "exact_similarity", "nearest_pairs", "pairs_from"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
+Stop = Callable[[], bool]
 
 _MAX_STACKED_BYTES = 512 << 20
 """Bitmaps of this many bytes in all are stacked, and counted many at a time."""
@@ -54,36 +55,41 @@ class Pairs:
         return self.of(np.unique(chosen))
 
 
-def nearest_pairs(distances: Distances, k: int) -> Pairs:
+def nearest_pairs(distances: Distances, k: int, stop: Stop | None = None) -> Pairs:
     """Every model with the k nearest others, each pair once.
 
     Args:
         distances: of n models.
         k: at least 1; all others where there are fewer.
+        stop: asked now and then; once it is true, the pairs of the first models are returned.
     """
     n = len(distances)
     k = min(k, n - 1)
     if k < 1:
         return Pairs(np.empty((0, 2), np.int64), np.empty(0))
-    near = nearest(distances, k)
-    ends = np.sort(np.stack([np.repeat(np.arange(n), k), near.rows.ravel()], axis=1), axis=1)
+    near = nearest(distances, k, stop=stop)
+    models = np.arange(len(near.rows))
+    ends = np.sort(np.stack([np.repeat(models, k), near.rows.ravel()], axis=1), axis=1)
     _, first = np.unique(ends[:, 0] * n + ends[:, 1], return_index=True)
     return Pairs(ends[first], 1.0 - near.distances.ravel()[first])
 
 
-def pairs_from(distances: Distances, min_similarity: float, max_pairs: int) -> Pairs | None:
+def pairs_from(
+    distances: Distances, min_similarity: float, max_pairs: int, stop: Stop | None = None
+) -> Pairs | None:
     """All pairs whose similarity is at least ``min_similarity``.
 
     Args:
         distances: of n models.
         min_similarity: 0 to 1.
         max_pairs: how many pairs are allowed.
+        stop: asked now and then; once it is true, the pairs of the first models are returned.
 
     Returns:
         None if there are more than ``max_pairs``.
     """
     n, found, similarities, total = len(distances), [], [], 0
-    for some, block in blocks(distances, np.arange(n)):
+    for some, block in blocks(distances, np.arange(n), stop):
         similarity = 1.0 - block
         near = (similarity >= min_similarity) & (np.arange(n) > some[:, None])
         total += int(np.count_nonzero(near))
@@ -97,15 +103,18 @@ def pairs_from(distances: Distances, min_similarity: float, max_pairs: int) -> P
     return Pairs(np.concatenate(found), np.concatenate(similarities))
 
 
-def exact_similarity(supports: Mapping[int, PackedSupport], ends: Rows) -> Floats:
+def exact_similarity(
+    supports: Mapping[int, PackedSupport], ends: Rows, stop: Stop | None = None
+) -> Floats:
     """S of pairs of supports of one space, exactly.
 
     Args:
         supports: by row, one for each row in ``ends``, all of one M.
         ends: shape ``(e, 2)``, ascending.
+        stop: asked now and then; once it is true, the first pairs alone are compared.
 
     Returns:
-        Shape ``(e,)``.
+        Shape ``(e,)``, or of those that were compared.
     """
     rows = np.unique(ends)
     involved = [supports[row] for row in rows.tolist()]
@@ -113,15 +122,29 @@ def exact_similarity(supports: Mapping[int, PackedSupport], ends: Rows) -> Float
     a, b = np.searchsorted(rows, ends).T
     size = sum(support.array.nbytes for support in involved)
     if size <= _MAX_STACKED_BYTES and all(support.kind == "bitmap" for support in involved):
-        shared = _count_stacked(involved, a, b)
+        shared = _count_stacked(involved, a, b, stop or _never)
     else:
         pairs = zip(a.tolist(), b.tolist(), strict=True)
-        shared = np.array([shared_packed(involved[i], involved[j]) for i, j in pairs], np.int64)
-    similarity: Floats = 2.0 * shared / (sizes[a] + sizes[b])
+        counts = (shared_packed(involved[i], involved[j]) for i, j in pairs)
+        shared = np.fromiter(_until(stop or _never, counts), np.int64)
+    done = shared.size
+    similarity: Floats = 2.0 * shared / (sizes[a[:done]] + sizes[b[:done]])
     return similarity
 
 
-def _count_stacked(supports: list[PackedSupport], a: Rows, b: Rows) -> Rows:
+def _never() -> bool:
+    return False
+
+
+def _until(stop: Stop, items: Iterable[int]) -> Iterator[int]:
+    """The items that there are before ``stop`` is true."""
+    for item in items:
+        yield item
+        if stop():
+            return
+
+
+def _count_stacked(supports: list[PackedSupport], a: Rows, b: Rows, stop: Stop) -> Rows:
     """Count the shared indices of each pair, all pairs with the same first end at a time."""
     shared = np.empty(a.size, np.int64)
     if not supports:
@@ -129,5 +152,7 @@ def _count_stacked(supports: list[PackedSupport], a: Rows, b: Rows) -> Rows:
     words = np.stack([support.array for support in supports])
     begins = np.flatnonzero(np.diff(a, prepend=-1))
     for begin, end in zip(begins, [*begins[1:], a.size], strict=True):
+        if stop():
+            return shared[:begin]
         shared[begin:end] = kernels().and_count_rows(words, words[a[begin]], b[begin:end])
     return shared

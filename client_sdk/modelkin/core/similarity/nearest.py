@@ -15,6 +15,7 @@ __all__ = ["Nearest", "nearest"]
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 Report = Callable[[int, int], None]
+Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +39,21 @@ class Nearest:
         )
 
 
-def nearest(distances: Distances, k: int, report: Report | None = None) -> Nearest:
+def nearest(
+    distances: Distances, k: int, report: Report | None = None, stop: Stop | None = None
+) -> Nearest:
     """The k nearest others of each model; of equally near ones those of the lower rows.
 
     Args:
         distances: of n models.
         k: 1 to n - 1.
         report: called with the number of models that are done, and with n.
+        stop: asked between blocks of models; once it is true, the answer has the first models
+            alone, shape ``(m, k)``.
     """
-    n = len(distances)
+    n, done = len(distances), 0
     found, far = np.empty((n, k), np.int64), np.empty((n, k))
-    for some, block in blocks(distances, np.arange(n)):
+    for some, block in blocks(distances, np.arange(n), stop):
         block[np.arange(some.size), some] = np.inf
         last = np.partition(block, k - 1, axis=1)[:, k - 1]
         for row, others, farthest in zip(some, block, last, strict=True):
@@ -56,6 +61,7 @@ def nearest(distances: Distances, k: int, report: Report | None = None) -> Neare
             ties = np.flatnonzero(others == farthest)[: k - nearer.size]
             found[row] = np.sort(np.concatenate([nearer, ties]))
             far[row] = others[found[row]]
+        done = int(some[-1]) + 1
         if report is not None:
-            report(int(some[-1]) + 1, n)
-    return Nearest(found, far)
+            report(done, n)
+    return Nearest(found[:done], far[:done])
