@@ -21,9 +21,13 @@ def prepare_database_file(file: Path) -> None:
 
     SQLite gives the logs beside it the same rights. Nothing is raised: what cannot be used shows
     when it is opened.
+
+    A file that is there is not opened: closing it would end the locks that SQLite has on it in
+    this process (POSIX), and the next program to close the database would delete its log.
     """
     with contextlib.suppress(OSError):
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        os.close(os.open(file, flags, _FILE_MODE))
     for kept in (file, *(file.with_name(f"{file.name}-{log}") for log in ("wal", "shm"))):
         _withdraw(kept, _FILE_MODE)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -141,3 +143,22 @@ def test_a_turn_ends_with_its_transaction(
         writer.join()
         with database.writing() as session:
             assert 2 == session.execute(text("DELETE FROM written")).rowcount  # type: ignore[attr-defined]
+
+
+def test_a_second_pool_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
+    """Another program that closes the database last of all would delete its log."""
+    database = Database(SQLITE.url(tmp_path), timeout=5)
+    with database.writing() as session:
+        session.execute(text("CREATE TABLE t (n INTEGER)"))
+    second = database.second_pool(timeout=1, connections=2)
+    file = tmp_path / "m.db"
+    program = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); "
+    program += "print(c.execute('SELECT count(*) FROM t').fetchall()); c.close()"
+    subprocess.run([sys.executable, "-c", program, str(file)], check=True)
+    assert file.with_name("m.db-wal").exists()
+    with database.writing() as session:
+        session.execute(text("INSERT INTO t VALUES (1)"))
+    with second.reading() as session:
+        assert 1 == session.execute(text("SELECT count(*) FROM t")).scalar()
+    second.close()
+    database.close()
