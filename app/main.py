@@ -20,6 +20,7 @@ from app.infra.db.database import Database
 from app.infra.egress.client import Egress
 from app.infra.http import openapi, problems
 from app.infra.http.bodies import BodyLimits
+from app.infra.http.browser_middleware import BrowserMiddleware
 from app.infra.http.memory_budget import Budget, Budgets
 from app.infra.http.turns import Turns
 from app.infra.http.url_checks import UrlChecker
@@ -37,7 +38,7 @@ from app.search import similarity_endpoints
 from app.settings import Settings
 from app.spaces import endpoints as spaces
 from app.spaces import support_size_endpoints
-from app.ui import pages
+from app.ui import api_docs, pages
 from app.webhooks import endpoints as subscriptions
 from modelkin._version import __version__
 
@@ -47,7 +48,7 @@ ENDPOINTS: Final = (
     *(spaces, support_size_endpoints, supports, signatures, sketches, batches, models, revisions),
     *(neighbors, donors, graph, lineage, tensors, similarity_endpoints),
     *(maintenance, jobs, clusterings),
-    *(sources, incoming, subscriptions, health, metrics, pages),
+    *(sources, incoming, subscriptions, health, metrics, api_docs, pages),
 )
 """Modules whose ``router`` the application includes."""
 
@@ -69,6 +70,8 @@ def create_app(services: Container) -> FastAPI:
         title="modelkin",
         version=__version__,
         redirect_slashes=False,
+        docs_url=None,  # `api_docs` has a page that loads nothing from elsewhere
+        redoc_url=None,
         description=_DESCRIPTION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
@@ -77,6 +80,7 @@ def create_app(services: Container) -> FastAPI:
     rates = services[RateLimits]
     if rates.any:
         app.add_middleware(RateLimitMiddleware, rates=rates, keys_required=settings.keys_required)
+    app.add_middleware(BrowserMiddleware, host=None if settings.keys_required else settings.host)
     app.add_middleware(RequestLogMiddleware, metrics=measured)
     problems.install(app)
     for module in ENDPOINTS:

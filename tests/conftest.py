@@ -1,8 +1,10 @@
-"""What all tests share: what needs a CUDA device is left out where there is none."""
+"""What all tests share: what needs a CUDA device, or a browser, is left out where there is none."""
 
 from __future__ import annotations
 
 import pytest
+
+from tests.support.browser import BROWSER
 
 pytest_plugins = ["tests.support.fixtures", "tests.support.jobs.fixtures"]
 
@@ -17,16 +19,22 @@ _LONG = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begins with the long files; deselects, and so counts aloud, the tests marked ``gpu`` on a
-    machine without one.
+    """Begins with the long files; deselects, and so counts aloud, the tests marked ``gpu`` or
+    ``browser`` on a machine without one.
     """
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
-    marked = [item for item in items if item.get_closest_marker("gpu")]
-    if not marked:
-        return
+    for mark, there in (("gpu", _has_gpu), ("browser", _has_browser)):
+        marked = [item for item in items if item.get_closest_marker(mark)]
+        if marked and not there():
+            items[:] = [item for item in items if item not in marked]
+            config.hook.pytest_deselected(items=marked)
+
+
+def _has_gpu() -> bool:
     import torch  # the other tests of the service need none
 
-    if torch.cuda.is_available():
-        return
-    items[:] = [item for item in items if item not in marked]
-    config.hook.pytest_deselected(items=marked)
+    return torch.cuda.is_available()
+
+
+def _has_browser() -> bool:
+    return BROWSER is not None

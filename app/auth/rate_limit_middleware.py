@@ -25,10 +25,8 @@ from modelkin.errors import ModelkinError
 
 __all__ = ["RateLimitMiddleware"]
 
-_OPEN = frozenset(
-    {"/livez", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"}
-)
-"""Paths that need no key."""
+_OPEN = frozenset({"/livez", "/readyz", "/openapi.json", "/docs"})
+"""Paths that need no key, and what is below ``/docs``."""
 _UNCOUNTED = "/metrics"
 _READ = frozenset({"GET", "HEAD", "OPTIONS"})
 _QUESTIONS = ("/neighbors", "/donors", "/similarity", "/assign")
@@ -49,7 +47,7 @@ class RateLimitMiddleware:
         self._keys_required = keys_required
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in _OPEN:
+        if scope["type"] != "http" or _is_open(scope["path"]):
             await self._app(scope, receive, send)
             return
         request = Request(scope)
@@ -86,6 +84,10 @@ class RateLimitMiddleware:
             return ()  # the route says so, if there is one
         self._rates.note_good(credentials)
         return self._rates.count_tenant(tenant, writes=_writes(request)) if counted else ()
+
+
+def _is_open(path: str) -> bool:
+    return path in _OPEN or path.startswith("/docs/")
 
 
 def _writes(request: Request) -> bool:

@@ -9,12 +9,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
 from jinja2 import Environment, FileSystemLoader, select_autoescape
+from markupsafe import Markup
 
 from app.auth.dependencies import ReadingTenant
 from app.catalog.reader import ModelReader
 from app.errors import NotFound
 from app.infra.http.dependencies import Cursor, Reading
 from app.infra.http.routing import MODEL
+from app.infra.http.security_headers import POLICY, page_policy, sha256_source
 from app.infra.http.services import Service
 from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
@@ -32,7 +34,10 @@ _environment = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=select_autoescape()
 )
 _environment.filters["path"] = quote_model
+_STYLE = (Path(__file__).parent / "templates" / "style.css").read_text(encoding="utf-8")
+_environment.globals["style"] = Markup(_STYLE)  # noqa: S704 - a file of ours
 _templates = Jinja2Templates(env=_environment)
+_HEADERS = {POLICY: page_policy(style_src=sha256_source(_STYLE), img_src="data:")}
 
 _PAGE_SIZE = 50
 _MAX_NEIGHBORS = 12
@@ -101,9 +106,11 @@ def model(
 
 
 def _render(request: Request, template: str, **context: Any) -> HTMLResponse:
-    return _templates.TemplateResponse(request, template, context)
+    return _templates.TemplateResponse(request, template, context, headers=_HEADERS)
 
 
 def _missing(request: Request, error: Exception) -> HTMLResponse:
     context = {"reason": str(error)}
-    return _templates.TemplateResponse(request, "missing.html", context, status_code=404)
+    return _templates.TemplateResponse(
+        request, "missing.html", context, status_code=404, headers=_HEADERS
+    )

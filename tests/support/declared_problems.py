@@ -10,7 +10,7 @@ import httpx
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from app.infra.http.openapi import CODES
+from app.infra.http.openapi import CODES, everywhere
 from app.main import ENDPOINTS
 
 __all__ = ["DECLARED", "OPERATIONS", "Operation", "checked"]
@@ -34,7 +34,8 @@ class Operation:
         self.described = described
         self.problems = {
             (int(status), code)
-            for status, response in described["responses"].items()
+            for responses in (described["responses"], everywhere(method))
+            for status, response in responses.items()
             for code in response.get(CODES, ())
         }
         # A model's name is the tail of its path; no other parameter holds a slash.

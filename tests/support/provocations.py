@@ -205,6 +205,10 @@ def provocation(operation: Operation, code: str) -> Request:
             return typed(SUPPORT, b"x" if code == "invalid_support" else FOREIGN.to_bytes())
         case "invalid_signature":
             return typed(SIGNATURE, b"x")
+        case "misdirected":
+            return with_header(operation, "Host", "rebound.example")
+        case "cross_site":
+            return with_header(operation, "Sec-Fetch-Site", "cross-site")
         case "not_acceptable":
             return {"headers": {"Accept": "image/png"}}
         case "precondition_failed":

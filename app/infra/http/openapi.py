@@ -4,6 +4,8 @@ A router declares what all its operations may answer, an operation what its serv
 
     @router.get("/{space}", operation_id="get_space", responses=problems(SpaceNotFound))
 
+What a middleware may answer to any of them is declared here, in :func:`everywhere`.
+
 FastAPI by itself would promise a body for 422 that is never sent, and no other error. Problems
 outside all operations are declared by none: an unknown path or method (404, 405), a client that
 left (400) and a bug (500).
@@ -16,11 +18,12 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
+from app.errors import CrossSiteRequest, MisdirectedRequest
 from app.infra.http.problems import PROBLEM, status_of
 from app.infra.http.schemas import Problem
 from modelkin.errors import ModelkinError
 
-__all__ = ["CODES", "install", "problems"]
+__all__ = ["CODES", "everywhere", "install", "problems"]
 
 _REFERENCE = "#/components/schemas/{model}"
 CODES: Final = "x-codes"
@@ -43,6 +46,12 @@ def problems(*refusals: type[ModelkinError] | tuple[int, str]) -> dict[int | str
     return {status: {CODES: sorted(codes[status]), **_answer(status)} for status in sorted(codes)}
 
 
+def everywhere(method: str) -> dict[int | str, dict[str, Any]]:
+    """The ``responses`` of every operation of a method, whatever its router declares."""
+    changing = () if method.upper() in {"GET", "HEAD"} else (CrossSiteRequest,)
+    return problems(MisdirectedRequest, *changing)
+
+
 def install(app: FastAPI) -> None:
     """Let ``app`` answer this document."""
     plain = app.openapi
@@ -63,8 +72,9 @@ def _describe(document: dict[str, Any]) -> None:
     problem = Problem.model_json_schema(ref_template=_REFERENCE)
     schemas |= problem.pop("$defs", {}) | {"Problem": problem}
     for operations in document["paths"].values():
-        for operation in operations.values():
+        for method, operation in operations.items():
             answers = operation["responses"]
+            answers |= {str(s): a for s, a in everywhere(method).items()}
             refused = {s: a for s, a in answers.items() if int(s) >= 400}
             for status in refused:
                 del answers[status]

@@ -36,6 +36,7 @@ from app.errors import (
     Unavailable,
     explain,
 )
+from app.infra.http.security_headers import HEADERS
 from modelkin.errors import (
     InvalidInput,
     InvalidParameter,
@@ -210,8 +211,8 @@ async def _on_disconnect(request: Request, _error: Exception) -> Response:
 async def _on_bug(request: Request, error: Exception) -> Response:
     del error  # uvicorn logs it, with its traceback
     detail = "this is a bug in the service; its log has the details under this request id"
-    # The middleware that sets this header is inside of this handler.
-    headers = {"X-Request-Id": request.scope["request_id"]}
+    # The middlewares that set these headers are inside of this handler.
+    headers = {**HEADERS, "X-Request-Id": request.scope["request_id"]}
     return problem(request, 500, "internal_error", detail, headers=headers)
 
 

@@ -141,7 +141,7 @@ def test_a_refusal_reads_no_body(open_service: Server, anyone: httpx.Client) -> 
     """The answer is there while the body that was announced has not begun."""
     statuses(anyone, LIMIT)
     head = (
-        "PUT /v1/spaces/s/supports/a HTTP/1.1\r\nHost: service\r\nContent-Length: 1000000\r\n"
+        "PUT /v1/spaces/s/supports/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n"
         f"Content-Type: {SUPPORT}\r\nX-Forwarded-For: {anyone.headers['X-Forwarded-For']}\r\n\r\n"
     )
     began = time.monotonic()

@@ -48,7 +48,8 @@ NAMES = {
 
 def send(space: Space, method: str, tail: str, body: bytes = b"", kind: str = "") -> httpx.Response:
     """A request whose path goes out exactly as it is written here: clients tidy paths."""
-    head = f"{method} /v1/spaces/{space.name}/{tail} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+    line = f"{method} /v1/spaces/{space.name}/{tail} HTTP/1.1"
+    head = f"{line}\r\nHost: localhost\r\nConnection: close\r\n"
     if kind:
         head += f"Content-Type: {kind}\r\n"
     head += f"Content-Length: {len(body)}\r\n\r\n"

@@ -80,7 +80,7 @@ class Site:
         headers = VALID[operation.name].get("headers", {})
         lines = [
             f"{operation.method} {self.path(operation, {})} HTTP/1.1",
-            "Host: service",
+            "Host: localhost",
             *(f"{name}: {value}" for name, value in ({"Content-Type": JSON} | headers).items()),
             f"Content-Length: {length}",
         ]

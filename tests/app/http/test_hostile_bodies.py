@@ -38,7 +38,8 @@ def steady(server: Server, untouched: Space) -> Iterator[Space]:
 def request(space: Space, headers: str, body: bytes = b"", kind: str = SUPPORT) -> bytes:
     """The bytes of a PUT whose framing headers are the test's own."""
     head = (
-        f"PUT /v1/spaces/{space.name}/supports/new HTTP/1.1\r\nHost: h\r\nContent-Type: {kind}\r\n"
+        f"PUT /v1/spaces/{space.name}/supports/new HTTP/1.1\r\nHost: localhost\r\n"
+        f"Content-Type: {kind}\r\n"
     )
     return f"{head}{headers}\r\n\r\n".encode() + body
 

@@ -48,7 +48,7 @@ def test_a_bug_is_counted_and_can_be_found(
 
     async def ask(app: object) -> tuple[httpx.Response, str]:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=transport, base_url="http://s") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.get("/v1/spaces"), (await client.get("/metrics")).text
 
     monkeypatch.setattr(SpaceService, "list", fail)

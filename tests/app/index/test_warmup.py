@@ -173,7 +173,9 @@ def test_readiness_reports_the_progress(
 
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(create_app(services))
-            async with httpx.AsyncClient(transport=transport, base_url="http://s") as client:
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://localhost"
+            ) as client:
                 return await client.get("/readyz")
 
         def look(models: int) -> None:

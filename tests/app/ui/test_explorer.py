@@ -140,8 +140,9 @@ def in_models(name: str) -> bool:
 
 
 def test_pages_fetch_nothing_from_elsewhere(http: httpx.Client, space: Space) -> None:
-    """No script, no style sheet, no image: a page is whole by itself."""
+    """No script, no style sheet, no image: a page is whole by itself, its empty icon included."""
     space.put_all(MODELS)
     for url in ("/", f"/spaces/{space.name}", f"/spaces/{space.name}/models/m000"):
-        assert page(http, url).tags.isdisjoint({"script", "link", "img", "iframe", "object"})
+        assert page(http, url).tags.isdisjoint({"script", "img", "iframe", "object"})
+        assert ['<link rel="icon" href="data:,">'] == re.findall("<link[^>]*>", http.get(url).text)
         assert "http" not in re.sub(r"<style>.*?</style>", "", http.get(url).text, flags=re.S)

@@ -59,6 +59,7 @@ class AppHarness:
         client = checked(
             TestClient(
                 create_app(self.services),
+                base_url="http://localhost",
                 headers=self.headers_of("default") if self._keyed else None,
                 raise_server_exceptions=not self._keyed,
             )

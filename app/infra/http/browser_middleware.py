@@ -1,0 +1,109 @@
+"""``BrowserMiddleware``: what a web page elsewhere cannot do through a visitor's browser.
+
+A browser sends what any page asks it to, adds the credentials that it knows, and takes a name for
+whatever its owner says it resolves to. So a request is refused
+
+- where no key is asked for, and the ``Host`` is a name that is not this machine's: a page may have
+  rebound its own name to this address, and would read and change everything;
+- if it is no GET or HEAD, and a page of another origin sent it: ``Sec-Fetch-Site`` says so, or
+  else ``Origin``. Programs send neither.
+
+Pure ASGI. What the answers tell browsers stands in ``security_headers``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.errors import CrossSiteRequest, MisdirectedRequest
+from app.infra.http.problems import answer
+from app.infra.http.security_headers import HEADERS
+from modelkin.errors import ModelkinError
+
+__all__ = ["BrowserMiddleware"]
+
+_SAFE = frozenset({"GET", "HEAD"})
+_OWN = frozenset({"same-origin", "none"})
+"""Values of ``Sec-Fetch-Site``: a page of this service, and the visitor's own hand."""
+
+
+class BrowserMiddleware:
+    """Passes on to ``app`` what no page elsewhere can have sent.
+
+    Args:
+        host: the name or address that the service was set to listen on, if requests need no key:
+            with ``localhost`` and loopback addresses, all that it answers to. None if they do.
+    """
+
+    def __init__(self, app: ASGIApp, *, host: str | None) -> None:
+        self._app = app
+        self._host = host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        app = self._app
+        try:
+            self._check(scope["method"], Headers(scope=scope))
+        except ModelkinError as error:
+            app = answer(Request(scope), error)
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _guard(MutableHeaders(scope=message), state)
+            await send(message)
+
+        await app(scope, receive, send_guarded)
+
+    def _check(self, method: str, headers: Headers) -> None:
+        if self._host is not None and not _is_own(headers.get("host", ""), self._host):
+            raise MisdirectedRequest(
+                "the Host of this request is not one that the service answers to: without keys it "
+                f"answers to localhost, loopback addresses and {self._host}"
+            )
+        if method not in _SAFE and _comes_from_elsewhere(headers):
+            raise CrossSiteRequest(
+                "a page of another origin sent this request, which could change something: only "
+                "this service's own pages, and programs, may"
+            )
+
+
+def _guard(headers: MutableHeaders, state: Mapping[str, object]) -> None:
+    for name, value in HEADERS.items():
+        headers.setdefault(name, value)
+    if "identity" in state:  # a key opened it
+        headers["Cache-Control"] = "no-store"
+
+
+def _is_own(host: str, listening: str) -> bool:
+    name = _name(host)
+    if name in {"localhost", listening.lower()}:
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _name(host: str) -> str:
+    """The name or address of a ``Host``, without its port; empty where there is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _comes_from_elsewhere(headers: Headers) -> bool:
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in _OWN
+    origin = headers.get("origin")
+    return origin is not None and origin.partition("://")[2] != headers.get("host", "")
