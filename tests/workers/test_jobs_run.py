@@ -25,6 +25,22 @@ def test_a_job_succeeds_with_its_effect(busy: Deployment) -> None:
     assert (1, [1]) == (busy.effects(job), busy.begun(job))
 
 
+def test_a_tenants_long_jobs_leave_a_place_to_others(busy: Deployment) -> None:
+    """Beside six that do not end another tenant's job is carried out, though it came last."""
+    labs = busy.make_tenant("labs")
+    long = [busy.enqueue("watch", tenant=labs) for _ in range(6)]
+    for job in long[:2]:
+        busy.running(job)
+    done = busy.ended(busy.enqueue("count", steps=0, pause=0.0))
+    assert "succeeded" == done.state
+    assert [2, 4] == [
+        sum(busy.show(job).state == state for job in long) for state in ("running", "queued")
+    ]
+    for job in long:
+        busy.folder.joinpath(job.id).touch()
+    assert {"succeeded"} == {busy.ended(job).state for job in long}
+
+
 def test_a_mistake_is_the_error_of_the_job(busy: Deployment) -> None:
     """A handler's refusal fails the job at once, with its code and its words."""
     done = busy.ended(job := busy.enqueue("wrong"))

@@ -6,7 +6,10 @@ import ast
 import inspect
 from pathlib import Path
 
+from app.hubs import polling
+from app.hubs.sync_requests import INGEST, POLL
 from app.jobs.service import JobService
+from app.webhooks import delivery, outbox
 from modelkin.types import vocabulary
 from tests.support.app.harness import open_app
 
@@ -23,3 +26,15 @@ def test_the_sdk_names_the_kinds_of_the_service(tmp_path: Path) -> None:
     assert isinstance(named, ast.Subscript)
     with open_app(tmp_path) as app:
         assert set(ast.literal_eval(named.slice)) == app.services[JobService].kinds
+
+
+def test_short_kinds_and_those_that_wait_for_hubs_have_queues_of_their_own(tmp_path: Path) -> None:
+    """No long job delays events, webhooks and the check for due polls."""
+    with open_app(tmp_path) as app:
+        queues = app.services[JobService].queues
+    kinds: dict[str, set[str]] = {}
+    for kind, queue in queues.items():
+        kinds.setdefault(queue, set()).add(kind)
+    assert {INGEST, POLL} == kinds["hubs"]
+    assert {outbox.KIND, delivery.KIND, polling.TICK} == kinds["short"]
+    assert {"clustering", "rebuild_buckets", "stop_list"} <= kinds["jobs"]
