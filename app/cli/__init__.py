@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.cli import buckets, keys, kinds, secrets, stop_lists, tenants
+from app.cli import buckets, keys, kinds, secrets, stop_lists, tenants, verification
 
 __all__ = ["COMMANDS"]
 
@@ -19,4 +19,5 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "split-kinds": kinds.run,
     "stop-lists": stop_lists.run,
     "tenants": tenants.run,
+    "verify": verification.run,
 }

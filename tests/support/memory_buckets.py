@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ from app.index.buckets.batching import (
     choose_buckets,
     normalize_step,
 )
-from app.index.buckets.protocol import BucketCandidates, BucketState
+from app.index.buckets.protocol import BucketCandidates, BucketSizes, BucketState
 
 __all__ = ["MemoryBuckets"]
 
@@ -96,6 +96,20 @@ class MemoryBuckets:
             found = set().union(*(buckets[i] for i in chosen))
             state = space.state
         return BucketCandidates(np.sort(np.fromiter(found, np.int64)), truncated, state)
+
+    def members(self, space_id: int, ids: Sequence[int]) -> dict[int, bytes]:
+        with self._lock:
+            space = self._spaces.get(space_id)
+            held = {} if space is None else space.keys_of
+            return {i: np.array(sorted(held[i]), ">u8").tobytes() for i in ids if i in held}
+
+    def sizes(self, space_id: int) -> BucketSizes | None:
+        with self._lock:
+            space = self._spaces.get(space_id)
+            if space is None:
+                return None
+            entries = sum(len(bucket) for bucket in space.members.values())
+            return BucketSizes(len(space.keys_of), entries, space.state)
 
     def drop(self, space_id: int) -> None:
         with self._lock:

@@ -5,14 +5,14 @@ Records are plain frozen values: no session, no lazy loading, safe to hand to an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BucketState", "Buckets", "BucketCandidates"]
+__all__ = ["BucketCandidates", "BucketSizes", "BucketState", "Buckets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,21 @@ class BucketCandidates:
     ids: npt.NDArray[np.int64]
     truncated: bool
     state: BucketState | None
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSizes:
+    """How much the buckets of a space hold.
+
+    Attributes:
+        models: that are in any bucket.
+        entries: over all buckets; None where a store cannot count them.
+        state: at the same moment.
+    """
+
+    models: int
+    entries: int | None
+    state: BucketState
 
 
 class Buckets(Protocol):
@@ -109,6 +124,20 @@ class Buckets(Protocol):
             keys: uint64, shape ``(bands,)``.
             limit: entries read at most; an entry counts once for every bucket it is in.
         """
+
+    def members(self, space_id: int, ids: Sequence[int]) -> dict[int, bytes]:
+        """The keys of the buckets that some models are in, for a verification.
+
+        Args:
+            ids: ``max_step_size`` at most.
+
+        Returns:
+            By id the keys, distinct, ascending, big-endian uint64; without the models that are in
+            no bucket. A key that is noted with a model whose bucket lacks it is left out.
+        """
+
+    def sizes(self, space_id: int) -> BucketSizes | None:
+        """How much the buckets of the space hold; None if the store does not know the space."""
 
     def drop(self, space_id: int) -> None:
         """Forget the space at once; ``sweep`` frees its memory."""

@@ -14,8 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from app.index.buckets.batching import MAX_BUCKET_SIZE, normalize_step
-from app.index.buckets.protocol import BucketCandidates, BucketState
-from app.index.buckets.redis_scripts import APPLY, CANDIDATES, DROP, STATE, SWEEP
+from app.index.buckets.protocol import BucketCandidates, BucketSizes, BucketState
+from app.index.buckets.redis_scripts import (
+    APPLY,
+    CANDIDATES,
+    DROP,
+    MEMBERS,
+    SIZES,
+    STATE,
+    SWEEP,
+)
 from app.infra.storage.redis import AnyRedis, RedisServer
 
 __all__ = ["RedisBuckets"]
@@ -69,6 +77,15 @@ class RedisBuckets:
         state, ids, left_out = answer
         return BucketCandidates(np.sort(np.array(ids, np.int64)), left_out > 0, _state(state))
 
+    def members(self, space_id: int, ids: Sequence[int]) -> dict[int, bytes]:
+        found = self._server.run(MEMBERS, _key(space_id), tuple(ids))
+        return {int(found[at]): _sorted(found[at + 1]) for at in range(0, len(found), 2)}
+
+    def sizes(self, space_id: int) -> BucketSizes | None:
+        fields, models = self._server.run(SIZES, _key(space_id), ())
+        state = _state(fields)
+        return None if state is None else BucketSizes(int(models), None, state)
+
     def drop(self, space_id: int) -> None:
         state = self.state(space_id)
         if state is not None:
@@ -106,6 +123,11 @@ def _forget(build: str, client: AnyRedis) -> None:
 def _key(space_id: int) -> str:
     """The name of the state; the part in braces puts all keys of a space into one hash slot."""
     return f"modelkin:{{{space_id}}}:state"
+
+
+def _sorted(keys: bytes) -> bytes:
+    """Keys of eight bytes each, ascending."""
+    return np.sort(np.frombuffer(keys, ">u8")).tobytes()
 
 
 def _build(epoch: int) -> bytes:

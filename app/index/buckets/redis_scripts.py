@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from app.infra.storage.redis import Script
 
-__all__ = ["APPLY", "CANDIDATES", "DROP", "STATE", "SWEEP"]
+__all__ = ["APPLY", "CANDIDATES", "DROP", "MEMBERS", "SIZES", "STATE", "SWEEP"]
 
 # A value of another type is foreign: the state of the space counts as unknown.
 _COMMON = """
@@ -94,6 +94,36 @@ end
 local ids = {}
 if #chosen > 0 then ids = redis.call('SUNION', unpack(chosen)) end
 return {state, ids, #buckets - #chosen}
+"""
+)
+
+# ARGV: ids. Returns id and keys of each that is noted, without the keys of buckets that lack it.
+MEMBERS = Script(
+    _COMMON
+    + """
+if not state[4] then return {} end
+local prefix, found = base .. state[4], {}
+for _, id in ipairs(ARGV) do
+  local keys = redis.call('HGET', prefix .. 'm', id)
+  if keys then
+    local held = {}
+    for at = 1, #keys, 8 do
+      local key = string.sub(keys, at, at + 7)
+      if redis.call('SISMEMBER', prefix .. key, id) == 1 then held[#held + 1] = key end
+    end
+    found[#found + 1] = id
+    found[#found + 1] = table.concat(held)
+  end
+end
+return found
+"""
+)
+
+SIZES = Script(
+    _COMMON
+    + """
+if not state[4] then return {state, 0} end
+return {state, redis.call('HLEN', base .. state[4] .. 'm')}
 """
 )
 

@@ -89,6 +89,11 @@ class BucketService:
         self._closing = threading.Event()
         self._failing = False
 
+    @property
+    def store(self) -> Buckets:
+        """The buckets themselves, for a verification."""
+        return self._buckets
+
     def start(self) -> None:
         """Connect, and free dropped buckets, in the background; an error is only logged."""
         self._submit(self._clean)

@@ -6,7 +6,7 @@ inside a write transaction of the same database: SQLite has one writer and would
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,9 +24,9 @@ from app.index.buckets.batching import (
     choose_buckets,
     normalize_step,
 )
-from app.index.buckets.protocol import BucketCandidates, BucketState
+from app.index.buckets.protocol import BucketCandidates, BucketSizes, BucketState
 from app.infra.db.database import Database, Reader, Writer
-from app.infra.db.tables.index import BucketBuildRow, BucketModelRow
+from app.infra.db.tables.index import BucketBuildRow, BucketEntryRow, BucketModelRow
 
 __all__ = ["SqlBuckets"]
 
@@ -41,10 +41,12 @@ class _Statements:
     Attributes:
         sizes: keys and the number of entries of each, counted up to ``:row_limit``.
         entries: keys and models of some buckets, ``:row_limit`` in all.
+        entered: those of some keys whose buckets hold a model.
         enter, leave: one model into, or out of, its buckets.
     """
 
     sizes: Any
+    entered: Any
     entries: Any
     enter: Any
     leave: Any
@@ -60,6 +62,10 @@ class _Statements:
             entries=text(
                 f"SELECT key, model_id FROM bucket_entries "  # noqa: S608
                 f"WHERE build_id = :build AND key {among} LIMIT :row_limit"
+            ),
+            entered=text(
+                f"SELECT key FROM bucket_entries WHERE build_id = :build AND key {among} "  # noqa: S608
+                f"AND model_id = :model"
             ),
             enter=text(
                 f"INSERT INTO bucket_entries (build_id, key, model_id) "  # noqa: S608
@@ -131,6 +137,29 @@ class SqlBuckets:
             ids, truncated = self._read(session, build.id, np.unique(keys), limit)
             return BucketCandidates(np.unique(ids), truncated, _state(build))
 
+    def members(self, space_id: int, ids: Sequence[int]) -> dict[int, bytes]:
+        with _translate_errors(), self._database.reading() as session:
+            build = _find_build(session, space_id)
+            if build is None:
+                return {}
+            return {
+                model_id: self._entered(session, build.id, model_id, keys)
+                for model_id, keys in _keys_of(session, build.id, ids).items()
+            }
+
+    def sizes(self, space_id: int) -> BucketSizes | None:
+        with _translate_errors(), self._database.reading() as session:
+            build = _find_build(session, space_id)
+            if build is None:
+                return None
+            models, entries = (
+                session.scalars(
+                    select(func.count()).select_from(table).where(table.build_id == build.id)
+                ).one()
+                for table in (BucketModelRow, BucketEntryRow)
+            )
+            return BucketSizes(models, entries, _state(build))
+
     def drop(self, space_id: int) -> None:
         with _translate_errors(), self._database.writing() as session:
             session.execute(
@@ -158,6 +187,14 @@ class SqlBuckets:
 
     def close(self) -> None:
         """Do nothing: the caller owns the database."""
+
+    def _entered(self, session: Reader, build_id: int, model_id: int, keys: bytes) -> bytes:
+        """Those of a model's keys whose buckets hold it."""
+        parameters = {"build": build_id, "model": model_id}
+        listed = self._list(np.frombuffer(keys, ">u8"))
+        rows = session.execute(self._statements.entered, {**parameters, "keys": listed})
+        found = np.array([row[0] for row in rows], np.int64).view(np.uint64)
+        return np.sort(found).astype(">u8").tobytes()
 
     def _read(
         self, session: Reader, build_id: int, keys: npt.NDArray[np.uint64], limit: int

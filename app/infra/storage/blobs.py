@@ -94,7 +94,7 @@ class FileBlobs:
     def size(self, key: str) -> int | None:
         try:
             return os.stat(self.root / key).st_size
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise Unavailable("a stored support could not be measured") from error

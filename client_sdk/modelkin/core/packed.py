@@ -20,7 +20,7 @@ from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, InvalidSupport
 
-__all__ = ["PackedSupport", "matrix", "shared_packed"]
+__all__ = ["PackedSupport", "matrix", "packed_bytes", "shared_packed"]
 
 Words = npt.NDArray[np.uint64]
 
@@ -152,6 +152,12 @@ class PackedSupport:
         return (
             f"<PackedSupport of {self._k:,} of {self._num_parameters:,} parameters, a {self._kind}>"
         )
+
+
+def packed_bytes(num_parameters: int, k: int) -> int:
+    """How many bytes :meth:`PackedSupport.to_bytes` has for a support of K out of M parameters."""
+    _, dtype, size = _form(num_parameters, k)
+    return size * dtype.itemsize
 
 
 def shared_packed(a: PackedSupport, b: PackedSupport) -> int:

@@ -1,0 +1,105 @@
+"""``verify``: whether everything that the database names is there, and right."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import closing
+
+from app.auth.tenants import store_token
+from app.cli.running import carried_out, drawn
+from app.copies.records import Finding
+from app.copies.verification import Verification
+from app.errors import Unavailable, explain
+from app.index.banding import BandValueService
+from app.infra.db.database import Database
+from app.infra.db.migrations import require_current
+from app.infra.storage.blobs import FileBlobs
+from app.settings import Settings
+from app.spaces.repository import all_spaces
+from app.stores import open_buckets, open_redis
+from modelkin.errors import ModelkinError
+
+__all__ = ["run"]
+
+
+def run(arguments: list[str]) -> int:
+    """``verify [--deep] [--repair]``; 0 all is well, 1 it is not, 2 wrong settings."""
+    parser = argparse.ArgumentParser(
+        prog="python -m app verify",
+        description="Verify that the files of all supports are there, of the right length, that "
+        "counts are right and no row names what does not exist, while services go on. One line on "
+        "standard output is one finding.",
+    )
+    parser.add_argument(
+        "--deep",
+        action="store_true",
+        help="read every support, compare its digest, and compute signatures, band values, counts "
+        "by tensor and LSH buckets again",
+    )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="mend what can be computed from what is whole; with --deep more can be",
+    )
+    parser.set_defaults(run=_verify)
+    return carried_out(parser.parse_args(arguments))
+
+
+def _verify(options: argparse.Namespace) -> int:
+    settings, began = Settings(), time.monotonic()
+    timeout = settings.database_timeout_seconds
+    with closing(Database(settings.database_url, timeout=timeout)) as database:
+        require_current(database)
+        blobs = _blobs(settings, database)
+        with (
+            open_redis(settings) as server,
+            open_buckets(database, BandValueService(), server) as buckets,
+            drawn("all spaces") as progress,
+        ):
+            verification = Verification(
+                database, blobs, buckets, deep=options.deep, progress=progress
+            )
+            found = left = 0
+            for finding in verification.findings():
+                found += 1
+                left += not _reported(finding, repair=options.repair)
+    took = time.monotonic() - began
+    mended = f", {found - left} repaired" if options.repair else ""
+    print(
+        f"verified {verification.models} models in {took:.1f} s: {found} findings{mended}",
+        file=sys.stderr,
+    )
+    return 1 if left else 0
+
+
+def _blobs(settings: Settings, database: Database) -> FileBlobs:
+    """The supports; refuses a folder that has none of this database."""
+    with database.reading() as session:
+        token = store_token(session)
+        names_blobs = any(space.supports for space in all_spaces(session))
+    folder = settings.blob_dir / token
+    if not folder.is_dir() and names_blobs:
+        raise Unavailable(
+            f"there is no folder {folder}, where the supports of this database are: is "
+            f"MODELKIN_BLOB_URL set as for the service?"
+        )
+    return FileBlobs(settings.blob_dir, token)
+
+
+def _reported(finding: Finding, *, repair: bool) -> bool:
+    """Print a finding, repair it if that is asked for and possible; whether it is mended."""
+    if not repair:
+        print(finding, flush=True)
+        return False
+    if finding.repair is None:
+        print(f"{finding} (not repaired)", flush=True)
+        return False
+    try:
+        finding.repair()
+    except ModelkinError as error:
+        print(f"{finding} (not repaired: {explain(error)})", flush=True)
+        return False
+    print(f"{finding} (repaired)", flush=True)
+    return True

@@ -1,0 +1,1 @@
+"""Copies of the service's data, and the proof that one is whole."""

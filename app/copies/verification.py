@@ -1,0 +1,147 @@
+"""Verification: is every support there and whole, and is all that is derived from it right?
+
+It reads beside a service that runs: each page of models in a transaction of its own, and what looks
+wrong once more, so that a change that came in between is no finding. It changes nothing; findings
+bring their repairs along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from app.auth.tenants import store_token
+from app.copies import verification_repository as stored
+from app.copies.bucket_checks import BucketChecks
+from app.copies.derivation import SpaceState, space_state
+from app.copies.records import Finding, ModelState, name_of
+from app.copies.repairs import Repairs
+from app.copies.row_checks import RowChecks
+from app.copies.support_checks import SupportChecks
+from app.index.buckets.service import BucketService
+from app.infra.db.database import Database
+from app.infra.storage.blobs import BlobStore
+from app.maintenance.blob_cleanup import ORPHAN_AGE_S, orphans
+from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
+
+__all__ = ["Progress", "Verification"]
+
+Progress = Callable[[int, int, str], None]
+"""A callback: how many models are verified, of how many, and the present stage."""
+
+_PAGE_SIZE = 100
+_ORPHANS_PAGE_SIZE = 1000
+_MAX_LOOKS = 5
+"""Times that a model is looked at while it changes and looks wrong."""
+
+
+class Verification:
+    """Verifies one installation.
+
+    Args:
+        database: verified.
+        blobs: its supports.
+        buckets: its LSH buckets; None leaves them out.
+        deep: whether every support is decoded, and everything derived from it computed again.
+        progress: called now and then.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        blobs: BlobStore,
+        buckets: BucketService | None,
+        *,
+        deep: bool,
+        progress: Progress | None = None,
+    ) -> None:
+        self.models = 0
+        """How many were verified."""
+        self._database = database
+        self._blobs = blobs
+        self._buckets = buckets if deep else None
+        self._deep = deep
+        self._progress = progress
+        repairs = Repairs(database, blobs)
+        self._rows = RowChecks(database, repairs)
+        with database.reading() as session:
+            token = store_token(session)
+        self._supports = SupportChecks(blobs, token, repairs, deep=deep)
+
+    def findings(self) -> Iterator[Finding]:
+        """All findings, as they are made."""
+        yield from self._rows.findings()
+        yield from self._models()
+        if self._deep:
+            yield from self._of_spaces()
+        yield from self._orphans()
+
+    def _models(self) -> Iterator[Finding]:
+        with self._database.reading() as session:
+            total = sum(space.models for space in spaces.all_spaces(session))
+        last = 0
+        while True:
+            with self._database.reading() as session:
+                ids = stored.next_ids(session, last, _PAGE_SIZE)
+            if not ids:
+                return
+            last = ids[-1]
+            for of, state in self._states(ids):
+                yield from self._settled(of, state)
+                self.models += 1
+            if self._progress is not None:
+                self._progress(self.models, total, "verifying models")
+
+    def _states(self, ids: Sequence[int]) -> list[tuple[SpaceState, ModelState]]:
+        """Models with their spaces, at one moment; without those whose space is missing."""
+        with self._database.reading() as session:
+            states = stored.model_states(session, ids)
+            of: dict[int, SpaceState] = {}
+            for space_id in {state.model.space_id for state in states}:
+                space = spaces.find_space_by_id(session, space_id)
+                if space is not None:
+                    of[space_id] = space_state(session, space)
+        return [(of[s.model.space_id], s) for s in states if s.model.space_id in of]
+
+    def _settled(self, of: SpaceState, state: ModelState) -> list[Finding]:
+        """Findings in a model that has not changed since it was read."""
+        for _ in range(_MAX_LOOKS):
+            found = list(self._supports.findings(of, state))
+            if not found:
+                return []
+            now = self._states([state.model.id])
+            if not now:
+                return []  # deleted meanwhile
+            before, (of, state) = (of.space.banding_version, state), now[0]
+            if before == (of.space.banding_version, state):
+                return found
+        return []
+
+    def _of_spaces(self) -> Iterator[Finding]:
+        with self._database.reading() as session:
+            existing = spaces.all_spaces(session)
+        for space in existing:
+            yield from self._stop_list(space)
+            if self._buckets is not None:
+                checks = BucketChecks(self._database, self._buckets.store, self._buckets.rebuild)
+                yield from checks.findings(space.id)
+
+    def _stop_list(self, space: SpaceRecord) -> Iterator[Finding]:
+        with self._database.reading() as session:
+            now = spaces.find_space_by_id(session, space.id)
+            if now is None or now.stop_list is None:
+                return
+            indices = space_state(session, now).stop_list
+        if indices is None or indices.k != now.stop_list.size:
+            yield Finding(name_of(space), "its stop-list is damaged: make it again")
+
+    def _orphans(self) -> Iterator[Finding]:
+        keys = self._blobs.keys(older_than=ORPHAN_AGE_S)
+        while batch := list(islice(keys, _ORPHANS_PAGE_SIZE)):
+            with self._database.reading() as session:
+                unnamed = orphans(session, batch)
+            for key in sorted(unnamed):
+                yield Finding(
+                    f"file {key}", "no row names it: a sweep deletes it when it has been so a while"
+                )
