@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +19,12 @@ from tests.support.backends import SQLITE
 
 LIMIT = 8 << 20
 GROWN = 20
+_FOREIGN = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT count(*) FROM kept").fetchall()
+connection.close()
+"""
 
 
 @pytest.fixture
@@ -47,9 +55,9 @@ def grow(database: Database) -> None:
 
 
 def test_a_log_that_has_grown_is_cut_by_the_next_writers(database: Database) -> None:
-    """Once no reader holds it, it is folded in, and begins anew within its limit."""
+    """Once no reader holds it, it is folded in, and begins again within its limit."""
     grow(database)
-    for _ in range(2):  # the first folds it in, the second begins anew
+    for _ in range(2):  # the first folds it in, the second begins again
         write(database)
     assert log_size(database) <= LIMIT
 
@@ -73,3 +81,15 @@ def test_the_clean_up_cuts_the_log(database: Database) -> None:
     with database.reading() as session:
         count = session.execute(text("SELECT count(*) FROM kept")).scalar_one()
     assert GROWN + 2 == count
+
+
+def test_another_process_leaves_the_log_where_it_is(database: Database) -> None:
+    """SQLite removes the log when the last connection closes. The locks of this process
+    show that it has others, and opening the database a second time keeps them.
+    """
+    write(database)
+    log = Path(f"{database.url.database}-wal")
+    with closing(database.second_pool(timeout=5, connections=2)):
+        before = log.stat().st_ino
+        subprocess.run([sys.executable, "-c", _FOREIGN, str(database.url.database)], check=True)
+        assert before == log.stat().st_ino
