@@ -131,7 +131,7 @@ class Database:
     def truncate_log(self) -> None:
         """Cut SQLite's write-ahead log where it has outgrown its limit; a round of the clean-up.
 
-        It grows while readers overlap, and would keep its size for ever.
+        It grows while readers overlap, and would keep its size.
 
         Raises:
             Unavailable: other writers were first.

@@ -1,7 +1,7 @@
 """Turns for the write lock of a SQLite file: the writers of one process go in the order they came.
 
-SQLite lets waiting writers poll its lock in growing pauses. So whoever came last asks most often,
-and those that wait longest may wait until their time is over.
+SQLite lets waiting writers poll its lock in growing pauses. So the one that came last asks most
+often, and those that wait longest may wait until their time is over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A stream that breaks off half-way, its error kept, leaves nobody in SQLite's past."""
+"""A stream that breaks off half-way, its error kept: no later reader of SQLite is in the past."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def assert_in_the_present(database: Database, foreign: sqlite3.Connection) -> No
 def test_no_stream_outlives_its_transaction(
     database: Database, foreign: sqlite3.Connection, space: SpaceRecord, stream: Stream
 ) -> None:
-    """Whatever reads half of its rows, and whoever keeps the error."""
+    """Whatever reads half of its rows, and although the error is kept."""
     kept = broken(database.reading, stream, space)
     assert_in_the_present(database, foreign)
     assert kept.__traceback__ is not None

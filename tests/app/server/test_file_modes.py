@@ -19,7 +19,7 @@ CLUSTERING = {"algorithm": "agglomerative", "distance_threshold": 0.5}
 
 @pytest.fixture
 def service(tmp_path: Path) -> Server:
-    """A service that is not started yet, in the folder of a user who shows everybody new files."""
+    """A service to be started, in the folder of a user whose new files all others may read."""
     before = os.umask(0o022)
     (folder := tmp_path / "service").mkdir()
     os.umask(before)
