@@ -5,10 +5,10 @@ whatever its owner says it resolves to. So a request is refused
 
 - where no key is asked for, and the ``Host`` is a name that is not this machine's: a page may have
   rebound its own name to this address, and would read and change everything;
-- if it is no GET or HEAD, and a page of another origin sent it: ``Sec-Fetch-Site`` says so, or
-  else ``Origin``. Programs send neither.
+- if it is neither a GET nor a HEAD, and a page of another origin sent it: ``Sec-Fetch-Site`` says
+  so, or else ``Origin``. Programs send neither.
 
-Pure ASGI. What the answers tell browsers stands in ``security_headers``.
+Pure ASGI. What answers say to browsers stands in ``security_headers``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every answer tells a browser: that it may load, run, frame and pass on nothing.
+"""What every answer says to a browser: load, run, frame and pass on nothing.
 
 A page sets a ``Content-Security-Policy`` of its own, which names what it is made of; all else has
 :data:`NOTHING`.
@@ -34,7 +34,7 @@ def sha256_source(text: str) -> str:
 
 
 NOTHING: Final = page_policy()
-"""The policy of an answer that is no page."""
+"""The policy of all answers but pages."""
 
 HEADERS: Final[Mapping[str, str]] = {
     POLICY: NOTHING,

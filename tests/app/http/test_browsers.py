@@ -1,4 +1,4 @@
-"""What pages elsewhere cannot do through a visitor's browser, and what answers tell browsers."""
+"""What pages elsewhere cannot do through a visitor's browser, and what answers say to browsers."""
 
 from __future__ import annotations
 

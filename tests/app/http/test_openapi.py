@@ -244,7 +244,8 @@ def test_the_schema_of_a_model_is_what_is_answered(space: Space, document: dict[
 
 def test_the_document_and_its_page_are_there(http: httpx.Client) -> None:
     """``/docs`` shows ``/openapi.json``, which says its version."""
-    assert "/openapi.json" in http.get("/docs").text
+    assert "/docs/start.js" in http.get("/docs").text
+    assert "/openapi.json" in http.get("/docs/start.js").text
     document = ok(http.get("/openapi.json"))
     assert (True, "modelkin") == (document["openapi"].startswith("3."), document["info"]["title"])
     assert ok(http.get("/livez"))["version"] == document["info"]["version"]

@@ -79,7 +79,7 @@ def test_no_page_of_the_explorer_violates_its_policy(
 def test_a_bar_is_as_long_as_its_similarity(
     http: httpx.Client, hostile: Space, browser: Browser
 ) -> None:
-    """Equal supports have a full bar: its width is no style that the policy would drop."""
+    """Equal supports have a full bar: its width is not a style, which the policy would drop."""
     url = f"{http.base_url}/spaces/{hostile.name}/models/{quote_model(HOSTILE_MODELS[0])}"
     share = (
         "document.querySelector('.bar rect').getBoundingClientRect().width"
