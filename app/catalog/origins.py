@@ -82,8 +82,8 @@ def require_same_importance(space: SpaceRecord, importance: Importance | None) -
 
 def require_same_layout(space: SpaceRecord, digest: str | None) -> None:
     """:class:`SpaceMismatch` unless it is of the space's layout, if the space has one."""
-    if digest is not None and space.layout is not None and digest != space.layout.digest:
+    if digest is not None and space.layout_digest is not None and digest != space.layout_digest:
         raise SpaceMismatch(
             f"the support follows the layout {digest}, those of space {space.name!r} follow "
-            f"{space.layout.digest}: put its tensors in the order of the space's layout"
+            f"{space.layout_digest}: put its tensors in the order of the space's layout"
         )

@@ -28,6 +28,7 @@ from app.index.banding import BandValueService, signature_bytes
 from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release
 from app.infra.storage.blobs import BlobStore
+from app.spaces import layout_repository
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
@@ -73,6 +74,7 @@ class Preparation:
         form = PackedSupport.pack(support)
         packed = form.to_bytes()
         band_values = self._bands.prepare(session, space, support)
+        sizes = layout_repository.tensor_sizes(session, space)
         current = models.find_model(session, space, name)
         same = current is not None and current.digest == support.digest
         past = None if current is None or same else self._history.past(session, current)
@@ -80,7 +82,7 @@ class Preparation:
         drift = None if past is None else self._history.measure(space, past, form, signature)
         held = current.blob_key if current is not None and same else None
         intact = held is not None and self._holds(held, packed)
-        counts = tensor_counts.encode(space, support.indices)
+        counts = tensor_counts.encode(space, sizes, support.indices)
         return PreparedSupport(  # nothing may fail any more once the blob is written
             support=support,
             signature=signature,

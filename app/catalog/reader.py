@@ -23,8 +23,10 @@ from app.catalog.support_cache import SupportCache
 from app.errors import ModelNotFound, SupportMissing, Unavailable
 from app.infra.db.database import Database, Reader
 from app.infra.storage.blobs import BlobStore
+from app.spaces import layout_repository
 from app.spaces.records import SpaceRecord
 from modelkin import wire
+from modelkin.core.layout import counts_in_tensors
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.core.sketching.signature import Signature
@@ -205,7 +207,11 @@ class ModelReader:
         return Subject(model, values, self.packed(space, model), sketch)
 
     def given_subject(
-        self, space: SpaceRecord, thing: Support | Signature, origin: StatedOrigin = NOTHING_STATED
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        thing: Support | Signature,
+        origin: StatedOrigin = NOTHING_STATED,
     ) -> Subject:
         """A support or signature as a subject; :class:`SpaceMismatch` if of another space."""
         require_same_origin(space, origin)
@@ -219,7 +225,8 @@ class ModelReader:
             )
         spec = space.signature
         signature = thing.signature(spec.num_perm, spec.seed, spec.scheme)
-        counts = None if space.layout is None else space.layout.counts(thing.indices)
+        sizes = layout_repository.tensor_sizes(session, space)
+        counts = None if sizes is None else counts_in_tensors(thing.indices, sizes)
         return Subject(None, signature.values, PackedSupport.pack(thing), tensor_counts=counts)
 
 

@@ -39,7 +39,7 @@ class ModelRecord:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Its attributes, parsed anew; they are kept as text, which takes much less memory."""
+        """Its attributes, parsed at each call: as text they take much less memory."""
         parsed: dict[str, Any] = json.loads(self.attributes_json)
         return parsed
 

@@ -60,6 +60,12 @@ class RevisionService:
         page = revisions.list_revisions(session, model, limit=limit, cursor=cursor)
         return RevisionList(model, first, page)
 
+    def revision(
+        self, session: Reader, space: SpaceRecord, name: str, number: int
+    ) -> RevisionRecord:
+        """One revision of a model whose support is kept; raises as :meth:`support`."""
+        return _find(session, space, name, number)
+
     def support(self, session: Reader, space: SpaceRecord, name: str, number: int) -> Support:
         """The support of one revision of a model, verified by its digest.
 

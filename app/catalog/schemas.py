@@ -63,7 +63,8 @@ MAX_ATTRIBUTES_LEVELS: Final = 8
 
 def _small(attributes: dict[str, Any]) -> dict[str, Any]:
     """The attributes, if they are small; ValueError says how large and deep they may be."""
-    depth, level = 0, [attributes]
+    depth = 0
+    level: list[dict[str, Any] | list[Any]] = [attributes]
     while level:
         depth += 1
         inner = (each.values() if isinstance(each, dict) else each for each in level)

@@ -12,12 +12,16 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from app.catalog.reader import ModelReader
 from app.catalog.repositories import tensor_counts
 from app.catalog.repositories.candidates import Candidate, candidates_by_id
 from app.errors import SpaceNotFound, Unavailable
 from app.infra.db.database import Database, Reader
 from app.jobs.service import Progress
+from app.spaces import layout_repository
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidSupport
@@ -73,19 +77,22 @@ class TensorCountService:
         """Store the counts of some supports of a space; return how many were stored."""
         with self._database.reading() as session:
             space = spaces.find_space_by_id(session, space_id)
-        if space is None:
+            sizes = None if space is None else layout_repository.tensor_sizes(session, space)
+        if space is None or sizes is None:
             return 0
-        counts = {each: self._counts(space, each) for each in candidates}
+        counts = {each: self._counts(space, sizes, each) for each in candidates}
         found = {each: stored for each, stored in counts.items() if stored is not None}
         return self._store(space, found)
 
-    def _counts(self, space: SpaceRecord, candidate: Candidate) -> bytes | None:
+    def _counts(
+        self, space: SpaceRecord, sizes: npt.NDArray[np.uint64], candidate: Candidate
+    ) -> bytes | None:
         """The counts of a support; None if it was replaced or deleted, or cannot be read."""
         try:
             found = self._reader.found(space, candidate)
             if found is None or found[0].content_id != candidate.content_id:
                 return None
-            return tensor_counts.encode(space, found[1].unpack().indices)
+            return tensor_counts.encode(space, sizes, found[1].unpack().indices)
         except (Unavailable, InvalidSupport) as error:
             self._report(candidate, error)
             return None

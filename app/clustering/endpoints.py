@@ -11,6 +11,7 @@ from app.catalog.dependencies import Stated, TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
 from app.clustering.policies import PolicyService
+from app.clustering.records import ClusteringRecord
 from app.clustering.schemas import (
     AssignmentOut,
     ClusteringIn,
@@ -22,14 +23,18 @@ from app.clustering.schemas import (
 )
 from app.clustering.service import LATEST, ClusteringService
 from app.errors import ClusteringNotFound, ModelNotFound, QueueFull, RateLimited, StorageFull
+from app.infra.db.database import Reader
+from app.infra.http.answers import AnswerMemory, PageLimit, json_answer, page_answer
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.dependencies import Cursor, Reading, Writing
+from app.infra.http.memory_budget import Reservation
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
 from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
+from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter, InvalidSignature, InvalidSupport, SpaceMismatch
 
 __all__ = ["router"]
@@ -43,6 +48,9 @@ router = APIRouter(
 )
 _binary = APIRouter()
 """Routes whose body is not JSON."""
+
+_BYTES_OF_A_MODEL = 1000
+"""Memory of a name in a clustering, which is in the answer twice, as read and as written."""
 
 ClusteringId = Annotated[
     str, Path(description="the id of the clustering, or `latest`", max_length=100)
@@ -85,39 +93,48 @@ def create(
     "/clusterings",
     operation_id="list_clusterings",
     responses=problems(*SPACE_PROBLEMS, InvalidParameter),
+    response_model=ClusteringPage,
 )
 def list_clusterings(
     clusterings: Service[ClusteringService],
     space: KnownSpace,
     session: Reading,
-    limit: Limit = 100,
+    limit: PageLimit,
     cursor: Cursor = None,
-) -> ClusteringPage:
-    """The clusterings, newest first, without the clusters of models. The last 100 are kept."""
+) -> Response:
+    """The clusterings, newest first, without the clusters of models. The last 100 are kept.
+
+    `models` among the parameters is left out, too.
+    """
     page = clusterings.list(session, space, limit=limit, cursor=cursor)
-    items = [ClusteringSummary.of(space, clustering) for clustering in page.items]
-    return ClusteringPage(items=items, next_cursor=page.next_cursor)
+    items = (ClusteringSummary.of(space, clustering) for clustering in page.items)
+    return page_answer(items, page.next_cursor)
 
 
 @router.get(
     "/clusterings/latest",
     operation_id="get_latest_clustering",
     responses=problems(*SPACE_PROBLEMS, ClusteringNotFound),
+    response_model=ClusteringOut,
 )
 @counts_as("heavy")
 def latest(
-    clusterings: Service[ClusteringService], space: KnownSpace, session: Reading, tags: TagFilter
-) -> ClusteringOut:
+    clusterings: Service[ClusteringService],
+    space: KnownSpace,
+    session: Reading,
+    tags: TagFilter,
+    memory: AnswerMemory,
+) -> Response:
     """The newest clustering of all models; with `tag`, of those that carry these tags."""
-    clustering = clusterings.get(session, space, LATEST, tags)
-    held = clusterings.content(session, clustering)
-    return ClusteringOut.with_content(space, clustering, held)
+    found = clusterings.get(session, space, LATEST, tags)
+    return _whole(clusterings, space, session, found, memory)
 
 
 @router.get(
     "/clusterings/{clustering}",
     operation_id="get_clustering",
     responses=problems(*SPACE_PROBLEMS, ClusteringNotFound, InvalidParameter),
+    response_model=ClusteringOut,
 )
 @counts_as("heavy")
 def show(
@@ -125,10 +142,11 @@ def show(
     space: KnownSpace,
     session: Reading,
     clustering: ClusteringId,
-) -> ClusteringOut:
+    memory: AnswerMemory,
+) -> Response:
     """One clustering: the cluster of each model, and the members and exemplar of each cluster."""
     found = clusterings.get(session, space, clustering)
-    return ClusteringOut.with_content(space, found, clusterings.content(session, found))
+    return _whole(clusterings, space, session, found, memory)
 
 
 @router.delete(
@@ -176,7 +194,7 @@ def assign(
     The 10 nearest clustered models vote, each by how much more similar it is than the 11th.
     """
     found = clusterings.get(session, space, clustering)
-    subject = reader.given_subject(space, payload.either(space.num_parameters), origin)
+    subject = reader.given_subject(session, space, payload.either(space.num_parameters), origin)
     placed = clusterings.assign(session, space, found, subject)
     return AssignmentOut.model_validate(placed)
 
@@ -221,6 +239,20 @@ def show_policy(
 def delete_policy(policies: Service[PolicyService], space: WritableSpace, session: Writing) -> None:
     """Stop renewing clusterings; the space is then clustered by request alone."""
     policies.delete(session, space)
+
+
+def _whole(
+    clusterings: ClusteringService,
+    space: SpaceRecord,
+    session: Reader,
+    found: ClusteringRecord,
+    memory: Reservation,
+) -> Response:
+    """The answer with a clustering and its clusters, in memory for that."""
+    memory.take(found.models * _BYTES_OF_A_MODEL)
+    held = clusterings.content(session, found)
+    session.rollback()
+    return json_answer(ClusteringOut.with_content(space, found, held))
 
 
 router.include_router(_binary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from app.clustering.policies import PolicyTerms
 from app.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
 from app.clustering.request import MAX_MATRIX_MODELS, ClusteringRequest
 from app.infra.http.schemas import RequestModel, ResponseModel
+from app.jobs.schemas import without_models
 from app.spaces.records import SpaceRecord
 from modelkin._validation import check_model_name, check_tags
 
@@ -134,7 +136,9 @@ class ClusteringSummary(ResponseModel):
     space: str
     number: int = Field(description="1 for the first of its space")
     algorithm: Algorithm
-    parameters: dict[str, Any] = Field(description="as they were given")
+    parameters: dict[str, Any] = Field(
+        description="as they were given; a listing leaves out `models`"
+    )
     chosen: dict[str, Any] = Field(description="parameters that the algorithm chose by itself")
     version: int = Field(description="of the space that was clustered")
     similarity: Literal["exact", "mixed", "signature"] = Field(
@@ -154,7 +158,8 @@ class ClusteringSummary(ResponseModel):
 
     @classmethod
     def of(cls, space: SpaceRecord, clustering: ClusteringRecord) -> ClusteringSummary:
-        return cls.model_validate(_summary(space, clustering))
+        listed = replace(clustering, parameters=without_models(clustering.parameters))
+        return cls.model_validate(_summary(space, listed))
 
 
 class ClusteringPage(ResponseModel):

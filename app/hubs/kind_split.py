@@ -28,6 +28,7 @@ from app.hubs.ingestion.space_resolver import sister_name
 from app.hubs.ingestion.stored_models import hub_of
 from app.hubs.repositories import source_models
 from app.infra.db.database import Database, Writer
+from app.spaces import layout_repository as layouts
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.spaces.service import BandingRequest, SpaceService
@@ -139,7 +140,7 @@ class KindSplitService:
                 tenant,
                 sister_name(space.name, hashlib.sha256(base.encode()).hexdigest()),
                 num_parameters=space.num_parameters,
-                layout=space.layout,
+                layout=layouts.find_layout(session, space),
                 scheme=space.signature.scheme,
                 num_perm=space.signature.num_perm,
                 seed=space.signature.seed,

@@ -21,7 +21,8 @@ from app.auth.dependencies import (
     WritingTenant,
 )
 from app.errors import JobFinished, JobNotFound, QueueFull, RateLimited, StorageFull
-from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.answers import PageLimit, page_answer
+from app.infra.http.dependencies import Cursor, Reading, Writing
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.jobs.records import JobRecord, JobState
@@ -57,20 +58,28 @@ def accepted(response: Response, job: JobRecord) -> JobOut:
     return JobOut.of(job)
 
 
-@router.get("/v1/jobs", operation_id="list_jobs", responses=problems(InvalidParameter, InvalidName))
+@router.get(
+    "/v1/jobs",
+    operation_id="list_jobs",
+    responses=problems(InvalidParameter, InvalidName),
+    response_model=JobPage,
+)
 def list_jobs(
     jobs: Service[JobService],
     tenant: ReadingTenant,
     session: Reading,
+    limit: PageLimit,
     state: Annotated[JobState | None, Query(description="only jobs in this state")] = None,
     kind: Annotated[str | None, Query(description="only jobs of this kind")] = None,
     space: Annotated[
         str | None, Query(description="only jobs about the space of this name")
     ] = None,
-    limit: Limit = 100,
     cursor: Cursor = None,
-) -> JobPage:
-    """The jobs, newest first. Finished jobs are listed as long as they are kept."""
+) -> Response:
+    """The jobs, newest first, without the names of models among their parameters.
+
+    Finished jobs are listed as long as they are kept.
+    """
     page = jobs.list(
         session,
         tenant,
@@ -80,7 +89,7 @@ def list_jobs(
         kind=kind,
         space=None if space is None else check_space_name(space),
     )
-    return JobPage.of(page.items, page.next_cursor)
+    return page_answer(map(JobOut.listed, page.items), page.next_cursor)
 
 
 def _job(

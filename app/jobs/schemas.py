@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.jobs.records import JobRecord, JobState
 
-__all__ = ["JobOut", "JobPage"]
+__all__ = ["JobOut", "JobPage", "without_models"]
 
 
 class ProgressOut(BaseModel):
@@ -54,7 +55,7 @@ class JobOut(BaseModel):
     kind: str
     state: JobState
     space: str | None = Field(description="the name of the space it is about")
-    parameters: dict[str, Any]
+    parameters: dict[str, Any] = Field(description="as given; a listing leaves out `models`")
     progress: ProgressOut | None = Field(description="null before the first report")
     result: dict[str, Any] | None = Field(description="once it has succeeded")
     error: JobErrorOut | None = Field(
@@ -77,11 +78,17 @@ class JobOut(BaseModel):
     def of(cls, job: JobRecord) -> JobOut:
         return cls.model_validate(job)
 
+    @classmethod
+    def listed(cls, job: JobRecord) -> JobOut:
+        """The same without the names of models among its parameters, which may be many."""
+        return cls.of(replace(job, parameters=without_models(job.parameters)))
+
 
 class JobPage(BaseModel):
     items: list[JobOut]
     next_cursor: str | None
 
-    @classmethod
-    def of(cls, jobs: tuple[JobRecord, ...], next_cursor: str | None) -> JobPage:
-        return cls(items=[JobOut.of(job) for job in jobs], next_cursor=next_cursor)
+
+def without_models(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters without the names of models."""
+    return {name: value for name, value in parameters.items() if name != "models"}

@@ -21,10 +21,11 @@ from app.errors import Unavailable
 from app.infra.db.database import Reader
 from app.kinship import repository
 from app.kinship.graph_edges import MAX_EDGES, EdgeFinder, EdgeSet, GraphModels
+from app.spaces import layout_repository as layouts
 from app.spaces.records import SpaceRecord
 from modelkin.core.estimators import standard_errors
 from modelkin.core.packed import PackedSupport
-from modelkin.core.similarity.chance import expected_of_pairs, kappas, tensor_sizes
+from modelkin.core.similarity.chance import expected_of_pairs, kappas
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import Graph, GraphEdge, GraphNode
@@ -81,14 +82,17 @@ class GraphService:
         _check(k, threshold)
         count = repository.count_nodes(session, space, tags)
         _check_size(space, count, k)
-        nodes = repository.nodes(session, space, tags, counted=_is_counted(space, count))
+        sizes = layouts.tensor_sizes(session, space)
+        if sizes is not None and count * sizes.size > _MAX_COUNTS:
+            sizes = None  # counts by tensor of so many models do not fit into memory
+        nodes = repository.nodes(session, space, tags, counted=sizes is not None)
         session.release()
         edges: list[GraphEdge] = []
         if len(nodes) > 1:
             models = self._models(space, nodes, deadline)
             finder = EdgeFinder(models, deadline)
             found = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
-            edges = _edges(models, found, _expected(space, nodes, found, deadline))
+            edges = _edges(models, found, _expected(space, sizes, nodes, found, deadline))
         deadline.require_client()
         return Graph(
             nodes=tuple(_node(node) for node in nodes),
@@ -137,23 +141,25 @@ def _node(node: repository.Node) -> GraphNode:
     return GraphNode(node.name, node.kind, node.support_size, node.tags, node.base_model)
 
 
-def _is_counted(space: SpaceRecord, count: int) -> bool:
-    """Whether so many models have counts by tensor that fit into memory."""
-    return space.layout is not None and count * len(space.layout.tensors) <= _MAX_COUNTS
-
-
 def _expected(
-    space: SpaceRecord, nodes: Sequence[repository.Node], found: EdgeSet, deadline: Deadline
+    space: SpaceRecord,
+    sizes: npt.NDArray[np.uint64] | None,
+    nodes: Sequence[repository.Node],
+    found: EdgeSet,
+    deadline: Deadline,
 ) -> npt.NDArray[np.float64]:
-    """S by chance of each edge; NaN where it is not known, and once the deadline has passed."""
-    if space.layout is None or not _is_counted(space, len(nodes)) or deadline.passed():
+    """S by chance of each edge; NaN where it is not known, and once the deadline has passed.
+
+    Args:
+        sizes: of the tensors; None where they do not count.
+    """
+    if sizes is None or deadline.passed():
         return np.full(len(found.pairs), np.nan)
-    sizes = tensor_sizes(space.layout)
     counts = np.zeros((len(nodes), sizes.size), np.uint64)
     for row, node in zip(counts, nodes, strict=True):
         if node.tensor_counts is not None:
             row[:] = decode(space, node.tensor_counts)
-    return expected_of_pairs(counts, found.pairs.ends, sizes)
+    return expected_of_pairs(counts, found.pairs.ends, sizes.astype(np.float64))
 
 
 def _edges(

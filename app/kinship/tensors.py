@@ -20,6 +20,7 @@ from app.errors import Unavailable
 from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
+from app.spaces.layout_repository import find_layout
 from app.spaces.records import SpaceRecord
 from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport
@@ -60,7 +61,7 @@ class TensorService:
             InvalidParameter: the space has no layout.
             ClientLeft: as the deadline says.
         """
-        layout = space.layout
+        layout = find_layout(session, space)
         if layout is None:
             raise InvalidParameter(
                 f"space {space.name!r} has no layout, so it has no tensors: create it with one",

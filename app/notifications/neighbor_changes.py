@@ -167,9 +167,9 @@ class NeighborChanges:
         try:
             with self._database.reading() as session:
                 support = self._revisions.support(session, space, name, number)
+                return self._reader.given_subject(session, space, support)
         except (NotFound, SupportMissing):
             return None
-        return self._reader.given_subject(space, support)
 
     def _near(
         self, session: Reader, space: SpaceRecord, subject: Subject, threshold: float

@@ -21,12 +21,12 @@ from app.errors import Unavailable
 from app.index.cascade import is_sharper
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile, SketchFiles
 from app.infra.db.database import Reader
+from app.spaces.layout_repository import tensor_sizes
 from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core import estimators
-from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport, shared_packed
-from modelkin.core.similarity.chance import expected_similarities, kappa, tensor_sizes
+from modelkin.core.similarity.chance import expected_similarities, kappa
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch, similarity_in_sample, standard_error_in_sample
 from modelkin.errors import InvalidParameter
@@ -121,7 +121,10 @@ class Comparer:
         counted yet. A support that was replaced after the query began is compared with the
         chance of the one before.
         """
-        if space.layout is None or subject.packed is None or not items:
+        if subject.packed is None or not items:
+            return list(items)
+        sizes = tensor_sizes(session, space)
+        if sizes is None:
             return list(items)
         own = [] if subject.model is None else [subject.model.name]
         counts = counts_by_name(session, space, [*own, *(item.model for item in items)])
@@ -130,7 +133,7 @@ class Comparer:
         if ours is None or not counted:
             return list(items)
         theirs = [counts[item.model] for item in counted]
-        expected = expected_similarities(ours, theirs, tensor_sizes(space.layout)).tolist()
+        expected = expected_similarities(ours, theirs, sizes.astype(np.float64)).tolist()
         known = {item.model: s0 for item, s0 in zip(counted, expected, strict=True)}
         return [_beyond_chance(item, known.get(item.model)) for item in items]
 
@@ -218,19 +221,18 @@ def _sketch(space: SpaceRecord, subject: Subject) -> Sketch | None:
     return sketch if sketch is not None and is_sharper(sketch, num_perm) else None
 
 
-def require_layout(space: SpaceRecord, field: str) -> Layout:
-    """The layout of a space that a field asks kappa of.
+def require_layout(space: SpaceRecord, field: str) -> None:
+    """Require a layout of a space that a field asks kappa of.
 
     Raises:
         InvalidParameter: it has none; names the field.
     """
-    if space.layout is None:
+    if space.layout_digest is None:
         raise InvalidParameter(
             f"space {space.name!r} has no layout, and kappa is measured against chance in each "
             f"tensor: leave {field} out, or create a space with a layout",
             field=field,
         )
-    return space.layout
 
 
 def _beyond_chance(item: Neighbor, expected: float | None) -> Neighbor:

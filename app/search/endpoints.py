@@ -121,7 +121,7 @@ def of_given(
     method: Method = "auto",
 ) -> Response:
     """The neighbours of the support or signature in the body, which is not stored."""
-    subject = reader.given_subject(space, payload.either(space.num_parameters), origin)
+    subject = reader.given_subject(session, space, payload.either(space.num_parameters), origin)
     found = search.neighbors(
         session,
         space,

@@ -14,6 +14,7 @@ from app.catalog.repositories import models, tensor_counts
 from app.deadlines import NEVER, Deadline
 from app.infra.db.database import Reader
 from app.search.comparer import require_layout
+from app.spaces.layout_repository import find_layout, tensor_sizes
 from app.spaces.records import SpaceRecord
 from modelkin.core import estimators
 from modelkin.core import packed as packing
@@ -48,14 +49,15 @@ class SimilarityService:
         """
         records = models.get_models(session, space, [a, b])
         tensors, expected = None, None
-        if space.layout is None:
+        layout = find_layout(session, space)
+        if layout is None:
             one, other = (self._reader.require_packed(space, record) for record in records)
             shared, sizes = packing.shared_packed(one, other), (one.k, other.k)
         else:
             first, second = (self._reader.support(space, record) for record in records)
             shared, sizes = overlap.shared(first, second), (first.k, second.k)
-            tensors = overlap.by_tensor(first, second, space.layout)
-            expected = _expected(tensors, space.layout)
+            tensors = overlap.by_tensor(first, second, layout)
+            expected = _expected(tensors, layout)
         similarity = estimators.similarity_of(shared, *sizes)
         return Overlap(
             a,
@@ -105,17 +107,16 @@ class SimilarityService:
         values = np.eye(len(records))
         if estimated:
             self._estimate_rows(session, space, records, estimated, values)
-        counts, sizes = None, np.empty(0)
-        if measure == "kappa":
-            sizes = chance.tensor_sizes(require_layout(space, "measure"))
-            counts = _counts(session, space, records, sizes.size)
+        sizes = tensor_sizes(session, space) if measure == "kappa" else None
+        counts = None if sizes is None else _counts(session, space, records, sizes.size)
         session.release()
         if full:
             supports = [support for support in packed if support is not None]
             values[np.ix_(full, full)] = packing.matrix(supports, require)
-        if counts is not None:
+        if counts is not None and sizes is not None:
             require(1, 1)
-            values = chance.kappas(values, chance.expected_matrix(counts, sizes))
+            expected = chance.expected_matrix(counts, sizes.astype(np.float64))
+            values = chance.kappas(values, expected)
         without = tuple(names[row] for row in estimated)
         return SimilarityMatrix(tuple(names), values, without, measure, note=space.note)
 

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Final
 
 from modelkin.core.importance import UNSTATED, Importance
-from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import DEFAULT_BANDING, Banding, recall_at
 from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
 
@@ -51,14 +50,17 @@ class SpaceRecord:
     """An index space: the properties that supports must share to be compared.
 
     ``version`` grows by one with every change inside the space; it is the clock that the in-process
-    index follows.
+    index follows. Its layout is read where it is needed: ``app.spaces.layout_repository``.
+
+    Attributes:
+        layout_digest: of the names and shapes of its tensors; None if it has no layout.
     """
 
     id: int
     tenant_id: int
     name: str
     num_parameters: int
-    layout: Layout | None
+    layout_digest: str | None
     signature: SignatureSpec
     version: int
     supports: int
@@ -77,7 +79,7 @@ class SpaceRecord:
     importance: Importance = UNSTATED
     """The kind of importance that its supports are selected by."""
     exclude: tuple[str, ...] = ()
-    """Patterns of tensor names that are left out: ``layout`` is without these tensors."""
+    """Patterns of tensor names that are left out: its layout is without these tensors."""
 
     @property
     def models(self) -> int:

@@ -17,6 +17,7 @@ from app.infra.db.near_names import near_name
 from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.index import StopListRow
+from app.spaces.layout_repository import insert_layout
 from app.spaces.records import SpaceRecord, StopList
 from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.layout import Layout
@@ -112,7 +113,7 @@ def insert_space(
         tenant_id=tenant.id,
         name=name,
         num_parameters=num_parameters,
-        layout=None if layout is None else layout.to_json(),
+        layout_digest=None if layout is None else layout.digest,
         scheme=signature.scheme,
         num_perm=signature.num_perm,
         seed=signature.seed,
@@ -132,6 +133,9 @@ def insert_space(
     try:
         with session.begin_nested():
             session.add(row)
+            session.flush()
+            if layout is not None:
+                insert_layout(session, row.id, layout)
     except IntegrityError:
         return None
     return _record(row, None)
@@ -241,7 +245,7 @@ def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
         tenant_id=row.tenant_id,
         name=row.name,
         num_parameters=row.num_parameters,
-        layout=None if row.layout is None else Layout.trusted(row.layout),
+        layout_digest=row.layout_digest,
         signature=SignatureSpec(
             cast(SignatureScheme, row.scheme), num_perm=row.num_perm, seed=row.seed
         ),

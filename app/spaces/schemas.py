@@ -13,8 +13,9 @@ from app.spaces.records import SpaceRecord
 from app.spaces.service import MAX_DIMENSIONS, MAX_PATTERNS, MAX_TENSOR_NAME_LENGTH
 from modelkin.core.importance import IMPORTANCE_KINDS, Importance
 from modelkin.core.indices import MAX_PARAMETERS
+from modelkin.core.layout import Layout
 
-__all__ = ["SpaceIn", "SpaceOut", "SpacePage"]
+__all__ = ["SpaceIn", "SpaceOut", "SpacePage", "SpaceSummary"]
 
 
 class TensorSpecIn(RequestModel):
@@ -177,12 +178,14 @@ class ImportanceOut(ResponseModel):
     note: str | None
 
 
-class SpaceOut(ResponseModel):
+class SpaceSummary(ResponseModel):
+    """A space, without its layout."""
+
     name: str
     num_parameters: int
-    layout: list[TensorSpecOut] | None = Field(description="without the excluded tensors")
     layout_digest: str | None = Field(
-        description="of the names and shapes in order; uploads may carry it as `layout`"
+        description="of the names and shapes of its layout in order, null without one; uploads "
+        "may carry it as `layout`"
     )
     importance: ImportanceOut
     exclude: list[str] = Field(description="patterns of tensors that supports leave out")
@@ -199,13 +202,11 @@ class SpaceOut(ResponseModel):
     created_at: datetime
 
     @classmethod
-    def of(cls, space: SpaceRecord) -> SpaceOut:
-        layout = None if space.layout is None else space.layout.to_json()
+    def of(cls, space: SpaceRecord) -> SpaceSummary:
         return cls(
             name=space.name,
             num_parameters=space.num_parameters,
-            layout=None if layout is None else [TensorSpecOut(**tensor) for tensor in layout],
-            layout_digest=None if space.layout is None else space.layout.digest,
+            layout_digest=space.layout_digest,
             importance=ImportanceOut.model_validate(space.importance),
             exclude=list(space.exclude),
             signature=SignatureSpecOut.model_validate(space.signature),
@@ -222,6 +223,18 @@ class SpaceOut(ResponseModel):
         )
 
 
+class SpaceOut(SpaceSummary):
+    """A space."""
+
+    layout: list[TensorSpecOut] | None = Field(description="without the excluded tensors")
+
+    @classmethod
+    def with_layout(cls, space: SpaceRecord, layout: Layout | None) -> SpaceOut:
+        tensors = None if layout is None else layout.to_json()
+        shown = None if tensors is None else [TensorSpecOut(**tensor) for tensor in tensors]
+        return cls(**dict(SpaceSummary.of(space)), layout=shown)
+
+
 class SpacePage(ResponseModel):
-    items: list[SpaceOut]
+    items: list[SpaceSummary]
     next_cursor: str | None

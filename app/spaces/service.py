@@ -12,7 +12,7 @@ from app.errors import SpaceExists
 from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release_space
 from app.quotas.service import QuotaService
-from app.spaces import repository
+from app.spaces import layout_repository, repository
 from app.spaces.records import SpaceRecord
 from app.spaces.support_sizes import SupportSizeRequest
 from modelkin._validation import check_space_name
@@ -176,6 +176,10 @@ class SpaceService:
         """The tenant's spaces by name."""
         return repository.list_spaces(session, tenant, limit=limit, cursor=cursor)
 
+    def layout(self, session: Reader, space: SpaceRecord) -> Layout | None:
+        """The layout of a space; None without one."""
+        return layout_repository.find_layout(session, space)
+
     def delete(self, session: Writer, space: SpaceRecord) -> None:
         """Delete the space and everything in it."""
         space = repository.lock_space(session, space)
@@ -198,7 +202,7 @@ class SpaceService:
 
 
 def _check_layout_size(layout: Layout) -> None:
-    """Limit the layout, because every answer about the space contains it."""
+    """Limit the layout, because every answer that shows the space contains it."""
     if len(layout.tensors) > MAX_TENSORS:
         raise InvalidLayout(
             f"a layout has at most {MAX_TENSORS} tensors, this one {len(layout.tensors)}",
@@ -289,7 +293,10 @@ def _require_same(
         what
         for what, same in (
             (f"num_parameters is {existing.num_parameters}", existing.num_parameters == m),
-            (_layout_difference(existing), existing.layout == layout),
+            (
+                _layout_difference(existing),
+                existing.layout_digest == (None if layout is None else layout.digest),
+            ),
             (f"its signature is {existing.signature}", existing.signature == spec),
             (f"it has {existing.banding}", existing.banding == banding),
             (f"its support_size is {existing.support_size}", existing.support_size == size),

@@ -72,7 +72,8 @@ def space(
     except (NotFound, InvalidInput) as error:
         return _missing(request, error)
     page = reader.models(session, record, limit=_PAGE_SIZE, cursor=cursor, tags=())
-    return _render(request, "space.html", space=record, page=page)
+    layout = spaces.layout(session, record)
+    return _render(request, "space.html", space=record, layout=layout, page=page)
 
 
 @router.get("/spaces/{space}/models" + MODEL)

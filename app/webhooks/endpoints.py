@@ -23,8 +23,9 @@ from app.errors import (
     SubscriptionDisabled,
     SubscriptionNotFound,
 )
+from app.infra.http.answers import PageLimit, page_answer
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.dependencies import Cursor, Reading, Writing
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.url_checks import UrlChecker
@@ -112,18 +113,22 @@ def create(
     return SubscriptionCreated.with_secret(made, secret)
 
 
-@router.get("", operation_id="list_subscriptions", responses=problems(InvalidParameter))
+@router.get(
+    "",
+    operation_id="list_subscriptions",
+    responses=problems(InvalidParameter),
+    response_model=SubscriptionPage,
+)
 def list_subscriptions(
     subscriptions: Service[SubscriptionService],
     tenant: ReadingTenant,
     session: Reading,
-    limit: Limit = 100,
+    limit: PageLimit,
     cursor: Cursor = None,
-) -> SubscriptionPage:
+) -> Response:
     """The subscriptions, newest first."""
     page = subscriptions.list(session, tenant, limit=limit, cursor=cursor)
-    items = [SubscriptionOut.of(subscription) for subscription in page.items]
-    return SubscriptionPage(items=items, next_cursor=page.next_cursor)
+    return page_answer(map(SubscriptionOut.of, page.items), page.next_cursor)
 
 
 @router.get(
@@ -220,22 +225,22 @@ def ping(
     "/{subscription}/deliveries",
     operation_id="list_deliveries",
     responses=problems(SubscriptionNotFound, InvalidParameter),
+    response_model=DeliveryPage,
 )
 def list_deliveries(
     subscriptions: Service[SubscriptionService],
     tenant: ReadingTenant,
     session: Reading,
     subscription: SubscriptionId,
+    limit: PageLimit,
     state: State = None,
-    limit: Limit = 100,
     cursor: Cursor = None,
-) -> DeliveryPage:
+) -> Response:
     """The deliveries, pending ones included, newest first, each with its attempts."""
     page = subscriptions.deliveries(
         session, tenant, subscription, limit=limit, cursor=cursor, state=state
     )
-    items = [DeliveryOut.of(delivery) for delivery in page.items]
-    return DeliveryPage(items=items, next_cursor=page.next_cursor)
+    return page_answer(map(DeliveryOut.of, page.items), page.next_cursor)
 
 
 @router.get(

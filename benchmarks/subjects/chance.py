@@ -65,7 +65,7 @@ def _medians(measured: Race) -> list[str]:
 
 
 def _measured(services: Container, space: SpaceRecord, k: int, rounds: int) -> Race:
-    plain = replace(space, layout=None)
+    plain = replace(space, layout_digest=None)
     drawn = np.random.default_rng(SEED).choice(space.models, QUESTIONS, replace=False)
     names = [f"m{i:05d}" for i in drawn]
     found = _ask(services, space, k, names)[0], _ask(services, plain, k, names)[0]

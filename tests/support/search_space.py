@@ -69,7 +69,7 @@ def ask(
         if isinstance(query, str):
             subject = reader.stored_subject(session, space, query)
         else:
-            subject = reader.given_subject(space, query)
+            subject = reader.given_subject(session, space, query)
         return services[SearchService].neighbors(session, space, subject, **how)  # type: ignore[arg-type]
 
 

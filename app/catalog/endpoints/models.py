@@ -12,9 +12,9 @@ from app.catalog.reader import ModelReader
 from app.catalog.schemas import ModelOut, ModelPage, ModelUpdate, etag
 from app.catalog.writer import ModelWriter
 from app.errors import ModelNotFound, PreconditionFailed, StorageFull
-from app.infra.http.answers import AnswerMemory, page_answer, page_bytes
+from app.infra.http.answers import PageLimit, page_answer
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.dependencies import Cursor, Reading, Writing
 from app.infra.http.openapi import problems
 from app.infra.http.preconditions import IfMatch
 from app.infra.http.routing import MODEL
@@ -46,15 +46,13 @@ def list_models(
     space: KnownSpace,
     session: Reading,
     tags: TagFilter,
-    memory: AnswerMemory,
-    limit: Limit = 100,
+    limit: PageLimit,
     cursor: Cursor = None,
 ) -> Response:
     """The models by name; with `tag` those that carry every tag asked for.
 
     A page ends at `limit` models or at 4 MiB, whichever comes first; `next_cursor` goes on.
     """
-    memory.take(page_bytes(limit))
     page = reader.models(session, space, limit=limit, cursor=cursor, tags=tags)
     return page_answer((ModelOut.of(space, model) for model in page.items), page.next_cursor)
 

@@ -13,7 +13,8 @@ from app.catalog.dependencies import ModelName
 from app.catalog.records import RevisionRecord, SelfOverlap
 from app.catalog.revisions import RevisionList, RevisionService
 from app.errors import ModelNotFound
-from app.infra.http.dependencies import Cursor, Limit, Reading
+from app.infra.http.answers import PageLimit
+from app.infra.http.dependencies import Cursor, Reading
 from app.infra.http.openapi import problems
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
@@ -96,7 +97,7 @@ def list_revisions(
     space: KnownSpace,
     name: ModelName,
     session: Reading,
-    limit: Limit = 100,
+    limit: PageLimit,
     cursor: Cursor = None,
 ) -> RevisionPage:
     """The revisions of a model, newest first, each compared with the one before and the first.

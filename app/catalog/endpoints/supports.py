@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Response
 
@@ -32,20 +33,29 @@ from app.errors import (
     StorageFull,
     SupportMissing,
 )
+from app.infra.http.answers import AnswerMemory, binary_answer, streamed_answer
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Reading, Writing
+from app.infra.http.memory_budget import Reservation
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
 from app.infra.http.preconditions import IfMatch, RequiredMatch, entity_tag, match
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
+from app.spaces.records import SpaceRecord
 from modelkin import wire
+from modelkin.core.indices import index_dtype
+from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
 
 __all__ = ["router"]
 
 _MAX_REVISION = 2**63 - 1
+_MAX_JSON_INDICES: Final = 1_000_000
+_BINARY_TYPES: Final = tuple(name for name in wire.SUPPORT_TYPES if name != wire.JSON)
+_COPIES_PER_ANSWER: Final = 3
+"""Of the indices: as read, as written, and one in between."""
 
 router = APIRouter(
     prefix="/v1/spaces/{space}/supports",
@@ -173,6 +183,7 @@ def get(
     name: ModelName,
     space: KnownSpace,
     session: Reading,
+    memory: AnswerMemory,
     accept: Annotated[str | None, Header()] = None,
     revision: Annotated[
         int | None, Query(ge=1, le=_MAX_REVISION, description="as of this revision of the model")
@@ -181,13 +192,36 @@ def get(
     """The support, in the format that `Accept` asks for; the native one by default.
 
     Of a `revision` too, while its support is kept: `GET .../revisions/{model}` says which are.
+    Beyond a million indices a support is not answered as JSON: 406.
     """
-    media_type = choose(accept, wire.SUPPORT_TYPES)
+    choose(accept, wire.SUPPORT_TYPES)
     if revision is not None:
+        found = revisions.revision(session, space, name, revision)
+        media_type = _admitted(accept, space, found.support_size, memory)
         support = revisions.support(session, space, name, revision)
-        body = wire.dump_support(support, media_type)
-        return Response(body, media_type=media_type, headers={"Vary": "Accept"})
+        return _answer(support, media_type, {})
     model = reader.model(session, space, name)
-    support = reader.support(space, model)
-    body = wire.dump_support(support, media_type)
-    return Response(body, media_type=media_type, headers={**etag(model), "Vary": "Accept"})
+    media_type = _admitted(accept, space, model.support_size, memory)
+    session.rollback()  # nothing is held while the support is read, written and sent
+    return _answer(reader.support(space, model), media_type, etag(model))
+
+
+def _admitted(accept: str | None, space: SpaceRecord, k: int, memory: Reservation) -> str:
+    """The media type for a support of K indices, once there is memory for it."""
+    offered = wire.SUPPORT_TYPES if k <= _MAX_JSON_INDICES else _BINARY_TYPES
+    try:
+        media_type = choose(accept, offered)
+    except NotAcceptable:
+        raise NotAcceptable(
+            f"this support has {k} indices, and JSON is for {_MAX_JSON_INDICES} at most: ask for "
+            f"{', '.join(_BINARY_TYPES)}"
+        ) from None
+    memory.take(_COPIES_PER_ANSWER * k * index_dtype(space.num_parameters).itemsize)
+    return media_type
+
+
+def _answer(support: Support, media_type: str, headers: Mapping[str, str]) -> Response:
+    headers = {**headers, "Vary": "Accept"}
+    if media_type == wire.JSON:
+        return streamed_answer(wire.support_json_pieces(support), media_type, headers)
+    return binary_answer(wire.dump_support(support, media_type), media_type, headers)

@@ -17,6 +17,7 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import ModelRow, SpaceRow, TensorCountsRow
 from app.spaces.records import SpaceRecord
 from modelkin.core.indices import IndexArray
+from modelkin.core.layout import counts_in_tensors
 
 __all__ = [
     "Counts",
@@ -49,11 +50,17 @@ _BY_ID = select(TensorCountsRow.model_id, TensorCountsRow.counts).where(
 )
 
 
-def encode(space: SpaceRecord, indices: IndexArray) -> bytes | None:
-    """The stored form of the counts of ascending indices; None in a space without a layout."""
-    if space.layout is None:
+def encode(
+    space: SpaceRecord, sizes: npt.NDArray[np.uint64] | None, indices: IndexArray
+) -> bytes | None:
+    """The stored form of the counts of ascending indices; None in a space without a layout.
+
+    Args:
+        sizes: of the tensors of the space, shape ``(tensors,)``; None without a layout.
+    """
+    if sizes is None:
         return None
-    return space.layout.counts(indices).astype(dtype_of(space)).tobytes()
+    return counts_in_tensors(indices, sizes).astype(dtype_of(space)).tobytes()
 
 
 def decode(space: SpaceRecord, stored: bytes) -> Counts:
@@ -117,7 +124,7 @@ def replace_counts(session: Writer, counts: Mapping[int, bytes | None]) -> None:
 
 
 def _missing() -> Select[int, int, str, int, str | None, int]:
-    has_layout = select(SpaceRow.id).where(SpaceRow.layout.is_not(None))
+    has_layout = select(SpaceRow.id).where(SpaceRow.layout_digest.is_not(None))
     counted = select(TensorCountsRow.model_id).where(TensorCountsRow.model_id == ModelRow.id)
     return select(
         ModelRow.space_id,

@@ -23,8 +23,9 @@ from app.hubs.endpoints.schemas import (
     SourcePage,
 )
 from app.hubs.service import SourceService
+from app.infra.http.answers import PageLimit, page_answer
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Cursor, Limit, Reading, Writing
+from app.infra.http.dependencies import Cursor, Reading, Writing
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.url_checks import UrlChecker
@@ -90,18 +91,22 @@ def create(
     return SourceOut.of(source)
 
 
-@router.get("", operation_id="list_sources", responses=problems(InvalidParameter))
+@router.get(
+    "",
+    operation_id="list_sources",
+    responses=problems(InvalidParameter),
+    response_model=SourcePage,
+)
 def list_sources(
     sources: Service[SourceService],
     tenant: ReadingTenant,
     session: Reading,
-    limit: Limit = 100,
+    limit: PageLimit,
     cursor: Cursor = None,
-) -> SourcePage:
+) -> Response:
     """The sources, newest first."""
     page = sources.list(session, tenant, limit=limit, cursor=cursor)
-    items = [SourceOut.of(source) for source in page.items]
-    return SourcePage(items=items, next_cursor=page.next_cursor)
+    return page_answer(map(SourceOut.of, page.items), page.next_cursor)
 
 
 @router.get(
@@ -152,20 +157,20 @@ def delete(
     "/{source}/deliveries",
     operation_id="list_source_deliveries",
     responses=problems(SourceNotFound, InvalidParameter),
+    response_model=HubEventPage,
 )
 def list_hub_events(
     sources: Service[SourceService],
     tenant: ReadingTenant,
     session: Reading,
     source: SourceId,
-    limit: Limit = 100,
+    limit: PageLimit,
     cursor: Cursor = None,
-) -> HubEventPage:
+) -> Response:
     """The hub events of a source, newest first, with their outcomes."""
     found = sources.get(session, tenant, source)
     page = sources.hub_events(session, found, limit=limit, cursor=cursor)
-    items = [HubEventOut.of(event) for event in page.items]
-    return HubEventPage(items=items, next_cursor=page.next_cursor)
+    return page_answer(map(HubEventOut.of, page.items), page.next_cursor)
 
 
 @router.post(

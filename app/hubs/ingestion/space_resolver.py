@@ -18,6 +18,7 @@ from typing import Final
 from app.auth.records import Tenant
 from app.errors import SpaceExists
 from app.infra.db.database import Database, Reader
+from app.spaces import layout_repository as layouts
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
@@ -148,10 +149,10 @@ class SpaceResolver:
         named = spaces.find_space(session, tenant, name)
         exclude = _patterns(named, patterns)
         kept = layout.without(exclude, unmatched_ok=True)
-        if named is None or _fits(named, kept):
-            return _target(name, kept, exclude, named)
+        if named is None or _fits(session, named, kept):
+            return _target(session, name, kept, exclude, named)
         own = _named(name, layout_digest(kept))
-        return _target(own, kept, exclude, _fitting(session, tenant, own, kept))
+        return _target(session, own, kept, exclude, _fitting(session, tenant, own, kept))
 
     def find_sister(
         self, session: Reader, tenant: Tenant, main: SpaceTarget, base: Importance
@@ -174,7 +175,7 @@ class SpaceResolver:
         if main.space is None or main.space.importance.kind != "delta":
             name = sister_name(main.name, base.base_digest.partition(":")[2])
             found = _fitting(session, tenant, name, main.layout)
-            target = _target(name, main.layout, main.exclude, found)
+            target = _target(session, name, main.layout, main.exclude, found)
         target.require(base)
         return target
 
@@ -204,7 +205,7 @@ class SpaceResolver:
         exclude = _patterns(spaces.find_space(session, tenant, name), patterns)
         kept = layout.without(exclude, unmatched_ok=True)
         own = adapter_space_name(name, base, kept)
-        return _target(own, kept, exclude, _fitting(session, tenant, own, kept))
+        return _target(session, own, kept, exclude, _fitting(session, tenant, own, kept))
 
     def make(
         self, tenant: Tenant, target: SpaceTarget, importance: Importance, like: SpaceTarget
@@ -259,16 +260,16 @@ def in_order(checkpoint: Checkpoint, layout: Layout) -> Checkpoint:
 
 
 def _target(
-    name: str, kept: Layout, exclude: tuple[str, ...], space: SpaceRecord | None
+    session: Reader, name: str, kept: Layout, exclude: tuple[str, ...], space: SpaceRecord | None
 ) -> SpaceTarget:
-    layout = kept if space is None or space.layout is None else space.layout
-    return SpaceTarget(name, layout, exclude, space)
+    layout = None if space is None else layouts.find_layout(session, space)
+    return SpaceTarget(name, kept if layout is None else layout, exclude, space)
 
 
 def _fitting(session: Reader, tenant: Tenant, name: str, layout: Layout) -> SpaceRecord | None:
     """The space of this name, which must have this layout; None if it does not exist."""
     found = spaces.find_space(session, tenant, name)
-    if found is None or _fits(found, layout):
+    if found is None or _fits(session, found, layout):
         return found
     raise SpaceMismatch(
         f"the space {name!r} would be for checkpoints of this layout, but it has another one"
@@ -283,11 +284,12 @@ def _named(space: str, suffix: str) -> str:
     return f"{space[: _MAX_NAME_LENGTH - len(suffix) - 1]}-{suffix}"
 
 
-def _fits(space: SpaceRecord, layout: Layout) -> bool:
+def _fits(session: Reader, space: SpaceRecord, layout: Layout) -> bool:
     """Whether a space has this layout; without a layout only its M is compared."""
-    if space.layout is None:
+    own = layouts.find_layout(session, space)
+    if own is None:
         return space.num_parameters == layout.num_parameters
-    return _shapes(space.layout) == _shapes(layout)
+    return _shapes(own) == _shapes(layout)
 
 
 def _shapes(layout: Layout) -> Mapping[str, tuple[int, ...]]:

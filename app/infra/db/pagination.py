@@ -43,7 +43,7 @@ _ENTRY_BYTES: Final = 600
 
 
 def page_length(
-    session: Reader, query: Select[Any], limit: int, *sizes: ColumnElement[int]
+    session: Reader, query: Select[*tuple[Any, ...]], limit: int, *sizes: ColumnElement[int]
 ) -> tuple[int, bool]:
     """How many rows of an ordered query are a page, and whether others follow it.
 

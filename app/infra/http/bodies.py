@@ -51,6 +51,10 @@ class BodyLimits:
     max_json_bytes: int
     timeout: float
 
+    def allowed(self, size: int) -> float:
+        """Seconds that so many bytes may take, and the next few."""
+        return self.timeout * (1 + size // _DEADLINE_STEP_BYTES)
+
 
 def media_type_of(request: Request) -> str:
     """The media type of the body, lower case and without its parameters; empty if none is named."""
@@ -97,7 +101,7 @@ async def read_body(
                     await hold.take_in_turn(step)
                     taken += step
                 body += chunk
-                deadline.reschedule(began + limits.timeout * (1 + size // _DEADLINE_STEP_BYTES))
+                deadline.reschedule(began + limits.allowed(size))
     except TimeoutError:
         raise BodyTimeout(
             f"the body came too slowly: {size} bytes in {loop.time() - began:.0f} s"

@@ -147,5 +147,5 @@ def of_given(
     request: DonorQuery,
 ) -> DonorsOut:
     """Donors for the support or signature in the body, which is not stored."""
-    subject = reader.given_subject(space, payload.either(space.num_parameters), origin)
+    subject = reader.given_subject(session, space, payload.either(space.num_parameters), origin)
     return DonorsOut.of(donors.donors(session, space, subject, request, turn))

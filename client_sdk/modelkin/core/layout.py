@@ -22,7 +22,7 @@ import numpy.typing as npt
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray
 from modelkin.errors import InvalidLayout, InvalidParameter, SpaceMismatch
 
-__all__ = ["Layout", "TensorSpec"]
+__all__ = ["Layout", "TensorSpec", "counts_in_tensors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +230,28 @@ class Layout:
 
     def counts(self, indices: IndexArray) -> npt.NDArray[np.int64]:
         """How many of the ascending ``indices`` lie in each tensor; shape ``(len(tensors),)``."""
-        # In the dtype of the indices, which ends may not fit: numpy would copy the indices.
-        lasts = np.maximum(self.ends, 1) - np.uint64(1)
-        below = np.searchsorted(indices, lasts.astype(indices.dtype), side="right")
-        below[self.ends == 0] = 0
-        return np.diff(below, prepend=0).astype(np.int64)
+        return _counts_below(indices, self.ends)
+
+
+def counts_in_tensors(indices: IndexArray, sizes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """How many of the ascending ``indices`` lie in each of the tensors of these sizes.
+
+    Args:
+        indices: shape ``(K,)``.
+        sizes: parameters of each tensor in order, shape ``(tensors,)``.
+
+    Returns:
+        Shape ``(tensors,)``.
+    """
+    return _counts_below(indices, np.cumsum(sizes, dtype=np.uint64))
+
+
+def _counts_below(indices: IndexArray, ends: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    # In the dtype of the indices, which ends may not fit: numpy would copy the indices.
+    lasts = np.maximum(ends, 1) - np.uint64(1)
+    below = np.searchsorted(indices, lasts.astype(indices.dtype), side="right")
+    below[ends == 0] = 0
+    return np.diff(below, prepend=0).astype(np.int64)
 
 
 def _iterated(tensors: Any) -> Iterable[Any]:

@@ -51,7 +51,8 @@ class ClusteringInfo:
         space: whose models were clustered.
         number: 1 for the first one of its space, and so on.
         algorithm: the one that was used.
-        parameters: of the request, with the filters of the models.
+        parameters: of the request, with the filters of the models; in a listing without the names
+            of ``models``.
         chosen: the parameters that the algorithm chose by itself.
         version: of the space that was clustered.
         similarity: whether similarities were exact, estimated from signatures, or mixed.

@@ -35,7 +35,7 @@ class JobInfo:
         kind: of work: ``"rebuild_buckets"``, ``"stop_list"``, ``"clustering"``, ``"ingest"``, ...
         state: ``"queued"``, ``"running"``, ``"succeeded"``, ``"failed"`` or ``"cancelled"``.
         space: the name of its space; None for a job that concerns none.
-        parameters: of the request, as JSON values.
+        parameters: of the request, as JSON values; in a listing without ``models``.
         progress: None before the first report.
         result: JSON values, once it has succeeded.
         error: ``{"code", "detail"}`` once it has failed or was cancelled; while it is queued or

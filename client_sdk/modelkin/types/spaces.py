@@ -97,7 +97,8 @@ class SpaceInfo:
 
     Attributes:
         num_parameters: M.
-        layout: the tensors; None for a space that was created without them. Those that the space
+        layout: the tensors; None for a space that was created without them, and of every space in
+            a listing, whose ``layout_digest`` says whether it has one. Those that the space
             excludes are not in it.
         models: how many models it holds, ``supports + signatures``.
         supports: models with a support.
@@ -109,7 +110,7 @@ class SpaceInfo:
         importance: the kind of importance that its supports are selected by; of kind ``"unstated"``
             where the space takes any.
         exclude: shell patterns of the tensors that supports leave out.
-        layout_digest: of ``layout``; None without one, and from a service without.
+        layout_digest: of its layout; None without one, and from a service without.
     """
 
     name: str

@@ -28,6 +28,7 @@ from modelkin.wire.json import (
     signature_from_json,
     signature_to_json,
     support_from_json,
+    support_json_pieces,
     support_to_json,
 )
 from modelkin.wire.media import (
@@ -90,5 +91,6 @@ __all__ = [
     "signature_from_json",
     "signature_to_json",
     "support_from_json",
+    "support_json_pieces",
     "support_to_json",
 ]

@@ -7,7 +7,8 @@ values in ASCII and shortened, so that an answer with them can always be encoded
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from modelkin.core.codecs.checks import Payload, check_k
 from modelkin.core.delta import Delta
@@ -23,13 +24,29 @@ __all__ = [
     "signature_from_json",
     "signature_to_json",
     "support_from_json",
+    "support_json_pieces",
     "support_to_json",
 ]
+
+
+_INDICES_PER_PIECE: Final = 1 << 15
 
 
 def support_to_json(support: Support) -> dict[str, Any]:
     """``{"indices": [...]}``, ready for any JSON writer."""
     return {"indices": support.indices.tolist()}
+
+
+def support_json_pieces(support: Support) -> Iterator[bytes]:
+    """The JSON text of :func:`support_to_json`, piece by piece, in the memory of one of them.
+
+    As Python integers all indices together would take ten times the memory of the support.
+    """
+    yield b'{"indices":['
+    for begin in range(0, support.k, _INDICES_PER_PIECE):
+        some = support.indices[begin : begin + _INDICES_PER_PIECE].tolist()
+        yield (b"," if begin else b"") + dump_json(some)[1:-1]
+    yield b"]}"
 
 
 def support_from_json(obj: Any, num_parameters: int, *, max_k: int | None = None) -> Support:

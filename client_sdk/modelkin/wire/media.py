@@ -32,7 +32,7 @@ from modelkin.wire.json import (
     signature_from_json,
     signature_to_json,
     support_from_json,
-    support_to_json,
+    support_json_pieces,
 )
 from modelkin.wire.types import (
     DELTA,
@@ -120,7 +120,7 @@ def dump_support(support: Support, media_type: str) -> bytes:
     if kind == RAW:
         return encode_raw(support)
     if kind == JSON:
-        return dump_json(support_to_json(support))
+        return b"".join(support_json_pieces(support))
     raise _unsupported(media_type, "a support", SUPPORT_TYPES)
 
 

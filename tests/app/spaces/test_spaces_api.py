@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -160,7 +161,9 @@ def test_the_SDK_makes_and_reads_spaces(client: modelkin.Client) -> None:
         made == client.ensure_space("of-the-sdk", layout=layout) == client.spaces.get("of-the-sdk")
     )
     assert (630, layout) == (made.num_parameters, made.layout)
-    assert made in list(client.spaces.list())
+    listed = {space.name: space for space in client.spaces.list()}["of-the-sdk"]
+    assert listed == replace(made, layout=None)
+    assert layout.digest == listed.layout_digest
     client.spaces.delete("of-the-sdk")
     with pytest.raises(modelkin.ApiError, match="space_not_found"):
         client.spaces.get("of-the-sdk")

@@ -21,7 +21,7 @@ from app.jobs.service import JobService
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
-from modelkin import Support
+from modelkin import Layout, Support
 from tests.support.planted_clusters import M
 
 __all__ = ["AppSpace", "silent"]
@@ -38,9 +38,13 @@ class AppSpace:
 
     Args:
         services: the services of the process.
+        layout: of the space.
+        num_parameters: M.
     """
 
-    def __init__(self, services: Container) -> None:
+    def __init__(
+        self, services: Container, *, layout: Layout | None = None, num_parameters: int = M
+    ) -> None:
         self.services = services
         self.tenant = services[Tenant]
         self.database = services[Database]
@@ -50,8 +54,8 @@ class AppSpace:
                 session,
                 services[Tenant],
                 self.name,
-                num_parameters=M,
-                layout=None,
+                num_parameters=num_parameters,
+                layout=layout,
                 scheme="affine32",
                 num_perm=256,
                 seed=1,

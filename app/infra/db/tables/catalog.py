@@ -23,6 +23,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.infra.db.tables.base import Base, Id, Moment, Name, where
 
 __all__ = [
+    "LayoutRow",
     "ModelRow",
     "TombstoneRow",
     "RevisionRow",
@@ -49,7 +50,6 @@ class SpaceRow(Base):
     tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
     name: Mapped[str] = mapped_column(Name)
     num_parameters: Mapped[int] = mapped_column(BigInteger)
-    layout: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
     scheme: Mapped[str] = mapped_column(String(16))
     num_perm: Mapped[int] = mapped_column(Integer)
     seed: Mapped[int] = mapped_column(BigInteger)
@@ -72,9 +72,26 @@ class SpaceRow(Base):
     importance_base: Mapped[str | None] = mapped_column(String(400))
     importance_note: Mapped[str | None] = mapped_column(String(500))
     exclude: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
-    """Patterns of tensor names that are not part of ``layout``."""
+    """Patterns of tensor names that are not part of its layout."""
+    layout_digest: Mapped[str | None] = mapped_column(String(80))
+    """Of its row in ``layouts``; NULL without one."""
     support_bytes: Mapped[int] = mapped_column(BigInteger, server_default="0")
     """Bytes of the blobs that models and revisions of the space name, for quotas."""
+
+
+class LayoutRow(Base):
+    """The layout of a space, apart from the space, whose row each change of a model rewrites.
+
+    ``sizes`` are the sizes of the tensors, little-endian uint64: all that chance needs.
+    """
+
+    __tablename__ = "layouts"
+
+    space_id: Mapped[int] = mapped_column(
+        ForeignKey("spaces.id", ondelete="CASCADE"), primary_key=True
+    )
+    tensors: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    sizes: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class ModelRow(Base):
