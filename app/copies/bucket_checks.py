@@ -1,7 +1,7 @@
 """Checks of LSH buckets: each model is in the buckets of its band values, and in no other.
 
 Buckets follow the database, so a model that changed since the version that they are at is not
-compared. Buckets of another epoch are lost, which is no fault: the next query rebuilds them.
+compared. Buckets of another epoch are lost, which is not a fault: the next query rebuilds them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BucketChecks:
     Args:
         database: the truth.
         buckets: derived from it.
-        rebuild: makes the buckets of a space anew.
+        rebuild: builds the buckets of a space again.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ __all__ = ["Repairs"]
 
 
 class Repairs:
-    """Computes anew what is stored beside supports, and counts.
+    """Computes again what is stored beside supports, and counts.
 
     Args:
         database: repaired.

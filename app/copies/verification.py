@@ -1,8 +1,8 @@
 """Verification: is every support there and whole, and is all that is derived from it right?
 
 It reads beside a service that runs: each page of models in a transaction of its own, and what looks
-wrong once more, so that a change that came in between is no finding. It changes nothing; findings
-bring their repairs along.
+wrong once more, so that a change that came in between is not a finding. It changes nothing;
+findings bring their repairs along.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Progress = Callable[[int, int, str], None]
 _PAGE_SIZE = 100
 _ORPHANS_PAGE_SIZE = 1000
 _MAX_LOOKS = 5
-"""Times that a model is looked at while it changes and looks wrong."""
+"""Times that a model is read while it changes and looks wrong."""
 
 
 class Verification:

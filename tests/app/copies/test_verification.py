@@ -158,19 +158,13 @@ class Installation:
 def installation(
     backend: Backend, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
-    """One for all tests of a module: each leaves it whole."""
+    """One for all tests: each leaves it whole."""
     folder = tmp_path_factory.mktemp("installation")
     with open_app(folder, backend, keep_revisions=2) as app:
         made = Installation(app, folder)
         made.fill()
         yield made
-
-
-@pytest.fixture(autouse=True)
-def whole(installation: Installation) -> Iterator[None]:
-    """Nothing is found after a test, so that its findings are its own."""
-    yield
-    assert [] == [str(finding) for finding in installation.findings()]
+        assert [] == [str(finding) for finding in made.findings()]
 
 
 def test_a_whole_installation_has_no_findings(
@@ -179,7 +173,7 @@ def test_a_whole_installation_has_no_findings(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Exit code 0 and not a line, shallow and deep."""
-    for flags in ((), ("--deep",), ("--deep", "--repair")):
+    for flags in ((), ("--deep", "--repair")):
         assert 0 == installation.run(*flags, monkeypatch=monkeypatch)
         shown = capsys.readouterr()
         assert "" == shown.out
@@ -211,8 +205,6 @@ def gone(_: bytes) -> None:
 @pytest.mark.parametrize("past", [False, True], ids=["present", "past"])
 def test_a_damaged_file_is_found(
     installation: Installation,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
     damage: Callable[[bytes], bytes | None],
     shallow: int,
     words: str,
@@ -227,14 +219,25 @@ def test_a_damaged_file_is_found(
         key = next(k for k in keys if k != key)
     path = installation.folder / key
     with installation.damaged(path, damage(path.read_bytes())):
-        assert shallow == installation.run(monkeypatch=monkeypatch)
-        assert shallow == len(capsys.readouterr().out.splitlines())
+        assert shallow == len(installation.findings(deep=False))
+        (finding,) = installation.findings()
+    line = str(finding)
+    assert ("revision 1" in line, True) == (past, line.startswith("space 's' ("))
+    assert ("model 'a'" in line, key in line, words in line) == (True, True, True)
+    assert finding.repair is None
+
+
+def test_the_command_prints_a_line_for_a_finding(
+    installation: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The exit code is 1, and says with --repair that this one is not repaired."""
+    path = installation.folder / installation.value(ModelRow.blob_key)
+    with installation.damaged(path, flipped(path.read_bytes())):
+        assert 0 == installation.run(monkeypatch=monkeypatch)
         assert 1 == installation.run("--deep", monkeypatch=monkeypatch)
-        (line,) = capsys.readouterr().out.splitlines()
-        assert ("revision 1" in line, True) == (past, line.startswith("space 's' ("))
-        assert "model 'a'" in line
-        assert key in line
-        assert words in line
+        assert 1 == len(capsys.readouterr().out.splitlines())
         assert 1 == installation.run("--deep", "--repair", monkeypatch=monkeypatch)
         assert "(not repaired)" in capsys.readouterr().out
 
@@ -270,12 +273,12 @@ def test_wrong_counts_are_found_and_mended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Supports, signatures and bytes of a space."""
+    of = update(SpaceRow).where(SpaceRow.name == "s")
     for column in (SpaceRow.supports, SpaceRow.signatures, SpaceRow.support_bytes):
-        installation.change(update(SpaceRow).where(SpaceRow.name == "s").values({column: 77}))
-        assert 1 == installation.run(monkeypatch=monkeypatch)
-        assert "its row counts" in capsys.readouterr().out
-        assert 0 == installation.run("--repair", monkeypatch=monkeypatch)
-        assert "(repaired)" in capsys.readouterr().out
+        installation.change(of.values({column: 77}))
+        assert "its row counts" in installation.problem(deep=False)
+    assert 0 == installation.run("--repair", monkeypatch=monkeypatch)
+    assert "(repaired)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -456,7 +459,7 @@ def test_a_changed_row_is_found(
 def test_a_model_that_changes_meanwhile_is_no_finding(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What looks wrong is looked at again: the model was deleted since, and its file is gone."""
+    """What looks wrong is read again: the model was deleted since, and its file is gone."""
     looks: list[int] = []
     states = Verification._states
 
