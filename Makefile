@@ -25,6 +25,7 @@ test: lint
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.freshness
 	$(BIN)/python -m tests.soak.large_checkpoint
+	$(BIN)/python -m tests.soak.bystander
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -224,7 +224,12 @@ class Quiet:
 def ask_until_over(url: str, key: str) -> None:
     """Be the bystander until a line comes; print the seconds and the status of each request."""
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.readline(), over.set()), daemon=True).start()
+
+    def wait() -> None:
+        sys.stdin.readline()
+        over.set()
+
+    threading.Thread(target=wait, daemon=True).start()
     headers = {"Authorization": f"Bearer {key}"}
     paths = "/v1/spaces/s/models/m", "/livez"
     seen: list[str] = []
