@@ -28,6 +28,7 @@ INDEXES = (
     ("models", ["space_id", "blob_key"], UNMEASURED),
     ("revisions", ["model_id", "blob_key"], UNMEASURED),
 )
+SUMMED = ["tenant_id", "supports", "signatures", "support_bytes"]
 
 
 def upgrade() -> None:
@@ -37,6 +38,8 @@ def upgrade() -> None:
         some = None if where is None else sa.text(where)
         name = _index(table, columns)
         op.create_index(name, table, columns, sqlite_where=some, postgresql_where=some)
+    if _is_sqlite():
+        op.create_index(_index("spaces", SUMMED), "spaces", SUMMED)
     op.create_table(
         "released_blobs",
         sa.Column("key", sa.String(120), nullable=False),
@@ -55,10 +58,16 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("orphan_blobs")
     op.drop_table("released_blobs")
+    if _is_sqlite():
+        op.drop_index(_index("spaces", SUMMED), "spaces")
     for table, columns, _ in INDEXES:
         op.drop_index(_index(table, columns), table)
     for table, column in reversed(ADDED):
         op.drop_column(table, column.name)
+
+
+def _is_sqlite() -> bool:
+    return op.get_bind().dialect.name == "sqlite"
 
 
 def _index(table: str, columns: list[str]) -> str:

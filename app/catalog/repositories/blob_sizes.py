@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import ModelRow, RevisionRow
 
-__all__ = ["measured_bytes", "set_sizes", "unmeasured"]
+__all__ = ["set_sizes", "unmeasured"]
 
 
 def unmeasured(session: Reader, *, limit: int) -> dict[str, int]:
@@ -48,16 +48,3 @@ def set_sizes(session: Writer, sizes: Mapping[str, int]) -> int:
             changed += len(done.all())
         total += size if changed else 0
     return total
-
-
-def measured_bytes(session: Reader, space_id: int) -> int:
-    """The bytes of the blobs that models and revisions of a space name, each counted once."""
-    of_models = select(ModelRow.blob_key, ModelRow.blob_size).where(ModelRow.space_id == space_id)
-    of_revisions = (
-        select(RevisionRow.blob_key, RevisionRow.blob_size)
-        .join(ModelRow, ModelRow.id == RevisionRow.model_id)
-        .where(ModelRow.space_id == space_id)
-    )
-    both = of_models.union(of_revisions).subquery()
-    total = select(func.coalesce(func.sum(both.c.blob_size), 0)).where(both.c.blob_key.is_not(None))
-    return int(session.scalars(total).one())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import event, func, select, update
 from starlette.testclient import TestClient
 
 from app.auth.records import Tenant
@@ -23,12 +23,13 @@ from app.infra.db.tables.blobs import ReleasedBlobRow
 from app.infra.db.tables.catalog import ModelRow, RevisionRow, SpaceRow
 from app.infra.storage.blobs import FileBlobs
 from app.maintenance.blob_sizes import BlobSizes
+from app.quotas import repository
 from app.quotas.service import QuotaService
 from app.settings import Settings
 from app.spaces.service import SpaceService
 from modelkin import Support
 from modelkin.wire import SUPPORT
-from tests.support.app.harness import AppHarness, open_keyed_app
+from tests.support.app.harness import AppHarness, open_app, open_keyed_app
 from tests.support.backends import SQLITE, Backend
 from tests.support.http_space import assert_problem
 
@@ -341,3 +342,13 @@ def test_blobs_from_before_sizes_were_stored_are_measured(owner: Owner) -> None:
     assert owner.files() == owner.stored_bytes()
     owner.delete("/v1/spaces/s/models/a")
     assert owner.files() == owner.stored_bytes()
+
+
+def test_what_a_tenant_stores_is_summed_without_its_layouts(tmp_path: Path) -> None:
+    """SQLite reads an index: in the rows the counts come after layouts of up to a megabyte."""
+    with open_app(tmp_path) as app, app.database.reading() as session:
+        connection, seen = session.connection(), list[str]()
+        event.listen(connection, "before_cursor_execute", lambda *args: seen.append(args[2]))
+        repository.stored(session, app.tenant.id)
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {seen[0]}", (1, 1)).all()
+    assert any("spaces USING COVERING INDEX" in row[3] for row in plan), plan
