@@ -2,7 +2,7 @@
 # make serve  the service alone                                  make bench  the figures of docs/benchmarks.md
 # make lint   style, types and layers                            make docs   the generated pages
 # make soak   10,000 writes through one process read through another, on each kind of service; a hub's
-#             checkpoint of 2 GB, and its base, through a service
+#             checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -26,6 +26,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.freshness
 	$(BIN)/python -m tests.soak.large_checkpoint
 	$(BIN)/python -m tests.soak.bystander
+	$(BIN)/python -m tests.soak.jobs_share
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

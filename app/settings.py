@@ -228,6 +228,11 @@ class Settings(BaseSettings):
         description="time that one attempt at a job may take, but for syncs and polls of hubs; "
         "beyond it the job fails with `timed_out`",
     )
+    worker_health_file: Path | None = Field(
+        None,
+        description="a file that a worker touches while it works or stands by, for health checks: "
+        "`python -m workers.health FILE` (default: none)",
+    )
     job_retention_days: float = Field(
         30.0, gt=0, le=36500, description="how long finished jobs are kept"
     )

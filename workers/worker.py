@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from app.jobs.service import JobService
 from app.settings import Settings
 from modelkin.errors import ModelkinError
 from workers.dbos_queue import queue_url, require_installed
+from workers.health import HealthFile
 from workers.session import WorkerSession
 
 __all__ = ["Worker"]
@@ -56,6 +57,7 @@ class Worker:
         self._jobs = jobs
         self._strict = strict
         self._may_idle = not strict
+        self._health = HealthFile(settings.worker_health_file)
         self._nudged = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
@@ -86,7 +88,8 @@ class Worker:
             return
         file = Path(str(queue_url(url).database))
         try:
-            with _locked(file.with_name(f"{file.name}.lock"), self._stopping) as locked:
+            lock = file.with_name(f"{file.name}.lock")
+            with _locked(lock, self._stopping, self._health.touch) as locked:
                 if locked:
                     self._run_sessions(alone=True)
         except OSError as error:
@@ -124,6 +127,7 @@ class Worker:
             self._nudged.clear()
             try:
                 pause = _MIN_POLL_S if session.step() else min(_MAX_POLL_S, pause * 1.5)
+                self._health.touch()
             except Exception as error:
                 _log_failure(error)
                 pause = _MAX_POLL_S
@@ -138,11 +142,12 @@ def _log_failure(error: Exception) -> None:
 
 
 @contextmanager
-def _locked(file: Path, stopping: threading.Event) -> Iterator[bool]:
+def _locked(file: Path, stopping: threading.Event, on_wait: Callable[[], None]) -> Iterator[bool]:
     """Hold an exclusive file lock, which the kernel releases; False if the worker stops first.
 
     Args:
         file: created if it does not exist; it stays.
+        on_wait: called again and again while another process holds the lock.
     """
     # Without filelock's fallback for file systems without locks: that one outlives the process.
     lock = FileLock(file, thread_local=False, fallback_to_soft=False)
@@ -155,6 +160,7 @@ def _locked(file: Path, stopping: threading.Event) -> Iterator[bool]:
                 if not waiting:
                     log.info("another process works on the jobs of this database: standing by")
                     waiting = True
+                on_wait()
                 stopping.wait(_LOCK_RETRY_S)
             else:
                 yield True

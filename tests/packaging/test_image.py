@@ -1,145 +1,173 @@
-"""The image without Docker: the Dockerfile's own steps, run in an empty folder, and served."""
+"""The image and compose.yaml, as an operator starts them, without Docker: what they say is done."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
+import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-import yaml
+from sqlalchemy.engine import make_url
 
-from app.auth.service import generate
 from app.settings import Settings
+from tests.support.image import Image, context, read_compose, write_docker
 from tests.support.servers.postgres import postgres
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
-STEPS = [line.split(" ", 1) for line in TEXT.splitlines() if line and not line.startswith("#")]
-COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
-WITHIN = re.compile(r"(?<![\w./])/(opt|srv|var/lib/modelkin)\b")
+DOCKERFILE = Image(ROOT / "Dockerfile", Path("/nowhere"))
 
 
-def variables(root: Path) -> dict[str, str]:
-    """The image's ENV, with its paths under ``root``."""
-    (step,) = (rest for what, rest in STEPS if what == "ENV")
-    pairs = dict(pair.split("=", 1) for pair in step.split())
-    return {name: WITHIN.sub(rf"{root}/\1", value) for name, value in pairs.items()}
+def first_lines(compose: Path) -> str:
+    """The commands in the comment that a compose file begins with."""
+    found = re.match(r"(?:# .*\n)+", compose.read_text())
+    assert found is not None
+    return found[0].replace("# ", "")
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What an operator has after the first lines of compose.yaml.
+
+    Attributes:
+        checkout: the folder in which they were run, with ``.env``.
+        image: built by them.
+        compose: the file with all variables replaced.
+    """
+
+    checkout: Path
+    image: Image
+    compose: dict[str, Any]
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """The variables of ``.env``."""
+        lines = (self.checkout / ".env").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines)
+
+
+def check_out(folder: Path) -> Path:
+    """A copy of the sources in a folder, with what a build must not send."""
+    ignored = shutil.ignore_patterns(".*_cache", ".git", ".venv", ".hypothesis", "modelkin-data")
+    shutil.copytree(ROOT, folder, ignore=ignored)
+    return folder
+
+
+def sh(script: str, checkout: Path, bin_: Path) -> subprocess.CompletedProcess[bytes]:
+    """Run a script in an environment that is empty but for ``PATH``."""
+    environment = {"PATH": f"{bin_}:/usr/bin:/bin"}
+    return subprocess.run(
+        ["sh", "-euc", script], cwd=checkout, env=environment, capture_output=True
+    )
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which every COPY and RUN has been carried out, as in the image."""
-    root = tmp_path_factory.mktemp("image")
-    work = root / "srv"
-    (root / "var/lib/modelkin").mkdir(parents=True)
-    work.mkdir()
-    (root / "bin").mkdir()
-    (root / "bin" / "python").symlink_to(sys.executable)
-    for what, rest in STEPS:
-        if what == "COPY" and not rest.startswith("--from"):
-            *sources, target = rest.split()
-            for source in sources:
-                copy(ROOT / source, work / target if target != "./" else work / source)
-        elif what == "RUN" and not rest.startswith("useradd"):
-            run(WITHIN.sub(rf"{root}/\1", rest), work, root)
-    shutil.rmtree(work / "client_sdk")  # it stays behind in the stage that builds
-    return root
-
-
-def copy(source: Path, target: Path) -> None:
-    """Copy as COPY does: a source that .dockerignore leaves out is missing from the context."""
-    sent = (ROOT / ".dockerignore").read_text().splitlines()
-    assert f"!{source.relative_to(ROOT)}" in sent, f".dockerignore leaves out {source}"
-    ignored = shutil.ignore_patterns("__pycache__")
-    if source.is_dir():
-        shutil.copytree(source, target, ignore=ignored)
-    else:
-        shutil.copy(source, target)
-
-
-def run(command: str, work: Path, root: Path) -> None:
-    """What RUN does."""
-    environment = {**os.environ, "PATH": f"{root}/bin:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-ec", command], cwd=work, env=environment, capture_output=True)
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
+    """The first lines of compose.yaml, carried out in the order written."""
+    folder = tmp_path_factory.mktemp("deployed")
+    checkout, state = check_out(folder / "checkout"), folder / "docker-state"
+    (folder / "bin").mkdir()
+    write_docker(folder / "bin", state)
+    done = sh(first_lines(ROOT / "compose.yaml"), checkout, folder / "bin")
     assert done.returncode == 0, done.stderr.decode()
+    return Deployed(checkout, Image(ROOT / "Dockerfile", state / "modelkin"), read_compose(state))
+
+
+@dataclass(frozen=True)
+class Served:
+    """The containers of the service and of a worker: the address of the one, both healthy."""
+
+    url: str
+    key: str
+    health: dict[str, Any]
 
 
 @pytest.fixture
-def served(image: Path, tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """The image's CMD and its workers as compose.yaml starts them, on a real Postgres: the address
-    and the first key.
-    """
-    key = generate()
+def served(deployed: Deployed, tmp_path: Path) -> Iterator[Served]:
+    """The service and a worker as compose.yaml starts them, on a real Postgres."""
+    services = deployed.compose["services"]
+    image, port = deployed.image, _free_port()
     with postgres() as url:
-        settings = {
+        here = {
             "MODELKIN_DATABASE_URL": url,
-            "MODELKIN_BLOB_URL": f"file://{image}/var/lib/modelkin/blobs",
             "MODELKIN_REDIS_URL": "redis://127.0.0.1:1",  # nothing waits for it
-            "MODELKIN_INITIAL_KEY": key,
-            "MODELKIN_ENCRYPTION_KEYS": "x" * 32,
+            "MODELKIN_PORT": str(port),
+            "MODELKIN_WORKER_HEALTH_FILE": str(tmp_path / "worker"),
         }
-        for started in ("service", "workers"):
-            assert settings.keys() == COMPOSE["services"][started]["environment"].keys()
-        environment = {**variables(image), **settings, "MODELKIN_PORT": "0"}
-        (command,) = (rest for what, rest in STEPS if what == "CMD")
-        log = tmp_path / "log"
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                [f"{image}/opt/venv/bin/python", *yaml.safe_load(command)[1:]],
-                cwd=image / "srv",
-                env=environment,
-                stderr=file,
-            )
-        try:
-            with carried_out(image, environment):
-                yield address(process, log), key
-        finally:
-            process.terminate()
-            assert process.wait(30) == 0
+        settings = {
+            name: {key: image.within(value) for key, value in services[name]["environment"].items()}
+            for name in ("service", "workers")
+        }
+        service = {**settings["service"], **here}
+        with _running(image, image.command, service, tmp_path / "service.log"):
+            _wait_for(f"http://127.0.0.1:{port}/readyz", tmp_path / "service.log")
+            command = services["workers"]["command"]
+            check = services["workers"]["healthcheck"]["test"]
+            assert check[:2] == ["CMD", "python"]
+            assert check[-1] == settings["workers"]["MODELKIN_WORKER_HEALTH_FILE"]
+            worker = {**settings["workers"], **here}
+            checks = {
+                "service": (image.health_check, service),
+                "workers": ([*check[1:-1], str(tmp_path / "worker")], worker),
+            }
+            with _running(image, command, worker, tmp_path / "workers.log"):
+                key = settings["service"]["MODELKIN_INITIAL_KEY"]
+                yield Served(f"http://127.0.0.1:{port}", key, checks)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
 
 
 @contextmanager
-def carried_out(image: Path, environment: dict[str, str]) -> Iterator[None]:
-    """A worker, as compose.yaml starts it, for as long as the block runs."""
-    command = COMPOSE["services"]["workers"]["command"]
-    assert command[0] == "python"
-    process = subprocess.Popen(
-        [f"{image}/opt/venv/bin/python", *command[1:]], cwd=image / "srv", env=environment
-    )
+def _running(
+    image: Image, command: list[str], variables: dict[str, str], log: Path
+) -> Iterator[None]:
+    """A container, for as long as the block runs; it ends well."""
+    with log.open("wb") as file:
+        process = image.start(command, variables, stderr=file)
     try:
         yield
     finally:
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0, log.read_text()
 
 
-def address(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Where it serves, from its log."""
-    for _ in range(1200):
-        found = re.search(r"http://0\.0\.0\.0:(\d+)", log.read_text())
-        if found:
-            return f"http://127.0.0.1:{found[1]}"
-        assert process.poll() is None, log.read_text()
-        time.sleep(0.1)
+def _wait_for(url: str, log: Path) -> None:
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        try:
+            if httpx.get(url, trust_env=False).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.1)
     raise AssertionError(log.read_text())
 
 
-def test_image_serves_on_postgres_with_the_first_key(served: tuple[str, str]) -> None:
+def is_healthy(image: Image, check: tuple[list[str], dict[str, str]]) -> bool:
+    """Whether a health check of a container succeeds, in a network that has a proxy."""
+    command, variables = check
+    proxied = {**variables, "http_proxy": "http://127.0.0.1:1"}
+    with image.start(command, proxied, stderr=subprocess.DEVNULL) as process:
+        return process.wait(60) == 0
+
+
+def test_image_serves_on_postgres_with_the_first_key(deployed: Deployed, served: Served) -> None:
     """What the Dockerfile builds and compose starts is ready, keeps models, carries out jobs, and
-    asks for keys.
+    asks for keys; the health checks of both say so.
     """
-    url, key = served
-    headers = {"Authorization": f"Bearer {key}"}
-    with httpx.Client(base_url=url, headers=headers, trust_env=False) as http:
+    headers = {"Authorization": f"Bearer {served.key}"}
+    with httpx.Client(base_url=served.url, headers=headers, trust_env=False) as http:
         assert 200 == http.get("/readyz").status_code
         assert 201 == http.post("/v1/spaces", json={"name": "s", "num_parameters": 9}).status_code
         for name, indices in (("a", [1, 2, 3]), ("b", [2, 3, 4])):
@@ -151,19 +179,88 @@ def test_image_serves_on_postgres_with_the_first_key(served: tuple[str, str]) ->
         with http.stream("GET", f"/v1/jobs/{job['id']}/events", timeout=60) as events:
             last = [line for line in events.iter_lines() if line.startswith("data:")][-1]
         assert "succeeded" == json.loads(last.removeprefix("data:"))["state"]
-    assert 401 == httpx.get(f"{url}/v1/spaces", trust_env=False).status_code
+        source = {"kind": "huggingface", "space": "h", "secret": "s", "poll_seconds": None}
+        assert 201 == http.post("/v1/sources", json=source).status_code  # a key encrypts its secret
+    assert 401 == httpx.get(f"{served.url}/v1/spaces", trust_env=False).status_code
+    for check in served.health.values():
+        assert is_healthy(deployed.image, check)
 
 
-def test_image_has_no_torch(image: Path) -> None:
+def test_what_has_not_started_is_not_healthy(deployed: Deployed, tmp_path: Path) -> None:
+    """Neither the service on a port where nothing listens, nor a worker without a sign of life."""
+    closed = {"MODELKIN_PORT": str(_free_port())}
+    assert not is_healthy(deployed.image, (deployed.image.health_check, closed))
+    check = ["python", "-m", "workers.health", str(tmp_path / "worker")]
+    assert not is_healthy(deployed.image, (check, {}))
+
+
+def test_the_first_lines_make_what_compose_asks_for(deployed: Deployed) -> None:
+    """The secrets are in a file of their owner's, which later commands read and no build sends."""
+    secrets = deployed.secrets
+    names = {"MODELKIN_INITIAL_KEY", "POSTGRES_PASSWORD", "MODELKIN_ENCRYPTION_KEYS"}
+    assert names == set(secrets)
+    assert 0o600 == (deployed.checkout / ".env").stat().st_mode & 0o777
+    assert secrets["MODELKIN_INITIAL_KEY"].startswith("mk_")
+    services = deployed.compose["services"]
+    password = secrets["POSTGRES_PASSWORD"]
+    assert len(password) >= 32
+    for name in ("service", "workers"):
+        url = make_url(services[name]["environment"]["MODELKIN_DATABASE_URL"])
+        assert ("postgres", password) == (url.host, url.password)
+    assert password == services["postgres"]["environment"]["POSTGRES_PASSWORD"]
+    assert Path(".env") not in context(deployed.checkout)
+
+
+def test_compose_without_the_first_lines_says_what_to_do(tmp_path: Path) -> None:
+    """Without the variables nothing starts, and the message leads to the lines that make them."""
+    shutil.copy(ROOT / "compose.yaml", tmp_path)
+    (tmp_path / "bin").mkdir()
+    write_docker(tmp_path / "bin", tmp_path / "state")
+    done = sh("docker compose up --detach", tmp_path, tmp_path / "bin")
+    assert done.returncode != 0
+    message = rb"POSTGRES_PASSWORD is missing a value: make .env as the first lines of compose.yaml"
+    assert message in done.stderr
+
+
+def test_a_build_gets_what_it_copies_and_no_more() -> None:
+    """Each COPY finds its source; neither tests nor data nor secrets are sent."""
+    copied = {
+        name
+        for what, rest in DOCKERFILE.steps
+        if what == "COPY" and not rest.startswith("--from")
+        for name in rest.split()[:-1]
+    }
+    sent = {path.parts[0] for path in context(ROOT)}
+    assert {"app", "client_sdk", "workers", "migrations"} <= copied
+    # Docker sends its own two files, whatever the rules say.
+    assert copied == sent - {"Dockerfile", ".dockerignore"}
+
+
+def test_the_base_is_pinned_and_the_user_a_number() -> None:
+    """Both stages begin with one digest; the service runs as the user that owns its data."""
+    bases = {rest.split(" AS ")[0] for what, rest in DOCKERFILE.steps if what == "FROM"}
+    (base,) = bases
+    assert re.fullmatch(r"python:3\.12\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base)
+    user, group = DOCKERFILE.step("USER").split(":")
+    made = next(rest for what, rest in DOCKERFILE.steps if what == "RUN" and "useradd" in rest)
+    assert user.isdecimal()
+    assert f"groupadd --gid {group} " in made
+    assert f"useradd --uid {user} --gid {group} " in made
+
+
+def test_image_has_no_torch(deployed: Deployed) -> None:
     """The service's image carries neither torch nor anything of the tests."""
-    (packages,) = image.glob("opt/venv/lib/python*/site-packages")
+    root = deployed.image.root
+    (packages,) = root.glob("opt/venv/lib/python*/site-packages")
     names = {path.name for path in packages.iterdir()}
     assert set() == names & {"torch", "pytest", "hypothesis", "datasketch"}
-    assert {"app", "workers", "migrations"} <= {path.name for path in (image / "srv").iterdir()}
+    folders = {path.name for path in (root / "srv").iterdir() if path.is_dir()}
+    assert {"app", "workers", "migrations"} == folders
 
 
-def test_every_variable_is_a_setting() -> None:
+def test_every_variable_is_a_setting(deployed: Deployed) -> None:
     """Dockerfile and compose.yaml set nothing that the service does not know."""
-    names = {*variables(Path("/")), *COMPOSE["services"]["service"]["environment"]}
+    services = deployed.compose["services"].values()
+    names = {*DOCKERFILE.variables, *(n for each in services for n in each.get("environment", ()))}
     ours = {name.removeprefix("MODELKIN_").lower() for name in names if "MODELKIN" in name}
     assert ours <= set(Settings.model_fields)

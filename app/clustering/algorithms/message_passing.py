@@ -63,7 +63,7 @@ def propagate(
 
 
 def _all_alike(similarity: Floats, preference: float) -> Labels | None:
-    """The labels of models that are all equally similar, which no messages can tell apart."""
+    """The labels of models that are all equally similar, which no messages distinguish."""
     n = len(similarity)
     if np.any(similarity[0, 1:] != similarity[0, 1]):  # so it is nearly always
         return None

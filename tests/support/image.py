@@ -1,0 +1,161 @@
+"""The image without Docker: the Dockerfile's own steps, run in a folder on what the context holds.
+
+``python -m tests.support.image STATE ...`` stands for ``docker ...``. It builds and runs images in
+the folder ``STATE``, and reads compose files by the parser of podman-compose. ``compose up`` starts
+nothing: it leaves the file in ``STATE``, with all variables replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from docker.utils.build import exclude_paths
+
+__all__ = ["Image", "context", "read_compose", "write_docker"]
+
+_WITHIN = re.compile(r"(?<![\w./])/(opt|srv|var/lib/modelkin)\b")
+_NEEDS_ROOT = ("groupadd", "useradd")
+_ENVIRONMENT = "environment.json"
+_COMPOSE = "compose.json"
+
+
+def context(source: Path) -> set[Path]:
+    """The files that ``docker build`` sends, by the rules of .dockerignore."""
+    lines = (source / ".dockerignore").read_text().splitlines()
+    patterns = [line for line in lines if line and not line.startswith("#")]
+    found = (Path(name) for name in exclude_paths(str(source), patterns))
+    return {path for path in found if (source / path).is_file()}
+
+
+class Image:
+    """A folder that stands for the root of an image.
+
+    Args:
+        dockerfile: read for its steps.
+        root: holds ``opt``, ``srv`` and ``var`` once it is built.
+    """
+
+    def __init__(self, dockerfile: Path, root: Path) -> None:
+        self.root = root
+        text = dockerfile.read_text().replace("\\\n", " ")
+        lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+        self.steps = [(what, rest) for what, _, rest in (line.partition(" ") for line in lines)]
+
+    def step(self, what: str) -> str:
+        """The one step of a kind."""
+        (rest,) = (rest for kind, rest in self.steps if kind == what)
+        return rest
+
+    @property
+    def command(self) -> list[str]:
+        """What a container of the image runs."""
+        return self._here(json.loads(self.step("CMD")))
+
+    @property
+    def health_check(self) -> list[str]:
+        """The command of the health check of a container."""
+        return self._here(json.loads(self.step("HEALTHCHECK").partition("CMD ")[2]))
+
+    @cached_property
+    def variables(self) -> dict[str, str]:
+        """The image's ENV, with its paths under the root."""
+        pairs = dict(pair.split("=", 1) for pair in self.step("ENV").split())
+        return {name: self.within(value) for name, value in pairs.items()}
+
+    def within(self, text: str) -> str:
+        """A text whose paths are under the root."""
+        return _WITHIN.sub(rf"{self.root}/\1", text)
+
+    def build(self, source: Path, environment: Mapping[str, str]) -> None:
+        """Carry out every COPY and RUN; a file that the context lacks cannot be copied."""
+        work, sent = self.root / "srv", context(source)
+        (self.root / "var/lib/modelkin").mkdir(parents=True)
+        (self.root / "bin").mkdir()
+        (self.root / "bin" / "python").symlink_to(sys.executable)
+        work.mkdir()
+        path = f"{self.root}/bin:{environment['PATH']}"
+        # The modules are compiled as they are imported: the tests import few of them.
+        variables = {**environment, "PATH": path, "PIP_NO_COMPILE": "1"}
+        for what, rest in self.steps:
+            if what == "COPY" and not rest.startswith("--from"):
+                _copy(source, sent, work, rest)
+            elif what == "RUN" and not rest.startswith(_NEEDS_ROOT):
+                command = ["sh", "-ec", self.within(rest)]
+                subprocess.run(command, cwd=work, env=variables, check=True)
+        shutil.rmtree(work / "client_sdk")  # it stays behind in the stage that builds
+
+    def start(
+        self, command: Sequence[str], variables: Mapping[str, str], **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a command as in a container: with the variables given, and no others."""
+        environment = {**self.variables, **variables}
+        return subprocess.Popen(
+            self._here(command), cwd=self.root / "srv", env=environment, **options
+        )
+
+    def _here(self, command: Sequence[str]) -> list[str]:
+        assert command[0] in {"python", f"{self.root}/opt/venv/bin/python"}
+        return [f"{self.root}/opt/venv/bin/python", *command[1:]]
+
+
+def _copy(source: Path, sent: set[Path], work: Path, rest: str) -> None:
+    *names, target = rest.split()
+    for name in names:
+        files = [path for path in sent if path == Path(name) or Path(name) in path.parents]
+        if not files:
+            raise FileNotFoundError(f"COPY {rest}: the context has no {name}, see .dockerignore")
+        for path in files:
+            to = work / (path if target in {"./", name} else Path(target) / path.name)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source / path, to)
+
+
+def write_docker(folder: Path, state: Path) -> None:
+    """Write a command ``docker`` into ``folder`` that is this module."""
+    state.mkdir()
+    (state / _ENVIRONMENT).write_text(json.dumps(dict(os.environ)))
+    path = os.pathsep.join(sys.path)
+    script = folder / "docker"
+    command = f"{sys.executable} -m tests.support.image {state}"
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="{path}" exec {command} "$@"\n')
+    script.chmod(0o755)
+
+
+def read_compose(state: Path) -> dict[str, Any]:
+    """The compose file that was last brought up."""
+    found: dict[str, Any] = json.loads((state / _COMPOSE).read_text())
+    return found
+
+
+def main(state: Path, arguments: list[str]) -> int:
+    """``docker build --tag NAME .``, ``run --rm NAME COMMAND...``, ``compose COMMAND...``."""
+    match arguments:
+        case ["build", "--tag", tag, "."]:
+            environment = json.loads((state / _ENVIRONMENT).read_text())
+            Image(Path("Dockerfile"), state / tag).build(Path.cwd(), environment)
+            return 0
+        case ["run", "--rm", tag, *command]:
+            with Image(Path("Dockerfile"), state / tag).start(command, {}) as process:
+                return process.wait()
+        case ["compose", *command]:
+            parser = [sys.executable, "-m", "podman_compose", "--dry-run", "config"]
+            found = subprocess.run(parser, check=True, stdout=subprocess.PIPE)
+            if command != ["up", "--detach"]:
+                raise SystemExit(f"docker compose {' '.join(command)}: not in this stand-in")
+            (state / _COMPOSE).write_text(json.dumps(yaml.safe_load(found.stdout)))
+            return 0
+    raise SystemExit(f"docker {' '.join(arguments)}: not in this stand-in")
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
