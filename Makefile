@@ -27,6 +27,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.large_checkpoint
 	$(BIN)/python -m tests.soak.bystander
 	$(BIN)/python -m tests.soak.jobs_share
+	$(BIN)/python -m tests.soak.constant_load
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

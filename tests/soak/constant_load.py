@@ -48,6 +48,8 @@ _MAX_MEMORY_SLOPE: Final = 1.0
 """MiB a minute, in the second half."""
 _ROUNDING: Final = 2 * _MIB
 """How much more a file may take in the last quarter than in the one before: it is sampled."""
+_MAX_DATABASE_GROWTH: Final = 3 * _QUOTA * 8 * 1024
+"""Bytes of as many events, deliveries and jobs as may stay, in the last quarter."""
 _MAX_LOG: Final = 64 * _MIB
 """The write-ahead log comes and goes: it is cut in each round of the clean-up."""
 
@@ -177,9 +179,9 @@ class Samples:
             known = self.files.setdefault(name, [0] * (len(self.at) - 1))
             known.append(now.get(name, 0))
 
-    def tenths(self) -> list[int]:
-        """The memory at the end of each tenth of the time."""
-        return [self.memory[len(self.at) * (n + 1) // 10 - 1] for n in range(10)]
+    def tenths(self, values: list[int]) -> list[int]:
+        """The value at the end of each tenth of the time."""
+        return [values[len(self.at) * (n + 1) // 10 - 1] for n in range(10)]
 
     def slope(self) -> float:
         """MiB a minute by which the memory grew in the second half, by least squares."""
@@ -226,6 +228,8 @@ def _findings(samples: Samples, load: Load, rows: dict[str, int]) -> list[str]:
         found.append(f"memory grows by {slope:.2f} MiB a minute")
     if (log := max(samples.files["m.db-wal"])) > _MAX_LOG:
         found.append(f"the write-ahead log took {log / _MIB:.1f} MiB")
+    if (grown := samples.grown()["m.db"]) > _MAX_DATABASE_GROWTH:
+        found.append(f"the database grows: {grown / _MIB:.1f} MiB more in the last quarter")
     for name, grown in samples.grown().items():
         if grown > _ROUNDING and name not in {"m.db", "m.db-wal"}:
             found.append(f"{name} grows: {grown / _MIB:.1f} MiB more in the last quarter")
@@ -261,7 +265,9 @@ def main() -> int:
         f"memory {samples.memory[0] / _MIB:.0f} -> {samples.memory[-1] / _MIB:.0f} MiB, "
         f"{samples.slope():+.2f} MiB a minute in the second half"
     )
-    print(f"  each tenth: {', '.join(f'{size / _MIB:.0f}' for size in samples.tenths())} MiB")
+    for name, sizes in (("memory", samples.memory), ("m.db", samples.files["m.db"])):
+        tenths = (f"{size / _MIB:.0f}" for size in samples.tenths(sizes))
+        print(f"  {name} at each tenth: {', '.join(tenths)} MiB")
     for name, sizes in sorted(samples.files.items()):
         print(f"  {name:16} {sizes[0] / _MIB:7.1f} -> {sizes[-1] / _MIB:7.1f} MiB")
     found = _findings(samples, load, rows)
