@@ -3,6 +3,8 @@
 # make lint   style, types and layers                            make docs   the generated pages
 # make soak   10,000 writes through one process read through another, on each kind of service; a hub's
 #             checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's
+#             checkpoint of 2 GB, and its base, through a service; changes on SQLite that are read at
+#             once while its lock is held
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -28,6 +30,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.bystander
 	$(BIN)/python -m tests.soak.jobs_share
 	$(BIN)/python -m tests.soak.constant_load
+	$(BIN)/python -m tests.soak.reads_see_writes
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

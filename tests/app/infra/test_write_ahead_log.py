@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,12 +17,6 @@ from tests.support.backends import SQLITE
 
 LIMIT = 8 << 20
 GROWN = 20
-_FOREIGN = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1])
-connection.execute("SELECT count(*) FROM kept").fetchall()
-connection.close()
-"""
 
 
 @pytest.fixture
@@ -81,15 +73,3 @@ def test_the_clean_up_cuts_the_log(database: Database) -> None:
     with database.reading() as session:
         count = session.execute(text("SELECT count(*) FROM kept")).scalar_one()
     assert GROWN + 2 == count
-
-
-def test_another_process_leaves_the_log_where_it_is(database: Database) -> None:
-    """SQLite removes the log when the last connection closes. The locks of this process
-    show that it has others, and opening the database a second time keeps them.
-    """
-    write(database)
-    log = Path(f"{database.url.database}-wal")
-    with closing(database.second_pool(timeout=5, connections=2)):
-        before = log.stat().st_ino
-        subprocess.run([sys.executable, "-c", _FOREIGN, str(database.url.database)], check=True)
-        assert before == log.stat().st_ino

@@ -117,7 +117,7 @@ def test_a_locked_file_is_a_missing_accelerator(tmp_path: Path) -> None:
     buckets = SqlBuckets(database)
     with database.writing() as session:
         session.execute(text("UPDATE spaces SET version = 1"))
-        with pytest.raises(BackendUnavailable, match="locked"):
+        with pytest.raises(BackendUnavailable, match="holds a lock"):
             buckets.apply(1, EPOCH, 0, 1, [(7, keys(1))], [])
     assert (None, []) == (buckets.state(1), ids_in(buckets, 1, 1))
     database.close()
