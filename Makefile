@@ -2,9 +2,8 @@
 # make serve  the service alone                                  make bench  the figures of docs/benchmarks.md
 # make lint   style, types and layers                            make docs   the generated pages
 # make soak   10,000 writes through one process read through another, on each kind of service; a hub's
-#             checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's
-#             checkpoint of 2 GB, and its base, through a service; changes on SQLite that are read at
-#             once while its lock is held
+#             checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
+#             changes on SQLite that are read at once while its lock is held; tests/soak has more
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
