@@ -144,7 +144,7 @@ def _running(
 
 
 def _wait_for(url: str, log: Path) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + 240
     while time.monotonic() < end:
         try:
             if httpx.get(url, trust_env=False).status_code == 200:

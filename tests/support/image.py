@@ -84,8 +84,7 @@ class Image:
         (self.root / "bin" / "python").symlink_to(sys.executable)
         work.mkdir()
         path = f"{self.root}/bin:{environment['PATH']}"
-        # The modules are compiled as they are imported: the tests import few of them.
-        variables = {**environment, "PATH": path, "PIP_NO_COMPILE": "1"}
+        variables = {**environment, "PATH": path}
         for what, rest in self.steps:
             if what == "COPY" and not rest.startswith("--from"):
                 _copy(source, sent, work, rest)

@@ -9,6 +9,7 @@ import resource
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -193,11 +194,13 @@ def crowded(start: Open) -> Site:
     """A service with as much of everything as a tenant may have."""
     size = len(PackedSupport.pack(FULL).to_bytes())
     quotas = {"spaces": 3, "models": 2, "support-bytes": 3 * size // 2}
-    none = ("queued-jobs", "sources", "subscriptions", "reporters")
-    flags = (f"--quota-{name}={most}" for name, most in (quotas | dict.fromkeys(none, 0)).items())
+    none = dict.fromkeys(("sources", "subscriptions", "reporters"), 0)
+    quotas |= {"queued-jobs": 1, **none}
+    flags = (f"--quota-{name}={most}" for name, most in quotas.items())
     site = start("--egress-allow=127.0.0.1", "--embedded-worker=off", *flags)
     put_models(site)
     site.made("/v1/spaces", name="agreed", num_parameters=M, support_size={"policy": "agreed"})
+    site.ids = {"job": site.made("/v1/spaces/empty/jobs", kind="rebuild_buckets")["id"]}
     return site
 
 
@@ -279,6 +282,11 @@ def provoked(operation: Operation, code: str, site: Site) -> httpx.Response:
             return site.send(operation, 1 << 40, b"")
         case "storage_full":
             return site.ask(operation, growing(operation))
+        case "quota_exceeded" if operation.name == "follow_job":
+            with ExitStack() as streams:
+                for _ in range(50):
+                    streams.enter_context(site.http.stream("GET", site.path(operation, {})))
+                return site.ask(operation)
         case _:
             return site.ask(operation, provocation(operation, code))
 
