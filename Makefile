@@ -3,7 +3,7 @@
 # make lint   style, types and layers                            make docs   the generated pages
 # make soak   10,000 writes through one process read through another, on each kind of service; a hub's
 #             checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
-#             changes on SQLite that are read at once while its lock is held; tests/soak has more
+#             changes on SQLite that are read at once while its lock is held; what large answers cost
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -26,6 +26,7 @@ test: lint
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.freshness
 	$(BIN)/python -m tests.soak.large_checkpoint
+	$(BIN)/python -m tests.soak.answers_have_a_size
 	$(BIN)/python -m tests.soak.bystander
 	$(BIN)/python -m tests.soak.jobs_share
 	$(BIN)/python -m tests.soak.constant_load

@@ -85,8 +85,8 @@ class Settings(BaseSettings):
     max_inflight_body_bytes: int = Field(
         4 << 30,
         ge=1 << 20,
-        description="memory of all bodies in flight and of what they decode to; beyond it requests "
-        "wait, then 503",
+        description="memory of all bodies in flight and of what they decode to, and a quarter as "
+        "much of large answers; beyond it requests wait, then 503",
     )
     body_timeout_seconds: float = Field(
         60.0, gt=0, description="time that every 8 MiB of a body may take; beyond it 408"

@@ -1,0 +1,85 @@
+"""Large answers on their way: in pieces, and no longer than a client may take to receive them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.container import Container
+from app.infra.http.answers import binary_answer, streamed_answer
+from app.infra.http.bodies import BodyLimits
+from app.infra.http.memory_budget import Budget, Budgets
+
+KIB = 1 << 10
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+def sent(answer: Any, take: Callable[[int], Awaitable[None]], timeout: float) -> list[bytes]:
+    """The pieces of the body that a client received.
+
+    Args:
+        take: awaited before the client takes so many bytes more.
+        timeout: for the first bytes, and again for each further 8 MiB.
+    """
+    pieces: list[bytes] = []
+    ended: list[bool] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            await take(len(message["body"]))
+            pieces.append(message["body"])
+            ended.append(not message.get("more_body", False))
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    services = Container(BodyLimits(1 << 30, 1 << 20, timeout))
+    app = SimpleNamespace(state=SimpleNamespace(services=services))
+    scope = {"type": "http", "app": app, "asgi": {"spec_version": "2.4"}}
+    asyncio.run(asyncio.wait_for(answer(scope, receive, send), 10))
+    return [*pieces, b"<end>"] if ended[-1:] == [True] else pieces
+
+
+async def at_once(_: int) -> None:
+    """A client that takes all it gets."""
+
+
+async def never(size: int) -> None:
+    """A client that has stopped reading."""
+    del size
+    await asyncio.Event().wait()
+
+
+def test_a_large_answer_is_sent_in_pieces() -> None:
+    """They are the body, of the length that was announced."""
+    body = bytes(range(256)) * 4 * KIB
+    answer = binary_answer(body, "application/octet-stream", {"ETag": '"1"'})
+    pieces = sent(answer, at_once, timeout=5)
+    assert len(pieces) > 3
+    assert body + b"<end>" == b"".join(pieces)
+    assert (str(len(body)), '"1"') == (answer.headers["content-length"], answer.headers["etag"])
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_client_that_stops_reading_is_cut_off(streamed: bool) -> None:
+    """The answer ends without its end, so that the server closes the connection."""
+    body = bytes(1 << 20)
+    if streamed:
+        answer = streamed_answer(iter([body, body]), "application/json", {})
+    else:
+        answer = binary_answer(body, "application/octet-stream", {})
+    assert [] == sent(answer, never, timeout=0.05)
+
+
+def test_memory_for_an_answer_is_given_back() -> None:
+    """It is held apart from that of bodies, until the answer has been sent."""
+    budgets = Budgets(bodies=Budget(1, 0), decoded=Budget(1, 0), answers=Budget(100, 0))
+    with budgets.answering() as hold:
+        hold.take(60)
+        assert (0, 0, 60) == (budgets.bodies.held, budgets.decoded.held, budgets.answers.held)
+    assert 0 == budgets.answers.held
