@@ -32,6 +32,7 @@ from app.errors import (
     QuotaExceeded,
     RateLimited,
     StorageFull,
+    TooMuch,
     Unauthorized,
     Unavailable,
     explain,
@@ -219,6 +220,8 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 def _headers(status: int, error: ModelkinError) -> Mapping[str, str] | None:
     if isinstance(error, RateLimited):
         return {"Retry-After": str(error.retry_after)}
+    if isinstance(error, TooMuch):
+        return None  # it would take as long again
     return _HEADERS.get(status)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -16,8 +17,12 @@ from app.deadlines import Deadline
 from app.errors import ClientLeft, TooMuch
 from app.infra.http.turns import Turns
 from app.kinship.graph import GraphService
+from app.kinship.graph_edges import EdgeFinder
 from app.main import create_app
+from app.search import comparer
 from modelkin import Support
+from modelkin.core import packed as packing
+from modelkin.core.kinship.membership import TargetIndices
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import MatrixDistances
 from modelkin.core.similarity.edges import exact_similarity, nearest_pairs, pairs_from
@@ -74,6 +79,7 @@ def test_donors_are_of_those_that_were_compared(hurried: AppHarness, method: str
 def test_a_matrix_that_takes_too_long_says_what_would_do(hurried: AppHarness) -> None:
     answer = hurried.http.post("/v1/spaces/s/similarity", json={"models": [*SUPPORTS]})
     assert (503, "too_much") == (answer.status_code, answer.json()["code"])
+    assert "retry-after" not in answer.headers, "it would take as long again"
     assert "models at a time" in answer.json()["detail"]
     assert "MODELKIN_QUERY_TIMEOUT_SECONDS" in answer.json()["detail"]
 
@@ -221,6 +227,59 @@ def test_a_client_that_hangs_up_ends_its_computation(
     assert {status for _, status in ended} == {400}
     assert begun <= turns.of("heavy").size
     assert (turns.of("heavy").held, turns.of("heavy").waiting) == (0, 0)
+
+
+def test_readers_do_not_wait_for_heavy_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crowd of graphs takes the turns of its kind, and none of those of readers."""
+    monkeypatch.setattr(GraphService, "graph", compute_on)
+    with open_app(tmp_path, query_timeout_seconds=0.7, database_timeout_seconds=0.5) as harness:
+        harness.create_space("s", M)
+        transport = httpx.ASGITransport(create_app(harness.services))
+
+        async def ask() -> list[int]:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+                crowd = [asyncio.create_task(http.get("/v1/spaces/s/graph")) for _ in range(24)]
+                await asyncio.sleep(0.2)
+                reads = [(await http.get("/v1/spaces/s")).status_code for _ in range(10)]
+                await asyncio.wait(crowd)
+                return reads
+
+        assert [200] * 10 == asyncio.run(ask())
+
+
+def test_no_view_of_the_database_is_held_while_an_answer_is_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+
+    def counting(module: Any, name: str) -> None:
+        before = getattr(module, name)
+
+        def count(*arguments: Any, **more: Any) -> Any:
+            held.append(harness.database._engines.reading.pool.checkedout())  # type: ignore[attr-defined]
+            return before(*arguments, **more)
+
+        monkeypatch.setattr(module, name, count)
+
+    with open_app(tmp_path) as harness:
+        harness.create_space("s", M)
+        for name, support in SUPPORTS.items():
+            harness.put_support("s", name, support)
+        counting(EdgeFinder, "nearest")
+        counting(packing, "matrix")
+        counting(comparer, "_exact_neighbor")
+        counting(TargetIndices, "held_by")
+        path = "/v1/spaces/s"
+        harness.http.get(f"{path}/graph").raise_for_status()
+        harness.http.post(f"{path}/similarity", json={"models": ["m001", "m002"]})
+        exact = {"model": "m000", "method": "exact"}
+        harness.http.get(f"{path}/neighbors", params=exact).raise_for_status()
+        cover = {"target": "m000", "method": "cover"}
+        harness.http.get(f"{path}/donors", params=cover).raise_for_status()
+    assert len(held) == 2 * len(SUPPORTS)
+    assert set(held) == {0}
 
 
 def test_a_deadline_says_why_it_ends() -> None:

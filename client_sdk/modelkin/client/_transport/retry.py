@@ -13,6 +13,8 @@ from modelkin.client._transport.messages import Request, Response
 __all__ = ["Backoff"]
 
 _RETRIED_STATUS = frozenset({429, 503})
+_TOO_MUCH = b'"too_much"'
+"""The code of a 503 whose request took too long to answer, and would again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,11 @@ class Backoff:
     def after_response(
         self, request: Request, response: Response, attempt: int, jitter: float
     ) -> float | None:
-        """Seconds until the next attempt after a 429 or 503; None where the response is final."""
-        if response.status not in _RETRIED_STATUS:
+        """Seconds until the next attempt after a 429 or 503; None where the response is final.
+
+        A 503 ``too_much`` is final: the same question would take as long again.
+        """
+        if response.status not in _RETRIED_STATUS or _TOO_MUCH in response.content:
             return None
         wait = self.after_failure(request, attempt, jitter)
         asked = retry_after(response.headers) or 0.0

@@ -50,6 +50,7 @@ LASTING = {
     "400": httpx.Response(400, json={"code": "no"}),
     "409": httpx.Response(409, json={"code": "no"}),
     "500": httpx.Response(500, json={"code": "no"}),
+    "too much": httpx.Response(503, json={"code": "too_much"}),
     "502": httpx.Response(502, html="<h1>"),
 }
 
