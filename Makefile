@@ -24,6 +24,7 @@ test: lint
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(VENV)/.dev
+	$(BIN)/python -m tests.soak.backups
 	$(BIN)/python -m tests.soak.freshness
 	$(BIN)/python -m tests.soak.large_checkpoint
 	$(BIN)/python -m tests.soak.answers_have_a_size

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.cli import buckets, keys, kinds, secrets, stop_lists, tenants, verification
+from app.cli import buckets, copies, keys, kinds, secrets, stop_lists, tenants, verification
 
 __all__ = ["COMMANDS"]
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "backup": copies.back_up,
     "keys": keys.run,
     "rebuild-buckets": buckets.run,
+    "restore": copies.put_back,
     "renew-secrets": secrets.run,
     "split-kinds": kinds.run,
     "stop-lists": stop_lists.run,

@@ -16,13 +16,16 @@ from app.infra.db.database import Database
 from app.infra.db.engines import shown
 from app.infra.db.timeouts import without_limit
 
-__all__ = ["migrate", "require_current"]
+__all__ = ["migrate", "require_current", "revision_of"]
 
 _SCRIPTS = Path(__file__).resolve().parents[3] / "migrations"
 
 
-def migrate(database: Database) -> None:
+def migrate(database: Database, *, revision: str = "head") -> None:
     """Run every migration the database has not seen, in one transaction, all or none.
+
+    Args:
+        revision: the last to run; by default the newest.
 
     Raises:
         Unavailable: the database was written by a newer version of the service, or cannot
@@ -34,12 +37,19 @@ def migrate(database: Database) -> None:
             with without_limit(connection):
                 _lock(connection)
                 _refuse_newer(MigrationContext.configure(connection).get_current_heads(), database)
-                command.upgrade(_config(connection), "head")
+                command.upgrade(_config(connection), revision)
         except ProgrammingError as error:  # Postgres: a table of this name exists
             reason = str(error.orig).strip().splitlines()[0]
             raise Unavailable(
                 f"cannot migrate the database at {shown(database.url)}: {reason}"
             ) from error
+
+
+def revision_of(database: Database) -> str:
+    """The last migration that the database has seen; empty without one."""
+    with database.reading() as session:
+        heads = MigrationContext.configure(session.connection()).get_current_heads()
+    return ",".join(heads)
 
 
 def require_current(database: Database) -> None:

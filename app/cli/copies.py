@@ -1,0 +1,99 @@
+"""``backup TO`` and ``restore FROM``: copies of the database and of its supports."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from app.auth.tenants import store_token
+from app.cli.running import carried_out, drawn
+from app.copies.backups import BackupService
+from app.copies.restoration import restore
+from app.errors import NotFound
+from app.infra.db.database import Database
+from app.infra.db.migrations import require_current
+from app.settings import Settings
+
+__all__ = ["back_up", "put_back"]
+
+_KEPT = 7
+
+
+def back_up(arguments: list[str]) -> int:
+    """``backup TO [--keep N]``; 0 done, 1 it could not be, 2 wrong settings."""
+    parser = argparse.ArgumentParser(
+        prog="python -m app backup",
+        description="Copy the database, as of one moment, and the supports it names to a folder of "
+        "backups, while services go on. Supports that the backup before has are not copied again.",
+    )
+    parser.add_argument("to", type=Path, metavar="TO", help="the folder of backups")
+    parser.add_argument(
+        "--keep",
+        type=_at_least_one,
+        default=_KEPT,
+        help=f"backups that stay in the folder, this one included ({_KEPT})",
+    )
+    parser.set_defaults(run=_back_up)
+    return carried_out(parser.parse_args(arguments))
+
+
+def put_back(arguments: list[str]) -> int:
+    """``restore FROM [--at NAME]``; 0 done, 1 it could not be, 2 wrong settings."""
+    parser = argparse.ArgumentParser(
+        prog="python -m app restore",
+        description="Restore a backup to the database and the folders that the settings name, "
+        "where there is nothing yet. No service may run on them.",
+    )
+    parser.add_argument("source", type=Path, metavar="FROM", help="the folder of backups")
+    parser.add_argument("--at", metavar="NAME", help="which backup (default: the newest)")
+    parser.set_defaults(run=_put_back)
+    return carried_out(parser.parse_args(arguments))
+
+
+def _back_up(options: argparse.Namespace) -> int:
+    settings = Settings()
+    file = make_url(settings.database_url).database
+    if (
+        make_url(settings.database_url).get_backend_name() == "sqlite"
+        and not Path(str(file)).exists()
+    ):
+        raise NotFound(f"there is no database at {file}")
+    with closing(
+        Database(settings.database_url, timeout=settings.database_timeout_seconds)
+    ) as database:
+        require_current(database)
+        with database.reading() as session:
+            token = store_token(session)
+        secret = None if settings.encryption_key_list else settings.encryption_key_file
+        service = BackupService(database, token, settings.blob_dir, secret)
+        made = service.make(options.to.absolute(), keep=options.keep)
+    print(
+        f"{made.path}: {made.supports:,} supports, {made.copied:,} of them copied now "
+        f"({made.copied_bytes:,} bytes)"
+    )
+    return 0
+
+
+def _put_back(options: argparse.Namespace) -> int:
+    settings = Settings()
+    with drawn("supports") as line:
+
+        def progress(done: int, total: int) -> None:
+            if line is not None:
+                line(done, total, "copied")
+
+        manifest = restore(options.source.absolute(), options.at, settings, progress)
+    print(f"restored {manifest.made_at}: {manifest.supports:,} supports")
+    if settings.redis_url is not None:
+        print("next: `python -m app rebuild-buckets`, since a backup has nothing of Redis")
+    return 0
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number

@@ -1,0 +1,189 @@
+"""Backups: a copy of the database as of one moment, and of every support that it names.
+
+The database comes first: a support that a change releases meanwhile is kept for
+``MODELKIN_BLOB_GRACE_SECONDS``, so all that the copy names are there for as long. Of the supports
+only those are copied that the backup before has not.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from app.copies.manifests import (
+    BACKUPS,
+    MANIFEST,
+    SUPPORT_LIST,
+    SUPPORTS,
+    FileSum,
+    Manifest,
+    Support,
+    copy_file,
+    file_sum,
+    supports_of,
+    whole_backups,
+)
+from app.copies.postgres_copies import PostgresCopy
+from app.copies.sqlite_copies import SqliteCopy
+from app.errors import Conflict, StorageFull, Unavailable
+from app.infra.db.database import Database
+from app.infra.db.migrations import revision_of
+
+__all__ = ["BackupService", "Made"]
+
+_NAME = "%Y%m%dT%H%M%S.%fZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A finished backup.
+
+    Attributes:
+        supports: how many it names.
+        copied: how many of them were copied now, of ``copied_bytes`` together.
+    """
+
+    path: Path
+    supports: int
+    copied: int
+    copied_bytes: int
+
+
+class BackupService:
+    """Backups of one installation.
+
+    Args:
+        database: copied; of this version of the service.
+        token: of the installation.
+        blobs: the folder of the store of supports.
+        secret: the file of a generated key, if there is one.
+    """
+
+    def __init__(self, database: Database, token: str, blobs: Path, secret: Path | None) -> None:
+        self._database = database
+        self._token = token
+        self._blobs = blobs
+        self._secret = secret
+
+    def make(self, target: Path, *, keep: int) -> Made:
+        """Make a backup in a folder of backups; delete older ones, and those without an end.
+
+        Args:
+            keep: how many backups the folder has at most afterwards.
+
+        Raises:
+            Conflict: another backup is being made there, or it has those of another installation.
+            Unavailable: something cannot be read or written; the backup has no end then.
+        """
+        with _locked(target):
+            before = whole_backups(target)
+            if before:
+                self._require_own(before[-1])
+            folder = target / BACKUPS / datetime.now(UTC).strftime(_NAME)
+            folder.mkdir(parents=True)
+            made = self._fill(folder, target / SUPPORTS, before[-1] if before else None)
+            _prune(target, keep)
+            return made
+
+    def _require_own(self, backup: Path) -> None:
+        manifest = Manifest.model_validate_json((backup / MANIFEST).read_bytes())
+        if manifest.token != self._token:
+            raise Conflict(f"{backup.parents[1]} has backups of another installation: name another")
+
+    def _fill(self, folder: Path, supports: Path, before: Path | None) -> Made:
+        url = self._database.url
+        files: list[Path] = []
+        copy: SqliteCopy | PostgresCopy
+        if url.get_backend_name() == "sqlite":
+            copy = SqliteCopy(Path(str(url.database)).absolute(), folder)
+        else:
+            copy = PostgresCopy(url, folder)
+        if self._secret is not None and self._secret.exists():
+            copy_file(self._secret, folder / self._secret.name)
+            files.append(folder / self._secret.name)
+        made = self._copy_supports(copy.blob_keys(), folder, supports, before)
+        files += [*copy.files, folder / SUPPORT_LIST]
+        manifest = Manifest(
+            made_at=folder.name,
+            database=copy.kind,
+            revision=revision_of(self._database),
+            token=self._token,
+            supports=made.supports,
+            files={path.relative_to(folder).as_posix(): file_sum(path) for path in files},
+            tables=copy.tables,
+        )
+        os.sync()  # all that the manifest names is on the disk before it
+        temporary = folder / f"{MANIFEST}.part"
+        temporary.write_text(manifest.model_dump_json(indent=1), encoding="ascii")
+        temporary.replace(folder / MANIFEST)
+        os.sync()
+        return made
+
+    def _copy_supports(
+        self, keys: Iterator[str], folder: Path, supports: Path, before: Path | None
+    ) -> Made:
+        known = iter(()) if before is None else supports_of(before)
+        last: Support | None = next(known, None)
+        count = copied = copied_bytes = 0
+        with (folder / SUPPORT_LIST).open("w", encoding="ascii") as listed:
+            for key in keys:
+                while last is not None and last.key < key:  # both ascend
+                    last = next(known, None)
+                if last is not None and last.key == key and _is_there(supports, last):
+                    total = last.sum
+                else:
+                    total = self._copy_support(key, supports)
+                    copied, copied_bytes = copied + 1, copied_bytes + total.size
+                listed.write(f"{key}\t{total.size}\t{total.sha256}\n")
+                count += 1
+        return Made(folder, count, copied, copied_bytes)
+
+    def _copy_support(self, key: str, supports: Path) -> FileSum:
+        try:
+            return copy_file(self._blobs / key, supports / key)
+        except FileNotFoundError:
+            raise Unavailable(
+                f"the support {key} is missing: `python -m app verify` says of which model; or the "
+                f"backup took longer than MODELKIN_BLOB_GRACE_SECONDS"
+            ) from None
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[None]:
+    """One backup at a time; what the disk says is in an operator's words."""
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with FileLock(target / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise Conflict(f"another backup is being made in {target}") from None
+    except OSError as error:
+        kind = StorageFull if error.errno == errno.ENOSPC else Unavailable
+        raise kind(f"the backup in {target} has no end: {error}") from error
+
+
+def _is_there(supports: Path, support: Support) -> bool:
+    try:
+        return (supports / support.key).stat().st_size == support.sum.size
+    except FileNotFoundError:
+        return False
+
+
+def _prune(target: Path, keep: int) -> None:
+    """Delete all but the newest backups, and the supports that none of these names."""
+    kept = whole_backups(target)[-keep:]
+    for folder in (target / BACKUPS).iterdir():
+        if folder not in kept:
+            shutil.rmtree(folder)
+    named = {support.key for backup in kept for support in supports_of(backup)}
+    for path in (target / SUPPORTS).rglob("*"):
+        if path.is_file() and path.relative_to(target / SUPPORTS).as_posix() not in named:
+            path.unlink()

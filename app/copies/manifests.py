@@ -1,0 +1,169 @@
+"""What a backup holds: its manifest, written last, and the list of its supports.
+
+A folder of backups::
+
+    backups/20261122T180000Z/manifest.json    without it the backup is unfinished
+                             supports.tsv     key, bytes and SHA-256 of each support, by key
+                             database.db      SQLite; or tables/NAME.copy of Postgres
+                             secret.key       where the service generated one
+    supports/KEY                              shared by all of them
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from app.errors import NotFound, Unavailable
+
+__all__ = [
+    "BACKUPS",
+    "MANIFEST",
+    "SUPPORTS",
+    "SUPPORT_LIST",
+    "FileSum",
+    "Manifest",
+    "Support",
+    "Table",
+    "checked_file",
+    "copy_file",
+    "file_sum",
+    "found_backup",
+    "supports_of",
+    "whole_backups",
+]
+
+BACKUPS: Final = "backups"
+SUPPORTS: Final = "supports"
+SUPPORT_LIST: Final = "supports.tsv"
+MANIFEST: Final = "manifest.json"
+_CHUNK_BYTES = 1 << 20
+
+
+class FileSum(BaseModel):
+    """The length and the SHA-256 of a file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    size: int
+    sha256: str
+
+
+class Table(BaseModel):
+    """A table of Postgres: its columns as copied, and where the counters of its ids stand."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    columns: list[str]
+    counters: dict[str, int]
+
+
+class Manifest(BaseModel):
+    """What stands in ``manifest.json``.
+
+    Attributes:
+        revision: of the database's schema.
+        token: of the installation; part of every key of a support.
+        files: all others of the backup's folder, by their paths in it.
+        tables: of Postgres, parents first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = 1
+    made_at: str
+    database: Literal["sqlite", "postgresql"]
+    revision: str
+    token: str
+    supports: int
+    files: dict[str, FileSum]
+    tables: list[Table] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """A support of a backup: its key in the store of supports, and its sum."""
+
+    key: str
+    sum: FileSum
+
+
+def file_sum(path: Path) -> FileSum:
+    """The sum of a file's content."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return FileSum(size=size, sha256=digest.hexdigest())
+
+
+def checked_file(path: Path, expected: FileSum) -> Path:
+    """The same path.
+
+    Raises:
+        Unavailable: the file is missing, cut or changed.
+    """
+    try:
+        found = file_sum(path)
+    except FileNotFoundError:
+        raise Unavailable(f"the backup is damaged: {path} is missing") from None
+    if found != expected:
+        raise Unavailable(
+            f"the backup is damaged: {path} has {found.size:,} bytes of SHA-256 {found.sha256}, "
+            f"not {expected.size:,} of {expected.sha256}"
+        )
+    return path
+
+
+def whole_backups(folder: Path) -> list[Path]:
+    """The finished backups of a folder, oldest first."""
+    return sorted(path.parent for path in (folder / BACKUPS).glob(f"*/{MANIFEST}"))
+
+
+def found_backup(folder: Path, name: str | None) -> tuple[Path, Manifest]:
+    """A backup of a folder, by default its newest.
+
+    Raises:
+        NotFound: there is none, or none of this name, that was finished.
+        Unavailable: its manifest cannot be read.
+    """
+    whole = [path for path in whole_backups(folder) if name in {None, path.name}]
+    if not whole:
+        which = "backup" if name is None else f"backup {name}"
+        raise NotFound(f"there is no finished {which} in {folder}")
+    path = whole[-1]
+    try:
+        return path, Manifest.model_validate_json((path / MANIFEST).read_bytes())
+    except (OSError, ValidationError) as error:
+        raise Unavailable(f"the backup is damaged: {path / MANIFEST}: {error}") from None
+
+
+def supports_of(backup: Path) -> Iterator[Support]:
+    """The supports of a backup, by key."""
+    with (backup / SUPPORT_LIST).open(encoding="ascii") as lines:
+        for line in lines:
+            key, size, sha256 = line.rstrip("\n").split("\t")
+            yield Support(key, FileSum(size=int(size), sha256=sha256))
+
+
+def copy_file(source: Path, target: Path) -> FileSum:
+    """Copy a file, whole or not at all; return what was read.
+
+    It survives a power loss only once the disk was synced.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f"{target.name}.part")
+    digest, size = hashlib.sha256(), 0
+    with source.open("rb") as read, temporary.open("wb") as written:
+        while chunk := read.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += written.write(chunk)
+    temporary.replace(target)
+    return FileSum(size=size, sha256=digest.hexdigest())

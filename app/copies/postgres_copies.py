@@ -1,0 +1,148 @@
+"""The tables of a Postgres database, copied while they are in use, and put back.
+
+By ``COPY`` through the driver, in its binary format: the service's image has no ``pg_dump``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from psycopg.sql import SQL, Composed, Identifier
+from sqlalchemy import URL
+
+from app.copies.manifests import Manifest, Table, checked_file
+from app.errors import Unavailable
+from app.infra.db.tables.all_tables import Base
+
+__all__ = ["PostgresCopy", "has_tables", "restore_postgres"]
+
+_CHUNK_BYTES = 1 << 20
+_IN, _OUT = SQL("FROM STDIN"), SQL("TO STDOUT")
+_KEYS = (
+    "SELECT key FROM (SELECT blob_key AS key FROM models WHERE blob_key IS NOT NULL UNION "
+    'SELECT blob_key FROM revisions WHERE blob_key IS NOT NULL) k ORDER BY key COLLATE "C"'
+)
+
+
+class PostgresCopy:
+    """A copy of all tables as of one moment; writers go on meanwhile.
+
+    Args:
+        url: of the database.
+        folder: of the backup.
+
+    Raises:
+        Unavailable: they cannot be copied.
+    """
+
+    kind: Final = "postgresql"
+
+    def __init__(self, url: URL, folder: Path) -> None:
+        self.files: list[Path] = []
+        """What the copy is made of."""
+        self._keys = folder / "keys.txt"
+        (folder / "tables").mkdir()
+        with _connected(url) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            self.tables = [_table(connection, table.name) for table in Base.metadata.sorted_tables]
+            for table in self.tables:
+                self.files.append(_copy_out(connection, table, folder / "tables"))
+            with (
+                connection.cursor(name="keys") as keys,
+                self._keys.open("w", encoding="ascii") as file,
+            ):
+                file.writelines(f"{key}\n" for (key,) in keys.execute(_KEYS))
+
+    def blob_keys(self) -> Iterator[str]:
+        """The keys of all supports that the copy names, ascending."""
+        with self._keys.open(encoding="ascii") as file:
+            for line in file:
+                yield line.rstrip("\n")
+        self._keys.unlink()
+
+
+def has_tables(url: URL) -> bool:
+    """Whether the database has any table of a service."""
+    names = [*Base.metadata.tables, "alembic_version"]
+    with _connected(url) as connection:
+        query = "SELECT count(*) FROM unnest(%s::text[]) AS n WHERE to_regclass(n) IS NOT NULL"
+        row = connection.execute(query, [names]).fetchone()
+    return row is not None and row[0] > 0
+
+
+def restore_postgres(backup: Path, manifest: Manifest, url: URL) -> None:
+    """Fill the tables of a database, which are those of the backup's revision, and new.
+
+    Raises:
+        Unavailable: a file of the backup is damaged, or the database does not take it.
+    """
+    with _connected(url) as connection:
+        names = SQL(", ").join(Identifier(table.name) for table in manifest.tables)
+        connection.execute(SQL("TRUNCATE {}").format(names))  # what the migrations wrote
+        for table in manifest.tables:
+            name = f"tables/{table.name}.copy"
+            path = checked_file(backup / name, manifest.files[name])
+            with (
+                path.open("rb") as file,
+                connection.cursor() as cursor,
+                cursor.copy(_copy(table, _IN)) as rows,
+            ):
+                while chunk := file.read(_CHUNK_BYTES):
+                    rows.write(chunk)
+            for sequence, value in table.counters.items():
+                connection.execute("SELECT setval(%s, %s)", [sequence, value])
+
+
+@contextmanager
+def _connected(url: URL) -> Iterator[psycopg.Connection]:
+    try:
+        with psycopg.connect(
+            url.set(drivername="postgresql").render_as_string(hide_password=False)
+        ) as connection:
+            yield connection
+    except psycopg.Error as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise Unavailable("the database cannot be copied", reason=reason) from error
+
+
+def _table(connection: psycopg.Connection, name: str) -> Table:
+    columns = [
+        row[0]
+        for row in connection.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 "
+            "AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
+            [name],
+        )
+    ]
+    counters = {}
+    for column in columns:
+        row = connection.execute("SELECT pg_get_serial_sequence(%s, %s)", [name, column]).fetchone()
+        if row is None or row[0] is None:
+            continue
+        last = connection.execute(
+            SQL("SELECT last_value FROM {}").format(Identifier(*row[0].replace('"', "").split(".")))
+        ).fetchone()
+        if last is not None:
+            counters[row[0]] = last[0]
+    return Table(name=name, columns=columns, counters=counters)
+
+
+def _copy_out(connection: psycopg.Connection, table: Table, folder: Path) -> Path:
+    path = folder / f"{table.name}.copy"
+    with (
+        path.open("wb") as file,
+        connection.cursor() as cursor,
+        cursor.copy(_copy(table, _OUT)) as rows,
+    ):
+        file.writelines(bytes(chunk) for chunk in rows)
+    return path
+
+
+def _copy(table: Table, direction: SQL) -> Composed:
+    columns = SQL(", ").join(map(Identifier, table.columns))
+    return SQL("COPY {} ({}) {} (FORMAT binary)").format(Identifier(table.name), columns, direction)

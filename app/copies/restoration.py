@@ -1,0 +1,99 @@
+"""Restoration: the database and the supports of a backup, where there is nothing yet.
+
+The database comes last: a restoration that was interrupted leaves none, and nothing starts on half
+of the supports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from app.copies.manifests import (
+    SUPPORT_LIST,
+    SUPPORTS,
+    Manifest,
+    checked_file,
+    copy_file,
+    found_backup,
+    supports_of,
+)
+from app.copies.postgres_copies import has_tables, restore_postgres
+from app.copies.sqlite_copies import DATABASE, restore_sqlite
+from app.errors import Conflict, Unavailable
+from app.infra.db.database import Database
+from app.infra.db.migrations import migrate
+from app.settings import Settings
+
+__all__ = ["restore"]
+
+
+def restore(
+    source: Path,
+    name: str | None,
+    settings: Settings,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Manifest:
+    """Restore a backup to where the settings say.
+
+    Args:
+        source: a folder of backups.
+        name: of one of them; by default the newest that has an end.
+        progress: called with how many supports are restored, of how many.
+
+    Raises:
+        NotFound: there is no such backup.
+        Conflict: it is of the other kind of database, or something is there already.
+        Unavailable: the backup is damaged, or something cannot be written.
+    """
+    backup, manifest = found_backup(source, name)
+    url = make_url(settings.database_url)
+    if url.get_backend_name() != manifest.database:
+        raise Conflict(f"the backup is of {manifest.database}; the settings name another database")
+    _require_nothing(settings)
+    try:
+        _restore_supports(backup, source / SUPPORTS, manifest, settings.blob_dir, progress)
+        secret = settings.encryption_key_file
+        if secret is not None and secret.name in manifest.files:
+            copy_file(checked_file(backup / secret.name, manifest.files[secret.name]), secret)
+        if manifest.database == "sqlite":
+            file = Path(str(url.database)).absolute()
+            restore_sqlite(backup, manifest.files[DATABASE], file)
+    except OSError as error:
+        raise Unavailable(f"the backup cannot be restored: {error}") from error
+    with closing(Database(url, timeout=settings.database_timeout_seconds)) as database:
+        if manifest.database == "postgresql":
+            migrate(database, revision=manifest.revision)
+            restore_postgres(backup, manifest, url)
+        migrate(database)
+    return manifest
+
+
+def _require_nothing(settings: Settings) -> None:
+    folders = [settings.blob_dir]
+    if make_url(settings.database_url).get_backend_name() == "sqlite":
+        folders.insert(0, settings.data_dir)
+    elif has_tables(make_url(settings.database_url)):
+        raise Conflict("the database has tables of a service: name one that is empty")
+    for folder in folders:
+        if folder.exists() and any(folder.iterdir()):
+            raise Conflict(f"{folder} is not empty: name a folder that is, or that is not there")
+
+
+def _restore_supports(
+    backup: Path,
+    supports: Path,
+    manifest: Manifest,
+    blobs: Path,
+    progress: Callable[[int, int], None],
+) -> None:
+    checked_file(backup / SUPPORT_LIST, manifest.files[SUPPORT_LIST])
+    blobs.mkdir(parents=True, exist_ok=True)
+    for done, support in enumerate(supports_of(backup)):
+        progress(done, manifest.supports)
+        copied = copy_file(supports / support.key, blobs / support.key)
+        if copied != support.sum:
+            raise Unavailable(f"the backup is damaged: {supports / support.key} has changed")

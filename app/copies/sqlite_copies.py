@@ -1,0 +1,68 @@
+"""A SQLite database, copied while it is in use, and put back."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from app.copies.manifests import FileSum, Table, checked_file, copy_file
+from app.errors import Unavailable
+
+__all__ = ["DATABASE", "SqliteCopy", "restore_sqlite"]
+
+DATABASE: Final = "database.db"
+
+
+class SqliteCopy:
+    """A copy of the database as of one moment; writers go on meanwhile.
+
+    Args:
+        source: the file of the database.
+        folder: of the backup.
+
+    Raises:
+        Unavailable: it cannot be copied.
+    """
+
+    kind: Final = "sqlite"
+    tables: Final[list[Table]] = []
+
+    def __init__(self, source: Path, folder: Path) -> None:
+        self._copy = folder / DATABASE
+        try:
+            with (
+                closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True)) as read,
+                closing(sqlite3.connect(self._copy)) as written,
+            ):
+                # All pages in one step, so in one view: a step between others begins again where
+                # another process wrote meanwhile.
+                read.backup(written, pages=-1)
+                written.execute("PRAGMA journal_mode=DELETE").fetchone()  # one file, no log
+        except sqlite3.Error as error:
+            raise Unavailable(f"the database {source} cannot be copied: {error}") from error
+
+    @property
+    def files(self) -> list[Path]:
+        """What the copy is made of."""
+        return [self._copy]
+
+    def blob_keys(self) -> Iterator[str]:
+        """The keys of all supports that the copy names, ascending."""
+        with closing(sqlite3.connect(f"{self._copy.as_uri()}?mode=ro", uri=True)) as copy:
+            for (key,) in copy.execute(
+                "SELECT blob_key FROM models WHERE blob_key IS NOT NULL UNION "
+                "SELECT blob_key FROM revisions WHERE blob_key IS NOT NULL ORDER BY 1"
+            ):
+                yield key
+
+
+def restore_sqlite(backup: Path, expected: FileSum, target: Path) -> None:
+    """Put the copy in the place of the database, where none is.
+
+    Raises:
+        Unavailable: the copy is damaged.
+    """
+    copy_file(checked_file(backup / DATABASE, expected), target)

@@ -1,0 +1,196 @@
+"""``backup`` and ``restore``: a copy of a running service is whole, and restored only whole."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.copies.manifests import MANIFEST, SUPPORT_LIST, SUPPORTS, whole_backups
+from tests.support.backends import SQLITE, Backend
+from tests.support.backups import Copies, writing
+from tests.support.servers.server_process import Server
+
+
+@pytest.fixture(scope="module")
+def running(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service that is backed up."""
+    folder = tmp_path_factory.mktemp("running")
+    server = Server(folder, "--keep-revisions=1", backend=backend).start()
+    yield server
+    assert server.stop() == 0
+
+
+def copied(printed: str) -> tuple[int, int]:
+    """How many supports a backup names, and how many of them it copied."""
+    found = re.search(r"([\d,]+) supports, ([\d,]+) of them copied now", printed)
+    assert found is not None, printed
+    return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
+
+
+def test_a_backup_under_writers_is_whole(backend: Backend, running: Server, tmp_path: Path) -> None:
+    """Each is a state that was there, with all of its supports; only what is new is copied."""
+    source = Copies(backend, running.folder)
+    numbers = []
+    with writing(running, 4) as done:
+        for number in range(2):
+            before = sum(done)
+            while sum(done) < before + 60:
+                time.sleep(0.01)
+            numbers.append(copied(source.back_up(tmp_path / "to")))
+            restored = Copies(backend, tmp_path / f"restored{number}")
+            restored.put_back(tmp_path / "to")
+            assert not restored.verify()
+    (first, all_of_it), (second, new) = numbers
+    assert 0 < first == all_of_it
+    assert new < second
+
+
+def test_a_restored_service_has_what_was_there(
+    backend: Backend, running: Server, tmp_path: Path
+) -> None:
+    """Models, secrets and keys: a service on the copy answers as the first one did."""
+    with writing(running, 1) as done:
+        while sum(done) < 10:
+            time.sleep(0.01)
+    Copies(backend, running.folder).back_up(tmp_path / "to")
+    Copies(backend, tmp_path / "restored").put_back(tmp_path / "to")
+    server = Server(tmp_path / "restored", backend=backend).start()
+    path = "/v1/spaces/w/models?limit=1000"
+    try:
+        shown = [httpx.get(s.url + path, trust_env=False).json() for s in (running, server)]
+        assert shown[0] == shown[1]
+        name = shown[0]["items"][0]["model"]
+        put = httpx.put(
+            f"{server.url}/v1/spaces/w/supports/new", json={"indices": [1]}, trust_env=False
+        )
+        assert 201 == put.status_code, put.text  # the counters of ids go on
+        supports = [
+            httpx.get(f"{s.url}/v1/spaces/w/supports/{name}", trust_env=False).content
+            for s in (running, server)
+        ]
+        assert supports[0] == supports[1]
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def backed_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of one backup of a service on SQLite that has ended."""
+    folder = tmp_path_factory.mktemp("stopped")
+    server = Server(folder).start()
+    with writing(server, 1) as done:
+        while sum(done) < 10:
+            time.sleep(0.01)
+    assert server.stop() == 0
+    Copies(SQLITE, folder).back_up(folder / "to")
+    return folder / "to"
+
+
+def a_support(folder: Path) -> Path:
+    """The file of a support in a folder of backups."""
+    line = (whole_backups(folder)[-1] / SUPPORT_LIST).read_text().splitlines()[0]
+    return folder / SUPPORTS / line.split("\t")[0]
+
+
+def flip(path: Path) -> None:
+    """Change one bit."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a bit of a support": lambda folder: flip(a_support(folder)),
+    "a cut support": lambda folder: a_support(folder).write_bytes(b"x"),
+    "no support": lambda folder: a_support(folder).unlink(),
+    "a bit of the database": lambda folder: flip(whole_backups(folder)[-1] / "database.db"),
+    "a bit of the list": lambda folder: flip(whole_backups(folder)[-1] / SUPPORT_LIST),
+    "no manifest": lambda folder: (whole_backups(folder)[-1] / MANIFEST).unlink(),
+    "half a manifest": lambda folder: (whole_backups(folder)[-1] / MANIFEST).write_text("{"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_backup_is_not_restored(backed_up: Path, tmp_path: Path, damage: str) -> None:
+    """It is said what is damaged, and no database is left to start on."""
+    shutil.copytree(backed_up, tmp_path / "to")
+    DAMAGES[damage](tmp_path / "to")
+    refused = Copies(SQLITE, tmp_path / "restored").run("restore", tmp_path / "to")
+    assert 1 == refused.returncode
+    assert re.search("the backup is damaged|cannot be restored|no finished backup", refused.stderr)
+    assert str(tmp_path / "to") in refused.stderr
+    assert not (tmp_path / "restored" / "m.db").exists()
+
+
+def test_nothing_is_restored_over_something(backed_up: Path, tmp_path: Path) -> None:
+    """A folder that is not empty is refused, whatever is in it, and stays as it is."""
+    for kept in ("m.db", "blobs/x"):
+        target = tmp_path / kept.replace("/", "-")
+        (target / kept).parent.mkdir(parents=True)
+        (target / kept).write_text("kept")
+        refused = Copies(SQLITE, target).run("restore", backed_up)
+        assert (1, True) == (refused.returncode, "is not empty" in refused.stderr), refused.stderr
+        assert ["kept"] == [p.read_text() for p in target.rglob("*") if p.is_file()]
+
+
+def test_a_database_with_tables_is_refused(
+    backend: Backend, running: Server, tmp_path: Path
+) -> None:
+    """Also on Postgres, where no folder shows it."""
+    source = Copies(backend, running.folder)
+    source.back_up(tmp_path / "to")
+    refused = source.run("restore", tmp_path / "to")
+    assert 1 == refused.returncode
+    assert re.search("has tables of a service|is not empty", refused.stderr)
+
+
+def test_as_many_backups_stay_as_are_kept(backed_up: Path, tmp_path: Path) -> None:
+    """Older ones go, with the supports that only they named and what had no end."""
+    server = Server(tmp_path).start()
+    copies, to = Copies(SQLITE, tmp_path), tmp_path / "to"
+    try:
+        httpx.post(f"{server.url}/v1/spaces", json={"name": "w", "num_parameters": 10})
+        for number in range(3):
+            path = f"{server.url}/v1/spaces/w/supports/only"
+            httpx.delete(path.replace("supports", "models"))
+            httpx.put(path, json={"indices": [number]}).raise_for_status()
+            (to / "backups" / "00000000T000000.000000Z").mkdir(parents=True, exist_ok=True)
+            copies.back_up(to, "--keep=2")
+    finally:
+        server.kill()
+    manifests = [json.loads((b / MANIFEST).read_text()) for b in whole_backups(to)]
+    assert [1, 1] == [manifest["supports"] for manifest in manifests]
+    assert 2 == len([path for path in (to / SUPPORTS).rglob("*") if path.is_file()])
+    assert 2 == len([*(to / "backups").iterdir()])
+    Copies(SQLITE, tmp_path / "r").put_back(to, f"--at={manifests[0]['made_at']}")
+    other = Copies(SQLITE, backed_up.parent).run("backup", to)
+    assert (1, True) == (other.returncode, "another installation" in other.stderr), other.stderr
+    unknown = Copies(SQLITE, tmp_path / "u").run("restore", to, "--at=2020")
+    assert (1, True) == (unknown.returncode, "no finished backup 2020" in unknown.stderr)
+
+
+def test_a_support_that_is_missing_ends_the_backup(tmp_path: Path) -> None:
+    """The backup has no end, and names the support; so the one before stays the newest."""
+    server = Server(tmp_path).start()
+    copies, to = Copies(SQLITE, tmp_path), tmp_path / "to"
+    try:
+        httpx.post(f"{server.url}/v1/spaces", json={"name": "w", "num_parameters": 10})
+        put = f"{server.url}/v1/spaces/w/supports/a"
+        httpx.put(put, json={"indices": [1]}).raise_for_status()
+        copies.back_up(to)
+        httpx.put(put, json={"indices": [2]}).raise_for_status()
+    finally:
+        server.kill()
+    known = {path.name for path in (to / SUPPORTS).rglob("*")}
+    [new] = [p for p in (tmp_path / "blobs").glob("*/*/*/*") if p.name not in known]
+    new.unlink()
+    failed = copies.run("backup", to)
+    assert (1, True) == (failed.returncode, new.name in failed.stderr), failed.stderr
+    assert 1 == len(whole_backups(to))
