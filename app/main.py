@@ -21,6 +21,7 @@ from app.infra.egress.client import Egress
 from app.infra.http import openapi, problems
 from app.infra.http.bodies import BodyLimits
 from app.infra.http.browser_middleware import BrowserMiddleware
+from app.infra.http.json_bodies import JsonParsers
 from app.infra.http.memory_budget import Budget, Budgets
 from app.infra.http.turns import Turns
 from app.infra.http.url_checks import UrlChecker
@@ -108,6 +109,7 @@ def _http_services(app: FastAPI, services: Container) -> Iterator[object]:
         timeout=timeout,
         query_timeout=settings.query_timeout_seconds,
     )
+    yield JsonParsers(share=settings.tenant_share, timeout=timeout)
     yield UrlChecker(services[Egress], timeout)
     yield JobWatcher(
         partial(_jobs_by_id, services),

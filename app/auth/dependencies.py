@@ -18,7 +18,7 @@ from app.auth.records import Identity, Tenant
 from app.auth.service import Authenticator
 from app.errors import Forbidden, RateLimited, Unauthorized, Unavailable
 from app.infra.db.near_names import may_suggest
-from app.infra.http.bodies import JsonRoute
+from app.infra.http.json_bodies import JsonRoute
 from app.infra.http.openapi import problems
 from app.infra.http.query_parameters import DECLARED_ALONE
 from app.infra.http.services import services_of

@@ -100,7 +100,7 @@ class ModelUpdate(RequestModel):
         }
     )
 
-    tags: list[str] | None = None
+    tags: Annotated[list[str], Field(fail_fast=True)] | None = None
     attributes: Attributes | None = None
     source: Text | None = None
     base_model: str | None = None
@@ -117,7 +117,7 @@ class BatchLineIn(RequestModel):
     importance: str | None = None
     base: str | None = None
     layout: str | None = None
-    tags: list[str] | None = None
+    tags: Annotated[list[str], Field(fail_fast=True)] | None = None
     attributes: Attributes | None = None
 
 

@@ -106,7 +106,10 @@ class SpaceIn(RequestModel):
         None, ge=1, le=MAX_PARAMETERS, description="M; may be left out where there is a layout"
     )
     layout: list[TensorSpecIn] | None = Field(
-        None, min_length=1, description="the tensors in order; overlaps then have figures by tensor"
+        None,
+        min_length=1,
+        fail_fast=True,
+        description="the tensors in order; overlaps then have figures by tensor",
     )
     signature: SignatureSpecIn = Field(default_factory=SignatureSpecIn.model_construct)
     banding: BandingIn | None = Field(

@@ -116,6 +116,8 @@ def check_tags(tags: Iterable[Any], *, field: str = "tags") -> tuple[str, ...]:
         raise InvalidName(message, field=field)
     distinct: set[str] = set()
     for position, tag in enumerate(tags):
+        if isinstance(tag, str) and tag in distinct:
+            continue
         distinct.add(check_tag(tag, field=f"{field}[{position}]"))
         if len(distinct) > MAX_TAGS:
             raise InvalidName(f"a model has at most {MAX_TAGS} tags", field=field)

@@ -17,7 +17,8 @@ from app.catalog.batches import MAX_PENDING_BYTES, BatchEntry, RefusedEntry
 from app.catalog.endpoints.payloads import max_indices
 from app.catalog.origins import stated_origin
 from app.catalog.schemas import BatchLineIn
-from app.infra.http.bodies import BodyLimits, parse_strictly
+from app.infra.http.bodies import BodyLimits
+from app.infra.http.json_bodies import parse_strictly
 from app.infra.http.memory_budget import Reservation
 from app.infra.http.problems import fields_of
 from modelkin import wire
@@ -110,10 +111,7 @@ class LineReader:
                 f"a line may have {self._max_line_bytes} bytes at most, this has {len(line)}: "
                 f"send a large support by itself, to PUT .../supports"
             )
-        try:
-            document = parse_strictly(bytes(line))
-        except ValueError as error:
-            raise InvalidParameter(f"the line is not valid JSON: {error}") from None
+        document = parse_strictly(bytes(line))
         if not isinstance(document, dict):
             raise InvalidParameter("the line is not a JSON object")
         return document

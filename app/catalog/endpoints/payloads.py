@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from app.infra.http.bodies import BodyLimits, media_type_of, read_body
+from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, DECODING
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.services import Service
 from modelkin import wire
@@ -122,11 +124,14 @@ class Payload:
     def support(self, num_parameters: int) -> Support:
         """The support; :class:`InvalidSupport` says what is wrong with it."""
         max_k = self._reserve(num_parameters)
-        return wire.load_support(self._data, self._media_type, num_parameters, max_k)
+        with self._turn():
+            return wire.load_support(self._data, self._media_type, num_parameters, max_k)
 
     def signature(self, num_parameters: int) -> Signature:
         """The signature; :class:`InvalidSignature` says what is wrong with it."""
-        return wire.load_signature(self._data, self._media_type, num_parameters)
+        self._hold.take(self._parsed_bytes)
+        with self._turn():
+            return wire.load_signature(self._data, self._media_type, num_parameters)
 
     def sketch(self, num_parameters: int) -> Sketch:
         """The sketch; :class:`InvalidSignature` says what is wrong with it."""
@@ -136,26 +141,37 @@ class Payload:
         """Wait for memory for a support of K indices, for what changes in it and for the result."""
         most = max_indices(self._limits, num_parameters)
         added = min(most, wire.count_added(self._data, self._media_type))
-        self._hold.take(
-            _COPIES_PER_REQUEST * 2 * (k + added) * index_dtype(num_parameters).itemsize
-        )
+        indices = _COPIES_PER_REQUEST * 2 * (k + added) * index_dtype(num_parameters).itemsize
+        self._hold.take(self._parsed_bytes + indices)
 
     def delta(self, before: Support) -> Delta:
         """What changes ``before``; :class:`InvalidSupport` says what is wrong with it."""
         most = max_indices(self._limits, before.num_parameters)
-        return wire.load_delta(self._data, self._media_type, before, most)
+        with self._turn():
+            return wire.load_delta(self._data, self._media_type, before, most)
 
     def either(self, num_parameters: int) -> Support | Signature:
         """Whichever of the two it is."""
         max_k = self._reserve(num_parameters)
-        return wire.load_either(self._data, self._media_type, num_parameters, max_k)
+        with self._turn():
+            return wire.load_either(self._data, self._media_type, num_parameters, max_k)
 
     def _reserve(self, num_parameters: int) -> int:
         """Wait for memory for the indices that it declares; return the most it may decode to."""
         most = max_indices(self._limits, num_parameters)
         count = min(most, wire.count_indices(self._data, self._media_type, num_parameters))
-        self._hold.take(_COPIES_PER_REQUEST * count * index_dtype(num_parameters).itemsize)
+        indices = _COPIES_PER_REQUEST * count * index_dtype(num_parameters).itemsize
+        self._hold.take(self._parsed_bytes + indices)
         return most
+
+    @property
+    def _parsed_bytes(self) -> int:
+        """Memory for what a JSON parser makes of the body."""
+        return DECODED_BYTES_PER_BYTE * len(self._data) if self._media_type == wire.JSON else 0
+
+    def _turn(self) -> AbstractContextManager[object]:
+        """The turn to decode JSON."""
+        return DECODING if self._media_type == wire.JSON else nullcontext()
 
 
 def max_indices(limits: BodyLimits, num_parameters: int) -> int:

@@ -5,6 +5,7 @@ The operation takes no query parameter and ignores those that come: a hub may ap
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -14,6 +15,8 @@ from app.hubs.endpoints.schemas import ReceiptOut
 from app.hubs.incoming.service import HubEventService
 from app.infra.http.bodies import BodyLimits, read_body
 from app.infra.http.dependencies import Turn
+from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE
+from app.infra.http.memory_budget import Budgets
 from app.infra.http.openapi import problems
 from app.infra.http.routing import HOOKS
 from app.infra.http.services import Service
@@ -40,8 +43,13 @@ _BODY: dict[str, Any] = {
 }
 
 
-async def _body(request: Request, limits: Service[BodyLimits]) -> bytes:
-    return bytes(await read_body(request, limits, wire.JSON))
+async def _body(
+    request: Request, limits: Service[BodyLimits], budgets: Service[Budgets]
+) -> AsyncIterator[bytes]:
+    with budgets.holding() as (bodies, decoded):
+        body = await read_body(request, limits, wire.JSON, bodies)
+        await decoded.take_in_turn(DECODED_BYTES_PER_BYTE * len(body))
+        yield bytes(body)
 
 
 @router.post(

@@ -30,6 +30,7 @@ from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
 from app.jobs.service import Progress
 from modelkin.errors import InvalidParameter
+from modelkin.wire.json_structure import check_structure
 
 __all__ = ["PRUNE", "HubEventService", "Receipt"]
 
@@ -121,6 +122,7 @@ class HubEventService:
         """
         source = self._verified(source_id, headers, body)
         try:
+            check_structure(body)
             document = from_json(body, allow_inf_nan=False)
         except ValueError as error:
             raise InvalidParameter(f"the body is not valid JSON: {error}") from None

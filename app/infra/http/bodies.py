@@ -1,32 +1,23 @@
-"""Request bodies: read to a limit and a deadline, and JSON taken strictly."""
+"""Request bodies: read to a limit and a deadline, in memory of the budget."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from email.message import Message
-from typing import Any, Final
+from typing import Final
 
-from fastapi import Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
-from pydantic_core import from_json
-from starlette.exceptions import HTTPException
+from fastapi import Request
 
 from app.errors import BodyTimeout
 from app.infra.http.memory_budget import Reservation
-from app.infra.http.services import services_of
 from modelkin import wire
-from modelkin.errors import InvalidParameter, ModelkinError, PayloadTooLarge, UnsupportedMediaType
-from modelkin.wire.json import parse_json
+from modelkin.errors import PayloadTooLarge, UnsupportedMediaType
 
 __all__ = [
     "BODY_PROBLEMS",
     "BodyLimits",
-    "JsonRoute",
     "media_type_of",
-    "parse_strictly",
     "read_body",
 ]
 
@@ -107,63 +98,6 @@ async def read_body(
             f"the body came too slowly: {size} bytes in {loop.time() - began:.0f} s"
         ) from None
     return body
-
-
-def parse_strictly(body: bytes) -> Any:
-    """Parse JSON; ValueError says why it is invalid, or why it is refused."""
-    document = from_json(body, allow_inf_nan=False)
-    # pydantic's parser, the stricter about surrogates and depth, would take the last of two fields
-    # of one name and ignore the first without a word.
-    parse_json(body, InvalidParameter)
-    return document
-
-
-class JsonRoute(APIRoute):
-    """A route whose body is strict JSON: no NaN, no lone surrogates, limited nesting."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def strictly(request: Request) -> Response:
-            await self.before_body(request)
-            try:
-                return await handle(_JsonRequest(request.scope, request.receive))
-            except _Refused as refused:
-                raise refused.reason from None
-
-        return strictly
-
-    async def before_body(self, request: Request) -> None:
-        """Refuse a request before its body is read; this refuses none."""
-
-
-class _Refused(HTTPException):
-    """Carries an error through FastAPI, which lets only HTTP exceptions pass from a body."""
-
-    def __init__(self, reason: Exception) -> None:
-        super().__init__(400)
-        self.reason = reason
-
-
-class _JsonRequest(Request):
-    async def body(self) -> bytes:
-        if not hasattr(self, "_body"):
-            try:
-                if media_type_of(self) != wire.JSON:
-                    raise UnsupportedMediaType("this takes Content-Type: application/json")
-                limits = services_of(self)[BodyLimits]
-                self._body = bytes(await read_body(self, limits, wire.JSON))
-            except ModelkinError as error:
-                raise _Refused(error) from error
-        return self._body
-
-    async def json(self) -> Any:
-        body = await self.body()
-        try:
-            return parse_strictly(body)
-        except ValueError as error:
-            entry = {"type": "json_invalid", "loc": ("body",), "msg": f"no valid JSON: {error}"}
-            raise _Refused(RequestValidationError([entry])) from error
 
 
 def _too_large(limit: int, is_json: bool) -> PayloadTooLarge:

@@ -29,7 +29,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 _MAX_THREADS = 40
 """Request threads: anyio's default."""
 _SPARE = 8
-"""Threads that no turn takes, and connections: for keys, jobs and probes."""
+"""Threads that no turn takes, and connections: for keys, bodies, jobs and probes."""
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _COUNTED_AS = "__modelkin_turn__"
 """The attribute of an endpoint that :func:`counts_as` sets."""

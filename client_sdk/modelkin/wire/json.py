@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from modelkin.core.codecs.checks import Payload, check_k
@@ -15,6 +16,7 @@ from modelkin.core.delta import Delta
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidInput, InvalidSignature, InvalidSupport
+from modelkin.wire.json_structure import check_structure
 
 __all__ = [
     "delta_from_json",
@@ -146,30 +148,47 @@ def dump_json(obj: Any) -> bytes:
     return json.dumps(obj, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def parse_json(data: Payload, error: type[InvalidInput]) -> Any:
-    """Parse a UTF-8 JSON text (RFC 8259), or raise ``error``.
+def parse_json(data: Payload, error: type[InvalidInput], *, max_names: int | None = None) -> Any:
+    """Parse a UTF-8 JSON text (RFC 8259) in linear time, or raise ``error``.
 
     Stricter than ``json.loads``: no NaN, no infinities, no repeated name in an object, no encoding
-    but UTF-8.
+    but UTF-8, and bounds on arrays and objects (``json_structure``).
+
+    Args:
+        data: the text.
+        error: the class of what is raised.
+        max_names: of one object; None for no limit.
     """
     try:
+        check_structure(data)
         text = str(data, "utf-8")
-        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+        hook = partial(_distinct, most=len(data) if max_names is None else max_names)
+        return json.loads(text, object_pairs_hook=hook, parse_constant=_refuse_constant)
     except RecursionError:
         raise error("the JSON is nested too deeply") from None
     except UnicodeDecodeError as problem:
         raise error(f"the JSON is not UTF-8: {problem.reason} at byte {problem.start}") from None
-    except ValueError as problem:  # JSONDecodeError, the two hooks, integers of thousands of digits
-        raise error(f"the body is not valid JSON: {problem}") from None
+    except ValueError as problem:  # JSONDecodeError, the checks, integers of thousands of digits
+        raise error(f"this is not valid JSON: {problem}") from None
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _distinct(pairs: list[tuple[str, Any]], most: int) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {_shown(twice)} stands twice in one object")
+        raise ValueError(f"the name {_shown(_repeated(pairs))} stands twice in one object")
+    if len(fields) > most:
+        raise ValueError(f"an object has {len(fields)} names: {most} are allowed")
     return fields
+
+
+def _repeated(pairs: list[tuple[str, Any]]) -> str:
+    """The first name that stands there again."""
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            break
+        seen.add(name)
+    return name
 
 
 def _refuse_constant(constant: str) -> None:
@@ -203,13 +222,20 @@ def _integers(fields: dict[str, Any], name: str, error: type[InvalidInput]) -> l
     values = fields[name]
     if not isinstance(values, list):
         raise error(f"{name} must be an array of integers, not {_shown(values)}", field=name)
-    for position, value in enumerate(values):
-        if not _is_integer(value):
-            raise error(
-                f"{name}[{position}] must be an integer of at most 64 bits, not {_shown(value)}",
-                field=name,
-            )
+    if not _all_integers(values):
+        position, value = next((p, v) for p, v in enumerate(values) if not _is_integer(v))
+        raise error(
+            f"{name}[{position}] must be an integer of at most 64 bits, not {_shown(value)}",
+            field=name,
+        )
     return values
+
+
+def _all_integers(values: list[Any]) -> bool:
+    """Whether :func:`_is_integer` holds for each, without a call for each."""
+    if not values:
+        return True
+    return set(map(type, values)) == {int} and min(values) >= -(2**63) and max(values) < 2**64
 
 
 def _is_integer(value: Any) -> bool:

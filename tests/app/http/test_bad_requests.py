@@ -484,11 +484,12 @@ def test_a_hostile_If_Match_is_a_412(untouched: Space, given: str) -> None:
 
 
 def test_a_long_list_of_errors_is_cut(untouched: Space) -> None:
-    """A body of 80,000 mistakes does not get an answer larger than itself."""
-    body = {f"f{i}": 1 for i in range(80_000)}
-    answer = untouched.http.patch(untouched.path("models", "stored"), json=body)
-    assert_problem(answer, 422, "invalid_parameter", "f0")
-    assert len(answer.content) < 100_000
+    """A body of many mistakes does not get an answer larger than itself."""
+    for mistakes, field in ((200, "f0"), (80_000, "body")):
+        body = {f"f{i}": 1 for i in range(mistakes)}
+        answer = untouched.http.patch(untouched.path("models", "stored"), json=body)
+        assert_problem(answer, 422, "invalid_parameter", field)
+        assert len(answer.json()["errors"]) <= 100
 
 
 def test_many_parameters_are_no_harm(server: Server, untouched: Space) -> None:

@@ -1,0 +1,149 @@
+"""JSON bodies: read in time that their size says, in a thread, in memory of the budget."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+import httpx
+import pytest
+from fastapi import APIRouter, Body, FastAPI
+from pydantic import field_validator
+from starlette.testclient import TestClient
+
+from app.container import Container
+from app.infra.http import problems
+from app.infra.http.bodies import BodyLimits
+from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, JsonRoute
+from app.infra.http.memory_budget import Budget, Budgets
+from app.infra.http.schemas import RequestModel
+from tests.support.fixtures import Start
+from tests.support.http_space import JSON, Space, assert_problem
+from tests.support.servers.server_process import Server
+
+MIB = 1 << 20
+NAMES = [f'"{number:x}":0' for number in range(MIB // 10)]
+
+HOSTILE: dict[str, tuple[str, bytes]] = {
+    "a name twice": ("similarity", f"{{{','.join([*NAMES, NAMES[-1]])}}}".encode()),
+    "unknown names": ("similarity", f"{{{','.join(NAMES)}}}".encode()),
+    "tags of numbers": ("models/stored", b'{"tags":[%b]}' % b",".join([b"0"] * 500_000)),
+    "one tag": ("models/stored", b'{"tags":[%b]}' % b",".join([b'"a"'] * 250_000 + [b'""'])),
+    "arrays": ("models/stored", b'{"tags":[%b]}' % b",".join([b"[]"] * 340_000)),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_body_takes_no_longer_than_its_size_says(
+    server: Server, untouched: Space, case: str
+) -> None:
+    """A megabyte is answered in seconds at most, and others are answered meanwhile."""
+    path, body = HOSTILE[case]
+    assert len(body) <= MIB
+    method = "POST" if path == "similarity" else "PATCH"
+    headers = {"Content-Type": JSON}
+    with ThreadPoolExecutor(1) as thread:
+        began = time.monotonic()
+        sent = thread.submit(
+            untouched.http.request, method, untouched.path(path), content=body, headers=headers
+        )
+        worst = 0.0
+        while not sent.done():
+            asked = time.monotonic()
+            assert 200 == httpx.get(f"{server.url}/livez", timeout=60, trust_env=False).status_code
+            worst = max(worst, time.monotonic() - asked)
+    assert 422 == sent.result().status_code
+    assert time.monotonic() - began < 5
+    assert worst < 3
+
+
+def test_a_layout_of_numbers_is_one_mistake(untouched: Space) -> None:
+    """The first wrong tensor is named; half a million of them took 20 s."""
+    body = b'{"name":"a","num_parameters":5,"layout":[%b]}' % b",".join([b"0"] * 500_000)
+    began = time.monotonic()
+    answer = untouched.http.post("/v1/spaces", content=body, headers={"Content-Type": JSON})
+    assert_problem(answer, 422, "invalid_parameter", "layout[0]")
+    assert time.monotonic() - began < 5
+
+
+# --- an application of one operation ----------------------------------------------------------
+
+
+class Texts(RequestModel):
+    """A body whose validation is observed."""
+
+    texts: list[str]
+
+    @field_validator("texts")
+    @classmethod
+    def _observed(cls, texts: list[str]) -> list[str]:
+        SEEN.append((threading.get_ident(), BUDGETS.bodies.held, BUDGETS.decoded.held))
+        return texts
+
+
+BUDGETS = Budgets(*(Budget(1 << 30, 1.0) for _ in range(3)))
+SEEN: list[tuple[int, int, int]] = []
+_router = APIRouter(route_class=JsonRoute)
+
+
+@_router.post("/texts")
+async def _count(body: Annotated[Texts, Body()], least: int = 0) -> dict[str, Any]:
+    return {"loop": threading.get_ident(), "texts": len(body.texts), "least": least}
+
+
+@pytest.fixture
+def app() -> Iterator[TestClient]:
+    """An application of this operation."""
+    app = FastAPI()
+    parsers = JsonParsers(share=0.5, timeout=1.0)
+    app.state.services = Container(BUDGETS, BodyLimits(MIB, MIB, 5.0), parsers)
+    app.include_router(_router)
+    problems.install(app)
+    SEEN.clear()
+    with TestClient(app) as client:
+        yield client
+
+
+@pytest.mark.parametrize(("count", "inline"), [(10, True), (50_000, False)])
+def test_a_long_body_is_parsed_and_validated_once_in_a_thread(
+    app: TestClient, count: int, inline: bool
+) -> None:
+    """It holds memory while it is, and none when it is answered; a short one needs no thread."""
+    body = json.dumps({"texts": ["ab"] * count}).encode()
+    answer = app.post("/texts", content=body, headers={"Content-Type": JSON}).json()
+    assert count == answer["texts"]
+    ((thread, received, decoded),) = SEEN
+    assert inline is (thread == answer["loop"])
+    assert received >= len(body)
+    assert DECODED_BYTES_PER_BYTE * len(body) == decoded
+    assert 0 == BUDGETS.bodies.held == BUDGETS.decoded.held
+
+
+def test_mistakes_in_the_body_and_beside_it_are_named_together(app: TestClient) -> None:
+    """What the thread has found stands beside what FastAPI finds."""
+    answer = app.post("/texts?least=x", json={"texts": [1], "more": 2})
+    assert answer.status_code == 422
+    fields = {error["field"] for error in answer.json()["errors"]}
+    assert {"least", "texts[0]", "more"} == fields
+
+
+def test_a_body_waits_for_memory(start: Start) -> None:
+    """Bodies that together decode to more than the budget are read one after the other."""
+    server = start(f"--max-inflight-body-bytes={80 * MIB}")
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+        body = b'{"models":[%b]}' % b",".join([b'"ab"'] * 200_000)
+        headers = {"Content-Type": JSON}
+        http.post("/v1/spaces", json={"name": "s", "num_parameters": 9})
+        before = server.memory
+
+        def ask(_: int) -> int:
+            path = "/v1/spaces/s/similarity"
+            return http.post(path, content=body, headers=headers).status_code
+
+        with ThreadPoolExecutor(16) as clients:
+            assert set(clients.map(ask, range(16))) == {422}
+        assert server.peak_memory - before < 100 * MIB
