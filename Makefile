@@ -26,6 +26,7 @@ test: lint
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.backups
 	$(BIN)/python -m tests.soak.freshness
+	$(BIN)/python -m tests.soak.large_bodies
 	$(BIN)/python -m tests.soak.large_checkpoint
 	$(BIN)/python -m tests.soak.answers_have_a_size
 	$(BIN)/python -m tests.soak.bystander

@@ -87,7 +87,9 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         field = self.body_field
-        read = None if field is None else _reader(TypeAdapter(field.field_info.annotation))
+        read = (
+            None if field is None else _reader(TypeAdapter[Any](field.field_info.annotation or Any))
+        )
 
         async def strictly(request: Request) -> Response:
             await self.before_body(request)
