@@ -5,10 +5,10 @@ They ignore query parameters: a probe or a proxy may append its own.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from app.errors import Unavailable
 from app.index.warmup import IndexWarmup, WarmupProgress
@@ -28,19 +28,6 @@ class Health(BaseModel):
     version: str
 
 
-class IndexesOut(BaseModel):
-    """The indexes to load at start, without empty spaces and those beyond the memory bound."""
-
-    spaces: int
-    spaces_loaded: int
-    models: int
-    models_loaded: int
-
-
-class Readiness(Health):
-    indexes: Annotated[IndexesOut, Field(description="what was loaded at start")]
-
-
 @router.get("/livez", operation_id="livez")
 async def livez() -> Health:
     """The process runs."""
@@ -51,31 +38,24 @@ async def livez() -> Health:
     "/readyz",
     operation_id="readyz",
     responses=problems(Unavailable, LOADING),
-    response_model=Readiness,
+    response_model=Health,
 )
 def readyz(request: Request, database: Service[Database], warmup: Service[IndexWarmup]) -> Any:
     """The database answers and the indexes are loaded; 503 otherwise.
 
     Queries are answered while indexes load; a query waits for the index that it needs. The problem
-    document has the progress in `indexes`.
+    document has the share that is loaded, from 0 to 1, in `loaded`. Strangers may ask, so no answer
+    says how many models there are.
     """
     database.check()
     progress = warmup.progress
-    indexes = _indexes(progress)
     if progress.done:
-        return Readiness(version=__version__, indexes=indexes)
-    detail = (
-        f"{progress.models_loaded} of {progress.models} signatures are loaded; until all are, "
-        f"queries may be slow"
-    )
-    members = {"version": __version__, "indexes": indexes.model_dump()}
-    return not_ready(request, detail, members)
+        return Health(version=__version__)
+    share = _share(progress)
+    detail = f"{share:.0%} of the signatures are loaded; until all are, queries may be slow"
+    return not_ready(request, detail, {"version": __version__, "loaded": share})
 
 
-def _indexes(progress: WarmupProgress) -> IndexesOut:
-    return IndexesOut(
-        spaces=progress.spaces,
-        spaces_loaded=progress.spaces_loaded,
-        models=progress.models,
-        models_loaded=progress.models_loaded,
-    )
+def _share(progress: WarmupProgress) -> float:
+    """What is loaded, in hundredths: the number of models does not follow from them."""
+    return int(100 * progress.models_loaded / max(1, progress.models)) / 100

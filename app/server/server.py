@@ -30,6 +30,7 @@ __all__ = ["embedded_worker", "serve", "serve_all", "serve_one"]
 
 log = logging.getLogger(__name__)
 
+_GC_THRESHOLDS = 20_000, 20, 50
 _SHUTDOWN_TIMEOUT_S = 20
 """Time for requests in progress once the service is asked to stop."""
 _SWITCH_INTERVAL_S = 0.0005
@@ -72,7 +73,6 @@ def serve(
         forwarded_allow_ips=settings.trusted_proxies or "",
         timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
     )
-    _collect_rarely()
     try:
         _Server(app, config, ready).run(None if listening is None else [listening])
     except SystemExit as ended:  # uvicorn's own code for a port in use is 3
@@ -84,11 +84,13 @@ def _answer_soon() -> None:
     """Make threads that compute hold up the others for less long.
 
     What is there before the first request stays until the end, so that collections of garbage need
-    not look through it: each would stop all threads for a tenth of a second.
+    not look through it: each would stop all threads for a tenth of a second. They come less often,
+    too: a layout of 33,000 tensors takes 120 ms to validate so, and 400 ms by default.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def serve_all(
@@ -152,16 +154,6 @@ def embedded_worker(settings: Settings, database: Database, jobs: JobService) ->
             raise
         log.warning("no jobs are carried out here: %s", error)
         return None
-
-
-def _collect_rarely() -> None:
-    """Let the garbage collector pass over what is there already, and come less often.
-
-    A layout of 33,000 tensors takes 120 ms to parse and validate so, and 400 ms by default.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
 
 
 class _Server(uvicorn.Server):

@@ -50,7 +50,7 @@ class DownloadDir:
         try:
             folder.mkdir()
         except OSError as error:
-            raise Unavailable(f"nothing can be downloaded to {folder}: {error.strerror}") from error
+            raise _unwritable(folder, error) from error
         return folder
 
     def reserve(self, size: int) -> None:
@@ -66,13 +66,13 @@ class DownloadDir:
                 left = shutil.disk_usage(root).free - _MIN_FREE_BYTES - self._owed_to_others()
                 if size > left:
                     raise StorageFull(
-                        f"{size} bytes are to be downloaded, and the disk of {root} has "
+                        f"{size} bytes are to be downloaded, and the disk has "
                         f"{max(0, left)} left for them: {_MIN_FREE_BYTES} are spared, and other "
                         f"running downloads have reserved theirs"
                     )
                 (self.path / _LOCK).write_text(str(_used(self.path) + size))
         except OSError as error:
-            raise Unavailable(f"nothing can be downloaded to {root}: {error.strerror}") from error
+            raise _unwritable(root, error) from error
 
     def watch(self) -> None:
         """Refuse to go on where the disk is nearly full, whatever was declared.
@@ -122,9 +122,7 @@ class Downloads:
                 lock = _lock(folder)
                 lock.acquire()
         except OSError as error:
-            raise Unavailable(
-                f"nothing can be downloaded to {self._root}: {error.strerror}"
-            ) from error
+            raise _unwritable(self._root, error) from error
         try:
             yield DownloadDir(folder)
         finally:
@@ -184,3 +182,7 @@ def _lock(folder: Path) -> FileLock:
     return FileLock(
         folder / _LOCK, thread_local=False, poll_interval=_POLL_INTERVAL_S, fallback_to_soft=False
     )
+
+
+def _unwritable(folder: Path, error: OSError) -> Unavailable:
+    return Unavailable("nothing can be downloaded now", reason=f"{folder}: {error.strerror}")

@@ -6,6 +6,8 @@ database shows which changes to repeat. Values from Redis are checked and never 
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -28,6 +30,9 @@ from app.infra.storage.redis import AnyRedis, RedisServer
 
 __all__ = ["RedisBuckets"]
 
+log = logging.getLogger(__name__)
+
+_BUILD = re.compile(rb"[0-9]{1,19}:[0-9]{1,19}")
 _DROPPED = "modelkin:dropped"
 """SET of ``space:epoch``: the builds that were dropped, or are about to be dropped."""
 
@@ -75,7 +80,13 @@ class RedisBuckets:
         packed = np.unique(keys).astype(">u8").tobytes()
         answer = self._server.run(CANDIDATES, _key(space_id), (self._cap, limit, packed))
         state, ids, left_out = answer
-        return BucketCandidates(np.sort(np.array(ids, np.int64)), left_out > 0, _state(state))
+        try:
+            found = np.sort(np.array(ids, np.int64))
+        except (ValueError, OverflowError):
+            log.warning("a bucket of space %d holds what is not a model: built again", space_id)
+            self.drop(space_id)
+            return BucketCandidates(np.empty(0, np.int64), False, None)
+        return BucketCandidates(found, left_out > 0, _state(state))
 
     def members(self, space_id: int, ids: Sequence[int]) -> dict[int, bytes]:
         found = self._server.run(MEMBERS, _key(space_id), tuple(ids))
@@ -96,7 +107,10 @@ class RedisBuckets:
 
     def sweep(self, models: int = 200) -> int:
         for build in self._dropped():
-            space_id, epoch = (int(part) for part in build.split(":"))
+            if not _BUILD.fullmatch(build):
+                self._server.call(partial(_forget, build))
+                continue
+            space_id, epoch = (int(part) for part in build.split(b":"))
             arguments = (_build(epoch), epoch, models)
             swept = int(self._server.run(SWEEP, _key(space_id), arguments))
             if swept > 0:
@@ -111,12 +125,12 @@ class RedisBuckets:
     def close(self) -> None:
         """Do nothing: the caller owns the server."""
 
-    def _dropped(self) -> list[str]:
+    def _dropped(self) -> list[bytes]:
         noted = self._server.call(lambda client: client.smembers(_DROPPED))
-        return sorted(bytes(build).decode() for build in noted)  # type: ignore[arg-type]
+        return sorted(bytes(build) for build in noted)  # type: ignore[arg-type]
 
 
-def _forget(build: str, client: AnyRedis) -> None:
+def _forget(build: bytes, client: AnyRedis) -> None:
     client.srem(_DROPPED, build)
 
 
@@ -126,7 +140,9 @@ def _key(space_id: int) -> str:
 
 
 def _sorted(keys: bytes) -> bytes:
-    """Keys of eight bytes each, ascending."""
+    """Keys of eight bytes each, ascending; others as they are, which no model has."""
+    if len(keys) % 8:
+        return keys
     return np.sort(np.frombuffer(keys, ">u8")).tobytes()
 
 

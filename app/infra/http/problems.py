@@ -35,8 +35,8 @@ from app.errors import (
     TooMuch,
     Unauthorized,
     Unavailable,
-    explain,
 )
+from app.infra.http.fault_log import FaultLog
 from app.infra.http.security_headers import HEADERS
 from modelkin.errors import (
     InvalidInput,
@@ -100,6 +100,7 @@ _MAX_FIELDS = 100
 """A body of many mistakes does not get an answer larger than itself."""
 
 log = logging.getLogger(__name__)
+_faults = FaultLog()
 
 
 def problem(
@@ -165,8 +166,10 @@ def fields_of(entries: Sequence[Any]) -> list[dict[str, str]]:
 def answer(request: Request, error: ModelkinError) -> Response:
     """The problem document of an error, where no route raised it."""
     status = status_of(type(error))
-    if status >= 500:
-        log.error("%s: %s", type(error).__name__, explain(error), exc_info=error)
+    if status > 500:
+        _faults.note(error)
+    elif status == 500:
+        log.error("%s: %s", type(error).__name__, error, exc_info=error)
     return problem(
         request,
         status,

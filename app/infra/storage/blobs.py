@@ -57,8 +57,8 @@ class FileBlobs:
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
-            message = f"cannot write supports under {self.root}: {error.strerror}"
-            raise Unavailable(message) from error
+            reason = f"{self.root}: {error.strerror}"
+            raise Unavailable("cannot write supports", reason=reason) from error
 
     def put(self, prefix: str, data: bytes) -> str:
         token = secrets.token_hex(16)

@@ -100,10 +100,11 @@ def _key_in(file: Path) -> str:
         key = file.read_text().strip()
         Fernet(key)
     except OSError as error:
-        raise Unavailable(f"the key of secrets in {file} cannot be used: {error}") from error
+        raise Unavailable("the key of secrets cannot be used", reason=str(error)) from error
     except ValueError:
         raise Unavailable(
-            f"{file} holds no key: put back the file that this service made"
+            "the file of the key of secrets holds no key",
+            reason=f"put back {file} as this service made it",
         ) from None
     return key
 

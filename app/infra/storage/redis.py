@@ -75,13 +75,13 @@ class RedisServer:
             answer = command(self._connected())
         except (NotConnected, TooSlow, RedisClusterException, OSError) as error:
             self._breaker.failed()
-            raise BackendUnavailable(f"Redis cannot be reached: {error}") from error
+            raise BackendUnavailable("Redis cannot be reached", reason=str(error)) from error
         except BackendUnavailable:
             self._breaker.failed()
             raise
         except RedisError as error:
             self._breaker.succeeded()
-            raise BackendUnavailable(f"Redis refused: {error}") from error
+            raise BackendUnavailable("Redis refused", reason=str(error)) from error
         self._breaker.succeeded()
         return answer
 

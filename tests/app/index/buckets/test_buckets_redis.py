@@ -197,12 +197,33 @@ def test_a_foreign_bucket_is_refused_and_repaired(
     client = server.client()
     name = b"modelkin:{1}" + (EPOCH & 0xFFFFFFFF).to_bytes(4, "big") + (9).to_bytes(8, "big")
     client.set(name, b"not a set")
-    with pytest.raises(BackendUnavailable, match="WRONGTYPE"):
+    with pytest.raises(BackendUnavailable, match="Redis refused") as refused:
         buckets.apply(1, EPOCH, 1, 2, [(7, keys(3, 9)), (8, keys(1))], [])
+    assert "WRONGTYPE" in refused.value.reason
     assert state(1) == buckets.state(1)
     client.delete(name)
     assert buckets.apply(1, EPOCH, 1, 2, [(7, keys(3, 9)), (8, keys(1))], [])
     assert [[8], [], [7], [7]] == [ids_in(buckets, 1, k) for k in (1, 2, 3, 9)]
+
+
+@pytest.mark.parametrize("junk", [b"abc", b"", b"1e5", b"9" * 30, b"1.5"])
+def test_a_foreign_member_is_a_lost_space(
+    server: RedisProcess, buckets: RedisBuckets, junk: bytes
+) -> None:
+    """What is not a model in a bucket loses the space, which is built again; sweeps go on."""
+    client = server.client()
+    name = b"modelkin:{1}" + (EPOCH & 0xFFFFFFFF).to_bytes(4, "big") + (1).to_bytes(8, "big")
+    assert [7] == ids_in(buckets, 1, 1)
+    client.sadd(name, junk)
+    client.sadd("modelkin:dropped", junk)
+    found = buckets.candidates(1, keys(1), 100)
+    assert (0, None) == (len(found.ids), found.state)
+    assert buckets.state(1) is None
+    while buckets.sweep():
+        pass
+    assert not client.exists("modelkin:dropped")
+    assert buckets.apply(1, EPOCH + 1, 0, 1, [(8, keys(1))], [])
+    assert [8] == ids_in(buckets, 1, 1)
 
 
 def test_a_foreign_state_is_a_lost_space(server: RedisProcess, buckets: RedisBuckets) -> None:
