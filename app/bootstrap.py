@@ -270,7 +270,12 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
             every=services[Settings].maintenance_interval_seconds,
             sketches=stores.sketches,
             downloads=stores.downloads,
-            blobs=BlobCleanup(stores.database, stores.blobs, services[Settings].blob_grace_seconds),
+            blobs=BlobCleanup(
+                stores.database,
+                stores.blobs,
+                services[Settings].blob_grace_seconds,
+                services[QuotaService],
+            ),
             steps={
                 "history": HistoryBounds(stores.database, services[QuotaService]).run_once,
                 "sketch slots": SketchSlots(stores.database, stores.sketches).run_once,

@@ -149,7 +149,7 @@ class Preparation:
                 return None
             if current.blob_key is not None and current.blob_key == prepared.damaged:
                 self._move(session, space, current, blob_key, len(prepared.packed))
-                release(session, [current.blob_key])
+                release(session, space.tenant_id, {current.blob_key: current.blob_size})
             else:
                 session.after_commit(partial(self._blobs.delete, blob_key))
             return None

@@ -131,12 +131,12 @@ class RevisionRecorder:
                 for change, drift in zip(changes, drifts, strict=True)
             ],
         )
-        return self._drop_oldest(session, changes, [drift.past for drift in drifts])
+        return self._drop_oldest(session, space, changes, [drift.past for drift in drifts])
 
-    def forget(self, session: Writer, model: ModelRecord) -> int:
+    def forget(self, session: Writer, space: SpaceRecord, model: ModelRecord) -> int:
         """Release all supports of a model that is about to be deleted; returns their bytes."""
         blobs = revisions.blobs_of(session, model)
-        release(session, blobs)
+        release(session, space.tenant_id, blobs)
         return sum(size or 0 for size in blobs.values())
 
     def _measure_again(self, space: SpaceRecord, past: ModelPast, content: Content) -> Drift:
@@ -146,7 +146,11 @@ class RevisionRecorder:
         return drift
 
     def _drop_oldest(
-        self, session: Writer, changes: Sequence[ModelChange], pasts: Sequence[ModelPast]
+        self,
+        session: Writer,
+        space: SpaceRecord,
+        changes: Sequence[ModelChange],
+        pasts: Sequence[ModelPast],
     ) -> int:
         """Release supports that are too old to be kept; returns their bytes."""
         dropped: dict[tuple[int, int], KeptSupport] = {}
@@ -167,7 +171,8 @@ class RevisionRecorder:
             return 0
         freed = revisions.measured(session, dropped)
         revisions.drop_blobs(session, dropped)
-        release(session, (kept.blob_key for kept in dropped.values()))
+        sizes = {kept.blob_key: kept.blob_size for kept in dropped.values()}
+        release(session, space.tenant_id, sizes)
         return freed
 
     def _side(

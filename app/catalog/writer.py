@@ -194,7 +194,7 @@ class ModelWriter:
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
         require_met(precondition, name, current)
-        freed = self._history.forget(session, current)
+        freed = self._history.forget(session, space, current)
         version = spaces.advance(session, space, support_bytes=-freed, **{f"{current.kind}s": -1})
         models.delete_model(session, current, version=version)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -20,6 +20,7 @@ from app.infra.db import released_blobs
 from app.infra.db.database import Database, Reader
 from app.infra.storage.blobs import BlobStore
 from app.maintenance import repository
+from app.quotas.service import QuotaService
 from app.spaces.repository import space_ids
 
 __all__ = ["ORPHAN_AGE_S", "BlobCleanup", "orphans"]
@@ -47,11 +48,20 @@ class BlobCleanup:
         database: names the blobs that are needed.
         blobs: cleaned up.
         grace_s: seconds that a blob stays after it was released, or noted as an orphan.
+        quotas: of tenants. What one has released stays for less time where it takes more than all
+            its supports may, since a loop of replacements would fill the disk in a day.
     """
 
-    def __init__(self, database: Database, blobs: BlobStore, grace_s: float) -> None:
+    def __init__(
+        self,
+        database: Database,
+        blobs: BlobStore,
+        grace_s: float,
+        quotas: QuotaService | None = None,
+    ) -> None:
         self._database = database
         self._blobs = blobs
+        self._quotas = quotas
         self._grace = timedelta(seconds=grace_s)
 
     def run_once(self, stopping: threading.Event | None = None) -> None:
@@ -65,6 +75,7 @@ class BlobCleanup:
         """
         stopping = stopping or threading.Event()
         self._delete_released(stopping)
+        self._delete_beyond_quotas(stopping)
         if not stopping.is_set() and self._claim_sweep():
             self._sweep(stopping)
 
@@ -73,14 +84,50 @@ class BlobCleanup:
         while not stopping.is_set():
             with self._database.reading() as session:
                 keys = released_blobs.due(session, before, _BATCH_SIZE)
-                needed = _needed(session, keys)
             if not keys:
                 return
-            for key in keys:
-                if key not in needed:
-                    self._delete(key)
-            with self._database.writing() as session:
-                released_blobs.forget(session, keys)
+            self._delete_all(keys)
+
+    def _delete_beyond_quotas(self, stopping: threading.Event) -> None:
+        """Delete the oldest of what a tenant released, as far as it is more than it may store."""
+        if self._quotas is None:
+            return
+        with self._database.reading() as session:
+            released = released_blobs.bytes_by_tenant(session)
+            quotas = {tenant: self._quotas.of(session, tenant).support_bytes for tenant in released}
+        for tenant, size in released.items():
+            quota = quotas[tenant]
+            if quota is not None and size > quota:
+                log.warning(
+                    "tenant %d has released %d bytes of supports that are there still: the oldest "
+                    "beyond %d bytes are deleted now, so copies of the database may lack them",
+                    *(tenant, size, quota),
+                )
+                self._delete_some(tenant, size - quota, stopping)
+
+    def _delete_some(self, tenant: int, size: int, stopping: threading.Event) -> None:
+        while size > 0 and not stopping.is_set():
+            with self._database.reading() as session:
+                found = released_blobs.oldest(session, tenant, _BATCH_SIZE)
+            if not found:
+                return
+            chosen = []
+            for key, bytes_ in found:
+                if size <= 0:
+                    break
+                chosen.append(key)
+                size -= bytes_
+            self._delete_all(chosen)
+
+    def _delete_all(self, keys: Sequence[str]) -> None:
+        """Delete released blobs, and take them off the list."""
+        with self._database.reading() as session:
+            needed = _needed(session, keys)
+        for key in keys:
+            if key not in needed:
+                self._delete(key)
+        with self._database.writing() as session:
+            released_blobs.forget(session, keys)
 
     def _delete(self, key: str) -> None:
         if released_blobs.space_of(key) is None:

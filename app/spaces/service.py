@@ -183,8 +183,8 @@ class SpaceService:
     def delete(self, session: Writer, space: SpaceRecord) -> None:
         """Delete the space and everything in it."""
         space = repository.lock_space(session, space)
-        repository.delete_space(session, space)
         release_space(session, space.id)
+        repository.delete_space(session, space)
         for forget in self._on_delete:
             session.after_commit(partial(forget, space.id))
 

@@ -44,9 +44,12 @@ def upgrade() -> None:
         "released_blobs",
         sa.Column("key", sa.String(120), nullable=False),
         sa.Column("released_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("tenant_id", sa.BigInteger(), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key", name="pk_released_blobs"),
     )
-    op.create_index("ix_released_blobs_released_at", "released_blobs", ["released_at"])
+    for columns in (["released_at"], ["tenant_id", "released_at"]):
+        op.create_index(_index("released_blobs", columns), "released_blobs", columns)
     op.create_table(
         "orphan_blobs",
         sa.Column("key", sa.String(120), nullable=False),

@@ -6,36 +6,76 @@ copy of the database that is not older finds its supports.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import bindparam, delete, select, text
+from sqlalchemy import bindparam, delete, func, select, text
 
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.base import Moment
 from app.infra.db.tables.blobs import ReleasedBlobRow
+from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.tenants import InstallationRow
 
-__all__ = ["due", "forget", "release", "release_space", "released_among", "space_of"]
+__all__ = [
+    "bytes_by_tenant",
+    "due",
+    "forget",
+    "oldest",
+    "release",
+    "release_space",
+    "released_among",
+    "space_of",
+]
 
 _IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 _INSERT = text(
-    "INSERT INTO released_blobs (key, released_at) VALUES (:key, :at) ON CONFLICT DO NOTHING"
+    "INSERT INTO released_blobs (key, released_at, tenant_id, size) "
+    "VALUES (:key, :at, :tenant, :size) ON CONFLICT DO NOTHING"
 ).bindparams(bindparam("at", type_=Moment()))
 
 
-def release(session: Writer, keys: Iterable[str]) -> None:
-    """List blobs that no row names once this transaction is committed."""
+def release(session: Writer, tenant_id: int, blobs: Mapping[str, int | None]) -> None:
+    """List blobs that no row names once this transaction is committed.
+
+    Args:
+        session: the change.
+        tenant_id: whose they are.
+        blobs: their sizes by key; None for one that is not known.
+    """
     now = datetime.now(UTC)
-    rows = [{"key": key, "at": now} for key in keys]
+    rows = [
+        {"key": key, "at": now, "tenant": tenant_id, "size": size or 0}
+        for key, size in blobs.items()
+    ]
     if rows:
         session.execute(_INSERT, rows)
 
 
 def release_space(session: Writer, space_id: int) -> None:
-    """List all blobs of a space that this transaction deletes, by what their keys begin with."""
+    """List all blobs of a space that this transaction is about to delete, by what their keys begin
+    with.
+    """
     token = session.scalars(select(InstallationRow.token)).one()
-    release(session, [f"{token}/{space_id}/"])
+    query = select(SpaceRow.tenant_id, SpaceRow.support_bytes).where(SpaceRow.id == space_id)
+    tenant_id, size = session.execute(query).one()
+    release(session, tenant_id, {f"{token}/{space_id}/": size})
+
+
+def bytes_by_tenant(session: Reader) -> dict[int, int]:
+    """How many bytes each tenant has released that are there still."""
+    query = select(ReleasedBlobRow.tenant_id, func.sum(ReleasedBlobRow.size))
+    rows = session.execute(query.group_by(ReleasedBlobRow.tenant_id))
+    return {tenant_id: int(size) for tenant_id, size in rows}
+
+
+def oldest(session: Reader, tenant_id: int, limit: int) -> list[tuple[str, int]]:
+    """Key and size of what a tenant released first."""
+    query = select(ReleasedBlobRow.key, ReleasedBlobRow.size).where(
+        ReleasedBlobRow.tenant_id == tenant_id
+    )
+    rows = session.execute(query.order_by(ReleasedBlobRow.released_at).limit(limit))
+    return [(key, size) for key, size in rows]
 
 
 def due(session: Reader, before: datetime, limit: int) -> Sequence[str]:

@@ -131,7 +131,8 @@ def test_a_released_blob_that_a_row_names_stays(stored: Blobs) -> None:
     """Whatever the list says, no support of a model is deleted."""
     stored.put("a")
     with stored.database.writing() as session:
-        release(session, [*named_keys(stored.database), f"{stored.realm}/1/"])
+        keys = [*named_keys(stored.database), f"{stored.realm}/1/"]
+        release(session, 1, dict.fromkeys(keys, 1))
     stored.clean_after(2 * DAY)
     assert named_keys(stored.database) == stored.files()
 

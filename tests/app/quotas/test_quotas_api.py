@@ -22,6 +22,7 @@ from app.errors import QuotaExceeded
 from app.infra.db.tables.blobs import ReleasedBlobRow
 from app.infra.db.tables.catalog import ModelRow, RevisionRow, SpaceRow
 from app.infra.storage.blobs import FileBlobs
+from app.maintenance.blob_cleanup import BlobCleanup
 from app.maintenance.blob_sizes import BlobSizes
 from app.quotas import repository
 from app.quotas.service import QuotaService
@@ -34,6 +35,7 @@ from tests.support.backends import SQLITE, Backend
 from tests.support.http_space import assert_problem
 
 M = 10_000
+_AT = ReleasedBlobRow.released_at
 _names = (f"tenant-{number}" for number in itertools.count())
 
 
@@ -353,3 +355,24 @@ def test_what_a_tenant_stores_is_summed_without_its_layouts(tmp_path: Path) -> N
         asked = (0, 0, app.tenant.id, app.tenant.id)
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {seen[0]}", asked).all()
     assert any("spaces USING COVERING INDEX" in row[3] for row in plan), plan
+
+
+def test_released_supports_take_no_more_than_the_quota(owner: Owner) -> None:
+    """Of replacements and deletions without end only the newest stay for their day of grace."""
+    owner.space()
+    owner.limit(support_bytes=5_000)
+    for number in range(60):
+        owner.put("a", support(number, k=100))
+    with owner.app.database.reading() as session:
+        mine = ReleasedBlobRow.tenant_id == owner.tenant.id
+        before = session.scalars(select(ReleasedBlobRow.key).where(mine).order_by(_AT)).all()
+        token = store_token(session)
+    blobs = FileBlobs(owner.app.services[Settings].blob_dir, token)
+    assert len(before) > 40
+    cleanup = BlobCleanup(owner.app.database, blobs, 86400.0, owner.app.services[QuotaService])
+    cleanup.run_once()
+    left = [key for key in before if blobs.size(key) is not None]
+    assert before[-len(left) :] == left
+    assert 4_000 <= sum(blobs.size(key) or 0 for key in left) <= 5_000
+    assert 200 == owner.put("a", support(99)).status_code
+    assert owner.files() == owner.stored_bytes()

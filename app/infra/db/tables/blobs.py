@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Index, String
+from sqlalchemy import BigInteger, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.infra.db.tables.base import Base, Moment
@@ -20,10 +20,13 @@ class ReleasedBlobRow(Base):
     """
 
     __tablename__ = "released_blobs"
-    __table_args__ = (Index(None, "released_at"),)
+    __table_args__ = (Index(None, "released_at"), Index(None, "tenant_id", "released_at"))
 
     key: Mapped[str] = mapped_column(String(120), primary_key=True)
     released_at: Mapped[datetime] = mapped_column(Moment)
+    tenant_id: Mapped[int] = mapped_column(BigInteger)
+    size: Mapped[int] = mapped_column(BigInteger)
+    """In bytes; 0 where it is not known."""
 
 
 class OrphanBlobRow(Base):
