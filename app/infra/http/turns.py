@@ -193,7 +193,8 @@ class Turns:
         total = min(_MAX_THREADS - _SPARE, connections - _SPARE)
         some = max(1, total // 4)
         known = len(os.sched_getaffinity(0)) if cores is None else cores
-        heavy = min(known + 1, max(1, total // 8))
+        # On two cores a tenant computes one answer at a time: two would hold up all other threads.
+        heavy = min(max(2, known), max(1, total // 8))
         sizes: dict[Kind, int] = {
             "writing": some,
             "hooks": some,
