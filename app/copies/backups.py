@@ -26,8 +26,10 @@ from app.copies.manifests import (
     FileSum,
     Manifest,
     Support,
+    checked_file,
     copy_file,
     file_sum,
+    found_backup,
     supports_of,
     whole_backups,
 )
@@ -74,29 +76,35 @@ class BackupService:
         self._secret = secret
 
     def make(self, target: Path, *, keep: int) -> Made:
-        """Make a backup in a folder of backups; delete older ones, and those without an end.
+        """Make a backup in a folder of backups; delete older ones, and unfinished ones.
 
         Args:
             keep: how many backups the folder has at most afterwards.
 
         Raises:
             Conflict: another backup is being made there, or it has those of another installation.
-            Unavailable: something cannot be read or written; the backup has no end then.
+            Unavailable: something cannot be read or written; the backup stays unfinished.
         """
         with _locked(target):
-            before = whole_backups(target)
-            if before:
-                self._require_own(before[-1])
+            before = self._before(target)
             folder = target / BACKUPS / datetime.now(UTC).strftime(_NAME)
             folder.mkdir(parents=True)
-            made = self._fill(folder, target / SUPPORTS, before[-1] if before else None)
+            made = self._fill(folder, target / SUPPORTS, before)
             _prune(target, keep)
             return made
 
-    def _require_own(self, backup: Path) -> None:
-        manifest = Manifest.model_validate_json((backup / MANIFEST).read_bytes())
+    def _before(self, target: Path) -> Path | None:
+        """The newest backup, whose supports need not be copied again; None without a whole one."""
+        if not whole_backups(target):
+            return None
+        try:
+            backup, manifest = found_backup(target, None)
+            checked_file(backup / SUPPORT_LIST, manifest.files[SUPPORT_LIST])
+        except Unavailable:  # damaged: all are copied once more
+            return None
         if manifest.token != self._token:
-            raise Conflict(f"{backup.parents[1]} has backups of another installation: name another")
+            raise Conflict(f"{target} has backups of another installation: name another folder")
+        return backup
 
     def _fill(self, folder: Path, supports: Path, before: Path | None) -> Made:
         url = self._database.url
@@ -167,7 +175,7 @@ def _locked(target: Path) -> Iterator[None]:
         raise Conflict(f"another backup is being made in {target}") from None
     except OSError as error:
         kind = StorageFull if error.errno == errno.ENOSPC else Unavailable
-        raise kind(f"the backup in {target} has no end: {error}") from error
+        raise kind(f"the backup in {target} is unfinished: {error}") from error
 
 
 def _is_there(supports: Path, support: Support) -> bool:

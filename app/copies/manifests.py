@@ -12,6 +12,7 @@ A folder of backups::
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ SUPPORTS: Final = "supports"
 SUPPORT_LIST: Final = "supports.tsv"
 MANIFEST: Final = "manifest.json"
 _CHUNK_BYTES = 1 << 20
+_LINE = re.compile(r"((?:\w+/)+\w+)\t(\d+)\t([0-9a-f]{64})\n", re.ASCII)
+"""No key leads out of the folder of supports."""
 
 
 class FileSum(BaseModel):
@@ -146,11 +149,18 @@ def found_backup(folder: Path, name: str | None) -> tuple[Path, Manifest]:
 
 
 def supports_of(backup: Path) -> Iterator[Support]:
-    """The supports of a backup, by key."""
-    with (backup / SUPPORT_LIST).open(encoding="ascii") as lines:
+    """The supports of a backup, by key.
+
+    Raises:
+        Unavailable: a line of the list is no key with its sum.
+    """
+    path = backup / SUPPORT_LIST
+    with path.open(encoding="ascii") as lines:
         for line in lines:
-            key, size, sha256 = line.rstrip("\n").split("\t")
-            yield Support(key, FileSum(size=int(size), sha256=sha256))
+            found = _LINE.fullmatch(line)
+            if found is None:
+                raise Unavailable(f"the backup is damaged: {path} has a line that names no support")
+            yield Support(found[1], FileSum(size=int(found[2]), sha256=found[3]))
 
 
 def copy_file(source: Path, target: Path) -> FileSum:

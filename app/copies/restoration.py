@@ -6,6 +6,7 @@ of the supports.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -41,7 +42,7 @@ def restore(
 
     Args:
         source: a folder of backups.
-        name: of one of them; by default the newest that has an end.
+        name: of one of them; by default the newest that is finished.
         progress: called with how many supports are restored, of how many.
 
     Raises:
@@ -60,6 +61,7 @@ def restore(
         if secret is not None and secret.name in manifest.files:
             copy_file(checked_file(backup / secret.name, manifest.files[secret.name]), secret)
         if manifest.database == "sqlite":
+            os.sync()  # before there is a database that names the supports
             file = Path(str(url.database)).absolute()
             restore_sqlite(backup, manifest.files[DATABASE], file)
     except OSError as error:
@@ -69,6 +71,7 @@ def restore(
             migrate(database, revision=manifest.revision)
             restore_postgres(backup, manifest, url)
         migrate(database)
+    os.sync()
     return manifest
 
 
