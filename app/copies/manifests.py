@@ -152,7 +152,7 @@ def supports_of(backup: Path) -> Iterator[Support]:
     """The supports of a backup, by key.
 
     Raises:
-        Unavailable: a line of the list is no key with its sum.
+        Unavailable: a line of the list is not a key with its sum.
     """
     path = backup / SUPPORT_LIST
     with path.open(encoding="ascii") as lines:
