@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -50,6 +51,13 @@ class ModelOut(ResponseModel):
             created_at=model.created_at,
             updated_at=model.updated_at,
         )
+
+    @classmethod
+    def written(cls, space: SpaceRecord, model: ModelRecord) -> bytes:
+        """A model as JSON, its attributes as they are stored: they are not parsed for it."""
+        shown = cls.of(space, replace(model, attributes_json="{}"))
+        others = shown.model_dump_json(exclude={"attributes"})
+        return f'{others[:-1]},"attributes":{model.attributes_json}}}'.encode()
 
 
 class ModelPage(ResponseModel):

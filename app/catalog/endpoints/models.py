@@ -54,7 +54,7 @@ def list_models(
     A page ends at `limit` models or at 4 MiB, whichever comes first; `next_cursor` goes on.
     """
     page = reader.models(session, space, limit=limit, cursor=cursor, tags=tags)
-    return page_answer((ModelOut.of(space, model) for model in page.items), page.next_cursor)
+    return page_answer((ModelOut.written(space, model) for model in page.items), page.next_cursor)
 
 
 @router.get(MODEL, operation_id="get_model", responses=problems(*SPACE_PROBLEMS, ModelNotFound))

@@ -75,9 +75,14 @@ def streamed_answer(
     return _PacedResponse(pieces, media_type=media_type, headers=dict(headers))
 
 
-def page_answer(items: Iterable[BaseModel], next_cursor: str | None) -> Response:
-    """A page of a listing as JSON, one entry made and written after the other."""
-    written = b",".join(item.__pydantic_serializer__.to_json(item) for item in items)
+def page_answer(items: Iterable[BaseModel | bytes], next_cursor: str | None) -> Response:
+    """A page of a listing as JSON, one entry made and written after the other.
+
+    Args:
+        items: the entries, or their JSON.
+        next_cursor: of the next page; None for the last.
+    """
+    written = b",".join(map(_written, items))
     body = b'{"items":[%b],"next_cursor":%b}' % (written, to_json(next_cursor))
     return binary_answer(body, _JSON, {})
 
@@ -85,6 +90,10 @@ def page_answer(items: Iterable[BaseModel], next_cursor: str | None) -> Response
 def json_answer(answer: BaseModel) -> Response:
     """An answer as JSON."""
     return binary_answer(answer.__pydantic_serializer__.to_json(answer), _JSON, {})
+
+
+def _written(item: BaseModel | bytes) -> bytes:
+    return item if isinstance(item, bytes) else item.__pydantic_serializer__.to_json(item)
 
 
 async def _slices(body: bytes) -> AsyncIterator[bytes]:
