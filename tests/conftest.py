@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.browser import BROWSER
+from tests.support.servers.browser import BROWSER
 
 pytest_plugins = ["tests.support.fixtures", "tests.support.jobs.fixtures"]
 

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.support.app.backups import Copies, writing
 from tests.support.backends import SQLITE, Backend, PostgresBackend
-from tests.support.backups import Copies, writing
 from tests.support.servers.postgres import postgres_server
 from tests.support.servers.server_process import Server
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from app.copies.manifests import MANIFEST, SUPPORT_LIST, SUPPORTS, whole_backups
+from tests.support.app.backups import Copies, writing
 from tests.support.backends import SQLITE, Backend
-from tests.support.backups import Copies, writing
 from tests.support.servers.server_process import Server
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from modelkin._validation import quote_model
 from tests.app.ui.test_explorer import HOSTILE, MODELS, M
-from tests.support.browser import Browser, Visit
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, ok
+from tests.support.servers.browser import Browser, Visit
 from tests.support.servers.server_process import Server
 
 pytestmark = pytest.mark.browser
