@@ -173,11 +173,11 @@ def parse_json(data: Payload, error: type[InvalidInput], *, max_names: int | Non
 
 
 def _distinct(pairs: list[tuple[str, Any]], most: int) -> dict[str, Any]:
+    if len(pairs) > most:
+        raise ValueError(f"an object has {len(pairs)} names: {most} are allowed")
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise ValueError(f"the name {_shown(_repeated(pairs))} stands twice in one object")
-    if len(fields) > most:
-        raise ValueError(f"an object has {len(fields)} names: {most} are allowed")
     return fields
 
 

@@ -52,7 +52,7 @@ HEADERS: Final[tuple[dict[str, str], ...]] = (
     {"If-Match": "*", "If-None-Match": "*"},
     {"Sec-Fetch-Site": "cross-site"},
     {"Host": "elsewhere.example"},
-    {"If-Match": "\"0\""},
+    {"If-Match": '"0"'},
     {"Accept": "text/html"},
     {"Authorization": "Bearer mk_nonsense"},
 )
