@@ -42,6 +42,7 @@ def test_the_memory_budgets_add_up() -> None:
     budgets = [
         settings.index_memory_bytes,
         settings.max_inflight_body_bytes,
+        settings.max_inflight_body_bytes // 4,
         settings.support_cache_bytes,
         8 * settings.max_ingested_indices * settings.job_concurrency // 2,
         banding.STOP_LIST_CACHE_BYTES,
