@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import pytest
 
 from modelkin import Support
+from tests.support.backends import Backend
 from tests.support.declared_problems import OPERATIONS, Operation
-from tests.support.fixtures import Start
 from tests.support.http_space import JSON, RAW, SIGNATURE, SUPPORT, Space
 from tests.support.provocations import VALID
+from tests.support.servers.server_process import Server
 
 DOCUMENT: Final = json.loads(
     (Path(__file__).resolve().parents[3] / "docs" / "openapi.json").read_text()
@@ -90,9 +92,17 @@ def requests(operation: Operation, rng: random.Random) -> Iterator[dict[str, Any
         yield {"method": operation.method, "url": path, **request}
 
 
-def test_a_storm_is_answered_by_what_the_document_says(start: Start) -> None:
+@pytest.fixture
+def server(backend: Backend, tmp_path: Path) -> Iterator[Server]:
+    """A service that can keep secrets; without a key its hooks are a 503."""
+    settings = {"MODELKIN_ENCRYPTION_KEYS": "5a" * 32}
+    running = Server(tmp_path, "--embedded-worker=off", backend=backend, **settings).start()
+    yield running
+    running.kill()
+
+
+def test_a_storm_is_answered_by_what_the_document_says(server: Server) -> None:
     """No operation answers a status that the published document leaves out, and none a 5xx."""
-    server = start("--embedded-worker=off")
     rng = random.Random(13)
     answered: Counter[int] = Counter()
     unsaid: set[str] = set()
