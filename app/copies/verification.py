@@ -87,13 +87,13 @@ class Verification:
             if not ids:
                 return
             last = ids[-1]
-            for of, state in self._states(ids):
+            for of, state in self.states(ids):
                 yield from self._settled(of, state)
                 self.models += 1
             if self._progress is not None:
                 self._progress(self.models, total, "verifying models")
 
-    def _states(self, ids: Sequence[int]) -> list[tuple[SpaceState, ModelState]]:
+    def states(self, ids: Sequence[int]) -> list[tuple[SpaceState, ModelState]]:
         """Models with their spaces, at one moment; without those whose space is missing."""
         with self._database.reading() as session:
             states = stored.model_states(session, ids)
@@ -110,7 +110,7 @@ class Verification:
             found = list(self._supports.findings(of, state))
             if not found:
                 return []
-            now = self._states([state.model.id])
+            now = self.states([state.model.id])
             if not now:
                 return []  # deleted meanwhile
             before, (of, state) = (of.space.banding_version, state), now[0]

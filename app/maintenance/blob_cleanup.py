@@ -77,7 +77,7 @@ class BlobCleanup:
         self._delete_released(stopping)
         self._delete_beyond_quotas(stopping)
         if not stopping.is_set() and self._claim_sweep():
-            self._sweep(stopping)
+            self.sweep(stopping)
 
     def _delete_released(self, stopping: threading.Event) -> None:
         before = datetime.now(UTC) - self._grace
@@ -145,7 +145,8 @@ class BlobCleanup:
         with self._database.writing() as session:
             return repository.claim_sweep(session, before, now)
 
-    def _sweep(self, stopping: threading.Event) -> None:
+    def sweep(self, stopping: threading.Event) -> None:
+        """Delete the orphans that were found a time of grace ago, and note those of now."""
         with self._database.reading() as session:
             lineage = repository.get_lineage(session)
         beside = self._blobs.lineage()

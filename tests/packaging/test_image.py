@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from app.settings import Settings
-from tests.support.image import Image, context, read_compose, write_docker
+from tests.packaging.image import Image, context, read_compose, write_docker
 from tests.support.servers.postgres import postgres
 
 ROOT = Path(__file__).parents[2]

@@ -68,14 +68,14 @@ class Load:
 
     def __init__(self, server: Server, *, models: int = 8000, supports: int = 300) -> None:
         self.server = server
-        self._keys = {name: new_key(server, "--tenant", name) for name in (CROWD, BYSTANDER)}
+        self.keys = {name: new_key(server, "--tenant", name) for name in (CROWD, BYSTANDER)}
         self._models, self._supports = models, supports
 
     def client(self, tenant: str) -> httpx.Client:
         """A client of a tenant; each worker of a crowd has one."""
         return httpx.Client(
             base_url=self.server.url,
-            headers={"Authorization": f"Bearer {self._keys[tenant]}"},
+            headers={"Authorization": f"Bearer {self.keys[tenant]}"},
             timeout=120,
             trust_env=False,
         )
@@ -193,7 +193,7 @@ class Quiet:
     @contextmanager
     def _watching(self) -> Iterator[Watch]:
         watch, over = Watch(), threading.Event()
-        arguments = self._load.server.url, self._load._keys[BYSTANDER]
+        arguments = self._load.server.url, self._load.keys[BYSTANDER]
         asking = subprocess.Popen(
             [sys.executable, "-m", "tests.soak.bystander", "--watch", *arguments],
             stdin=subprocess.PIPE,

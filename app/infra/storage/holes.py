@@ -29,12 +29,12 @@ def punch(descriptor: int, start: int, end: int) -> bool:
     Raises:
         OSError: the file cannot be written.
     """
-    if _fallocate is None:
+    if fallocate is None:
         return False
     start, end = _to_blocks(descriptor, start, end)
     if start >= end:
         return True
-    if _fallocate(descriptor, _KEEP_SIZE | _PUNCH_HOLE, start, end - start) == 0:
+    if fallocate(descriptor, _KEEP_SIZE | _PUNCH_HOLE, start, end - start) == 0:
         return True
     number = ctypes.get_errno()
     if number in _UNSUPPORTED:
@@ -79,4 +79,5 @@ def _found_fallocate() -> Any:
     return function
 
 
-_fallocate = _found_fallocate()
+fallocate = _found_fallocate()
+"""The system's own; None where it has none."""

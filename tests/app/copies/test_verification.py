@@ -472,6 +472,6 @@ def test_a_model_that_changes_meanwhile_is_no_finding(
             (installation.folder / str(lost.blob_key)).unlink()
         return read
 
-    monkeypatch.setattr(Verification, "_states", racing)
+    monkeypatch.setattr(Verification, "states", racing)
     assert [] == [str(finding) for finding in installation.findings()]
     assert [7, 0] == looks

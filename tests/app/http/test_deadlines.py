@@ -12,9 +12,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from sqlalchemy import Engine
+from sqlalchemy.pool import QueuePool
 
 from app.deadlines import Deadline
 from app.errors import ClientLeft, TooMuch
+from app.infra.db.database import Database
 from app.infra.http.turns import Turns
 from app.kinship.graph import GraphService
 from app.kinship.graph_edges import EdgeFinder
@@ -249,6 +252,16 @@ def test_readers_do_not_wait_for_heavy_questions(
         assert [200] * 10 == asyncio.run(ask())
 
 
+def connections_in_use(database: Database) -> int:
+    """Of the pool for reading and writing."""
+    with database.reading() as session:
+        engine = session.get_bind()
+        assert isinstance(engine, Engine)
+        pool = engine.pool
+    assert isinstance(pool, QueuePool)
+    return pool.checkedout()
+
+
 def test_no_view_of_the_database_is_held_while_an_answer_is_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +271,7 @@ def test_no_view_of_the_database_is_held_while_an_answer_is_computed(
         before = getattr(module, name)
 
         def count(*arguments: Any, **more: Any) -> Any:
-            held.append(harness.database._engines.reading.pool.checkedout())  # type: ignore[attr-defined]
+            held.append(connections_in_use(harness.database))
             return before(*arguments, **more)
 
         monkeypatch.setattr(module, name, count)

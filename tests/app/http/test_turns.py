@@ -44,43 +44,62 @@ class Crowd:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.served: list[str] = []
-        self._tasks: list[tuple[str, asyncio.Task[None], asyncio.Event]] = []
+        self.asked: Counter[str] = Counter()
+        """Requests of each tenant that are served or wait."""
+        self.held: Counter[str] = Counter()
+        self.tasks: list[tuple[str, asyncio.Task[None], asyncio.Event]] = []
 
     async def come(self, *tenants: str) -> None:
         """One request of each tenant comes, after another."""
         for tenant in tenants:
             over = asyncio.Event()
             task = asyncio.create_task(self._ask(tenant, over))
-            self._tasks.append((tenant, task, over))
+            self.tasks.append((tenant, task, over))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
     async def leave(self, tenant: str) -> None:
         """The longest served request of a tenant ends."""
-        at = next(i for i, (each, _, _) in enumerate(self._tasks) if each == tenant)
-        _, task, over = self._tasks.pop(at)
+        at = next(i for i, (each, _, _) in enumerate(self.tasks) if each == tenant)
+        _, task, over = self.tasks.pop(at)
         over.set()
         await task
 
     async def give_up(self, tenant: str) -> None:
         """The newest request of a tenant is cancelled."""
-        at = max(i for i, (each, _, _) in enumerate(self._tasks) if each == tenant)
-        _, task, _ = self._tasks.pop(at)
+        at = max(i for i, (each, _, _) in enumerate(self.tasks) if each == tenant)
+        _, task, _ = self.tasks.pop(at)
         task.cancel()
         await asyncio.wait([task])
         await asyncio.sleep(0)
 
     async def go_home(self) -> None:
         """All requests end."""
-        for _, task, over in self._tasks:
+        for _, task, over in self.tasks:
             over.set()
             task.cancel()
-        await asyncio.gather(*(task for _, task, _ in self._tasks), return_exceptions=True)
+        await asyncio.gather(*(task for _, task, _ in self.tasks), return_exceptions=True)
+
+    def waiting(self) -> set[str]:
+        """The tenants with a request that is not served yet."""
+        return {tenant for tenant, _, _ in self.tasks if self.asked[tenant] > self.holds(tenant)}
+
+    def holds(self, tenant: str) -> int:
+        """The requests of a tenant that are served now."""
+        return self.held[tenant]
 
     async def _ask(self, tenant: str, over: asyncio.Event) -> None:
-        async with self.pool.turn(tenant):
-            self.served.append(tenant)
-            await over.wait()
+        self.asked[tenant] += 1
+        try:
+            async with self.pool.turn(tenant):
+                self.served.append(tenant)
+                self.held[tenant] += 1
+                try:
+                    await over.wait()
+                finally:
+                    self.held[tenant] -= 1
+        finally:
+            self.asked[tenant] -= 1
 
 
 def test_a_tenant_that_waits_is_next_however_many_another_has_sent() -> None:
@@ -139,22 +158,22 @@ def test_no_turn_is_lost_and_none_is_free_while_somebody_may_have_it(
     async def run() -> None:
         crowd = Crowd(Pool(size, share=share, timeout=5))
         for what, tenant in events:
-            there = [each for each, _, _ in crowd._tasks]
+            there = [each for each, _, _ in crowd.tasks]
             if what == "come":
                 await crowd.come(tenant)
             elif tenant in there:
                 await (crowd.give_up(tenant) if what == "give_up" else _end_one(crowd, tenant))
             pool = crowd.pool
             assert 0 <= pool.held <= size
-            assert pool.held + pool.waiting == len(crowd._tasks)
+            assert pool.held + pool.waiting == len(crowd.tasks)
             most = max(1, size - 1)
             if pool.waiting and pool.held < size:
-                assert all(pool._held[each] >= most for each in pool._waiting)
+                assert all(crowd.holds(each) >= most for each in crowd.waiting())
         await crowd.go_home()
         assert (crowd.pool.held, crowd.pool.waiting) == (0, 0)
 
     async def _end_one(crowd: Crowd, tenant: str) -> None:
-        if crowd.pool._held[tenant]:
+        if crowd.holds(tenant):
             await crowd.leave(tenant)
             await asyncio.sleep(0)
             await asyncio.sleep(0)

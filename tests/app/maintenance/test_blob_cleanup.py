@@ -199,7 +199,7 @@ def test_a_sweep_under_another_lineage_forgets_the_notes(stored: Blobs) -> None:
 def test_one_process_sweeps_at_a_time(stored: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several whose clean-ups come together one reads the folder."""
     sweeps = []
-    monkeypatch.setattr(BlobCleanup, "_sweep", lambda *_: sweeps.append(1))
+    monkeypatch.setattr(BlobCleanup, "sweep", lambda *_: sweeps.append(1))
     threads = [threading.Thread(target=stored.clean) for _ in range(6)]
     for thread in threads:
         thread.start()

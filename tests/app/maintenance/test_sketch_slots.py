@@ -101,7 +101,7 @@ def test_a_file_that_can_have_no_holes_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the system cannot make holes, nothing is lost and nothing raised."""
-    monkeypatch.setattr(holes, "_fallocate", None)
+    monkeypatch.setattr(holes, "fallocate", None)
     file = SketchFile(tmp_path / "f", M)
     file.write(3, 4, SKETCH)
     file.give_back(np.array([3], np.int64))

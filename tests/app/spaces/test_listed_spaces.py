@@ -96,7 +96,8 @@ def statements(database: Database, do: Callable[[], Any]) -> list[str]:
     def heard(*arguments: Any) -> None:
         found.append(arguments[2])
 
-    engine = database._engines.reading
+    with database.reading() as session:
+        engine = session.get_bind()
     event.listen(engine, "before_cursor_execute", heard)
     try:
         do()

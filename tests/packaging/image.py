@@ -1,8 +1,8 @@
 """The image without Docker: the Dockerfile's own steps, run in a folder on what the context holds.
 
-``python -m tests.support.image STATE ...`` stands for ``docker ...``. It builds and runs images in
-the folder ``STATE``, and reads compose files by the parser of podman-compose. ``compose up`` starts
-nothing: it leaves the file in ``STATE``, with all variables replaced.
+``python -m tests.packaging.image STATE ...`` stands for ``docker ...``. It builds and runs images
+in the folder ``STATE``, and reads compose files by the parser of podman-compose. ``compose up``
+starts nothing: it leaves the file in ``STATE``, with all variables replaced.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def write_docker(folder: Path, state: Path) -> None:
     (state / _ENVIRONMENT).write_text(json.dumps(dict(os.environ)))
     path = os.pathsep.join(sys.path)
     script = folder / "docker"
-    command = f"{sys.executable} -m tests.support.image {state}"
+    command = f"{sys.executable} -m tests.packaging.image {state}"
     script.write_text(f'#!/bin/sh\nPYTHONPATH="{path}" exec {command} "$@"\n')
     script.chmod(0o755)
 
