@@ -461,7 +461,7 @@ def test_a_model_that_changes_meanwhile_is_no_finding(
 ) -> None:
     """What looks wrong is read again: the model was deleted since, and its file is gone."""
     looks: list[int] = []
-    states = Verification._states
+    states = Verification.states
 
     def racing(self: Verification, ids: Any) -> Any:
         read = states(self, ids)
