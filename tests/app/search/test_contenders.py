@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,9 +83,10 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     compare = Comparer.compare
 
-    def spy(self: Comparer, query: object, candidates: Sequence[object], **how: object) -> object:
-        names.extend(candidate.name for candidate in candidates)  # type: ignore[attr-defined]
-        return compare(self, query, candidates, **how)  # type: ignore[arg-type]
+    def spy(self: Comparer, query: object, candidates: Iterable[object], **how: object) -> object:
+        chosen = list(candidates)
+        names.extend(candidate.name for candidate in chosen)  # type: ignore[attr-defined]
+        return compare(self, query, chosen, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Comparer, "compare", spy)
     return names

@@ -76,7 +76,7 @@ def test_rounds_of_drift_cost_a_fraction(
     are; the client lists how far each drifted.
     """
     name = f"s-{request.node.callspec.id}"
-    with connect("http://kin.test", transport=httpx.MockTransport(counted)) as client:
+    with connect("http://localhost", transport=httpx.MockTransport(counted)) as client:
         client.ensure_space(name, num_parameters=M)
         counted.sent.clear()
         for support in SUPPORTS:
