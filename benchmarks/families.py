@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 
-from app.auth.records import Tenant
-from app.bootstrap import open_services
-from app.catalog.batches import BatchEntry, BatchService
+from app.catalog.batches import BatchEntry
 from app.container import Container
-from app.infra.db.database import Database
-from app.settings import Settings
 from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from benchmarks.stored_space import stored
 from modelkin import Layout, Support
 
 __all__ = ["DENSITY", "M", "filled_space"]
@@ -35,25 +29,8 @@ def filled_space(n: int, layout: Layout | None = None) -> Iterator[tuple[Contain
         n: models, named ``m00000`` and so on.
         layout: of the space; of M parameters.
     """
-    with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
-        url = f"sqlite:///{Path(folder) / 'm.db'}"
-        with open_services(Settings(_env_file=None, database_url=url)) as services:
-            with services[Database].writing() as session:
-                space, _ = services[SpaceService].create(
-                    session,
-                    services[Tenant],
-                    "bench",
-                    num_parameters=M,
-                    layout=layout,
-                    scheme=None,
-                    num_perm=256,
-                    seed=1,
-                )
-            with services[Database].reading() as session:
-                services[BatchService].put(session, space, _entries(n))
-            with services[Database].reading() as session:
-                space = services[SpaceService].get(session, services[Tenant], "bench")
-            yield services, space
+    with stored(_entries(n), M, layout) as filled:
+        yield filled
 
 
 def _entries(n: int) -> Iterator[BatchEntry]:

@@ -7,13 +7,11 @@ on the matrix that the service computed.
 
 from __future__ import annotations
 
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +19,7 @@ import numpy.typing as npt
 from sklearn.cluster import HDBSCAN, AffinityPropagation, AgglomerativeClustering
 
 from app.auth.records import Tenant
-from app.bootstrap import open_services
-from app.catalog.batches import BatchEntry, BatchService
+from app.catalog.batches import BatchEntry
 from app.catalog.reader import ModelReader
 from app.clustering import service
 from app.clustering.records import ClusteringRecord
@@ -31,11 +28,10 @@ from app.clustering.service import ClusteringService
 from app.container import Container
 from app.infra.db.database import Database
 from app.jobs.service import JobService
-from app.settings import Settings
 from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
 from benchmarks.harness import extra_memory
 from benchmarks.report import Findings, Row, Table, duration
+from benchmarks.stored_space import stored
 from modelkin.core.clustering.clustering import agreement
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.support import Support
@@ -172,27 +168,10 @@ class Stopwatch:
 @contextmanager
 def _space(size: Size) -> Iterator[Place]:
     """A service's store with models in groups of decreasing size, and some in no group."""
-    with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
-        url = f"sqlite:///{Path(folder) / 'm.db'}"
-        with open_services(Settings(_env_file=None, database_url=url)) as services:
-            with services[Database].writing() as session:
-                space, _ = services[SpaceService].create(
-                    session,
-                    services[Tenant],
-                    "bench",
-                    num_parameters=size.num_parameters,
-                    layout=None,
-                    scheme=None,
-                    num_perm=256,
-                    seed=1,
-                )
-            rng = np.random.default_rng(0)
-            labels = _labels(size, rng)
-            with services[Database].reading() as session:
-                services[BatchService].put(session, space, _entries(size, labels, rng))
-            with services[Database].reading() as session:
-                space = services[SpaceService].get(session, services[Tenant], "bench")
-            yield Place(services, space, labels)
+    rng = np.random.default_rng(0)
+    labels = _labels(size, rng)
+    with stored(_entries(size, labels, rng), size.num_parameters) as (services, space):
+        yield Place(services, space, labels)
 
 
 def _labels(size: Size, rng: np.random.Generator) -> Labels:
