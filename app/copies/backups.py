@@ -26,7 +26,6 @@ from app.copies.manifests import (
     FileSum,
     Manifest,
     Support,
-    checked_file,
     copy_file,
     file_sum,
     found_backup,
@@ -93,20 +92,20 @@ class BackupService:
             _prune(target, keep)
             return made
 
-    def _before(self, target: Path) -> Path | None:
-        """The newest backup, whose supports need not be copied again; None without a whole one."""
+    def _before(self, target: Path) -> Iterator[Support]:
+        """What the newest backup has, which need not be copied again; nothing if it is damaged."""
         if not whole_backups(target):
-            return None
+            return iter(())
         try:
             backup, manifest = found_backup(target, None)
-            checked_file(backup / SUPPORT_LIST, manifest.files[SUPPORT_LIST])
-        except Unavailable:  # damaged: all are copied once more
-            return None
+            before = supports_of(backup, manifest)
+        except Unavailable:
+            return iter(())
         if manifest.token != self._token:
             raise Conflict(f"{target} has backups of another installation: name another folder")
-        return backup
+        return before
 
-    def _fill(self, folder: Path, supports: Path, before: Path | None) -> Made:
+    def _fill(self, folder: Path, supports: Path, before: Iterator[Support]) -> Made:
         url = self._database.url
         files: list[Path] = []
         copy: SqliteCopy | PostgresCopy
@@ -136,15 +135,14 @@ class BackupService:
         return made
 
     def _copy_supports(
-        self, keys: Iterator[str], folder: Path, supports: Path, before: Path | None
+        self, keys: Iterator[str], folder: Path, supports: Path, before: Iterator[Support]
     ) -> Made:
-        known = iter(()) if before is None else supports_of(before)
-        last: Support | None = next(known, None)
+        last = next(before, None)
         count = copied = copied_bytes = 0
         with (folder / SUPPORT_LIST).open("w", encoding="ascii") as listed:
             for key in keys:
                 while last is not None and last.key < key:  # both ascend
-                    last = next(known, None)
+                    last = next(before, None)
                 if last is not None and last.key == key and _is_there(supports, last):
                     total = last.sum
                 else:
@@ -186,12 +184,19 @@ def _is_there(supports: Path, support: Support) -> bool:
 
 
 def _prune(target: Path, keep: int) -> None:
-    """Delete all but the newest backups, and the supports that none of these names."""
+    """Delete all but the newest backups, and the supports that none of these names.
+
+    While one of them is damaged no support is deleted: its own are unknown.
+    """
     kept = whole_backups(target)[-keep:]
     for folder in (target / BACKUPS).iterdir():
         if folder not in kept:
             shutil.rmtree(folder)
-    named = {support.key for backup in kept for support in supports_of(backup)}
+    try:
+        lists = [supports_of(*found_backup(target, folder.name)) for folder in kept]
+    except Unavailable:
+        return
+    named = {support.key for supports in lists for support in supports}
     for path in (target / SUPPORTS).rglob("*"):
         if path.is_file() and path.relative_to(target / SUPPORTS).as_posix() not in named:
             path.unlink()

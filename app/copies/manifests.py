@@ -148,13 +148,16 @@ def found_backup(folder: Path, name: str | None) -> tuple[Path, Manifest]:
         raise Unavailable(f"the backup is damaged: {path / MANIFEST}: {error}") from None
 
 
-def supports_of(backup: Path) -> Iterator[Support]:
-    """The supports of a backup, by key.
+def supports_of(backup: Path, manifest: Manifest) -> Iterator[Support]:
+    """The supports of a backup, by key; of a list that is as the manifest says.
 
     Raises:
-        Unavailable: a line of the list is not a key with its sum.
+        Unavailable: the list is missing, cut or changed.
     """
-    path = backup / SUPPORT_LIST
+    return _listed(checked_file(backup / SUPPORT_LIST, manifest.files[SUPPORT_LIST]))
+
+
+def _listed(path: Path) -> Iterator[Support]:
     with path.open(encoding="ascii") as lines:
         for line in lines:
             found = _LINE.fullmatch(line)

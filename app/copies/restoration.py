@@ -14,7 +14,6 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 
 from app.copies.manifests import (
-    SUPPORT_LIST,
     SUPPORTS,
     Manifest,
     checked_file,
@@ -93,9 +92,9 @@ def _restore_supports(
     blobs: Path,
     progress: Callable[[int, int], None],
 ) -> None:
-    checked_file(backup / SUPPORT_LIST, manifest.files[SUPPORT_LIST])
+    listed = supports_of(backup, manifest)
     blobs.mkdir(parents=True, exist_ok=True)
-    for done, support in enumerate(supports_of(backup)):
+    for done, support in enumerate(listed):
         progress(done, manifest.supports)
         copied = copy_file(supports / support.key, blobs / support.key)
         if copied != support.sum:

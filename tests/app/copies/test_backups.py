@@ -196,10 +196,24 @@ def test_a_support_that_is_missing_ends_the_backup(tmp_path: Path) -> None:
     assert 1 == len(whole_backups(to))
 
 
-def test_a_list_that_is_damaged_saves_no_copy(backed_up: Path, tmp_path: Path) -> None:
-    """The next backup copies every support once more, and is whole again."""
-    shutil.copytree(backed_up, tmp_path / "to")
-    flip(whole_backups(tmp_path / "to")[-1] / SUPPORT_LIST)
-    named, new = copied(Copies(SQLITE, backed_up.parent).back_up(tmp_path / "to"))
+def blank(path: Path) -> None:
+    """Put in place of the first character one that no list has."""
+    path.write_bytes(b"\xff" + path.read_bytes()[1:])
+
+
+@pytest.mark.parametrize("name", [SUPPORT_LIST, MANIFEST])
+@pytest.mark.parametrize("damage", [flip, blank, Path.unlink])
+def test_a_list_that_is_damaged_saves_no_copy(
+    backed_up: Path, tmp_path: Path, name: str, damage: Callable[[Path], object]
+) -> None:
+    """The next backup copies every support once more, is whole, and deletes none."""
+    to = tmp_path / "to"
+    shutil.copytree(backed_up, to)
+    stray = to / SUPPORTS / "stray"
+    stray.touch()
+    damage(whole_backups(to)[-1] / name)
+    named, new = copied(Copies(SQLITE, backed_up.parent).back_up(to))
     assert 0 < named == new
-    Copies(SQLITE, tmp_path / "restored").put_back(tmp_path / "to")
+    # without a manifest the folder counts for nothing; with a damaged one its supports are unknown
+    assert stray.exists() == (len(whole_backups(to)) == 2)
+    Copies(SQLITE, tmp_path / "restored").put_back(to)
