@@ -10,11 +10,12 @@ import hashlib
 import json
 import math
 import operator
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -56,11 +57,10 @@ class Layout:
         specs = tuple(_checked(at, spec) for at, spec in enumerate(_iterated(self.tensors)))
         if not specs:
             raise InvalidLayout("a layout needs at least one tensor", field="layout")
-        seen: set[str] = set()
-        for spec in specs:
-            if spec.name in seen:
-                raise InvalidLayout(f"the layout names tensor {spec.name!r} twice", field="layout")
-            seen.add(spec.name)
+        names = Counter(spec.name for spec in specs)
+        if len(names) < len(specs):
+            [(twice, _)] = names.most_common(1)
+            raise InvalidLayout(f"the layout names tensor {twice!r} twice", field="layout")
         total = sum(spec.size for spec in specs)
         if not 1 <= total <= MAX_PARAMETERS:
             raise InvalidLayout(
@@ -71,7 +71,8 @@ class Layout:
     @classmethod
     def of(cls, tensors: Iterable[tuple[str, Sequence[int]]]) -> Layout:
         """A layout from ``(name, shape)`` pairs; raises InvalidLayout as the constructor does."""
-        return cls(tuple(TensorSpec(name, _dimensions(name, shape)) for name, shape in tensors))
+        # __post_init__ makes a tuple of each shape, or says what is wrong with it.
+        return cls(tuple(TensorSpec(name, cast(Any, shape)) for name, shape in tensors))
 
     @classmethod
     def from_json(cls, items: Iterable[dict[str, Any]]) -> Layout:
@@ -275,7 +276,7 @@ def _checked(position: int, spec: Any) -> TensorSpec:
     if not isinstance(spec.name, str) or not spec.name:
         raise InvalidLayout(f"layout[{position}] has no name", field="layout")
     dimensions = _dimensions(spec.name, spec.shape)
-    if any(d < 0 for d in dimensions):
+    if min(dimensions, default=0) < 0:
         raise InvalidLayout(
             f"the shape {dimensions} of {spec.name!r} has a negative dimension", field="layout"
         )
@@ -284,7 +285,7 @@ def _checked(position: int, spec: Any) -> TensorSpec:
 
 def _dimensions(name: Any, shape: Any) -> tuple[int, ...]:
     try:
-        return tuple(operator.index(d) for d in shape)
+        return tuple(map(operator.index, shape))
     except TypeError:
         raise InvalidLayout(
             f"the shape of {name!r} must be integers, not {shape!r}", field="layout"
