@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from app.spaces.records import SpaceRecord
@@ -16,6 +16,11 @@ from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.core.layout import Layout
 
 __all__ = ["SpaceIn", "SpaceOut", "SpacePage", "SpaceSummary"]
+
+_MAX_STEPS: Final = 100_000_000
+"""Characters of the names times those of the patterns: a worst one takes a nanosecond for each."""
+_CHARACTERS_OF_A_MATCH: Final = 16
+"""What a match costs however short it is."""
 
 
 class TensorSpecIn(RequestModel):
@@ -130,6 +135,20 @@ class SpaceIn(RequestModel):
         description="shell patterns of tensors of `layout` that are never trained, such as "
         "`*.running_*`: the space is of the layout without them, and M counts the rest",
     )
+
+    @field_validator("exclude")
+    @classmethod
+    def _quick_to_match(cls, exclude: list[str], info: ValidationInfo) -> list[str]:
+        """The patterns, if matching them takes a small part of a second."""
+        tensors = info.data.get("layout") or ()
+        names = sum(len(tensor.name) + _CHARACTERS_OF_A_MATCH for tensor in tensors)
+        patterns = sum(len(pattern) + _CHARACTERS_OF_A_MATCH for pattern in exclude)
+        if names * patterns > _MAX_STEPS:
+            raise ValueError(
+                f"{len(exclude)} patterns take too long to match with {len(tensors)} names: use "
+                f"fewer or shorter ones, or send the layout without these tensors"
+            )
+        return exclude
 
 
 class SupportSizeOut(ResponseModel):

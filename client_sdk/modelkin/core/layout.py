@@ -10,12 +10,13 @@ import hashlib
 import json
 import math
 import operator
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,25 +55,15 @@ class Layout:
     tensors: tuple[TensorSpec, ...]
 
     def __post_init__(self) -> None:
-        specs = tuple(_checked(at, spec) for at, spec in enumerate(_iterated(self.tensors)))
-        if not specs:
-            raise InvalidLayout("a layout needs at least one tensor", field="layout")
-        names = Counter(spec.name for spec in specs)
-        if len(names) < len(specs):
-            [(twice, _)] = names.most_common(1)
-            raise InvalidLayout(f"the layout names tensor {twice!r} twice", field="layout")
-        total = sum(spec.size for spec in specs)
-        if not 1 <= total <= MAX_PARAMETERS:
-            raise InvalidLayout(
-                f"the layout has {total} parameters in all, not 1 to 2^63 - 1", field="layout"
-            )
-        object.__setattr__(self, "tensors", specs)
+        given = enumerate(_iterated(self.tensors))
+        specs = tuple(_spec(at, *_parts(at, tensor)) for at, tensor in given)
+        object.__setattr__(self, "tensors", _required(specs))
 
     @classmethod
     def of(cls, tensors: Iterable[tuple[str, Sequence[int]]]) -> Layout:
         """A layout from ``(name, shape)`` pairs; raises InvalidLayout as the constructor does."""
-        # __post_init__ makes a tuple of each shape, or says what is wrong with it.
-        return cls(tuple(TensorSpec(name, cast(Any, shape)) for name, shape in tensors))
+        specs = tuple(_spec(at, name, shape) for at, (name, shape) in enumerate(tensors))
+        return cls._unchecked(_required(specs))
 
     @classmethod
     def from_json(cls, items: Iterable[dict[str, Any]]) -> Layout:
@@ -82,8 +73,11 @@ class Layout:
     @classmethod
     def trusted(cls, items: Iterable[dict[str, Any]]) -> Layout:
         """As :meth:`from_json`, of what :meth:`to_json` has made; nothing is checked."""
+        return cls._unchecked(tuple(TensorSpec(i["name"], tuple(i["shape"])) for i in items))
+
+    @classmethod
+    def _unchecked(cls, tensors: tuple[TensorSpec, ...]) -> Layout:
         layout = cls.__new__(cls)
-        tensors = tuple(TensorSpec(item["name"], tuple(item["shape"])) for item in items)
         object.__setattr__(layout, "tensors", tensors)
         return layout
 
@@ -120,18 +114,17 @@ class Layout:
         Raises:
             InvalidParameter: a pattern matches no tensor, or no tensor is left.
         """
-        for pattern in () if unmatched_ok else patterns:
-            if not any(fnmatchcase(tensor.name, pattern) for tensor in self.tensors):
+        excluded: set[str] = set()
+        for pattern in patterns:
+            found = [*self._named_like(pattern)]
+            if not found and not unmatched_ok:
                 raise InvalidParameter(
                     f"exclude: {pattern!r} matches none of the {len(self.tensors)} tensors; the "
                     f"first is {self.tensors[0].name!r}",
                     field="exclude",
                 )
-        kept = tuple(
-            tensor
-            for tensor in self.tensors
-            if not any(fnmatchcase(tensor.name, pattern) for pattern in patterns)
-        )
+            excluded.update(found)
+        kept = tuple(tensor for tensor in self.tensors if tensor.name not in excluded)
         if not kept or not sum(tensor.size for tensor in kept):
             raise InvalidParameter(
                 f"exclude: the pattern{'s' if len(patterns) > 1 else ''} "
@@ -139,7 +132,12 @@ class Layout:
                 f"parameter of the layout: name fewer tensors",
                 field="exclude",
             )
-        return Layout(kept)
+        return Layout._unchecked(kept)
+
+    def _named_like(self, pattern: str) -> Iterator[str]:
+        """The names that match a shell pattern."""
+        matches = re.compile(translate(pattern)).match
+        return (tensor.name for tensor in self.tensors if matches(tensor.name))
 
     def require_same_tensors(self, other: Layout) -> None:
         """Require the same tensors, in any order.
@@ -162,7 +160,7 @@ class Layout:
 
     def matching(self, patterns: Iterable[str]) -> tuple[str, ...]:
         """The patterns that match a tensor's name, for :meth:`without`."""
-        return tuple(p for p in patterns if any(fnmatchcase(t.name, p) for t in self.tensors))
+        return tuple(p for p in patterns if next(self._named_like(p), None) is not None)
 
     def stretches(self, names: Iterable[str]) -> list[tuple[int, int]]:
         """The first index of each named tensor and the first one after it, in the order of names.
@@ -265,22 +263,43 @@ def _iterated(tensors: Any) -> Iterable[Any]:
         ) from None
 
 
-def _checked(position: int, spec: Any) -> TensorSpec:
-    """A tensor of a layout, its dimensions as plain integers."""
-    if not isinstance(spec, TensorSpec):
+def _parts(position: int, tensor: Any) -> tuple[Any, Any]:
+    """Name and shape of what should be a tensor of a layout."""
+    if not isinstance(tensor, TensorSpec):
         raise InvalidLayout(
-            f"layout[{position}] must be a TensorSpec, not {spec!r}: Layout.of takes pairs of name "
-            f"and shape",
+            f"layout[{position}] must be a TensorSpec, not {tensor!r}: Layout.of takes pairs of "
+            f"name and shape",
             field="layout",
         )
-    if not isinstance(spec.name, str) or not spec.name:
+    return tensor.name, tensor.shape
+
+
+def _spec(position: int, name: Any, shape: Any) -> TensorSpec:
+    """A tensor of a layout, its dimensions as plain integers."""
+    if not isinstance(name, str) or not name:
         raise InvalidLayout(f"layout[{position}] has no name", field="layout")
-    dimensions = _dimensions(spec.name, spec.shape)
-    if min(dimensions, default=0) < 0:
+    dimensions = _dimensions(name, shape)
+    if dimensions and min(dimensions) < 0:
         raise InvalidLayout(
-            f"the shape {dimensions} of {spec.name!r} has a negative dimension", field="layout"
+            f"the shape {dimensions} of {name!r} has a negative dimension", field="layout"
         )
-    return TensorSpec(spec.name, dimensions)
+    return TensorSpec(name, dimensions)
+
+
+def _required(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+    """The tensors, if they make a layout together."""
+    if not specs:
+        raise InvalidLayout("a layout needs at least one tensor", field="layout")
+    names = Counter(spec.name for spec in specs)
+    if len(names) < len(specs):
+        [(twice, _)] = names.most_common(1)
+        raise InvalidLayout(f"the layout names tensor {twice!r} twice", field="layout")
+    total = sum(spec.size for spec in specs)
+    if not 1 <= total <= MAX_PARAMETERS:
+        raise InvalidLayout(
+            f"the layout has {total} parameters in all, not 1 to 2^63 - 1", field="layout"
+        )
+    return specs
 
 
 def _dimensions(name: Any, shape: Any) -> tuple[int, ...]:

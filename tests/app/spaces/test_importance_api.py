@@ -21,6 +21,11 @@ OTHER_BASE = "sha256:" + "07" * 32
 TENSORS = (("conv.weight", (30, 20)), ("bn.running_mean", (30,)), ("bn.running_var", (30,)))
 NAMES = (f"importance-{number}" for number in itertools.count())
 LAYOUT = [{"name": name, "shape": list(shape)} for name, shape in TENSORS]
+SLOW_TO_MATCH = {
+    "layout": [{"name": f"{number:04}{'a' * 496}", "shape": [1]} for number in range(1700)],
+    "exclude": [f"*{'a' * 250}b{number}*" for number in range(32)],
+}
+"""A megabyte that keeps a matcher busy for seconds."""
 
 
 def make(http: httpx.Client, name: str, **body: Any) -> httpx.Response:
@@ -152,6 +157,7 @@ def test_the_same_exclusion_again_is_a_200_and_none_is_a_409(http: httpx.Client)
         ({"exclude": ["*.running_*"]}, "exclude", "needs a layout"),
         ({"layout": LAYOUT, "exclude": [""]}, "exclude[0]", "at least 1 character"),
         ({"layout": LAYOUT, "exclude": ["bn*"] * 33}, "exclude", "at most 32"),
+        (SLOW_TO_MATCH, "exclude", "take too long to match with 1700 names: use fewer or shorter"),
         (
             {"layout": LAYOUT, "exclude": ["bn*"], "num_parameters": 660},
             "num_parameters",
