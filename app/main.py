@@ -98,10 +98,13 @@ def _http_services(app: FastAPI, services: Container) -> Iterator[object]:
         settings.max_body_bytes, settings.max_json_bytes, settings.body_timeout_seconds
     )
     # Apart, since one who waits for memory to decode into already holds a body.
+    budget = partial(
+        Budget, timeout=timeout, share=settings.tenant_share if settings.keys_required else 1.0
+    )
     yield Budgets(
-        bodies=Budget(settings.max_inflight_body_bytes // 2, timeout),
-        decoded=Budget(settings.max_inflight_body_bytes // 2, timeout),
-        answers=Budget(settings.max_inflight_body_bytes // 4, timeout),
+        bodies=budget(settings.max_inflight_body_bytes // 2),
+        decoded=budget(settings.max_inflight_body_bytes // 2),
+        answers=budget(settings.max_inflight_body_bytes // 4),
     )
     yield Turns(
         settings.database_pool_size,

@@ -141,7 +141,8 @@ class Settings(BaseSettings):
         0.5,
         gt=0,
         le=1,
-        description="share of a process's turns that one tenant may hold while others wait",
+        description="share of a process's turns that one tenant may hold while others wait, and of "
+        "its memory for bodies and answers where keys are required",
     )
     query_timeout_seconds: float = Field(
         10.0,

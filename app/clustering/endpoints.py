@@ -97,9 +97,9 @@ def create(
 )
 def list_clusterings(
     clusterings: Service[ClusteringService],
+    limit: PageLimit,
     space: KnownSpace,
     session: Reading,
-    limit: PageLimit,
     cursor: Cursor = None,
 ) -> Response:
     """The clusterings, newest first, without the clusters of models. The last 100 are kept.

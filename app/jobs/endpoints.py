@@ -66,9 +66,9 @@ def accepted(response: Response, job: JobRecord) -> JobOut:
 )
 def list_jobs(
     jobs: Service[JobService],
+    limit: PageLimit,
     tenant: ReadingTenant,
     session: Reading,
-    limit: PageLimit,
     state: Annotated[JobState | None, Query(description="only jobs in this state")] = None,
     kind: Annotated[str | None, Query(description="only jobs of this kind")] = None,
     space: Annotated[

@@ -104,9 +104,9 @@ def create(
 )
 def list_spaces(
     spaces: Service[SpaceService],
+    limit: PageLimit,
     tenant: ReadingTenant,
     session: Reading,
-    limit: PageLimit,
     cursor: Cursor = None,
 ) -> Response:
     """The spaces by name, without their layouts."""

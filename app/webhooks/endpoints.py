@@ -121,9 +121,9 @@ def create(
 )
 def list_subscriptions(
     subscriptions: Service[SubscriptionService],
+    limit: PageLimit,
     tenant: ReadingTenant,
     session: Reading,
-    limit: PageLimit,
     cursor: Cursor = None,
 ) -> Response:
     """The subscriptions, newest first."""
@@ -229,10 +229,10 @@ def ping(
 )
 def list_deliveries(
     subscriptions: Service[SubscriptionService],
+    limit: PageLimit,
     tenant: ReadingTenant,
     session: Reading,
     subscription: SubscriptionId,
-    limit: PageLimit,
     state: State = None,
     cursor: Cursor = None,
 ) -> Response:

@@ -24,6 +24,7 @@ from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.openapi import problems
 from app.infra.http.problems import described
 from app.infra.http.services import Service
+from app.infra.http.turns import tenant_of
 from app.spaces.dependencies import SPACE_PROBLEMS, WritableSpace
 from modelkin import wire
 from modelkin.core.importance import IMPORTANCE_KINDS
@@ -109,7 +110,7 @@ async def _read(
     if media_type != JSONL:
         given = f"not {media_type}" if media_type else "and none was sent"
         raise UnsupportedMediaType(f"Content-Type must be {JSONL}, {given}")
-    with budgets.holding() as (bodies, decoded):
+    with budgets.holding(tenant_of(request)) as (bodies, decoded):
         yield _Body(await read_body(request, limits, media_type, bodies), decoded)
 
 

@@ -43,10 +43,10 @@ router = APIRouter(
 )
 def list_models(
     reader: Service[ModelReader],
+    limit: PageLimit,
     space: KnownSpace,
     session: Reading,
     tags: TagFilter,
-    limit: PageLimit,
     cursor: Cursor = None,
 ) -> Response:
     """The models by name; with `tag` those that carry every tag asked for.

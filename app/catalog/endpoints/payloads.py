@@ -12,6 +12,7 @@ from app.infra.http.bodies import BodyLimits, media_type_of, read_body
 from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, DECODING
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.services import Service
+from app.infra.http.turns import tenant_of
 from modelkin import wire
 from modelkin.core.delta import Delta
 from modelkin.core.indices import index_dtype
@@ -194,7 +195,7 @@ class _Reader:
             raise UnsupportedMediaType(
                 f"Content-Type must be one of {', '.join(self._types)}, {given}"
             )
-        with budgets.holding() as (bodies, decoded):
+        with budgets.holding(tenant_of(request)) as (bodies, decoded):
             body = await read_body(request, limits, media_type, bodies)
             yield Payload(body, media_type, limits, decoded)
 

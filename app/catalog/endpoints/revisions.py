@@ -94,10 +94,10 @@ class RevisionPage(BaseModel):
 )
 def list_revisions(
     revisions: Service[RevisionService],
+    limit: PageLimit,
     space: KnownSpace,
     name: ModelName,
     session: Reading,
-    limit: PageLimit,
     cursor: Cursor = None,
 ) -> RevisionPage:
     """The revisions of a model, newest first, each compared with the one before and the first.

@@ -20,7 +20,7 @@ from app.infra.http.memory_budget import Budgets
 from app.infra.http.openapi import problems
 from app.infra.http.routing import HOOKS
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
+from app.infra.http.turns import counts_as, tenant_of
 from modelkin import wire
 from modelkin.errors import InvalidParameter, PayloadTooLarge
 
@@ -46,7 +46,7 @@ _BODY: dict[str, Any] = {
 async def _body(
     request: Request, limits: Service[BodyLimits], budgets: Service[Budgets]
 ) -> AsyncIterator[bytes]:
-    with budgets.holding() as (bodies, decoded):
+    with budgets.holding(tenant_of(request)) as (bodies, decoded):
         body = await read_body(request, limits, wire.JSON, bodies)
         await decoded.take_in_turn(DECODED_BYTES_PER_BYTE * len(body))
         yield bytes(body)

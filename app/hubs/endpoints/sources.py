@@ -99,9 +99,9 @@ def create(
 )
 def list_sources(
     sources: Service[SourceService],
+    limit: PageLimit,
     tenant: ReadingTenant,
     session: Reading,
-    limit: PageLimit,
     cursor: Cursor = None,
 ) -> Response:
     """The sources, newest first."""
@@ -161,10 +161,10 @@ def delete(
 )
 def list_hub_events(
     sources: Service[SourceService],
+    limit: PageLimit,
     tenant: ReadingTenant,
     session: Reading,
     source: SourceId,
-    limit: PageLimit,
     cursor: Cursor = None,
 ) -> Response:
     """The hub events of a source, newest first, with their outcomes."""

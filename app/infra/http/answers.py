@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Annotated, Final
 
-from fastapi import Depends, Response
+from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.responses import StreamingResponse
@@ -22,6 +22,7 @@ from app.infra.http.bodies import BodyLimits
 from app.infra.http.dependencies import Limit
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.services import Service
+from app.infra.http.turns import tenant_of
 
 __all__ = [
     "AnswerMemory",
@@ -40,9 +41,9 @@ _MOST_OF_AN_ENTRY: Final = 32 << 10
 """Bytes of the entry of a listing; those that were stored before there was a limit are rare."""
 
 
-async def _answer_memory(budgets: Service[Budgets]) -> AsyncIterator[Reservation]:
+async def _answer_memory(request: Request, budgets: Service[Budgets]) -> AsyncIterator[Reservation]:
     # Not of scope "function": what is sent is still held.
-    with budgets.answering() as hold:
+    with budgets.answering(tenant_of(request)) as hold:
         yield hold
 
 
@@ -50,8 +51,10 @@ AnswerMemory = Annotated[Reservation, Depends(_answer_memory)]
 """Memory that a large answer takes until it is sent."""
 
 
-async def _page_limit(budgets: Service[Budgets], limit: Limit = 100) -> AsyncIterator[int]:
-    with budgets.answering() as hold:
+async def _page_limit(
+    request: Request, budgets: Service[Budgets], limit: Limit = 100
+) -> AsyncIterator[int]:
+    with budgets.answering(tenant_of(request)) as hold:
         await hold.take_in_turn(_COPIES_OF_A_PAGE * min(limit * _MOST_OF_AN_ENTRY, MAX_PAGE_BYTES))
         yield limit
 

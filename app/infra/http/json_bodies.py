@@ -95,7 +95,7 @@ class JsonRoute(APIRoute):
             await self.before_body(request)
             if read is None:
                 return await handle(request)
-            with services_of(request)[Budgets].holding() as holds:
+            with services_of(request)[Budgets].holding(tenant_of(request)) as holds:
                 body = _JsonRequest(request, read, *holds)
                 try:
                     return await handle(body)

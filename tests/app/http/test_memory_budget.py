@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
 import pytest
+from fastapi import APIRouter
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 
 from app.errors import Unavailable
+from app.infra.http.answers import _page_limit
+from app.infra.http.dependencies import _turn
 from app.infra.http.memory_budget import Budget, Reservation
+from app.main import ENDPOINTS
 from modelkin import Support
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
@@ -21,7 +31,7 @@ MIB = 1 << 20
 def test_a_hold_takes_and_gives_back() -> None:
     """What is held is counted, and a release gives all of it back."""
     budget = Budget(100, timeout=0)
-    hold = Reservation(budget)
+    hold = Reservation(budget, "a")
     hold.take(60)
     hold.take(40)
     assert 100 == budget.held
@@ -32,7 +42,7 @@ def test_a_hold_takes_and_gives_back() -> None:
 def test_the_budget_is_shared() -> None:
     """What one holds another cannot have: it waits, then is refused, and keeps what it had."""
     budget = Budget(100, timeout=0.05)
-    first, second = Reservation(budget), Reservation(budget)
+    first, second = Reservation(budget, "a"), Reservation(budget, "b")
     first.take(60)
     second.take(30)
     with pytest.raises(Unavailable, match="MODELKIN_MAX_INFLIGHT_BODY_BYTES"):
@@ -43,10 +53,126 @@ def test_the_budget_is_shared() -> None:
 def test_one_that_is_too_large_goes_alone() -> None:
     """A request above the whole budget is admitted only if no other holds a part of it."""
     budget = Budget(100, timeout=0)
-    hold = Reservation(budget)
+    hold = Reservation(budget, "a")
     hold.take(500)
     with pytest.raises(Unavailable):
-        Reservation(budget).take(1)
+        Reservation(budget, "a").take(1)
+
+
+def test_a_tenant_gets_its_share_and_the_other_tenant_the_rest() -> None:
+    """One that asks for more waits for its own requests; another waits for none of them."""
+    budget = Budget(100, timeout=0.05, share=0.5)
+    first, second = Reservation(budget, "a"), Reservation(budget, "a")
+    first.take(40)
+    with pytest.raises(Unavailable):
+        second.take(20)
+    second.take(10)
+    Reservation(budget, "b").take(50)
+    assert 100 == budget.held
+
+
+def test_a_request_beyond_the_share_leaves_another_tenant_the_rest() -> None:
+    """It goes on beside what others hold, and counts as a share; a second one has to wait."""
+    budget = Budget(100, timeout=0.05, share=0.5)
+    listing = Reservation(budget, "b")
+    listing.take(10)
+    Reservation(budget, "a").take(500)
+    listing.take(30)
+    with pytest.raises(Unavailable):
+        Reservation(budget, "c").take(60)
+    Reservation(budget, "c").take(10)
+    assert 550 == budget.held
+
+
+def test_what_is_released_goes_to_the_tenant_that_holds_least() -> None:
+    """Those of a tenant that wait in a crowd come after the only one of another."""
+    budget = Budget(100, timeout=5, share=0.6)
+    holder = Reservation(budget, "a")
+    holder.take(60)
+    Reservation(budget, "b").take(40)
+    order: list[str] = []
+
+    def take(tenant: str) -> None:
+        hold = Reservation(budget, tenant)
+        hold.take(10)
+        order.append(tenant)
+        hold.release()
+
+    crowd = [threading.Thread(target=take, args=(each,)) for each in "bbbc"]
+    for place, thread in enumerate(crowd, 1):
+        thread.start()
+        _until_waiting(budget, place)
+    holder.keep(50)
+    for thread in crowd:
+        thread.join()
+    assert "cbbb" == "".join(order)
+
+
+def test_a_reservation_shrinks_and_those_that_wait_go_on() -> None:
+    """On the event loop, too: what one no longer needs is at once another's."""
+    budget = Budget(100, timeout=5)
+    first, second = Reservation(budget, "a"), Reservation(budget, "b")
+    first.take(90)
+
+    async def wait() -> None:
+        waiting = asyncio.create_task(second.take_in_turn(60))
+        await asyncio.sleep(0)
+        assert 1 == budget.waiting
+        first.keep(40)
+        await waiting
+
+    asyncio.run(wait())
+    assert (40, 60, 100) == (first.size, second.size, budget.held)
+
+
+def test_one_that_gives_up_waiting_lets_those_behind_it_go_on() -> None:
+    """A cancelled request holds nothing, and its tenant's next request is served."""
+    budget = Budget(100, timeout=5, share=0.5)
+    holder, large, small = (Reservation(budget, "a") for _ in range(3))
+    holder.take(30)
+
+    async def wait() -> None:
+        waiting = asyncio.create_task(large.take_in_turn(40))
+        behind = asyncio.create_task(small.take_in_turn(20))
+        await asyncio.sleep(0)
+        assert 2 == budget.waiting
+        waiting.cancel()
+        await behind
+
+    asyncio.run(wait())
+    assert (0, 20) == (large.size, small.size)
+
+
+def test_no_listing_holds_a_turn_while_it_waits_for_memory() -> None:
+    """Its memory comes first among its dependencies."""
+    listings = 0
+    for route in (route for module in ENDPOINTS for route in _routes(module.router)):
+        order = list(_calls(route.dependant))
+        if _page_limit in order:
+            listings += 1
+            assert order.index(_page_limit) < order.index(_turn), route.path
+    assert listings > 5
+
+
+def _routes(router: APIRouter) -> Iterator[APIRoute]:
+    for route in router.routes:
+        if isinstance(route, APIRoute):
+            yield route
+        elif isinstance(included := getattr(route, "original_router", None), APIRouter):
+            yield from _routes(included)
+
+
+def _calls(dependant: Dependant) -> Iterator[object]:
+    for each in dependant.dependencies:
+        yield from _calls(each)
+        yield each.call
+
+
+def _until_waiting(budget: Budget, count: int) -> None:
+    end = time.monotonic() + 5
+    while budget.waiting != count:
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def test_many_expanding_bodies_stay_within_the_budget(start: Start) -> None:

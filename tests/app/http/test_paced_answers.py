@@ -79,7 +79,7 @@ def test_a_client_that_stops_reading_is_cut_off(streamed: bool) -> None:
 def test_memory_for_an_answer_is_given_back() -> None:
     """It is held apart from that of bodies, until the answer has been sent."""
     budgets = Budgets(bodies=Budget(1, 0), decoded=Budget(1, 0), answers=Budget(100, 0))
-    with budgets.answering() as hold:
+    with budgets.answering("a") as hold:
         hold.take(60)
         assert (0, 0, 60) == (budgets.bodies.held, budgets.decoded.held, budgets.answers.held)
     assert 0 == budgets.answers.held
