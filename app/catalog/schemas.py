@@ -71,6 +71,12 @@ MAX_ATTRIBUTES_LEVELS: Final = 8
 
 def _small(attributes: dict[str, Any]) -> dict[str, Any]:
     """The attributes, if they are small; ValueError says how large and deep they may be."""
+    size = len(to_json(attributes))
+    if size > MAX_ATTRIBUTES_BYTES:
+        raise ValueError(
+            f"attributes have {MAX_ATTRIBUTES_BYTES} bytes at most as JSON, these have {size}: "
+            "keep what is longer elsewhere, and its address here"
+        )
     depth = 0
     level: list[dict[str, Any] | list[Any]] = [attributes]
     while level:
@@ -82,20 +88,14 @@ def _small(attributes: dict[str, Any]) -> dict[str, Any]:
             f"attributes have {MAX_ATTRIBUTES_LEVELS} levels at most, these have {depth}: "
             "keep what is deeper elsewhere, and its address here"
         )
-    size = len(to_json(attributes))
-    if size > MAX_ATTRIBUTES_BYTES:
-        raise ValueError(
-            f"attributes have {MAX_ATTRIBUTES_BYTES} bytes at most as JSON, these have {size}: "
-            "keep what is longer elsewhere, and its address here"
-        )
     return attributes
 
 
 Attributes = Annotated[
     dict[str, Any],
     Field(max_length=200, description="16 KiB as JSON and 8 levels at most"),
+    AfterValidator(_small),  # first: the others look at each value
     AfterValidator(finite_numbers),
-    AfterValidator(_small),
 ]
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from sqlalchemy import update
 
 from app.catalog.batches import BatchEntry, BatchService
 from app.catalog.puts import Stored
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
-from app.catalog.schemas import ModelOut
+from app.catalog.schemas import ModelOut, ModelUpdate
 from app.infra.db.pagination import MAX_PAGE_BYTES
 from app.infra.db.tables.catalog import ModelRow
+from app.infra.http.json_bodies import parse_strictly
 from modelkin import Support
 from tests.support.app.space import AppSpace
 from tests.support.http_space import Space, assert_problem, ok
@@ -132,3 +136,29 @@ def test_large_attributes_are_refused(space: Space, attributes: dict[str, Any], 
     refused = space.http.patch(space.path("models", "a"), json={"attributes": attributes})
     assert says in assert_problem(refused, 422, "invalid_parameter", "attributes")
     assert {} == space.model("a")["attributes"]
+
+
+@pytest.mark.parametrize("item", ["0", "1e9", '""'])
+def test_attributes_of_a_megabyte_are_refused_in_less_time_than_it_takes_to_parse_them(
+    item: str,
+) -> None:
+    """Their size is looked at first, and not each of half a million values."""
+    values = ",".join([item] * ((1 << 20) // (len(item) + 1)))
+    body = f'{{"attributes":{{"values":[{values}]}}}}'.encode()
+    document = parse_strictly(body)
+
+    def validate() -> None:
+        with pytest.raises(ValidationError, match="16384 bytes at most"):
+            ModelUpdate.model_validate(document)
+
+    assert cpu_time(validate) < 2 * cpu_time(lambda: parse_strictly(body))
+
+
+def cpu_time(work: Callable[[], object], tries: int = 3) -> float:
+    """Seconds that this thread computes, the least of some tries."""
+    least = float("inf")
+    for _ in range(tries):
+        began = time.thread_time()
+        work()
+        least = min(least, time.thread_time() - began)
+    return least
