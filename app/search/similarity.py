@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -97,7 +98,7 @@ class SimilarityService:
                 f"a matrix takes 1 to {MAX_MODELS} models, not {len(names)}", field="models"
             )
         if len(set(names)) != len(names):
-            twice = next(name for name in names if list(names).count(name) > 1)
+            [(twice, _)] = Counter(names).most_common(1)
             raise InvalidParameter(f"models names {twice!r} twice", field="models")
         records = models.get_models(session, space, names)
         require = _Requirement(deadline, len(names))
