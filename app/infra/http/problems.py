@@ -167,7 +167,8 @@ def answer(request: Request, error: ModelkinError) -> Response:
     """The problem document of an error, where no route raised it."""
     status = status_of(type(error))
     if status > 500:
-        _faults.note(error)
+        if not isinstance(error, QuotaExceeded | TooMuch):  # those are what a tenant asked for
+            _faults.note(error)
     elif status == 500:
         log.error("%s: %s", type(error).__name__, error, exc_info=error)
     return problem(

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from app.errors import StorageFull, Unavailable
+from app.errors import QuotaExceeded, StorageFull, TooMuch, Unavailable
 from app.hubs.ingestion.downloads import DownloadDir
 from app.infra.http import problems
 from app.infra.http.fault_log import FaultLog
@@ -49,6 +49,25 @@ def test_a_503_is_a_line_without_a_traceback(caplog: pytest.LogCaptureFixture) -
     assert 1 <= len(records) <= 10  # seconds, on a busy machine
     assert all(record.exc_info is None for record in records)
     assert all("\n" not in record.getMessage() for record in records)
+
+
+def test_what_a_tenant_asks_for_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """A tenant that writes on at its quota, each time with other figures, fills no log."""
+    app = FastAPI()
+    problems.install(app)
+
+    @app.get("/quota/{used}")
+    def beyond(used: int) -> None:
+        raise QuotaExceeded(f"{used} of 100 bytes are used")
+
+    @app.get("/long")
+    def long() -> None:
+        raise TooMuch("ask for less")
+
+    with caplog.at_level(logging.WARNING), TestClient(app) as client:
+        assert {507} == {client.get(f"/quota/{used}").status_code for used in range(100, 110)}
+        assert 503 == client.get("/long").status_code
+    assert [] == [each.name for each in caplog.records if each.name.startswith("app.")]
 
 
 def test_stores_name_no_address_and_no_path(tmp_path: Path) -> None:
