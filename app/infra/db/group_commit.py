@@ -74,11 +74,14 @@ class GroupCommit(Generic[T, R]):
             raise write.error
         return write.answer  # type: ignore[return-value]  # done, and without an error
 
-    def _write(self, batch: list[_Pending[T, R]]) -> None:
+    def _write(self, batch: list[_Pending[T, R]]) -> Unavailable | None:
         """Write for all; if that fails, for each alone: one error affects no other thread.
 
         What the database cannot serve now, a held lock or a full disk, it cannot serve for each
         either: then all have this error, and no thread waits for the lock once more.
+
+        Returns:
+            What the database cannot serve now, if that is why it failed.
         """
         batch.sort(key=lambda write: self._order(write.item))
         refused = False
@@ -92,13 +95,26 @@ class GroupCommit(Generic[T, R]):
                         raise
         except Exception as error:
             if isinstance(error, Unavailable) and not refused:
-                for write in batch:
-                    write.error = copy.copy(error)  # each is raised, with a traceback of its own
-            elif len(batch) > 1:
-                for write in batch:
-                    self._write([write])
+                _end(batch, error)
+                return error
+            if len(batch) > 1:
+                self._write_each(batch)
+                return None
+            batch[0].error = error
+        _end(batch)
+        return None
+
+    def _write_each(self, batch: list[_Pending[T, R]]) -> None:
+        """Write for each alone, as long as the database can serve any."""
+        for place, write in enumerate(batch, 1):
+            if (error := self._write([write])) is not None:
+                _end(batch[place:], error)
                 return
-            else:
-                batch[0].error = error
-        for write in batch:
-            write.done = True
+
+
+def _end(batch: list[_Pending[T, R]], error: Exception | None = None) -> None:
+    """Let the threads of these writes go on, each with a traceback of its own of an error."""
+    for write in batch:
+        if error is not None:
+            write.error = copy.copy(error)
+        write.done = True

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
 from app.infra.db.group_commit import GroupCommit
+from modelkin.errors import InvalidParameter
 from tests.support.app.harness import open_app
 from tests.support.backends import SQLITE, Backend
 from tests.support.hub_payloads import hf_payload
@@ -142,6 +143,49 @@ def test_a_write_that_is_refused_for_itself_spoils_no_other(database: Database) 
         None if failure is None else type(failure) for failure in failures
     ]
     assert [0, 1, 2, 4] == numbers(database)
+
+
+def test_a_group_with_a_refused_write_waits_for_the_lock_once(database: Database) -> None:
+    """Each is tried alone then, until the database cannot serve one: nor can it those after it."""
+    patient = Database(str(database.url), timeout=0.4)
+    entered, go = threading.Event(), threading.Event()
+    holding, over = threading.Event(), threading.Event()
+
+    def hold_lock() -> None:
+        with database.writing() as other:
+            other.execute(text("INSERT INTO numbers VALUES (100)"))
+            holding.set()
+            over.wait(30)
+
+    def act(session: Writer, number: int) -> int:
+        entered.set()
+        go.wait(5)
+        if number == 1 and not holding.is_set():
+            session.rollback()
+            locker.start()
+            holding.wait(5)
+            raise InvalidParameter("1 is refused")
+        return insert(session, number)
+
+    locker = threading.Thread(target=hold_lock)
+    group_commit = GroupCommit(patient, act, order=lambda number: number)
+    with ThreadPoolExecutor(13) as pool:
+        first = pool.submit(group_commit.do, 0)
+        entered.wait(5)
+        asked = [pool.submit(group_commit.do, number) for number in range(1, 13)]
+        while group_commit.waiting < 12:
+            pass
+        began = time.monotonic()
+        go.set()
+        failures = [future.exception() for future in asked]
+        took = time.monotonic() - began
+        assert first.exception() is None
+    over.set()
+    locker.join()
+    assert [Unavailable] * 12 == [type(failure) for failure in failures]
+    assert took < 2, "one of them has waited for the lock"
+    assert [0, 100] == numbers(database)
+    patient.close()
 
 
 def test_two_processes_take_a_delivery_once(backend: Backend, tmp_path: Path) -> None:
