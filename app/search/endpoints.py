@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
+from starlette.datastructures import QueryParams
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import Stated, TagFilter
@@ -15,7 +16,7 @@ from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import K, Reading, Turn
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
+from app.infra.http.turns import asks_for_many, counts_as
 from app.search.schemas import NeighborsOut
 from app.search.service import SearchService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
@@ -54,13 +55,17 @@ MinKappa = Annotated[
 StoredModelName = Annotated[str, Query(description="the stored model")]
 
 
+def _is_heavy(query: QueryParams) -> bool:
+    return query.get("method") == "exact" or asks_for_many(query)
+
+
 @router.get(
     "",
     operation_id="get_neighbors",
     responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
     response_model=NeighborsOut,
 )
-@counts_as("heavy", method=("exact",))
+@counts_as("heavy", _is_heavy)
 def of_stored(
     reader: Service[ModelReader],
     search: Service[SearchService],
@@ -105,7 +110,7 @@ def of_stored(
     response_model=NeighborsOut,
     openapi_extra=ANY_BODY,
 )
-@counts_as("heavy", method=("exact",))
+@counts_as("heavy", _is_heavy)
 def of_given(
     reader: Service[ModelReader],
     search: Service[SearchService],

@@ -20,7 +20,7 @@ from app.infra.http.memory_budget import Budgets
 from app.infra.http.openapi import problems
 from app.infra.http.routing import HOOKS
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as, tenant_of
+from app.infra.http.turns import Turns, counts_as, tenant_of
 from modelkin import wire
 from modelkin.errors import InvalidParameter, PayloadTooLarge
 
@@ -76,6 +76,7 @@ def receive(
     hub_events: Service[HubEventService],
     body: Annotated[bytes, Depends(_body)],
     turn: Turn,
+    turns: Service[Turns],
     source: Annotated[str, Path(description="the id of the source")],
     response: Response,
 ) -> ReceiptOut:
@@ -87,6 +88,7 @@ def receive(
     """
     del turn
     receipt = hub_events.receive(source, request.headers, body)
+    turns.verified(source)
     if receipt.duplicate:
         response.status_code = 200
     return ReceiptOut.of(receipt)

@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from fastapi import Request
+from starlette.datastructures import QueryParams
 
 from app.deadlines import Deadline
 from app.errors import ClientLeft, Unavailable
 
-__all__ = ["Kind", "Pool", "Turns", "counts_as", "kind_of", "tenant_of"]
+__all__ = ["Kind", "Pool", "Turns", "asks_for_many", "counts_as", "kind_of", "tenant_of"]
 
 Kind: TypeAlias = Literal["reading", "writing", "heavy", "hooks"]
 """A kind of work: reads, writes, questions that compute for seconds, and deliveries of hubs."""
@@ -30,6 +31,10 @@ _MAX_THREADS = 40
 """Request threads: anyio's default."""
 _SPARE = 8
 """Threads that no turn takes, and connections: for keys, bodies, jobs and probes."""
+_MAX_LIGHT_K = 100
+"""A search for more neighbours than these is heavy by any method: it compares thousands."""
+_MAX_VERIFIED = 10_000
+"""Sources with turns of their own; beyond so many all are verified anew."""
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _COUNTED_AS = "__modelkin_turn__"
 """The attribute of an endpoint that :func:`counts_as` sets."""
@@ -45,9 +50,9 @@ _WAITED_FOR: Final[Mapping[Kind, str]] = {
 class Pool:
     """Turns that tenants share.
 
-    A tenant that waits is served in rotation, once a round. While another one waits, a tenant gets
-    no more than its share; and unless there is only one turn, it never gets the last one, so that
-    the next tenant to come finds a turn free.
+    A tenant that waits is served in rotation, once a round; one that comes is the last of its
+    round. While another one waits, a tenant gets no more than its share; and unless there is only
+    one turn, it never gets the last one, so that the next tenant to come finds a turn free.
 
     Args:
         size: the number of turns.
@@ -63,8 +68,11 @@ class Pool:
         self._timeout = timeout
         self._work = work
         self._held: Counter[str] = Counter()
-        self._last: dict[str, int] = {}
-        """The number of the last turn of each tenant that holds one or waits."""
+        self._last: dict[str, tuple[int, bool]] = {}
+        """Of each tenant that holds a turn or waits: the number of the last turn that was given
+        when it was served, or came; and whether it was served. Who has the least is next, so that
+        a tenant that comes is behind those that have waited for longer.
+        """
         self._given = 0
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
@@ -102,6 +110,7 @@ class Pool:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if left is not None:
             left.add_done_callback(lambda _: granted.cancel())
+        self._last.setdefault(tenant, (self._given, False))
         self._waiting.setdefault(tenant, deque()).append(granted)
         self._hand_out()
         try:
@@ -153,12 +162,12 @@ class Pool:
                 del self._waiting[tenant]
             self._held[tenant] += 1
             self._given += 1
-            self._last[tenant] = self._given
+            self._last[tenant] = self._given, True
             granted.set_result(None)
 
     def _next(self) -> str | None:
         """The tenant whose turn it is; None if those who wait hold as many as they may."""
-        order = sorted(self._waiting, key=lambda tenant: self._last.get(tenant, 0))
+        order = sorted(self._waiting, key=lambda tenant: self._last[tenant])
         for limit in (self._share, self._most):
             for tenant in order:
                 if self._held[tenant] < limit:
@@ -202,6 +211,7 @@ class Turns:
             "reading": max(1, total - 2 * some - heavy),
         }
         self._query_timeout = query_timeout
+        self._verified: set[str] = set()
         self._pools: dict[Kind, Pool] = {
             kind: Pool(
                 size,
@@ -216,6 +226,23 @@ class Turns:
         """The turns of a kind of work."""
         return self._pools[kind]
 
+    def verified(self, source: str) -> None:
+        """Note a source that a delivery has verified: those to come take turns of their own."""
+        if len(self._verified) >= _MAX_VERIFIED:
+            self._verified.clear()
+        self._verified.add(source)
+
+    def _tenant(self, request: Request, kind: Kind) -> str:
+        """Whose turn a request takes: its tenant's, or a verified source's.
+
+        Callers of hooks have no key, and may name any source: those that none has verified are one
+        tenant together.
+        """
+        source = str(request.path_params.get("source", ""))
+        if kind == "hooks" and source in self._verified:
+            return source
+        return tenant_of(request)
+
     @asynccontextmanager
     async def turn(self, request: Request) -> AsyncIterator[Deadline]:
         """Hold the turn of a request, with the deadline of what it computes.
@@ -223,7 +250,8 @@ class Turns:
         A client of a heavy question that hangs up loses its turn, or its place among those that
         wait for one. The body of such a request is read before.
         """
-        kind, tenant = kind_of(request), tenant_of(request)
+        kind = kind_of(request)
+        tenant = self._tenant(request, kind)
         if kind != "heavy":
             async with self._pools[kind].turn(tenant):
                 yield Deadline(self._query_timeout)
@@ -250,12 +278,14 @@ async def _hang_up(request: Request) -> AsyncIterator[asyncio.Future[None]]:
         await asyncio.wait([watching])
 
 
-def counts_as(kind: Kind, **when: Collection[str]) -> Callable[[Endpoint], Endpoint]:
+def counts_as(
+    kind: Kind, when: Callable[[QueryParams], bool] = lambda _: True
+) -> Callable[[Endpoint], Endpoint]:
     """Mark an endpoint whose requests take turns of this kind, by default those of their method.
 
     Args:
         kind: of its work.
-        when: values of query parameters that make it so; a request with others is one of reading.
+        when: whether query parameters make it so; a request with others is one of reading.
     """
 
     def mark(endpoint: Endpoint) -> Endpoint:
@@ -267,21 +297,24 @@ def counts_as(kind: Kind, **when: Collection[str]) -> Callable[[Endpoint], Endpo
 
 def kind_of(request: Request) -> Kind:
     """The kind of work of a request."""
-    marked: tuple[Kind, Mapping[str, Collection[str]]] | None
+    marked: tuple[Kind, Callable[[QueryParams], bool]] | None
     marked = getattr(request.scope.get("endpoint"), _COUNTED_AS, None)
     if marked is None:
         return "reading" if request.method in _SAFE_METHODS else "writing"
     kind, when = marked
-    asked = request.query_params
-    return kind if all(asked.get(name) in values for name, values in when.items()) else "reading"
+    return kind if when(request.query_params) else "reading"
+
+
+def asks_for_many(query: QueryParams, *, beside: int = 0) -> bool:
+    """Whether ``k``, and so many beside, are models whose comparison takes seconds by any method.
+
+    What is not plainly a small number counts as a large one.
+    """
+    k = query.get("k", "0")
+    return not (len(k) <= 3 and k.isdecimal() and int(k) + beside <= _MAX_LIGHT_K)
 
 
 def tenant_of(request: Request) -> str:
-    """Whose turn a request takes: its tenant's, or that of the source whose hook it calls.
-
-    Where no key is asked for, all requests are of one tenant.
-    """
+    """The tenant of a request; all without a key are of one."""
     identity = getattr(request.state, "identity", None)
-    if identity is not None:
-        return str(identity.tenant.id)
-    return str(request.path_params["source"]) if kind_of(request) == "hooks" else ""
+    return "" if identity is None else str(identity.tenant.id)

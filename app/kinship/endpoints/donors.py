@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
+from starlette.datastructures import QueryParams
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import Stated, TagFilter
@@ -15,7 +16,7 @@ from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import K, Reading, Turn
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
+from app.infra.http.turns import asks_for_many, counts_as
 from app.kinship.donors.request import HEAVY_METHODS, DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.schemas import DonorsOut
@@ -97,12 +98,17 @@ async def _donor_request(
 DonorQuery = Annotated[DonorRequest, Depends(_donor_request)]
 
 
+def _is_heavy(query: QueryParams) -> bool:
+    excluded = len(query.getlist("exclude"))
+    return query.get("method") in HEAVY_METHODS or asks_for_many(query, beside=excluded)
+
+
 @router.get(
     "",
     operation_id="get_donors",
     responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter, SupportRequired),
 )
-@counts_as("heavy", method=HEAVY_METHODS)
+@counts_as("heavy", _is_heavy)
 def of_stored(
     reader: Service[ModelReader],
     donors: Service[DonorService],
@@ -135,7 +141,7 @@ def of_stored(
     ),
     openapi_extra=ANY_BODY,
 )
-@counts_as("heavy", method=HEAVY_METHODS)
+@counts_as("heavy", _is_heavy)
 def of_given(
     reader: Service[ModelReader],
     donors: Service[DonorService],

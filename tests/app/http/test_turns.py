@@ -141,6 +141,64 @@ def test_a_single_turn_goes_round() -> None:
     assert [*"ababa"] == asyncio.run(run())
 
 
+def test_tenants_of_one_request_at_a_time_and_of_many_are_served_equally_often() -> None:
+    """Those that come back at once are behind those that have waited, however often they come."""
+
+    async def run() -> Counter[str]:
+        pool, served = Pool(2, share=0.5, timeout=60), Counter[str]()
+        over = time.monotonic() + 0.5
+
+        async def client(tenant: str) -> None:
+            while time.monotonic() < over:
+                async with pool.turn(tenant):
+                    await asyncio.sleep(0.001)
+                served[tenant] += time.monotonic() < over
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*map(client, "abcdTTZZZZ"))
+        assert (0, 0) == (pool.held, pool.waiting)
+        return served
+
+    served = asyncio.run(run())
+    assert min(served.values()) > 0.5 * max(served.values()), served
+
+
+def test_deliveries_of_sources_that_none_has_verified_are_of_one_tenant() -> None:
+    """Who invents sources waits behind its own; a verified one has turns of its own."""
+
+    def delivery(source: str) -> Request:
+        return Request(
+            {
+                "type": "http",
+                "endpoint": incoming.receive,
+                "method": "POST",
+                "query_string": b"",
+                "path_params": {"source": source},
+            }
+        )
+
+    async def run() -> list[str]:
+        turns = Turns(1000, share=0.25, timeout=5, query_timeout=1, cores=2)
+        turns.verified("real")
+        served, over = list[str](), asyncio.Event()
+
+        async def deliver(source: str) -> None:
+            async with turns.turn(delivery(source)):
+                served.append(source)
+                await over.wait()
+
+        sources = [*(f"invented{i}" for i in range(20)), "real"]
+        tasks = [asyncio.create_task(deliver(source)) for source in sources]
+        await asyncio.sleep(0.05)
+        served_at_once = served[:]
+        over.set()
+        await asyncio.gather(*tasks)
+        assert turns.of("hooks").size == len(served_at_once)
+        return served_at_once
+
+    assert "real" == asyncio.run(run())[-1], "the last turn is not for what is invented"
+
+
 @given(
     size=st.integers(1, 6),
     share=st.floats(0.1, 1.0),
@@ -212,7 +270,13 @@ def test_turns_leave_threads_and_connections(connections: int, cores: int) -> No
         (neighbors.of_stored, "GET", "", "reading"),
         (neighbors.of_given, "POST", "method=scan", "reading"),
         (neighbors.of_given, "POST", "method=exact", "heavy"),
+        (neighbors.of_stored, "GET", "k=100", "reading"),
+        (neighbors.of_stored, "GET", "k=101", "heavy"),
+        (neighbors.of_stored, "GET", "k=5&k=1000&method=scan", "heavy"),
+        (neighbors.of_stored, "GET", "k=1_000", "heavy"),
         (donors.of_stored, "GET", "method=similarity", "reading"),
+        (donors.of_stored, "GET", "k=1000", "heavy"),
+        (donors.of_stored, "GET", "k=60" + 60 * "&exclude=m", "heavy"),
         (donors.of_given, "POST", "method=cover", "heavy"),
         (graph.graph, "GET", "k=3", "heavy"),
         (lineage.lineage, "GET", "", "heavy"),
