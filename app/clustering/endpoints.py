@@ -249,6 +249,7 @@ def _whole(
     memory: Reservation,
 ) -> Response:
     """The answer with a clustering and its clusters, in memory for that."""
+    session.release()  # nothing is held while it waits for memory
     memory.take(found.models * _BYTES_OF_A_MODEL)
     held = clusterings.content(session, found)
     session.rollback()

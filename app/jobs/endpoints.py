@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Annotated
 
@@ -156,22 +156,34 @@ async def follow(
     known = int(last) if last is not None and last.isdecimal() and len(last) < 19 else None
     if job.finished and known == job.revision:
         return Response(status_code=204)
-    return _EventStream(watcher, watcher.open(job, identity), known)
+    return _EventStream(partial(watcher.open, job, identity), watcher, known)
 
 
 class _EventStream(StreamingResponse):
-    """The events of an open stream, whose place is given back however the answer ends."""
+    """The events of a stream, which has its place only while they are sent.
 
-    def __init__(self, watcher: JobWatcher, stream: JobStream, known: int | None) -> None:
+    Args:
+        open_stream: takes the place; what refuses it is the answer.
+        watcher: is given the place back, however the answer ends.
+        known: the revision that the client knows.
+    """
+
+    def __init__(
+        self, open_stream: Callable[[], JobStream], watcher: JobWatcher, known: int | None
+    ) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(_events(watcher, stream, known), media_type=EVENTS, headers=headers)
-        self._close = partial(watcher.close, stream)
+        super().__init__((), media_type=EVENTS, headers=headers)
+        self._open = open_stream
+        self._watcher = watcher
+        self._known = known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        stream = self._open()
+        self.body_iterator = _events(self._watcher, stream, self._known)
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._close()
+            self._watcher.close(stream)
 
 
 async def _events(

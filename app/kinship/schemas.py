@@ -11,7 +11,7 @@ from modelkin.core.kinship.lineage import Reason
 from modelkin.types.kinship import Donors, Lineage
 from modelkin.types.tensors import SpaceTensors
 
-__all__ = ["DonorsOut", "LineageOut", "SpaceTensorsOut"]
+__all__ = ["DonorsOut", "LineageOut", "SpaceTensorsOut", "TensorSummaryOut"]
 
 
 class UsualOut(ResponseModel):

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from app.infra.http.schemas import Estimate, Expected, Kappa, Note, RequestModel, ResponseModel
 from modelkin.types.search import Neighbors, Overlap
 
-__all__ = ["NeighborsOut", "OverlapOut", "SimilarityIn", "SimilarityOut"]
+__all__ = ["NeighborsOut", "OverlapOut", "SimilarityIn", "SimilarityOut", "TensorOverlapOut"]
 
 
 class NeighborOut(ResponseModel):

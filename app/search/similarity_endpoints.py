@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from fastapi import APIRouter, Body, Header, Query, Response
@@ -12,13 +14,14 @@ from pydantic_core import to_json
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
 from app.errors import ModelNotFound, NotAcceptable, SupportMissing, TooMuch
+from app.infra.http.answers import AnswerMemory, LayoutMemory, binary_answer, list_answer
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
-from app.search.schemas import OverlapOut, SimilarityIn, SimilarityOut
+from app.search.schemas import OverlapOut, SimilarityIn, SimilarityOut, TensorOverlapOut
 from app.search.similarity import SimilarityService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from modelkin import wire
@@ -38,25 +41,31 @@ router = APIRouter(
 
 CSV = "text/csv"
 NPY = "application/x-npy"
+_BYTES_OF_A_VALUE: Final = 32
+"""Of a matrix, as a number and as written."""
 
 
 @router.get(
     "/overlap",
     operation_id="get_overlap",
     responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter, SupportMissing),
+    response_model=OverlapOut,
 )
 def overlap(
     similarities: Service[SimilarityService],
+    memory: LayoutMemory,
     space: KnownSpace,
     session: Reading,
     a: Annotated[str, Query(description="one stored model")],
     b: Annotated[str, Query(description="another")],
-) -> OverlapOut:
+) -> Response:
     """Two models compared exactly, and tensor by tensor where the space has a layout."""
     found = similarities.overlap(
         session, space, check_model_name(a, field="a"), check_model_name(b, field="b")
     )
-    return OverlapOut.of(found)
+    facts = OverlapOut.of(replace(found, tensors=None))
+    tensors = None if found.tensors is None else map(TensorOverlapOut.model_validate, found.tensors)
+    return list_answer("tensors", tensors, facts, memory)
 
 
 @router.post(
@@ -81,6 +90,7 @@ def similarity(
     space: KnownSpace,
     session: Reading,
     turn: Turn,
+    memory: AnswerMemory,
     body: Annotated[SimilarityIn, Body()],
     measure: Annotated[
         Literal["similarity", "kappa"],
@@ -95,7 +105,6 @@ def similarity(
     media_type = choose(accept, (wire.JSON, CSV, NPY))
     names = [check_model_name(n, field=f"models[{i}]") for i, n in enumerate(body.models)]
     matrix = similarities.matrix(session, space, names, measure, turn)
-    render = {wire.JSON: _json, CSV: _csv, NPY: _npy}[media_type]
     headers = {
         "Vary": "Accept",
         "X-Modelkin-Estimated": _estimated(matrix),
@@ -103,44 +112,62 @@ def similarity(
     }
     if matrix.note is not None:
         headers["X-Modelkin-Note"] = matrix.note
-    return Response(render(matrix), media_type=media_type, headers=headers)
+    memory.take(_BYTES_OF_A_VALUE * len(names) ** 2)
+    content = bytearray()
+    for piece in _PIECES[media_type](matrix):
+        turn.require_client()
+        content += piece
+    memory.keep(len(content))
+    return binary_answer(content, media_type, headers)
 
 
-def _json(matrix: SimilarityMatrix) -> bytes:
-    values = _rows(matrix, None)
-    return to_json(
-        {
-            "models": matrix.models,
-            "measure": matrix.measure,
-            "similarity": values if matrix.measure == "similarity" else None,
-            "kappa": values if matrix.measure == "kappa" else None,
-            "estimated": matrix.estimated,
-            "note": matrix.note,
-        }
-    )
+def _json(matrix: SimilarityMatrix) -> Iterator[bytes]:
+    """The matrix row by row: one call for all of it would hold up every other thread."""
+    other = "kappa" if matrix.measure == "similarity" else "similarity"
+    facts = {
+        "models": matrix.models,
+        "measure": matrix.measure,
+        other: None,
+        "estimated": matrix.estimated,
+        "note": matrix.note,
+    }
+    yield to_json(facts)[:-1] + b',"%b":' % matrix.measure.encode()
+    for place, row in enumerate(_rows(matrix, None)):
+        yield (b"," if place else b"[") + to_json(row)
+    yield b"]}"
 
 
-def _csv(matrix: SimilarityMatrix) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(["model", *matrix.models])
+def _csv(matrix: SimilarityMatrix) -> Iterator[bytes]:
+    yield _csv_line(["model", *matrix.models])
     for name, row in zip(matrix.models, _rows(matrix, ""), strict=True):
-        writer.writerow([name, *row])
+        yield _csv_line([name, *row])
+
+
+def _csv_line(cells: list[Any]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerow(cells)
     return text.getvalue().encode()
 
 
-def _npy(matrix: SimilarityMatrix) -> bytes:
+def _npy(matrix: SimilarityMatrix) -> Iterator[bytes]:
     file = io.BytesIO()
     np.save(file, matrix.values, allow_pickle=False)
-    return file.getvalue()
+    yield file.getvalue()
 
 
-def _rows(matrix: SimilarityMatrix, unknown: Any) -> list[list[Any]]:
+_PIECES: Final[Mapping[str, Callable[[SimilarityMatrix], Iterator[bytes]]]] = {
+    wire.JSON: _json,
+    CSV: _csv,
+    NPY: _npy,
+}
+"""The content of an answer by its media type, piece by piece."""
+
+
+def _rows(matrix: SimilarityMatrix, unknown: Any) -> Iterator[list[Any]]:
     """The values row by row, with another word for NaN."""
-    rows: list[list[Any]] = matrix.values.tolist()
-    if not np.isnan(matrix.values).any():
-        return rows
-    return [[unknown if value != value else value for value in row] for row in rows]
+    for values in matrix.values:
+        row: list[Any] = values.tolist()
+        yield [unknown if value != value else value for value in row]
 
 
 def _estimated(matrix: SimilarityMatrix) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Iterator
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
+from pydantic_core import to_json
 
 from app.auth.dependencies import (
     AUTHENTICATED,
@@ -14,25 +16,27 @@ from app.auth.dependencies import (
     WritingTenant,
 )
 from app.errors import QuotaExceeded, SpaceExists, StorageFull
-from app.infra.db.database import Reader
-from app.infra.http.answers import AnswerMemory, PageLimit, json_answer, page_answer
+from app.infra.http.answers import (
+    LayoutMemory,
+    PageLimit,
+    list_answer,
+    list_pieces,
+    page_answer,
+    streamed_answer,
+)
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Reading, Writing
-from app.infra.http.memory_budget import Reservation
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
-from app.spaces.records import SpaceRecord
 from app.spaces.schemas import SpaceIn, SpaceOut, SpacePage, SpaceSummary
 from app.spaces.service import BandingRequest, SpaceService
 from app.spaces.support_sizes import SupportSizeRequest
+from modelkin import wire
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidLayout, InvalidName, InvalidParameter, InvalidSignature
 
 __all__ = ["router"]
-
-_LAYOUT_BYTES: Final = 30 << 20
-"""Memory of a layout of a megabyte as JSON, while it is read and written."""
 
 router = APIRouter(
     prefix="/v1/spaces",
@@ -64,14 +68,16 @@ router = APIRouter(
 )
 def create(
     spaces: Service[SpaceService],
+    memory: LayoutMemory,
     tenant: WritingTenant,
     session: Writing,
     body: Annotated[SpaceIn, Body()],
-    memory: AnswerMemory,
 ) -> Response:
     """Create an index space. The same body again is a 200, another of the same name a 409."""
     layout = None
-    if body.layout is not None:
+    if body.layout is None:
+        memory.release()
+    else:
         layout = Layout.of((tensor.name, tensor.shape) for tensor in body.layout)
     size, cut = body.support_size, body.banding
     space, created = spaces.create(
@@ -90,7 +96,11 @@ def create(
         importance=None if body.importance is None else body.importance.checked(),
         exclude=tuple(body.exclude),
     )
-    answer = _shown(spaces, session, space, memory)
+    if body.exclude:
+        layout = spaces.layout(session, space)
+    # Written once this has returned and the write lock is free.
+    pieces = list_pieces("layout", _tensors(layout), SpaceSummary.of(space))
+    answer = streamed_answer(pieces, wire.JSON, {})
     answer.status_code = 201 if created else 200
     answer.headers["Location"] = f"/v1/spaces/{space.name}"
     return answer
@@ -121,10 +131,12 @@ def list_spaces(
     response_model=SpaceOut,
 )
 def show(
-    spaces: Service[SpaceService], space: KnownSpace, session: Reading, memory: AnswerMemory
+    spaces: Service[SpaceService], memory: LayoutMemory, space: KnownSpace, session: Reading
 ) -> Response:
     """One space, with its layout, its counts and its version."""
-    return _shown(spaces, session, space, memory)
+    tensors = _tensors(spaces.layout(session, space))
+    session.release()
+    return list_answer("layout", tensors, SpaceSummary.of(space), memory)
 
 
 @router.delete(
@@ -138,10 +150,10 @@ def delete(spaces: Service[SpaceService], space: WritableSpace, session: Writing
     spaces.delete(session, space)
 
 
-def _shown(
-    spaces: SpaceService, session: Reader, space: SpaceRecord, memory: Reservation
-) -> Response:
-    """The answer with a space and its layout, in memory for that."""
-    if space.layout_digest is not None:
-        memory.take(_LAYOUT_BYTES)
-    return json_answer(SpaceOut.with_layout(space, spaces.layout(session, space)))
+def _tensors(layout: Layout | None) -> Iterator[bytes] | None:
+    """The entries of a layout as JSON, each made when it is asked for."""
+    if layout is None:
+        return None
+    return (
+        to_json({"name": tensor.name, "shape": list(tensor.shape)}) for tensor in layout.tensors
+    )

@@ -13,7 +13,6 @@ from app.spaces.records import SpaceRecord
 from app.spaces.service import MAX_DIMENSIONS, MAX_PATTERNS, MAX_TENSOR_NAME_LENGTH
 from modelkin.core.importance import IMPORTANCE_KINDS, Importance
 from modelkin.core.indices import MAX_PARAMETERS
-from modelkin.core.layout import Layout
 
 __all__ = ["SpaceIn", "SpaceOut", "SpacePage", "SpaceSummary"]
 
@@ -249,12 +248,6 @@ class SpaceOut(SpaceSummary):
     """A space."""
 
     layout: list[TensorSpecOut] | None = Field(description="without the excluded tensors")
-
-    @classmethod
-    def with_layout(cls, space: SpaceRecord, layout: Layout | None) -> SpaceOut:
-        tensors = None if layout is None else layout.to_json()
-        shown = None if tensors is None else [TensorSpecOut(**tensor) for tensor in tensors]
-        return cls(**dict(SpaceSummary.of(space)), layout=shown)
 
 
 class SpacePage(ResponseModel):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import ModelName
 from app.catalog.records import RevisionRecord, SelfOverlap
-from app.catalog.revisions import RevisionList, RevisionService
+from app.catalog.revisions import RevisionService
 from app.errors import ModelNotFound
-from app.infra.http.answers import PageLimit
+from app.infra.http.answers import PageLimit, list_answer
 from app.infra.http.dependencies import Cursor, Reading
 from app.infra.http.openapi import problems
 from app.infra.http.routing import MODEL
@@ -77,20 +77,12 @@ class RevisionPage(BaseModel):
     items: list[RevisionOut]
     next_cursor: str | None
 
-    @classmethod
-    def of(cls, space: SpaceRecord, listed: RevisionList) -> RevisionPage:
-        return cls(
-            model=listed.model.name,
-            first_revision=listed.first,
-            items=[RevisionOut.of(space, revision) for revision in listed.page.items],
-            next_cursor=listed.page.next_cursor,
-        )
-
 
 @router.get(
     MODEL,
     operation_id="list_revisions",
     responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
+    response_model=RevisionPage,
 )
 def list_revisions(
     revisions: Service[RevisionService],
@@ -99,13 +91,19 @@ def list_revisions(
     name: ModelName,
     session: Reading,
     cursor: Cursor = None,
-) -> RevisionPage:
+) -> Response:
     """The revisions of a model, newest first, each compared with the one before and the first.
 
     Numbers and digests are kept as long as the model; of supports the newest few and the first.
     """
     listed = revisions.list(session, space, name, limit=limit, cursor=cursor)
-    return RevisionPage.of(space, listed)
+    items = (RevisionOut.of(space, revision) for revision in listed.page.items)
+    others = {
+        "model": listed.model.name,
+        "first_revision": listed.first,
+        "next_cursor": listed.page.next_cursor,
+    }
+    return list_answer("items", items, others)
 
 
 def _fields(space: SpaceRecord, what: str, overlap: SelfOverlap | None) -> dict[str, Any]:

@@ -197,13 +197,14 @@ def get(
     choose(accept, wire.SUPPORT_TYPES)
     if revision is not None:
         found = revisions.revision(session, space, name, revision)
+        session.release()  # nothing is held while it waits for memory
         media_type = _admitted(accept, space, found.support_size, memory)
         support = revisions.support(session, space, name, revision)
-        return _answer(support, media_type, {})
+        return _answer(support, media_type, {}, memory)
     model = reader.model(session, space, name)
+    session.release()  # nor while the support is read, written and sent
     media_type = _admitted(accept, space, model.support_size, memory)
-    session.rollback()  # nothing is held while the support is read, written and sent
-    return _answer(reader.support(space, model), media_type, etag(model))
+    return _answer(reader.support(space, model), media_type, etag(model), memory)
 
 
 def _admitted(accept: str | None, space: SpaceRecord, k: int, memory: Reservation) -> str:
@@ -220,8 +221,12 @@ def _admitted(accept: str | None, space: SpaceRecord, k: int, memory: Reservatio
     return media_type
 
 
-def _answer(support: Support, media_type: str, headers: Mapping[str, str]) -> Response:
+def _answer(
+    support: Support, media_type: str, headers: Mapping[str, str], memory: Reservation
+) -> Response:
     headers = {**headers, "Vary": "Accept"}
     if media_type == wire.JSON:
         return streamed_answer(wire.support_json_pieces(support), media_type, headers)
-    return binary_answer(wire.dump_support(support, media_type), media_type, headers)
+    content = wire.dump_support(support, media_type)
+    memory.keep(len(content))
+    return binary_answer(content, media_type, headers)

@@ -26,9 +26,12 @@ from app.infra.http.turns import tenant_of
 
 __all__ = [
     "AnswerMemory",
+    "LayoutMemory",
     "PageLimit",
     "binary_answer",
     "json_answer",
+    "list_answer",
+    "list_pieces",
     "page_answer",
     "streamed_answer",
 ]
@@ -39,6 +42,8 @@ _COPIES_OF_A_PAGE: Final = 3
 """As rows, as records and as written."""
 _MOST_OF_AN_ENTRY: Final = 32 << 10
 """Bytes of the entry of a listing; those that were stored before there was a limit are rare."""
+_LAYOUT_BYTES: Final = 30 << 20
+"""Memory of the tensors of a layout of a megabyte, while they are read and written."""
 
 
 async def _answer_memory(request: Request, budgets: Service[Budgets]) -> AsyncIterator[Reservation]:
@@ -49,6 +54,16 @@ async def _answer_memory(request: Request, budgets: Service[Budgets]) -> AsyncIt
 
 AnswerMemory = Annotated[Reservation, Depends(_answer_memory)]
 """Memory that a large answer takes until it is sent."""
+
+
+async def _layout_memory(request: Request, budgets: Service[Budgets]) -> AsyncIterator[Reservation]:
+    with budgets.answering(tenant_of(request)) as hold:
+        await hold.take_in_turn(_LAYOUT_BYTES)
+        yield hold
+
+
+LayoutMemory = Annotated[Reservation, Depends(_layout_memory)]
+"""Memory for an answer with an entry for each tensor of a layout, before it takes a turn."""
 
 
 async def _page_limit(
@@ -63,10 +78,10 @@ PageLimit = Annotated[int, Depends(_page_limit)]
 """The most entries of a page, once there is memory for them."""
 
 
-def binary_answer(body: bytes, media_type: str, headers: Mapping[str, str]) -> Response:
+def binary_answer(body: bytes | bytearray, media_type: str, headers: Mapping[str, str]) -> Response:
     """An answer with these bytes, sent piece by piece if they are many."""
     if len(body) <= _PIECE_BYTES:
-        return Response(body, media_type=media_type, headers=dict(headers))
+        return Response(bytes(body), media_type=media_type, headers=dict(headers))
     sized = {**headers, "Content-Length": str(len(body))}
     return _PacedResponse(_slices(body), media_type=media_type, headers=sized)
 
@@ -85,23 +100,64 @@ def page_answer(items: Iterable[BaseModel | bytes], next_cursor: str | None) -> 
         items: the entries, or their JSON.
         next_cursor: of the next page; None for the last.
     """
-    written = b",".join(map(_written, items))
-    body = b'{"items":[%b],"next_cursor":%b}' % (written, to_json(next_cursor))
+    return list_answer("items", items, {"next_cursor": next_cursor})
+
+
+def list_answer(
+    name: str,
+    items: Iterable[BaseModel | bytes] | None,
+    others: BaseModel | Mapping[str, object],
+    hold: Reservation | None = None,
+) -> Response:
+    """A JSON object with a long list in it, of which one entry is made and written after the other.
+
+    One call for all of it would hold up every other thread.
+
+    Args:
+        name: the field of the list.
+        items: the entries, or their JSON; None for null.
+        others: the other fields; if there is one of that name, it is left out.
+        hold: is left with the memory of what was written.
+    """
+    body = bytearray().join(list_pieces(name, items, others))
+    if hold is not None:
+        hold.keep(len(body))
     return binary_answer(body, _JSON, {})
+
+
+def list_pieces(
+    name: str,
+    items: Iterable[BaseModel | bytes] | None,
+    others: BaseModel | Mapping[str, object],
+) -> Iterator[bytes]:
+    """The JSON of such an object, piece by piece."""
+    rest = others.model_dump(exclude={name}) if isinstance(others, BaseModel) else others
+    yield to_json(rest)[:-1] + b',"%b":' % name.encode()
+    if items is None:
+        yield b"null}"
+        return
+    piece = bytearray(b"[")
+    for place, item in enumerate(items):
+        piece += b"," if place else b""
+        piece += item if isinstance(item, bytes) else _json_of(item)
+        if len(piece) > _PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    yield bytes(piece) + b"]}"
 
 
 def json_answer(answer: BaseModel) -> Response:
     """An answer as JSON."""
-    return binary_answer(answer.__pydantic_serializer__.to_json(answer), _JSON, {})
+    return binary_answer(_json_of(answer), _JSON, {})
 
 
-def _written(item: BaseModel | bytes) -> bytes:
-    return item if isinstance(item, bytes) else item.__pydantic_serializer__.to_json(item)
+def _json_of(item: BaseModel) -> bytes:
+    return item.__pydantic_serializer__.to_json(item)
 
 
-async def _slices(body: bytes) -> AsyncIterator[bytes]:
+async def _slices(body: bytes | bytearray) -> AsyncIterator[bytes]:
     for begin in range(0, len(body), _PIECE_BYTES):
-        yield body[begin : begin + _PIECE_BYTES]
+        yield bytes(body[begin : begin + _PIECE_BYTES])
 
 
 class _PacedResponse(StreamingResponse):

@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import TagFilter
 from app.errors import NotAcceptable
+from app.infra.http.answers import AnswerMemory, binary_answer
 from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
@@ -37,6 +38,8 @@ GRAPHML = "application/graphml+xml"
 T = TypeVar("T")
 _PIECE_SIZE = 1000
 """Nodes or edges that are written at a time."""
+_BYTES_OF_AN_ENTRY = 512
+"""Of a node or an edge as JSON or GraphML, with names of two hundred characters."""
 _NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 _NODE_KEYS = {"kind": "string", "support_size": "long", "tags": "string", "base_model": "string"}
 _EDGE_KEYS = {
@@ -104,6 +107,7 @@ def graph(
     space: KnownSpace,
     session: Reading,
     turn: Turn,
+    memory: AnswerMemory,
     tags: TagFilter,
     k: Annotated[
         int | None,
@@ -122,11 +126,13 @@ def graph(
     media_type = choose(accept, (wire.JSON, GRAPHML))
     found = graphs.graph(session, space, k=k, threshold=threshold, tags=tags, deadline=turn)
     pieces = _json(found) if media_type == wire.JSON else _graphml(found)
+    memory.take(_BYTES_OF_AN_ENTRY * (len(found.nodes) + len(found.edges)))
     content = bytearray()
     for piece in pieces:
         turn.require_client()
         content += piece
-    return Response(bytes(content), media_type=media_type, headers={"Vary": "Accept"})
+    memory.keep(len(content))
+    return binary_answer(content, media_type, {"Vary": "Accept"})
 
 
 def _json(graph: Graph) -> Iterator[bytes]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from dataclasses import replace
+
+from fastapi import APIRouter, Response
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.infra.http.answers import LayoutMemory, list_answer
 from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
-from app.kinship.schemas import SpaceTensorsOut
+from app.kinship.schemas import SpaceTensorsOut, TensorSummaryOut
 from app.kinship.tensors import TensorService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from modelkin.errors import InvalidParameter
@@ -24,14 +27,25 @@ router = APIRouter(
 )
 
 
-@router.get("", operation_id="get_tensors", responses=problems(*SPACE_PROBLEMS, InvalidParameter))
+@router.get(
+    "",
+    operation_id="get_tensors",
+    responses=problems(*SPACE_PROBLEMS, InvalidParameter),
+    response_model=SpaceTensorsOut,
+)
 @counts_as("heavy")
 def tensors(
-    service: Service[TensorService], space: KnownSpace, session: Reading, turn: Turn
-) -> SpaceTensorsOut:
+    service: Service[TensorService],
+    memory: LayoutMemory,
+    space: KnownSpace,
+    session: Reading,
+    turn: Turn,
+) -> Response:
     """The tensors of the layout, with the overlap of sampled pairs of models within each.
 
     A tensor looks constant where models agree in it that are at chance everywhere else. A space
     that is created with its name in `exclude` leaves it out.
     """
-    return SpaceTensorsOut.of(service.tensors(session, space, turn))
+    found = service.tensors(session, space, turn)
+    facts = SpaceTensorsOut.of(replace(found, items=()))
+    return list_answer("items", map(TensorSummaryOut.model_validate, found.items), facts, memory)

@@ -16,7 +16,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from app.errors import Unavailable
-from app.infra.http.answers import _page_limit
+from app.infra.http.answers import _answer_memory, _layout_memory, _page_limit
 from app.infra.http.dependencies import _turn
 from app.infra.http.memory_budget import Budget, Reservation
 from app.main import ENDPOINTS
@@ -143,15 +143,24 @@ def test_one_that_gives_up_waiting_lets_those_behind_it_go_on() -> None:
     assert (0, 20) == (large.size, small.size)
 
 
-def test_no_listing_holds_a_turn_while_it_waits_for_memory() -> None:
-    """Its memory comes first among its dependencies."""
-    listings = 0
+def test_no_listing_and_no_layout_holds_a_turn_while_it_waits_for_memory() -> None:
+    """Its memory comes first among its dependencies, so before the write lock of a new space."""
+    waiting: set[object] = {_page_limit, _layout_memory}
+    found: list[str] = []
     for route in (route for module in ENDPOINTS for route in _routes(module.router)):
         order = list(_calls(route.dependant))
-        if _page_limit in order:
-            listings += 1
-            assert order.index(_page_limit) < order.index(_turn), route.path
-    assert listings > 5
+        for memory in waiting.intersection(order):
+            found.append(route.operation_id or "")
+            assert order.index(memory) < order.index(_turn), route.operation_id
+    named = {"create_space", "get_space", "get_overlap", "get_tensors", "list_models"}
+    assert named < set(found)
+
+
+def test_large_answers_hold_memory() -> None:
+    """What is not sent yet counts, so a client that does not read holds no more than its share."""
+    routes = [route for module in ENDPOINTS for route in _routes(module.router)]
+    large = {route.operation_id for route in routes if _answer_memory in _calls(route.dependant)}
+    assert {"get_graph", "get_similarity", "get_support", "get_clustering"} <= large
 
 
 def _routes(router: APIRouter) -> Iterator[APIRoute]:

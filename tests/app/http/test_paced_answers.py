@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from pydantic import BaseModel
+from pydantic_core import to_json
 
 from app.container import Container
-from app.infra.http.answers import binary_answer, streamed_answer
+from app.infra.http.answers import binary_answer, list_answer, list_pieces, streamed_answer
 from app.infra.http.bodies import BodyLimits
-from app.infra.http.memory_budget import Budget, Budgets
+from app.infra.http.memory_budget import Budget, Budgets, Reservation
+from app.search.similarity_endpoints import _PIECES, CSV
+from modelkin.types.search import SimilarityMatrix
+from tests.support.http_space import JSON
 
 KIB = 1 << 10
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -83,3 +90,34 @@ def test_memory_for_an_answer_is_given_back() -> None:
         hold.take(60)
         assert (0, 0, 60) == (budgets.bodies.held, budgets.decoded.held, budgets.answers.held)
     assert 0 == budgets.answers.held
+
+
+class Facts(BaseModel):
+    """What stands beside a list."""
+
+    name: str
+    items: list[int] | None
+
+
+@pytest.mark.parametrize("items", [None, [], [1], list(range(100_000))])
+def test_a_list_is_written_entry_by_entry(items: list[int] | None) -> None:
+    """All of it is JSON, no piece is long, and what was reserved beyond it is given back."""
+    written = None if items is None else map(to_json, items)
+    pieces = list(list_pieces("items", written, Facts(name="x", items=None)))
+    assert {"name": "x", "items": items} == json.loads(b"".join(pieces))
+    assert max(map(len, pieces)) < 300 * KIB
+    hold = Reservation(Budget(1 << 30, 0), "a")
+    hold.take(1 << 20)
+    written = None if items is None else map(to_json, items)
+    list_answer("items", written, {"name": "x"}, hold)
+    assert sum(map(len, pieces)) == hold.size
+
+
+def test_a_matrix_is_written_row_by_row() -> None:
+    """As JSON and as CSV; no call writes more than a row."""
+    names = tuple(f"m{number}" for number in range(300))
+    matrix = SimilarityMatrix(names, np.random.default_rng(1).random((300, 300)), ())
+    for media_type in (JSON, CSV):
+        pieces = list(_PIECES[media_type](matrix))
+        assert len(pieces) > 300
+        assert max(map(len, pieces)) < 10 * KIB

@@ -12,6 +12,7 @@ import pytest
 from app.auth.records import Identity, Tenant
 from app.errors import QueueFull, Unavailable
 from app.jobs import watcher
+from app.jobs.endpoints import follow
 from app.jobs.records import JobRecord
 from app.jobs.watcher import JobWatcher
 
@@ -200,3 +201,14 @@ def test_keys_are_asked_for_less_often_than_jobs() -> None:
 
     assert [[1, 2, 3]] * 3 == asyncio.run(watch())
     assert (6, [{7, 8}]) == (len(looks.asked), asked)
+
+
+def test_an_answer_that_is_never_sent_takes_no_place() -> None:
+    """The end of its transaction may fail between the endpoint and the first byte."""
+
+    async def ask() -> None:
+        following = JobWatcher(Looks([job(1)]), lambda _: [], lambda: False)
+        for _ in range(51):
+            await follow(following, caller(1), job(1))
+
+    asyncio.run(ask())
