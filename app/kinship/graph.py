@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from app.catalog.reader import ModelReader
 from app.catalog.repositories.candidates import Candidate
-from app.catalog.repositories.tensor_counts import decode
+from app.catalog.repositories.tensor_counts import decode, dtype_of
 from app.deadlines import NEVER, Deadline
 from app.errors import Unavailable
 from app.infra.db.database import Reader
@@ -43,8 +43,10 @@ _MAX_MAPPED_SUPPORTS, _MIN_MAPPED_BYTES, _MAX_READ_BYTES = 1_000, 1 << 16, 512 <
 """Supports open at a time: so many mapped ones, each of which holds a file descriptor. Supports
 below the second size are read instead, so many bytes in all.
 """
-_MAX_COUNTS = 1 << 26
-"""With more counts than these in all, a tensor of a model each, edges have no kappa: 512 MiB."""
+_MAX_COUNTS = 1 << 25
+"""With more counts than these in all, a tensor of a model each, edges have no kappa. They take 4
+bytes each, twice: 256 MiB.
+"""
 
 
 class GraphService:
@@ -155,11 +157,11 @@ def _expected(
     """
     if sizes is None or deadline.passed():
         return np.full(len(found.pairs), np.nan)
-    counts = np.zeros((len(nodes), sizes.size), np.uint64)
-    for row, node in zip(counts, nodes, strict=True):
+    counts = np.zeros((len(nodes), sizes.size), dtype_of(space))
+    for row, node in enumerate(deadline.until(nodes)):
         if node.tensor_counts is not None:
-            row[:] = decode(space, node.tensor_counts)
-    return expected_of_pairs(counts, found.pairs.ends, sizes.astype(np.float64))
+            counts[row] = decode(space, node.tensor_counts)
+    return expected_of_pairs(counts, found.pairs.ends, sizes.astype(np.float64), deadline.passed)
 
 
 def _edges(

@@ -38,7 +38,7 @@ class NeighborsOut(ResponseModel):
     )
     truncated: bool = Field(
         description="others may be as near: method lsh left out buckets with too many models, or "
-        "the time for the answer was over before method exact had compared every model"
+        "the time for the answer was over before all candidates were compared"
     )
     ties_left_out: int = Field(
         description="models that may be among the k nearest, too, and were not compared: more than "

@@ -149,7 +149,7 @@ class SearchService:
             tags: only models that carry all of these.
             min_kappa: of the ``k`` only those of this kappa or more, -1 to 1; one without a kappa
                 counts as below.
-            deadline: beyond it ``exact`` answers the best of the models that it has compared.
+            deadline: beyond it the best of the models that were compared are the answer.
 
         Raises:
             InvalidParameter: one of these is out of its range, or a kappa is asked of a space
@@ -189,7 +189,7 @@ class SearchService:
             return self._search(request, "scan", among)
         near = candidates.ids if among is None else np.intersect1d(candidates.ids, among)
         found = self._search(request, "lsh", near)
-        if candidates.truncated and len(found) < request.k:
+        if candidates.truncated and len(found) < request.k and not found.truncated:
             return self._search(request, "scan", among)
         if candidates.truncated:
             return replace(found, truncated=True)
@@ -236,7 +236,7 @@ class SearchService:
             proposal.scanned,
             request.similarity_at_k(found),
         )
-        if not contenders.ids.size:
+        if not contenders.ids.size or request.deadline.passed():
             return _result(request, method, found, proposal.ids.size, whole=whole)
         if not contenders.affordable(request.bytes_each):
             answer = _result(request, method, found, proposal.ids.size, whole=whole)
@@ -244,7 +244,7 @@ class SearchService:
                 answer, ties_left_out=contenders.ids.size, similarity_slack=contenders.slack
             )
         candidates = candidates_by_id(query.session, query.space, contenders.ids.tolist())
-        more, all_whole = self._comparer.compare(query, candidates)
+        more, all_whole = self._comparer.compare(query, request.deadline.until(candidates))
         whole = whole and all_whole
         return _result(request, method, found + more, proposal.ids.size, whole=whole)
 
@@ -256,13 +256,14 @@ class SearchService:
         near = chosen.upper_bound >= request.min_similarity
         ids, most = chosen.ids[near], chosen.upper_bound[near]
         candidates = candidates_by_id(query.session, query.space, ids[:first].tolist())
-        found, whole = self._comparer.compare(query, [*candidates, *tied])
+        until = request.deadline.until
+        found, whole = self._comparer.compare(query, until([*candidates, *tied]))
         if len(found) >= request.k:
             kth = request.similarity_at_k(found)
             ids = np.concatenate([ids[:first], ids[first:][most[first:] >= kth]])
         if ids.size > first:
             candidates = candidates_by_id(query.session, query.space, ids[first:].tolist())
-            more, all_whole = self._comparer.compare(query, candidates)
+            more, all_whole = self._comparer.compare(query, until(candidates))
             found, whole = found + more, whole and all_whole
         return found, whole
 
@@ -284,8 +285,7 @@ class SearchService:
             count, all_whole = count + len(found), all_whole and whole
             if deadline.passed():
                 break
-        answer = _result(request, "exact", best, count, whole=all_whole)
-        return replace(answer, truncated=deadline.passed())
+        return _result(request, "exact", best, count, whole=all_whole)
 
     def _propose_by_scan(self, request: _SearchRequest, among: Ids | None) -> _Proposal:
         """The first stage of the cascade: candidates from a scan of the signature bytes."""
@@ -328,6 +328,7 @@ def _result(
         method=cast(UsedSearchMethod, method),
         candidates=candidates,
         degraded=not whole,
+        truncated=request.deadline.passed(),
         note=request.query.space.note,
     )
 

@@ -106,17 +106,17 @@ class SimilarityService:
         full = [row for row, support in enumerate(packed) if support is not None]
         estimated = [row for row, support in enumerate(packed) if support is None]
         values = np.eye(len(records))
-        if estimated:
-            self._estimate_rows(session, space, records, estimated, values)
+        signatures = self._signatures(session, space, records) if estimated else None
         sizes = tensor_sizes(session, space) if measure == "kappa" else None
         counts = None if sizes is None else _counts(session, space, records, sizes.size)
         session.release()
+        if signatures is not None:
+            _estimate_rows(signatures, estimated, values, require)
         if full:
             supports = [support for support in packed if support is not None]
             values[np.ix_(full, full)] = packing.matrix(supports, require)
         if counts is not None and sizes is not None:
-            require(1, 1)
-            expected = chance.expected_matrix(counts, sizes.astype(np.float64))
+            expected = chance.expected_matrix(counts, sizes.astype(np.float64), require)
             values = chance.kappas(values, expected)
         without = tuple(names[row] for row in estimated)
         return SimilarityMatrix(tuple(names), values, without, measure, note=space.note)
@@ -131,20 +131,12 @@ class SimilarityService:
             found.append(self._reader.packed(space, record))
         return found
 
-    def _estimate_rows(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        records: Sequence[ModelRecord],
-        rows: Sequence[int],
-        values: np.ndarray[tuple[int, int], np.dtype[np.float64]],
-    ) -> None:
-        """Fill ``rows``, and the columns of the same models, with estimates from signatures."""
-        signatures = self._reader.values(session, space, [record.id for record in records])
-        stacked = np.stack([signatures[record.id] for record in records])
-        for row in rows:
-            jaccard = jaccard_estimates(stacked, stacked[row])
-            values[row, :] = values[:, row] = 2 * jaccard / (1 + jaccard)
+    def _signatures(
+        self, session: Reader, space: SpaceRecord, records: Sequence[ModelRecord]
+    ) -> npt.NDArray[np.unsignedinteger]:
+        """The values of the models' signatures, shape ``(n, num_perm)``."""
+        values = self._reader.values(session, space, [record.id for record in records])
+        return np.stack([values[record.id] for record in records])
 
 
 class _Requirement:
@@ -168,6 +160,19 @@ class _Requirement:
             f"ask for some {min(fewer, self._models // 2 or 1)} models at a time, or for the "
             f"neighbors of each",
         )
+
+
+def _estimate_rows(
+    signatures: npt.NDArray[np.unsignedinteger],
+    rows: Sequence[int],
+    values: Floats,
+    require: _Requirement,
+) -> None:
+    """Fill ``rows``, and the columns of the same models, with estimates from signatures."""
+    for done, row in enumerate(rows):
+        require(done, len(rows))
+        jaccard = jaccard_estimates(signatures, signatures[row])
+        values[row, :] = values[:, row] = 2 * jaccard / (1 + jaccard)
 
 
 def _counts(

@@ -20,7 +20,7 @@ from app.errors import SupportRequired, Unavailable
 from app.kinship.donors.request import DonorRanking, DonorRequest, RankedDonor, Target
 from app.kinship.donors.unrelated import ChanceFilter
 from modelkin.core import estimators
-from modelkin.core.kinship.cover import Step, greedy_cover
+from modelkin.core.kinship.cover import greedy_cover
 from modelkin.core.kinship.membership import TargetIndices
 from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.similarity.rarity import index_weights, rarities
@@ -85,6 +85,7 @@ class CoverageSearch:
         pool = self._pool(target, request, indices, _MIN_COVER_POOL)
         neighbors, unrelated, _ = self._chance.judged(target, pool.neighbors)
         last = np.array(unrelated, np.bool_) & (not request.include_unrelated)
+        groups = np.flatnonzero(~last), np.flatnonzero(last)
         choices = [
             RankedDonor(
                 neighbors[step.row],
@@ -96,7 +97,9 @@ class CoverageSearch:
                     cumulative=step.cumulative,
                 ),
             )
-            for step in _cover(pool.rows, indices.size, request.k, last)
+            for step in greedy_cover(
+                pool.rows, indices.size, request.k, groups, target.deadline.passed
+            )
         ]
         late = target.deadline.passed()
         return DonorRanking(choices, pool.considered, pool.left_out, pool.whole, late)
@@ -191,19 +194,6 @@ class _Pool:
     considered: int
     left_out: int
     whole: bool
-
-
-def _cover(rows: Words, columns: int, k: int, last: npt.NDArray[np.bool_]) -> list[Step]:
-    """The greedy cover by the rows that are not ``last``, continued by those that are."""
-    steps: list[Step] = []
-    for group in (np.flatnonzero(~last), np.flatnonzero(last)):
-        held = np.bitwise_or.reduce(rows[[step.row for step in steps]], axis=0)
-        before = steps[-1].cumulative if steps else 0.0
-        steps += [
-            Step(int(group[step.row]), step.explained, before + step.cumulative)
-            for step in greedy_cover(rows[group] & ~held, columns, k - len(steps))
-        ]
-    return steps
 
 
 def _compared(

@@ -88,7 +88,7 @@ class Neighbors(Ranking[Neighbor]):
         recall: of ``"lsh"``, the share of the models at ``min_similarity`` that it finds. It finds
             more of those beyond. None for the other methods, and where it is not known.
         truncated: others may be as near: ``"lsh"`` left out buckets that hold too many models, or
-            the time for the answer was over before ``"exact"`` had compared every model.
+            the time for the answer was over before all candidates were compared.
         note: a caveat in words: the space does not state the importance of its supports; else None.
         ties_left_out: how many models may belong to the k nearest, too, and were not compared:
             more than the budget allows are too near to each other for estimates to order them. 0

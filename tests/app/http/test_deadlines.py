@@ -71,6 +71,18 @@ def test_an_exact_search_answers_the_best_that_it_has_compared(hurried: AppHarne
         assert found["candidates"] < len(SUPPORTS) - 1
 
 
+@pytest.mark.parametrize("query", [{"k": 30}, {"method": "scan"}])
+def test_any_search_ends_with_the_models_that_it_has_compared(
+    hurried: AppHarness, query: dict[str, str]
+) -> None:
+    asked = {"model": "m000", **query}
+    found = hurried.http.get("/v1/spaces/s/neighbors", params=asked).raise_for_status().json()
+    assert found["truncated"]
+    assert found["items"] == []
+    donors = hurried.http.get("/v1/spaces/s/donors", params={"target": "m000"})
+    assert donors.raise_for_status().json()["truncated"]
+
+
 @pytest.mark.parametrize("method", ["cover", "idf"])
 def test_donors_are_of_those_that_were_compared(hurried: AppHarness, method: str) -> None:
     query = {"target": "m000", "method": method}

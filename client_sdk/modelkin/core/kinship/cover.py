@@ -7,6 +7,7 @@ for approximating set cover", JACM 1998). The caller chooses the candidates.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from modelkin.core.kernels.choice import kernels
 __all__ = ["Step", "greedy_cover"]
 
 Words = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,13 @@ class Step:
     cumulative: float
 
 
-def greedy_cover(rows: Words, columns: int, max_donors: int) -> list[Step]:
+def greedy_cover(
+    rows: Words,
+    columns: int,
+    max_donors: int,
+    groups: Sequence[Rows] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> list[Step]:
     """Donors in the order in which they are taken, until no candidate adds an index.
 
     Args:
@@ -42,21 +50,26 @@ def greedy_cover(rows: Words, columns: int, max_donors: int) -> list[Step]:
             column are zero.
         columns: how many indices the target has.
         max_donors: the most donors to take.
+        groups: the rows that are candidates, ascending; those of a group are taken before those of
+            the next. By default all are of one.
+        stop: asked before each step; once it is true, the steps so far are returned.
 
     Returns:
         At most ``max_donors`` steps, each with a gain; of equally good candidates the first row.
     """
     missing = np.full(rows.shape[1], 2**64 - 1, np.uint64)
     missing[-1:] >>= np.uint64(-columns % 64)
-    candidates = np.arange(rows.shape[0])
     steps: list[Step] = []
     covered = 0
-    while len(steps) < min(max_donors, candidates.size):
-        adds = kernels().and_count_rows(rows, missing, candidates)
-        best = int(np.argmax(adds))
-        if not adds[best]:
-            break
-        covered += int(adds[best])
-        missing &= ~rows[best]
-        steps.append(Step(best, int(adds[best]) / columns, covered / columns))
+    for candidates in [np.arange(rows.shape[0])] if groups is None else groups:
+        while candidates.size and len(steps) < max_donors:
+            if stop is not None and stop():
+                return steps
+            adds = kernels().and_count_rows(rows, missing, candidates)
+            best = int(np.argmax(adds))
+            if not adds[best]:
+                break
+            covered += int(adds[best])
+            missing &= ~rows[candidates[best]]
+            steps.append(Step(int(candidates[best]), int(adds[best]) / columns, covered / columns))
     return steps

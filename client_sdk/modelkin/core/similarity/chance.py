@@ -7,7 +7,7 @@ Cohen's kappa is agreement beyond chance: 0 at chance, 1 for equal supports, neg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.integer]
+Report = Callable[[int, int], None]
 
 _VALUES_AT_A_TIME = 1 << 22
 
@@ -55,12 +56,13 @@ def expected_similarities(ours: Counts, theirs: Counts | Sequence[Counts], sizes
     return found
 
 
-def expected_matrix(counts: Counts, sizes: Floats) -> Floats:
+def expected_matrix(counts: Counts, sizes: Floats, report: Report | None = None) -> Floats:
     """S0 of all pairs.
 
     Args:
         counts: shape ``(n, tensors)``; a row of zeros stands for a model without one.
         sizes: n_t, shape ``(tensors,)``.
+        report: called before each part with the tensors done and all; what it raises ends this.
 
     Returns:
         Shape ``(n, n)``; NaN in the rows and columns of models without a support.
@@ -69,6 +71,8 @@ def expected_matrix(counts: Counts, sizes: Floats) -> Floats:
     shared = np.zeros((len(values), len(values)))
     step = max(1, _VALUES_AT_A_TIME // max(1, len(values)))
     for begin in range(0, values.shape[1], step):
+        if report is not None:
+            report(begin, values.shape[1])
         part = values[:, begin : begin + step].astype(np.float64)
         shared += _shares(part, sizes[begin : begin + step]) @ part.T
     totals = values.sum(axis=1, dtype=np.float64)
@@ -76,13 +80,19 @@ def expected_matrix(counts: Counts, sizes: Floats) -> Floats:
     return np.asarray(2.0 * shared / (totals[:, None] + totals), np.float64)
 
 
-def expected_of_pairs(counts: Counts, pairs: npt.NDArray[np.int64], sizes: Floats) -> Floats:
+def expected_of_pairs(
+    counts: Counts,
+    pairs: npt.NDArray[np.int64],
+    sizes: Floats,
+    stop: Callable[[], bool] | None = None,
+) -> Floats:
     """S0 of some pairs, a few at a time.
 
     Args:
         counts: shape ``(n, tensors)``; a row of zeros stands for a model without one.
         pairs: rows of ``counts``, shape ``(p, 2)``.
         sizes: n_t, shape ``(tensors,)``.
+        stop: asked before each part; once it is true, the rest is NaN.
 
     Returns:
         Shape ``(p,)``; NaN where one of the two has no support.
@@ -90,9 +100,11 @@ def expected_of_pairs(counts: Counts, pairs: npt.NDArray[np.int64], sizes: Float
     values = np.asarray(counts)
     totals = values.sum(axis=1, dtype=np.float64)
     totals[totals == 0] = np.nan
-    found = np.empty(len(pairs), np.float64)
+    found = np.full(len(pairs), np.nan)
     step = max(1, _VALUES_AT_A_TIME // max(1, values.shape[1]))
     for begin in range(0, len(pairs), step):
+        if stop is not None and stop():
+            break
         a, b = pairs[begin : begin + step].T
         shared = np.einsum("pt,pt->p", _shares(values[a], sizes), values[b].astype(np.float64))
         found[begin : begin + step] = 2.0 * shared / (totals[a] + totals[b])

@@ -161,6 +161,38 @@ def test_a_cover_ends_where_nothing_is_left() -> None:
     assert [(1, 0.6), (2, 1.0)] == [(step.row, step.cumulative) for step in steps]
 
 
+@given(
+    target=SETS,
+    donors=MANY,
+    most=st.integers(1, 9),
+    last=st.lists(st.booleans(), min_size=20, max_size=20),
+)
+def test_a_cover_takes_a_group_after_another(
+    target: set[int], donors: list[set[int]], most: int, last: list[bool]
+) -> None:
+    """The second group covers what the first has left, as if that was all there is."""
+    late = np.array(last[: len(donors)])
+    groups = np.flatnonzero(~late), np.flatnonzero(late)
+    steps = greedy_cover(rows_of(support(target), donors), len(target), most, groups)
+    left, expected = set(target), list[int]()
+    for group in groups:
+        some = [donors[row] & left for row in group]
+        found = greedy(left, some, most - len(expected)) if some and left else []
+        for step in found:
+            left -= some[step.row]
+        expected += [int(group[step.row]) for step in found]
+    assert expected == [step.row for step in steps]
+    assert not steps or steps[-1].cumulative == pytest.approx(1 - len(left) / len(target))
+
+
+def test_a_cover_ends_when_asked() -> None:
+    donors = [{1}, {2}, {3}, {4}]
+    answers = iter([False, False, True])
+    rows = rows_of(support({1, 2, 3, 4}), donors)
+    steps = greedy_cover(rows, 4, 4, stop=lambda: next(answers))
+    assert [(0, 0.25), (1, 0.5)] == [(step.row, step.cumulative) for step in steps]
+
+
 @given(data=st.data(), columns=st.integers(1, 200), n=st.integers(0, 5))
 def test_the_kernels_agree(data: st.DataObject, columns: int, n: int) -> None:
     """Counts and sums by column are the same to the bit in numpy and compiled."""

@@ -84,6 +84,28 @@ def test_tensors_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(np.allclose(one, other) for one, other in zip(whole, parts, strict=True))
 
 
+def test_a_table_of_chance_can_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs beyond an end are NaN; a matrix ends with the error of its report."""
+    sizes, counts = np.full(4, 9.0), np.arange(20).reshape(5, 4) % 7
+    monkeypatch.setattr(chance, "_VALUES_AT_A_TIME", 8)
+    pairs = np.array([[0, 1], [0, 2], [1, 2], [3, 4], [1, 4]])
+    answers = iter([False, False, True])
+    found = chance.expected_of_pairs(counts, pairs, sizes, lambda: next(answers))
+    whole = chance.expected_of_pairs(counts, pairs, sizes)
+    assert found[:4].tolist() == whole[:4].tolist()
+    assert np.isnan(found[4:]).all()
+    reports: list[tuple[int, int]] = []
+
+    def report(done: int, total: int) -> None:
+        reports.append((done, total))
+        if done == 2:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        chance.expected_matrix(counts, sizes, report)
+    assert [(0, 4), (1, 4), (2, 4)] == reports
+
+
 @given(tables(), st.integers(1, 20))
 def test_blocks_of_rows_equal_the_whole(table: tuple[np.ndarray, np.ndarray], values: int) -> None:
     """S0 of one with others is the same from blocks of any size, from a table or from rows."""
