@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
 
@@ -17,8 +18,9 @@ from app.catalog.batches import MAX_PENDING_BYTES, BatchEntry, RefusedEntry
 from app.catalog.endpoints.payloads import max_indices
 from app.catalog.origins import stated_origin
 from app.catalog.schemas import BatchLineIn
+from app.errors import Unavailable
 from app.infra.http.bodies import BodyLimits
-from app.infra.http.json_bodies import parse_strictly
+from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, parse_strictly
 from app.infra.http.memory_budget import Reservation
 from app.infra.http.problems import fields_of
 from modelkin import wire
@@ -36,7 +38,7 @@ from modelkin.errors import (
     UnsupportedMediaType,
 )
 
-__all__ = ["ENCODED", "MAX_LINES", "LineReader", "split_lines"]
+__all__ = ["ENCODED", "MAX_LINES", "LineReader", "Parsing", "split_lines"]
 
 MAX_LINES: Final = 10_000
 
@@ -47,6 +49,9 @@ _MAX_SUPPORT_BYTES: Final = 16 << 20
 """Bytes of indices of one line: hardly any model has more in a line of a megabyte."""
 _RESERVED_BYTES: Final = MAX_PENDING_BYTES + 3 * _MAX_SUPPORT_BYTES
 """Memory for pending supports, and for one support while it is decoded and packed."""
+
+Parsing: TypeAlias = Callable[[int], AbstractContextManager[None]]
+"""Holds the turn to parse so many bytes of JSON."""
 
 
 def split_lines(body: bytearray) -> Iterator[memoryview]:
@@ -80,30 +85,55 @@ class LineReader:
     Args:
         limits: of a body, and of a line as of a JSON body.
         num_parameters: M of the space.
-        hold: what memory for supports is taken from, once, at the first of them.
+        longest: bytes that a line has at most.
+        hold: what memory is taken from, once, at the first support or long line.
+        parsing: the turns.
     """
 
-    def __init__(self, limits: BodyLimits, num_parameters: int, hold: Reservation) -> None:
+    def __init__(
+        self,
+        limits: BodyLimits,
+        num_parameters: int,
+        longest: int,
+        hold: Reservation,
+        parsing: Parsing,
+    ) -> None:
         self._max_line_bytes = limits.max_json_bytes
         self._num_parameters = num_parameters
         self._remaining_indices = max_indices(limits, num_parameters)
         self._most = _MAX_SUPPORT_BYTES // index_dtype(num_parameters).itemsize
+        self._needed = _RESERVED_BYTES + DECODED_BYTES_PER_BYTE * longest
         self._hold: Reservation | None = hold
+        self._parsing = parsing
 
     def read(self, line: memoryview) -> BatchEntry | RefusedEntry:
-        """The entry of a line, or its refusal."""
+        """The entry of a line, or its refusal.
+
+        Raises:
+            Unavailable: there is no memory or no turn for it now; no later line has a chance.
+        """
         model: str | None = None
         try:
-            document = self._parse(line)
-            model = check_model_name(document.get("model"))
-            fields = _validated(document)
+            if len(line) > QUICK_BYTES:
+                self._reserve()
+            with self._parsing(len(line)):
+                document = self._parse(line)
+                model = check_model_name(document.get("model"))
+                fields = _validated(document)
             tags = None if fields.tags is None else check_tags(fields.tags)
             origin = stated_origin(fields.importance, fields.base, fields.layout)
             content = self._content(fields)
             sketch = self._sketch(fields)
             return BatchEntry(model, content, tags, fields.attributes, sketch, origin)
+        except Unavailable:
+            raise
         except ModelkinError as error:
             return RefusedEntry(model, error)
+
+    def _reserve(self) -> None:
+        if self._hold is not None:
+            self._hold.take(self._needed)
+            self._hold = None
 
     def _parse(self, line: memoryview) -> dict[str, Any]:
         if len(line) > self._max_line_bytes:
@@ -141,9 +171,7 @@ class LineReader:
         if media_type not in ENCODED:
             raise UnsupportedMediaType(f"media_type must be one of {', '.join(ENCODED)}")
         data = _decoded(text, "support", InvalidSupport)
-        if self._hold is not None:
-            self._hold.take(_RESERVED_BYTES)
-            self._hold = None
+        self._reserve()
         most = min(self._most, self._remaining_indices)
         try:
             support = wire.load_support(data, media_type, self._num_parameters, most)

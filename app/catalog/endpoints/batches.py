@@ -7,6 +7,8 @@ batch has an end. How a line is read is ``lines``'s business.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -14,12 +16,19 @@ from pydantic_core import to_json
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.batches import BatchService, Result
-from app.catalog.endpoints.batch_lines import ENCODED, MAX_LINES, LineReader, split_lines
+from app.catalog.endpoints.batch_lines import (
+    ENCODED,
+    MAX_LINES,
+    LineReader,
+    Parsing,
+    split_lines,
+)
 from app.catalog.endpoints.payloads import SIGNATURE_SCHEMA
 from app.catalog.puts import Stored
 from app.errors import StorageFull
 from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
 from app.infra.http.dependencies import Reading
+from app.infra.http.json_bodies import JsonParsers
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.openapi import problems
 from app.infra.http.problems import described
@@ -95,23 +104,29 @@ router = APIRouter(
 )
 
 
+@dataclass(frozen=True, slots=True)
 class _Body:
-    """The body of a batch, and the memory that its supports may take."""
+    """The body of a batch, the memory that its lines may take, and the turns to parse them."""
 
-    def __init__(self, data: bytearray, hold: Reservation) -> None:
-        self.data = data
-        self.hold = hold
+    data: bytearray
+    hold: Reservation
+    parsing: Parsing
 
 
 async def _read(
-    request: Request, limits: Service[BodyLimits], budgets: Service[Budgets]
+    request: Request,
+    limits: Service[BodyLimits],
+    budgets: Service[Budgets],
+    parsers: Service[JsonParsers],
 ) -> AsyncIterator[_Body]:
     media_type = media_type_of(request)
     if media_type != JSONL:
         given = f"not {media_type}" if media_type else "and none was sent"
         raise UnsupportedMediaType(f"Content-Type must be {JSONL}, {given}")
-    with budgets.holding(tenant_of(request)) as (bodies, decoded):
-        yield _Body(await read_body(request, limits, media_type, bodies), decoded)
+    tenant = tenant_of(request)
+    with budgets.holding(tenant) as (bodies, decoded):
+        data = await read_body(request, limits, media_type, bodies)
+        yield _Body(data, decoded, partial(parsers.turn_on_thread, tenant))
 
 
 @router.post(
@@ -150,7 +165,8 @@ def put_batch(
     """
     lines = split_lines(body.data)
     reading.rollback()  # the space is known: no connection is held while lines are read
-    reader = LineReader(limits, space.num_parameters, body.hold)
+    longest = min(len(body.data), limits.max_json_bytes)
+    reader = LineReader(limits, space.num_parameters, longest, body.hold, body.parsing)
     results = batches.put(reading, space, (reader.read(line) for line in lines))
     return Response(b"".join(map(_answer, results)), media_type=JSONL)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from app.infra.http.bodies import BodyLimits, media_type_of, read_body
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, DECODING
+from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.services import Service
 from app.infra.http.turns import tenant_of
@@ -115,12 +116,18 @@ class Payload:
     """The body of a request, read but not decoded: that waits for the space, and a thread."""
 
     def __init__(
-        self, data: bytearray, media_type: str, limits: BodyLimits, hold: Reservation
+        self,
+        data: bytearray,
+        media_type: str,
+        limits: BodyLimits,
+        hold: Reservation,
+        parsing: Callable[[int], AbstractContextManager[None]],
     ) -> None:
         self._data = data
         self._media_type = media_type
         self._limits = limits
         self._hold = hold
+        self._parsing = parsing
 
     def support(self, num_parameters: int) -> Support:
         """The support; :class:`InvalidSupport` says what is wrong with it."""
@@ -170,9 +177,9 @@ class Payload:
         """Memory for what a JSON parser makes of the body."""
         return DECODED_BYTES_PER_BYTE * len(self._data) if self._media_type == wire.JSON else 0
 
-    def _turn(self) -> AbstractContextManager[object]:
+    def _turn(self) -> AbstractContextManager[None]:
         """The turn to decode JSON."""
-        return DECODING if self._media_type == wire.JSON else nullcontext()
+        return self._parsing(len(self._data)) if self._media_type == wire.JSON else nullcontext()
 
 
 def max_indices(limits: BodyLimits, num_parameters: int) -> int:
@@ -187,7 +194,11 @@ class _Reader:
         self._types = tuple(dict.fromkeys(types))
 
     async def __call__(
-        self, request: Request, limits: Service[BodyLimits], budgets: Service[Budgets]
+        self,
+        request: Request,
+        limits: Service[BodyLimits],
+        budgets: Service[Budgets],
+        parsers: Service[JsonParsers],
     ) -> AsyncIterator[Payload]:
         media_type = media_type_of(request)
         if media_type not in self._types:
@@ -195,9 +206,11 @@ class _Reader:
             raise UnsupportedMediaType(
                 f"Content-Type must be one of {', '.join(self._types)}, {given}"
             )
-        with budgets.holding(tenant_of(request)) as (bodies, decoded):
+        tenant = tenant_of(request)
+        with budgets.holding(tenant) as (bodies, decoded):
             body = await read_body(request, limits, media_type, bodies)
-            yield Payload(body, media_type, limits, decoded)
+            parsing = partial(parsers.turn_on_thread, tenant)
+            yield Payload(body, media_type, limits, decoded, parsing)
 
 
 SupportPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT))]

@@ -1,17 +1,19 @@
 """JSON bodies: strict, parsed and validated once, in a thread, a few at a time.
 
 A parser holds the interpreter's lock while it works. So a body beyond a few kilobytes leaves the
-event loop, and waits for its turn among the tenants'.
+event loop, and waits for its turn among the tenants'; so do bodies and lines that are read by a
+thread of their request.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
+from anyio import from_thread
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
@@ -29,21 +31,21 @@ from modelkin.wire.json import parse_json
 
 __all__ = [
     "DECODED_BYTES_PER_BYTE",
-    "DECODING",
     "JsonParsers",
     "JsonRoute",
+    "QUICK_BYTES",
     "parse_strictly",
 ]
 
 DECODED_BYTES_PER_BYTE: Final = 32
 """Memory for what a byte of JSON becomes, at most: ``{"a":0},`` takes 232."""
-DECODING: Final = threading.BoundedSemaphore(2)
-"""Threads that decode JSON beside those of :class:`JsonParsers`."""
 
 _PARSERS: Final = 2
 """Bodies that are parsed at a time; a tenant gets no more than one of the two."""
 _INLINE_BYTES: Final = 4 << 10
 """A shorter body is parsed on the loop: a thread would take longer than its millisecond."""
+QUICK_BYTES: Final = 32 << 10
+"""On a thread a shorter text is parsed without a turn: it takes a millisecond, and a megabyte."""
 _MAX_NAMES: Final = 256
 """Names in an object. No operation takes more, and each unknown one is a mistake to list."""
 _MAX_ERRORS: Final = 100
@@ -65,6 +67,26 @@ class JsonParsers(Pool):
 
     def __init__(self, *, share: float, timeout: float) -> None:
         super().__init__(_PARSERS, share=share, timeout=timeout, work="the bodies of others are")
+
+    @contextmanager
+    def turn_on_thread(self, tenant: str, size: int) -> Iterator[None]:
+        """Hold a turn for the duration of the block, on the thread of a request.
+
+        Args:
+            tenant: whose turn it is.
+            size: bytes of JSON; few need no turn.
+
+        Raises:
+            Unavailable: none became free in time.
+        """
+        if size <= QUICK_BYTES:
+            yield
+            return
+        from_thread.run(self._take, tenant, None)
+        try:
+            yield
+        finally:
+            from_thread.run_sync(self._give_back, tenant)
 
 
 def parse_strictly(body: bytes) -> Any:

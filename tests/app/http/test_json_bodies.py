@@ -11,16 +11,17 @@ from typing import Annotated, Any
 
 import httpx
 import pytest
-from fastapi import APIRouter, Body, FastAPI
+from fastapi import APIRouter, Body, FastAPI, Request
 from pydantic import field_validator
 from starlette.testclient import TestClient
 
 from app.container import Container
 from app.infra.http import problems
 from app.infra.http.bodies import BodyLimits
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, JsonRoute
+from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, JsonParsers, JsonRoute
 from app.infra.http.memory_budget import Budget, Budgets
 from app.infra.http.schemas import RequestModel
+from app.infra.http.services import services_of
 from tests.support.fixtures import Start
 from tests.support.http_space import JSON, Space, assert_problem
 from tests.support.servers.server_process import Server
@@ -93,6 +94,38 @@ _router = APIRouter(route_class=JsonRoute)
 @_router.post("/texts")
 async def _count(body: Annotated[Texts, Body()], least: int = 0) -> dict[str, Any]:
     return {"loop": threading.get_ident(), "texts": len(body.texts), "least": least}
+
+
+PARSING: list[int] = []
+
+
+@_router.get("/parsing")
+def _parse(request: Request, size: int, tenant: str) -> int:
+    """How many texts of this size are parsed meanwhile, on threads of their requests."""
+    with services_of(request)[JsonParsers].turn_on_thread(tenant, size):
+        PARSING.append(size)
+        time.sleep(0.05)
+        beside = len(PARSING)
+        PARSING.remove(size)
+        return beside
+
+
+@pytest.mark.parametrize(
+    ("size", "tenants", "most"),
+    [(QUICK_BYTES + 1, "a", 1), (QUICK_BYTES + 1, "ab", 2), (QUICK_BYTES, "a", 8)],
+)
+def test_long_texts_are_parsed_on_threads_a_few_at_a_time(
+    app: TestClient, size: int, tenants: str, most: int
+) -> None:
+    """A tenant parses one, and all together two; short ones need no turn."""
+    with ThreadPoolExecutor(8) as clients:
+        asked = [
+            clients.submit(
+                app.get, "/parsing", params={"size": size, "tenant": tenants[at % len(tenants)]}
+            )
+            for at in range(8)
+        ]
+        assert most >= max(each.result().json() for each in asked) >= min(most, 2)
 
 
 @pytest.fixture
