@@ -27,6 +27,8 @@ _SIZE: Final = 1 << 20
 _CLIENTS: Final = 16
 _MAX_BODY_S, _MAX_P99_S, _MAX_WORST_S = 0.15, 0.1, 0.5
 _M: Final = 10_000_000
+_MADE: Final = "made"
+"""The space that a valid layout makes."""
 
 Call = tuple[str, str, bytes]
 """Method, path and body of a request."""
@@ -38,12 +40,16 @@ def _filled(head: str, item: str, tail: str) -> bytes:
 
 
 def _calls() -> Mapping[str, Call]:
-    """A request of each kind; none stores anything."""
+    """A request of each kind; what one of them makes is deleted after it."""
     names = [f'"{number:x}":0' for number in range(110_000)]
     similarity = "POST", "/v1/spaces/large/similarity"
     spaces = "POST", "/v1/spaces"
     model = "PATCH", "/v1/spaces/s/models/m"
     layout = ",".join(f'{{"name":"{number:x}","shape":[1]}}' for number in range(33_000))
+    slow = ",".join(f'{{"name":"{n:04}{"a" * 496}","shape":[1]}}' for n in range(1800))
+    quick = ",".join(f'{{"name":"{n:04}{"a" * 496}","shape":[1]}}' for n in range(1900))
+    patterns = ",".join(f'"*{"a" * 250}b{number}*"' for number in range(32))
+    batch = "POST", "/v1/spaces/wide/batch"
     indices = ",".join(map(str, range(0, _M, 80)))
     return {
         "a name twice": (*similarity, f"{{{','.join([*names, names[-1]])}}}".encode()),
@@ -54,6 +60,19 @@ def _calls() -> Mapping[str, Call]:
             *spaces,
             f'{{"name":"a","num_parameters":7,"layout":[{layout}]}}'.encode(),
         ),
+        "layout": (*spaces, f'{{"name":"{_MADE}","layout":[{layout}]}}'.encode()),
+        "exclude, too slow": (
+            *spaces,
+            f'{{"name":"a","layout":[{slow}],"exclude":[{patterns}]}}'.encode(),
+        ),
+        "exclude, slowest": (
+            *spaces,
+            f'{{"name":"a","layout":[{quick}],"exclude":["*{"a" * 80}b*"]}}'.encode(),
+        ),
+        "attributes": (*model, _filled('{"attributes":{"x":[', "0", "]}}")),
+        "line of attributes": (*batch, _filled('{"model":"m","attributes":{"x":[', "0", "]}}")),
+        "line of objects": (*batch, _filled('{"model":"m","tags":[', '{"a":0}', "]}")),
+        "delivery of a hub": ("POST", "/v1/hooks/unknown", _filled('{"x":[', "0", "]}")),
         "tags of numbers": (*model, _filled('{"tags":[', "0", "]}")),
         "objects": (*model, _filled('{"tags":[', '{"a":0}', "]}")),
         "depth": (*model, b'{"attributes":' + b"[" * (_SIZE // 2) + b"]" * (_SIZE // 2 - 20)),
@@ -86,6 +105,7 @@ class Bodies(Load):
                     began = time.monotonic()
                     status = _send(http, call)
                     times.append(time.monotonic() - began)
+                    _undo(http, status)
                 bad = min(times) > _MAX_BODY_S
                 failed |= bad
                 _say(
@@ -101,7 +121,9 @@ class Bodies(Load):
         def go_on(http: httpx.Client) -> Counter[int]:
             answered: Counter[int] = Counter()
             while time.monotonic() < end:
-                answered[_send(http, call)] += 1
+                status = _send(http, call)
+                answered[status] += 1
+                _undo(http, status)
             return answered
 
         with ExitStack() as stack, ThreadPoolExecutor(_CLIENTS) as pool:
@@ -111,8 +133,16 @@ class Bodies(Load):
 
 def _send(http: httpx.Client, call: Call) -> int:
     method, path, body = call
-    headers = {"Content-Type": "application/json"}
-    return http.request(method, path, content=body, headers=headers).status_code
+    media_type = "application/jsonl" if path.endswith("/batch") else "application/json"
+    return http.request(
+        method, path, content=body, headers={"Content-Type": media_type}
+    ).status_code
+
+
+def _undo(http: httpx.Client, status: int) -> None:
+    """Delete what a request made."""
+    if status == 201:
+        http.delete(f"/v1/spaces/{_MADE}")
 
 
 def _beside(load: Bodies, bystander: Quiet, name: str, call: Call, seconds: float) -> bool:
