@@ -17,7 +17,7 @@ from app.errors import JobTimeout, RetryLater, Unavailable, explain
 from app.infra.db.database import Database, Writer
 from app.jobs import queue
 from app.jobs.records import JobRecord
-from app.jobs.service import CANCELLED, CommitHook, JobService
+from app.jobs.service import CANCELLED, CommitHook, JobService, Unfinished
 from modelkin.errors import JobCancelled, ModelkinError
 
 __all__ = ["MAX_ATTEMPTS", "JobExecutor"]
@@ -109,7 +109,9 @@ class JobExecutor:
             self._end(job, "cancelled", CANCELLED, progress.last)
         except ShuttingDown:
             log.info("job %s is queued again: this worker stops", job.id)
-            self._write(lambda s: queue.requeue(s, job, error=None, not_before=None, counts=False))
+            self._queue_again(job)
+        except Unfinished:
+            self._queue_again(job)
         except LeaseLost:
             log.warning("job %s was taken over by another worker", job.id)
         except RetryLater as error:
@@ -122,6 +124,9 @@ class JobExecutor:
             log.exception("job %s (%s) failed by a bug", job.id, job.kind)
             detail = f"this is a bug in the service; its log has the details under job {job.id}"
             self._end(job, "failed", _described("internal_error", detail), progress.last)
+
+    def _queue_again(self, job: JobRecord) -> None:
+        self._write(lambda s: queue.requeue(s, job, error=None, not_before=None, counts=False))
 
     def _begin(self, session: Writer, job_id: str, dispatch_no: int) -> JobRecord | None:
         """Claim a job; None if it is not available or has ended."""

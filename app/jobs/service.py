@@ -32,6 +32,7 @@ __all__ = [
     "PeriodicTask",
     "PeriodicJob",
     "Progress",
+    "Unfinished",
 ]
 
 SERVICE = "(service)"
@@ -59,6 +60,13 @@ class Progress(Protocol):
     def __call__(self, done: int, total: int, stage: str = "") -> None: ...
 
 
+class Unfinished(Exception):
+    """A job has worked for its time slice, and goes on when its turn comes again.
+
+    It keeps its dedup key, so no second job does the same beside it.
+    """
+
+
 CommitHook = Callable[[Writer], Mapping[str, Any]]
 """Writes the effects of a job and returns its result, in the transaction that ends the job."""
 
@@ -69,7 +77,8 @@ It is called again, from the start, after a worker died or a store was unavailab
 effects must be idempotent. For an effect that must happen once it returns a :data:`CommitHook`.
 The hook runs in the transaction that marks the job as succeeded, or not at all.
 
-A job whose handler raises :class:`app.errors.Unavailable` is retried a few times, and with
+A job whose handler or hook raises :class:`Unfinished` is queued again, behind the others. One that
+raises :class:`app.errors.Unavailable` is retried a few times, and with
 :class:`app.errors.RetryLater` for days. Any other error fails the job.
 """
 

@@ -23,7 +23,7 @@ from app.catalog.repositories import models
 from app.errors import ModelNotFound, Unavailable
 from app.infra.db.database import Database, Reader, Writer
 from app.jobs.records import JobRecord
-from app.jobs.service import SERVICE, CommitHook, JobService, Progress
+from app.jobs.service import SERVICE, CommitHook, JobService, Progress, Unfinished
 from app.kinship.lineage import LineageService
 from app.notifications.neighbor_changes import Change, ChangeSet, NeighborChanges
 from app.spaces import repository as spaces
@@ -40,12 +40,12 @@ from app.webhooks.outbox import (
 )
 from app.webhooks.repository import Subscription
 
-__all__ = ["CHECK_INTERVAL", "MAX_NEIGHBORS_PER_EVENT", "EventFanOut"]
+__all__ = ["CHECK_INTERVAL", "MAX_NEIGHBORS_PER_EVENT", "TIME_SLICE_S", "EventFanOut"]
 
 MAX_NEIGHBORS_PER_EVENT: Final = 100
 """Neighbours in one event; the event also says how many more there are."""
-_TIME_SLICE_S: Final = 3.0
-"""Seconds after which the job ends and is enqueued again, so that other jobs get its place."""
+TIME_SLICE_S = 3.0
+"""Seconds after which the job is queued again, so that other jobs get its place."""
 _BATCH_SIZE: Final = 50
 _MAX_ATTEMPTS: Final = 3
 """Attempts that a bug may spoil; then the event goes out without its derived events."""
@@ -103,19 +103,18 @@ class EventFanOut:
         """Fan out the events of a space. A job of the service enqueues this for overdue events."""
         if job.tenant.name == SERVICE:
             return self._enqueue_overdue
-        until, done = time.monotonic() + _TIME_SLICE_S, 0
+        until, done = time.monotonic() + TIME_SLICE_S, 0
         for event in self._pending(job, until):
             progress(done, 0, "fanning out events")
             self.fan_out(event)
             done += 1
 
         def finish(session: Writer) -> Mapping[str, Any]:
-            # An event written while this job was ending got no job of its own: the key was in use.
+            # An event written meanwhile got no job of its own: this one has the key.
             if event_repository.events_to_fan_out(
                 session, job.tenant.id, job.space_id, datetime.now(UTC), limit=1
             ):
-                again = not job.parameters.get("again", False)
-                self._enqueue(session, job.tenant, job.space_id, again=again)
+                raise Unfinished
             return {"told": done}
 
         return finish
@@ -127,18 +126,11 @@ class EventFanOut:
             self._enqueue(session, tenant, space_id)
         return {"spaces": len(overdue)}
 
-    def _enqueue(
-        self, session: Writer, tenant: Tenant, space_id: int | None, *, again: bool = False
-    ) -> None:
-        """Enqueue a job for the events of a space, or of the whole tenant if the space is gone.
-
-        Args:
-            again: use the second dedup key, since the running job still holds the first.
-        """
+    def _enqueue(self, session: Writer, tenant: Tenant, space_id: int | None) -> None:
+        """Enqueue a job for the events of a space, or of the whole tenant if the space is gone."""
         space = spaces.find_space_by_id(session, space_id or 0)
-        key = dedup_key(None if space is None else space.id, again=again)
-        parameters = {"again": True} if again else {}
-        self._jobs.enqueue(session, tenant, KIND, parameters, space=space, dedup_key=key)
+        key = dedup_key(None if space is None else space.id)
+        self._jobs.enqueue(session, tenant, KIND, {}, space=space, dedup_key=key)
 
     def _pending(self, job: JobRecord, until: float) -> Iterator[event_repository.Event]:
         """The events to fan out, until the time slice ends."""
@@ -149,9 +141,9 @@ class EventFanOut:
                     session, job.tenant.id, job.space_id, now, limit=_BATCH_SIZE
                 )
             for event in waiting:
+                yield event
                 if time.monotonic() >= until:
                     return
-                yield event
             if not waiting:
                 return
 

@@ -174,8 +174,9 @@ class NeighborChanges:
     def _near(
         self, session: Reader, space: SpaceRecord, subject: Subject, threshold: float
     ) -> dict[str, Neighbor]:
+        # For so many neighbours `auto` would compare all models of a small space, twice an event.
         found = self._search.neighbors(
-            session, space, subject, k=MAX_NEIGHBORS, min_similarity=threshold
+            session, space, subject, k=MAX_NEIGHBORS, min_similarity=threshold, method="scan"
         )
         return {item.model: item for item in found}
 

@@ -103,15 +103,13 @@ class Outbox:
         self._jobs.enqueue(session, tenant, KIND, {}, space=space, dedup_key=key)
 
 
-def dedup_key(space_id: int | None, *, again: bool = False) -> str:
+def dedup_key(space_id: int | None) -> str:
     """The dedup key of a space's fan-out job. A job for each space avoids deadlocks between spaces.
 
     Args:
         space_id: None for all spaces of a tenant.
-        again: the key of the job that continues when the first one ends.
     """
-    where = "everywhere" if space_id is None else f"space {space_id}"
-    return f"{where}, again" if again else where
+    return "everywhere" if space_id is None else f"space {space_id}"
 
 
 def _event(

@@ -46,6 +46,8 @@ _FLAGS: Final = (
 _MIB: Final = 1 << 20
 _MAX_MEMORY_SLOPE: Final = 1.0
 """MiB a minute, in the second half."""
+_LOST: Final = "were still waiting"
+"""What the log says of events and deliveries that were deleted too early."""
 _ROUNDING: Final = 2 * _MIB
 """How much more a file may take in the last quarter than in the one before: it is sampled."""
 _MAX_DATABASE_GROWTH: Final = 3 * _QUOTA * 8 * 1024
@@ -233,6 +235,8 @@ def _findings(samples: Samples, load: Load, rows: dict[str, int]) -> list[str]:
     for name, grown in samples.grown().items():
         if grown > _ROUNDING and name not in {"m.db", "m.db-wal"}:
             found.append(f"{name} grows: {grown / _MIB:.1f} MiB more in the last quarter")
+    if _LOST in samples.server.log.read_text():
+        found.append("events were deleted before they were delivered")
     most = 1.5 * _QUOTA + 1_000  # with what comes between two rounds of the clean-up
     found += [
         f"{rows[table]} rows of {table} stay, and {_QUOTA} may"
@@ -260,6 +264,7 @@ def main() -> int:
                 samples.take()
         rows = _rows(server)
         assert server.stop() == 0
+        found = _findings(samples, load, rows)
     print(f"{minutes:g} minutes: {dict(load.done)}; rows {rows}")
     print(
         f"memory {samples.memory[0] / _MIB:.0f} -> {samples.memory[-1] / _MIB:.0f} MiB, "
@@ -270,7 +275,6 @@ def main() -> int:
         print(f"  {name} at each tenth: {', '.join(tenths)} MiB")
     for name, sizes in sorted(samples.files.items()):
         print(f"  {name:16} {sizes[0] / _MIB:7.1f} -> {sizes[-1] / _MIB:7.1f} MiB")
-    found = _findings(samples, load, rows)
     for line in found:
         print(f"FOUND {line}")
     return 1 if found else 0

@@ -17,7 +17,7 @@ from app.errors import Conflict, Unavailable
 from app.infra.db.database import Database, Reader, Writer
 from app.jobs import queue
 from app.jobs.records import JobRecord
-from app.jobs.service import JobService, Progress
+from app.jobs.service import CommitHook, JobService, Progress, Unfinished
 from modelkin.errors import JobCancelled
 from tests.support.backends import Backend
 from tests.support.jobs.deployment import Deployment
@@ -321,6 +321,35 @@ def test_a_stopping_worker_puts_back_and_takes_nothing(deployment: Deployment) -
     for put_back in (deployment.show(job), deployment.show(next_one)):
         state = put_back.state, put_back.dispatch_no, put_back.attempts, put_back.worker
         assert ("queued", 2, 0, None) == state
+
+
+@pytest.mark.parametrize("in_the_hook", [False, True])
+def test_an_unfinished_job_is_queued_again(deployment: Deployment, in_the_hook: bool) -> None:
+    """It goes on as often as it wants, writes nothing before its end, and keeps its key."""
+    slices: list[str] = []
+
+    def handler(job: JobRecord, progress: Progress) -> CommitHook:
+        slices.append(job.id)
+        unfinished = len(slices) <= MAX_ATTEMPTS
+        if unfinished and not in_the_hook:
+            raise Unfinished
+
+        def finish(session: Writer) -> Mapping[str, Any]:
+            session.execute(text("INSERT INTO effects VALUES (:job)"), {"job": job.id})
+            if unfinished:
+                raise Unfinished
+            return {}
+
+        return finish
+
+    job = deployment.enqueue("count", dedup_key="one")
+    for number in range(MAX_ATTEMPTS):
+        found = execute(deployment, job, handler)
+        assert ("queued", number + 2, 0) == (found.state, found.dispatch_no, found.attempts)
+        assert job.id == deployment.enqueue("count", dedup_key="one").id
+        assert 0 == deployment.effects(job)
+    assert "succeeded" == execute(deployment, job, handler).state
+    assert 1 == deployment.effects(job)
 
 
 def test_cancelling_reaches_a_handler_as_an_error(deployment: Deployment) -> None:

@@ -18,11 +18,13 @@ from app.errors import Unavailable
 from app.infra.db.database import Database
 from app.infra.db.tables.webhooks import EventRow
 from app.jobs.service import JobService
+from app.notifications import fan_out
 from app.notifications.neighbor_changes import NeighborChanges
 from app.webhooks.outbox import (
     CLUSTERING_COMPLETED,
     LINEAGE_MISMATCH,
     NEIGHBORS_CHANGED,
+    SUPPORT_STORED,
 )
 from modelkin import Support
 from modelkin.wire import SUPPORT
@@ -279,6 +281,26 @@ def test_changes_that_come_faster_than_their_fan_out(
     data = json.loads(delivery["payload"])["data"]
     assert (5, 1) == (data["revision"], data["previous_revision"])
     assert [("y", "above")] == [(item["model"], item["crossed"]) for item in data["changes"]]
+
+
+def test_a_space_has_one_job_for_its_events(
+    app: AppHarness,
+    space: str,
+    receiver: Receiver,
+    rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A job whose time slice ends goes on later: none beside it tells of the same events."""
+    monkeypatch.setattr(fan_out, "TIME_SLICE_S", 0.0)
+    made = app.webhooks.subscribe(f"{receiver.url}/ok", SUPPORT_STORED, space=space)
+    before = app.http.get("/v1/jobs", params={"kind": "events", "limit": 1000}).json()["items"]
+    for number in range(3):
+        app.put_support(space, f"m{number}", fresh(rng))
+    app.worker.run_all()
+    after = app.http.get("/v1/jobs", params={"kind": "events", "limit": 1000}).json()["items"]
+    assert 1 == len(after) - len(before)
+    payloads = (json.loads(delivery["payload"]) for delivery in app.webhooks.deliveries(made))
+    assert ["m0", "m1", "m2"] == sorted(payload["data"]["model"] for payload in payloads)
 
 
 def a_batch(app: AppHarness, space: str, supports: dict[str, Support]) -> None:
