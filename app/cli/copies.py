@@ -67,7 +67,8 @@ def _back_up(options: argparse.Namespace) -> int:
         require_current(database)
         with database.reading() as session:
             token = store_token(session)
-        secret = None if settings.encryption_key_list else settings.encryption_key_file
+        # Also beside keys of the settings: older secrets may still be under the generated one.
+        secret = settings.encryption_key_file
         service = BackupService(database, token, settings.blob_dir, secret)
         made = service.make(options.to.absolute(), keep=options.keep)
     print(
@@ -87,8 +88,6 @@ def _put_back(options: argparse.Namespace) -> int:
 
         manifest = restore(options.source.absolute(), options.at, settings, progress)
     print(f"restored {manifest.made_at}: {manifest.supports:,} supports")
-    if settings.redis_url is not None:
-        print("next: `python -m app rebuild-buckets`, since a backup has nothing of Redis")
     return 0
 
 

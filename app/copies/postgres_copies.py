@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 from sqlalchemy import URL
 
-from app.copies.manifests import Manifest, Table, checked_file
+from app.copies.manifests import Manifest, Table
 from app.errors import Unavailable
 from app.infra.db.tables.all_tables import Base
 
@@ -75,20 +75,21 @@ def has_tables(url: URL) -> bool:
     return row is not None and row[0] > 0
 
 
-def restore_postgres(backup: Path, manifest: Manifest, url: URL) -> None:
+def restore_postgres(backup: Path, manifest: Manifest, connection: Any) -> None:
     """Fill the tables of a database, which are those of the backup's revision, and new.
 
+    Args:
+        connection: of psycopg, in the transaction that has made the tables.
+
     Raises:
-        Unavailable: a file of the backup is damaged, or the database does not take it.
+        Unavailable: the database does not take it.
     """
-    with _connected(url) as connection:
+    with _copying():
         names = SQL(", ").join(Identifier(table.name) for table in manifest.tables)
         connection.execute(SQL("TRUNCATE {}").format(names))  # what the migrations wrote
         for table in manifest.tables:
-            name = f"tables/{table.name}.copy"
-            path = checked_file(backup / name, manifest.files[name])
             with (
-                path.open("rb") as file,
+                (backup / f"tables/{table.name}.copy").open("rb") as file,
                 connection.cursor() as cursor,
                 cursor.copy(_copy(table, _IN)) as rows,
             ):
@@ -100,11 +101,19 @@ def restore_postgres(backup: Path, manifest: Manifest, url: URL) -> None:
 
 @contextmanager
 def _connected(url: URL) -> Iterator[psycopg.Connection]:
-    try:
-        with psycopg.connect(
+    with (
+        _copying(),
+        psycopg.connect(
             url.set(drivername="postgresql").render_as_string(hide_password=False)
-        ) as connection:
-            yield connection
+        ) as connection,
+    ):
+        yield connection
+
+
+@contextmanager
+def _copying() -> Iterator[None]:
+    try:
+        yield
     except psycopg.Error as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise Unavailable("the database cannot be copied", reason=reason) from error

@@ -1,6 +1,7 @@
 """Restoration: the database and the supports of a backup, where there is nothing yet.
 
-The database comes last: a restoration that was interrupted leaves none, and nothing starts on half
+Every file but the supports is compared with its sum before the first one is written. The database
+comes last, in one step: a restoration that was interrupted leaves none, and nothing starts on half
 of the supports.
 """
 
@@ -22,10 +23,11 @@ from app.copies.manifests import (
     supports_of,
 )
 from app.copies.postgres_copies import has_tables, restore_postgres
-from app.copies.sqlite_copies import DATABASE, restore_sqlite
+from app.copies.sqlite_copies import restore_sqlite
 from app.errors import Conflict, Unavailable
+from app.index.epoch_repository import forget_bucket_epochs
 from app.infra.db.database import Database
-from app.infra.db.migrations import migrate
+from app.infra.db.migrations import is_known, migrate
 from app.settings import Settings
 
 __all__ = ["restore"]
@@ -47,29 +49,40 @@ def restore(
     Raises:
         NotFound: there is no such backup.
         Conflict: it is of the other kind of database, or something is there already.
-        Unavailable: the backup is damaged, or something cannot be written.
+        Unavailable: the backup is damaged or of a newer version, or something cannot be written.
     """
     backup, manifest = found_backup(source, name)
     url = make_url(settings.database_url)
     if url.get_backend_name() != manifest.database:
         raise Conflict(f"the backup is of {manifest.database}; the settings name another database")
+    if not is_known(manifest.revision):
+        raise Unavailable(
+            f"the backup is of a newer version ({manifest.revision}): restore it with that version "
+            f"of the service"
+        )
     _require_nothing(settings)
+    for file, total in manifest.files.items():
+        checked_file(backup / file, total)
     try:
         _restore_supports(backup, source / SUPPORTS, manifest, settings.blob_dir, progress)
         secret = settings.encryption_key_file
         if secret is not None and secret.name in manifest.files:
-            copy_file(checked_file(backup / secret.name, manifest.files[secret.name]), secret)
+            copy_file(backup / secret.name, secret)
+        os.sync()  # before there is a database that names the supports
         if manifest.database == "sqlite":
-            os.sync()  # before there is a database that names the supports
-            file = Path(str(url.database)).absolute()
-            restore_sqlite(backup, manifest.files[DATABASE], file)
+            restore_sqlite(backup, Path(str(url.database)).absolute())
     except OSError as error:
         raise Unavailable(f"the backup cannot be restored: {error}") from error
     with closing(Database(url, timeout=settings.database_timeout_seconds)) as database:
         if manifest.database == "postgresql":
-            migrate(database, revision=manifest.revision)
-            restore_postgres(backup, manifest, url)
+            migrate(
+                database,
+                revision=manifest.revision,
+                fill=lambda c: restore_postgres(backup, manifest, c.connection.driver_connection),
+            )
         migrate(database)
+        with database.writing() as session:
+            forget_bucket_epochs(session)
     os.sync()
     return manifest
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from alembic import command
@@ -16,16 +17,22 @@ from app.infra.db.database import Database
 from app.infra.db.engines import shown
 from app.infra.db.timeouts import without_limit
 
-__all__ = ["migrate", "require_current", "revision_of"]
+__all__ = ["is_known", "migrate", "require_current", "revision_of"]
 
 _SCRIPTS = Path(__file__).resolve().parents[3] / "migrations"
 
 
-def migrate(database: Database, *, revision: str = "head") -> None:
+def migrate(
+    database: Database,
+    *,
+    revision: str = "head",
+    fill: Callable[[Connection], object] = lambda _: None,
+) -> None:
     """Run every migration the database has not seen, in one transaction, all or none.
 
     Args:
         revision: the last to run; by default the newest.
+        fill: writes to the migrated tables in the same transaction.
 
     Raises:
         Unavailable: the database was written by a newer version of the service, or cannot
@@ -38,6 +45,7 @@ def migrate(database: Database, *, revision: str = "head") -> None:
                 _lock(connection)
                 _refuse_newer(MigrationContext.configure(connection).get_current_heads(), database)
                 command.upgrade(_config(connection), revision)
+                fill(connection)
         except ProgrammingError as error:  # Postgres: a table of this name exists
             reason = str(error.orig).strip().splitlines()[0]
             raise Unavailable(
@@ -50,6 +58,11 @@ def revision_of(database: Database) -> str:
     with database.reading() as session:
         heads = MigrationContext.configure(session.connection()).get_current_heads()
     return ",".join(heads)
+
+
+def is_known(revision: str) -> bool:
+    """Whether this version of the service has such a migration."""
+    return revision in _known()
 
 
 def require_current(database: Database) -> None:
@@ -72,13 +85,16 @@ def _lock(connection: Connection) -> None:
 
 
 def _refuse_newer(heads: tuple[str, ...], database: Database) -> None:
-    known = {script.revision for script in ScriptDirectory(str(_SCRIPTS)).walk_revisions()}
-    if unknown := set(heads) - known:
+    if unknown := set(heads) - _known():
         raise Unavailable(
             f"the database at {shown(database.url)} is of a newer version "
             f"({', '.join(sorted(unknown))}): "
             f"run the version of the service that wrote it"
         )
+
+
+def _known() -> set[str]:
+    return {script.revision for script in ScriptDirectory(str(_SCRIPTS)).walk_revisions()}
 
 
 def _config(connection: object) -> Config:

@@ -7,12 +7,16 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import select
 
-from app.copies.manifests import MANIFEST, SUPPORT_LIST, SUPPORTS, whole_backups
+from app.copies.manifests import MANIFEST, SUPPORT_LIST, SUPPORTS, file_sum, whole_backups
+from app.infra.db.database import Database
+from app.infra.db.tables.catalog import SpaceRow
 from tests.support.app.backups import Copies, writing
 from tests.support.backends import SQLITE, Backend
 from tests.support.servers.server_process import Server
@@ -93,6 +97,31 @@ def backed_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "to"
 
 
+def test_buckets_of_before_are_not_trusted(
+    backend: Backend, running: Server, tmp_path: Path
+) -> None:
+    """A restored database is older than the buckets that Redis may still have of it."""
+
+    def epochs(folder: Path) -> set[int | None]:
+        with (
+            closing(Database(backend.url(folder), timeout=5)) as database,
+            database.reading() as session,
+        ):
+            return set(session.scalars(select(SpaceRow.bucket_epoch)))
+
+    with writing(running, 1) as done:
+        while sum(done) < 3:
+            time.sleep(0.01)
+    model = httpx.get(f"{running.url}/v1/spaces/w/models", trust_env=False).json()["items"][0]
+    asked = {"model": model["model"], "method": "lsh"}
+    path = f"{running.url}/v1/spaces/w/neighbors"
+    httpx.get(path, params=asked, trust_env=False).raise_for_status()
+    Copies(backend, running.folder).back_up(tmp_path / "to")
+    Copies(backend, tmp_path / "restored").put_back(tmp_path / "to")
+    assert None not in epochs(running.folder)
+    assert {None} == epochs(tmp_path / "restored")
+
+
 def a_support(folder: Path) -> Path:
     """The file of a support in a folder of backups."""
     line = (whole_backups(folder)[-1] / SUPPORT_LIST).read_text().splitlines()[0]
@@ -127,6 +156,66 @@ def test_a_damaged_backup_is_not_restored(backed_up: Path, tmp_path: Path, damag
     assert re.search("the backup is damaged|cannot be restored|no finished backup", refused.stderr)
     assert str(tmp_path / "to") in refused.stderr
     assert not (tmp_path / "restored" / "m.db").exists()
+
+
+def newer(folder: Path) -> None:
+    """Give the newest backup a revision of the schema that this version does not know."""
+    manifest = whole_backups(folder)[-1] / MANIFEST
+    manifest.write_text(re.sub(r'"revision": ".*?"', '"revision": "9999"', manifest.read_text()))
+
+
+def a_table(folder: Path) -> Path:
+    """The copy of the largest table of Postgres, or that of SQLite's database."""
+    backup = whole_backups(folder)[-1]
+    return max(
+        (*backup.glob("tables/*.copy"), *backup.glob("*.db")), key=lambda p: p.stat().st_size
+    )
+
+
+def half_a_table(folder: Path) -> None:
+    """Leave half of a table, with a sum that fits: its rows fail one by one. On SQLite, a support
+    is missing.
+    """
+    table, manifest = a_table(folder), whole_backups(folder)[-1] / MANIFEST
+    if table.suffix == ".db":
+        a_support(folder).unlink()
+        return
+    before = file_sum(table).model_dump()
+    table.write_bytes(table.read_bytes()[: table.stat().st_size // 2])
+    known, name = json.loads(manifest.read_text()), f"tables/{table.name}"
+    assert before == known["files"][name]
+    known["files"][name] = file_sum(table).model_dump()
+    manifest.write_text(json.dumps(known))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: flip(a_table(folder)), "the backup is damaged"),
+        (newer, "of a newer version"),
+        (half_a_table, "cannot be"),
+    ],
+)
+def test_a_restoration_that_fails_leaves_no_database(
+    backend: Backend,
+    running: Server,
+    tmp_path: Path,
+    damage: Callable[[Path], object],
+    words: str,
+) -> None:
+    """Nothing can start on half of a copy, and the next restoration finds nothing there."""
+    with writing(running, 1) as done:
+        while sum(done) < 10:
+            time.sleep(0.01)
+    Copies(backend, running.folder).back_up(tmp_path / "to")
+    shutil.copytree(tmp_path / "to", tmp_path / "damaged")
+    damage(tmp_path / "damaged")
+    restored = Copies(backend, tmp_path / "restored")
+    refused = restored.run("restore", tmp_path / "damaged")
+    assert (1, True) == (refused.returncode, words in refused.stderr), refused.stderr
+    shutil.rmtree(tmp_path / "restored" / "blobs", ignore_errors=True)  # what a support leaves
+    restored.put_back(tmp_path / "to")
+    assert not restored.verify()
 
 
 def test_nothing_is_restored_over_something(backed_up: Path, tmp_path: Path) -> None:
@@ -174,6 +263,18 @@ def test_as_many_backups_stay_as_are_kept(backed_up: Path, tmp_path: Path) -> No
     assert (1, True) == (other.returncode, "another installation" in other.stderr), other.stderr
     unknown = Copies(SQLITE, tmp_path / "u").run("restore", to, "--at=2020")
     assert (1, True) == (unknown.returncode, "no finished backup 2020" in unknown.stderr)
+
+
+def test_a_generated_key_is_copied_beside_others(backed_up: Path, tmp_path: Path) -> None:
+    """Secrets of before ``MODELKIN_ENCRYPTION_KEYS`` was set open after a restoration, too."""
+    shutil.copytree(backed_up.parent, tmp_path / "here")
+    key = tmp_path / "here" / "secret.key"
+    key.write_text("generated")
+    source = Copies(SQLITE, tmp_path / "here", encryption_keys="k" * 32)
+    source.back_up(tmp_path / "new")
+    restored = Copies(SQLITE, tmp_path / "restored", encryption_keys="k" * 32)
+    restored.put_back(tmp_path / "new")
+    assert "generated" == (tmp_path / "restored" / "secret.key").read_text()
 
 
 def test_a_support_that_is_missing_ends_the_backup(tmp_path: Path) -> None:

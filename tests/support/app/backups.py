@@ -30,13 +30,15 @@ class Copies:
 
     Args:
         folder: has, or is to have, the database of a backend and the supports.
+        settings: others, by their names.
     """
 
-    def __init__(self, backend: Backend, folder: Path) -> None:
+    def __init__(self, backend: Backend, folder: Path, **settings: str) -> None:
         self.folder, self.backend = folder, backend
         self._settings = {
             "MODELKIN_DATABASE_URL": backend.url(folder),
             "MODELKIN_BLOB_URL": f"file://{folder}/blobs",
+            **{f"MODELKIN_{name.upper()}": value for name, value in settings.items()},
         }
 
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
