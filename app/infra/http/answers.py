@@ -6,8 +6,7 @@ FastAPI would validate and write an answer on the event loop, where other reques
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Final
 
 from fastapi import Depends, Request, Response
@@ -25,6 +24,7 @@ from app.infra.http.services import Service
 from app.infra.http.turns import tenant_of
 
 __all__ = [
+    "ABORT",
     "AnswerMemory",
     "LayoutMemory",
     "PageLimit",
@@ -35,6 +35,9 @@ __all__ = [
     "page_answer",
     "streamed_answer",
 ]
+
+ABORT: Final = "modelkin.abort"
+"""The extension of ASGI that closes a connection and drops what waits to be sent."""
 
 _JSON: Final = "application/json"
 _PIECE_BYTES: Final = 1 << 18
@@ -163,7 +166,8 @@ async def _slices(body: bytes | bytearray) -> AsyncIterator[bytes]:
 class _PacedResponse(StreamingResponse):
     """An answer that its client has to take as fast as it has to send a body.
 
-    What it holds of the budget is not given back before. One who stops reading is cut off.
+    What it holds of the budget is not given back before. One who stops reading is cut off: what
+    waits to be sent is dropped with the connection.
     """
 
     async def stream_response(self, send: Send) -> None:
@@ -172,14 +176,21 @@ class _PacedResponse(StreamingResponse):
         began, sent = loop.time(), 0
         head = {"type": "http.response.start", "status": self.status_code}
         await send({**head, "headers": self.raw_headers})
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(None) as deadline:
                 async for piece in self.body_iterator:
                     deadline.reschedule(began + limits.allowed(sent))
                     sent += len(piece)
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
                 await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            if self._abort is not None:
+                self._abort()
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass  # what is left of the request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._services: Container = scope["app"].state.services
+        self._abort: Callable[[], None] | None = scope.get("extensions", {}).get(ABORT)
+        self._receive = receive
         await super().__call__(scope, receive, send)

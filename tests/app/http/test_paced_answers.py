@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from pydantic import BaseModel
 from pydantic_core import to_json
 
 from app.container import Container
-from app.infra.http.answers import binary_answer, list_answer, list_pieces, streamed_answer
+from app.infra.http.answers import ABORT, binary_answer, list_answer, list_pieces, streamed_answer
 from app.infra.http.bodies import BodyLimits
 from app.infra.http.memory_budget import Budget, Budgets, Reservation
 from app.search.similarity_endpoints import _PIECES, CSV
+from modelkin import Support
 from modelkin.types.search import SimilarityMatrix
-from tests.support.http_space import JSON
+from tests.support.fixtures import Start
+from tests.support.http_space import JSON, RAW, SUPPORT
 
 KIB = 1 << 10
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -42,12 +48,14 @@ def sent(answer: Any, take: Callable[[int], Awaitable[None]], timeout: float) ->
             ended.append(not message.get("more_body", False))
 
     async def receive() -> dict[str, Any]:
-        await asyncio.Event().wait()
-        raise AssertionError
+        await left.wait()
+        return {"type": "http.disconnect"}
 
     services = Container(BodyLimits(1 << 30, 1 << 20, timeout))
     app = SimpleNamespace(state=SimpleNamespace(services=services))
     scope = {"type": "http", "app": app, "asgi": {"spec_version": "2.4"}}
+    left = asyncio.Event()
+    scope["extensions"] = {ABORT: left.set}
     asyncio.run(asyncio.wait_for(answer(scope, receive, send), 10))
     return [*pieces, b"<end>"] if ended[-1:] == [True] else pieces
 
@@ -81,6 +89,41 @@ def test_a_client_that_stops_reading_is_cut_off(streamed: bool) -> None:
     else:
         answer = binary_answer(body, "application/octet-stream", {})
     assert [] == sent(answer, never, timeout=0.05)
+
+
+def test_a_connection_that_is_not_read_is_closed_with_what_waits_in_it(start: Start) -> None:
+    """The service closes its socket with all that is in it, and logs no fault."""
+    server = start("--body-timeout-seconds=0.5")
+    m = 5_000_000
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+        assert http.post("/v1/spaces", json={"name": "s", "num_parameters": m}).is_success
+        content = Support.from_indices(np.arange(m // 2) * 2, m).to_bytes()
+        headers = {"Content-Type": SUPPORT}
+        assert http.put("/v1/spaces/s/supports/m", content=content, headers=headers).is_success
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect((host, int(port)))
+        request = f"GET /v1/spaces/s/supports/m HTTP/1.1\r\nHost: {host}\r\nAccept: {RAW}\r\n\r\n"
+        client.sendall(request.encode())
+        assert client.recv(12) == b"HTTP/1.1 200"
+        ends = int(port), client.getsockname()[1]
+        assert _is_open(*ends)
+        end = time.monotonic() + 10
+        while _is_open(*ends):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    assert "without completing" not in server.log.read_text()
+
+
+def _is_open(port: int, peer: int) -> bool:
+    """Whether the process at a port has its end of a connection open."""
+    open_ones = (
+        (line[1][-5:], line[2][-5:])
+        for line in map(str.split, Path("/proc/net/tcp").read_text().splitlines())
+        if line[3] == "01"
+    )
+    return (f":{port:04X}", f":{peer:04X}") in open_ones
 
 
 def test_memory_for_an_answer_is_given_back() -> None:
