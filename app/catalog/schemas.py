@@ -94,7 +94,7 @@ def _small(attributes: dict[str, Any]) -> dict[str, Any]:
 Attributes = Annotated[
     dict[str, Any],
     Field(max_length=200, description="16 KiB as JSON and 8 levels at most"),
-    AfterValidator(_small),  # first: the others look at each value
+    AfterValidator(_small),  # first: the others read each value
     AfterValidator(finite_numbers),
 ]
 

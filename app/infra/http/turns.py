@@ -34,7 +34,7 @@ _SPARE = 8
 _MAX_LIGHT_K = 100
 """A search for more neighbours than these is heavy by any method: it compares thousands."""
 _MAX_VERIFIED = 10_000
-"""Sources with turns of their own; beyond so many all are verified anew."""
+"""Sources with turns of their own; beyond so many all are verified again."""
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _COUNTED_AS = "__modelkin_turn__"
 """The attribute of an endpoint that :func:`counts_as` sets."""

@@ -47,7 +47,7 @@ def test_a_long_line_is_parsed_in_turn_and_in_memory_of_the_budget() -> None:
 
 
 def test_a_line_without_a_turn_ends_the_batch() -> None:
-    """The lines behind it have no chance either; they are no mistakes of the client."""
+    """The lines behind it have no chance either; the client has made no mistake."""
 
     @contextmanager
     def parsing(_size: int) -> Iterator[None]:

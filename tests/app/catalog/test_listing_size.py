@@ -142,7 +142,7 @@ def test_large_attributes_are_refused(space: Space, attributes: dict[str, Any], 
 def test_attributes_of_a_megabyte_are_refused_in_less_time_than_it_takes_to_parse_them(
     item: str,
 ) -> None:
-    """Their size is looked at first, and not each of half a million values."""
+    """Their size is compared first, and not each of half a million values."""
     values = ",".join([item] * ((1 << 20) // (len(item) + 1)))
     body = f'{{"attributes":{{"values":[{values}]}}}}'.encode()
     document = parse_strictly(body)

@@ -290,7 +290,7 @@ def test_a_space_has_one_job_for_its_events(
     rng: np.random.Generator,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A job whose time slice ends goes on later: none beside it tells of the same events."""
+    """A job whose time slice ends goes on later: none beside it reports the same events."""
     monkeypatch.setattr(fan_out, "TIME_SLICE_S", 0.0)
     made = app.webhooks.subscribe(f"{receiver.url}/ok", SUPPORT_STORED, space=space)
     before = app.http.get("/v1/jobs", params={"kind": "events", "limit": 1000}).json()["items"]
