@@ -48,6 +48,9 @@ STREAMS: dict[str, Stream] = {
     "members": lambda session, space: members(session, space, [], None, limit=STORED),
     "members by name": lambda session, space: members(session, space, [], NAMES, limit=STORED),
     "rows": lambda session, _: session.execute(text("SELECT id FROM models")),
+    "rows, a few at a time": lambda session, _: session.execute(
+        text("SELECT id FROM models"), execution_options={"yield_per": 100}
+    ),
     "rows of the driver": driver_rows,
 }
 
