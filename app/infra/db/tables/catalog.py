@@ -108,7 +108,7 @@ class ModelRow(Base):
     __table_args__ = (
         UniqueConstraint("space_id", "name"),
         Index(None, "space_id", "version"),
-        Index(None, "blob_key"),  # what the sweep after a crash asks
+        Index(None, "blob_key"),  # what the sweep of orphans asks
         Index(None, "space_id", "blob_key", **where(_UNMEASURED)),
         CheckConstraint("kind IN ('support', 'signature')", name="kind"),
         CheckConstraint("(kind = 'support') = (blob_key IS NOT NULL)", name="blob"),
@@ -148,7 +148,7 @@ class RevisionRow(Base):
 
     __tablename__ = "revisions"
     __table_args__ = (
-        Index(None, "blob_key"),  # what the sweep after a crash asks
+        Index(None, "blob_key"),  # what the sweep of orphans asks
         Index(None, "model_id", "blob_key", **where(_UNMEASURED)),
     )
 
