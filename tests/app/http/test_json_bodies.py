@@ -93,7 +93,8 @@ _router = APIRouter(route_class=JsonRoute)
 
 @_router.post("/texts")
 async def _count(body: Annotated[Texts, Body()], least: int = 0) -> dict[str, Any]:
-    return {"loop": threading.get_ident(), "texts": len(body.texts), "least": least}
+    held = BUDGETS.decoded.held
+    return {"loop": threading.get_ident(), "texts": len(body.texts), "least": least, "held": held}
 
 
 PARSING: list[int] = []
@@ -154,6 +155,14 @@ def test_a_long_body_is_parsed_and_validated_once_in_a_thread(
     assert received >= len(body)
     assert DECODED_BYTES_PER_BYTE * len(body) == decoded
     assert 0 == BUDGETS.bodies.held == BUDGETS.decoded.held
+
+
+def test_a_body_that_is_mostly_blank_holds_little_once_it_is_validated(app: TestClient) -> None:
+    """It may wait long for its turn: what it does not need is then another request's."""
+    body = b'{"texts":["ab"]}' + b" " * (MIB - 100)
+    answer = app.post("/texts", content=body, headers={"Content-Type": JSON}).json()
+    assert (1, 32 * len(body)) == (answer["texts"], SEEN[0][2])
+    assert answer["held"] < 5 * MIB
 
 
 def test_mistakes_in_the_body_and_beside_it_are_named_together(app: TestClient) -> None:
