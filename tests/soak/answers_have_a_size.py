@@ -89,6 +89,26 @@ class Answers:
         """Eight reads at once of the same in the native format."""
         return self._read(SUPPORT)
 
+    def tensors(self) -> Counter[int]:
+        """The tensors of a space with 36,000, and the overlap of a model with itself by tensor."""
+        with self._load.client(CROWD) as http:
+            paths = "tensors", "overlap?a=m&b=m"
+            answers = (http.get(f"/v1/spaces/laid-out-00/{path}") for path in paths * 2)
+            return Counter(answer.status_code for answer in answers)
+
+    def graph(self) -> Counter[int]:
+        """The graph of 600 models and 180,000 edges, three times."""
+        with self._load.client(CROWD) as http:
+            path = "/v1/spaces/many/graph?threshold=0.0001&tag=near"
+            return Counter(http.get(path, timeout=120).status_code for _ in range(3))
+
+    def matrix(self) -> Counter[int]:
+        """The matrix of 1,000 models, three times."""
+        body = {"models": [f"m{number:03d}" for number in range(1000)]}
+        with self._load.client(CROWD) as http:
+            path = "/v1/spaces/many/similarity"
+            return Counter(http.post(path, json=body, timeout=120).status_code for _ in range(3))
+
     def layout_share(self) -> float:
         """How much longer a model is asked for in a space with 36,000 tensors than in one without.
 
@@ -110,7 +130,15 @@ class Answers:
         _ok(http.post("/v1/spaces", json={"name": space, "num_parameters": 1000}))
         values = random_support(rng, 1000, 50).signature().values.tolist()
         signature = {"scheme": "affine32", "num_perm": len(values), "seed": 1, "support_size": 50}
-        lines = [{"model": name, "signature": {**signature, "values": values}} for name in names]
+        near = ["near"]
+        lines = [
+            {
+                "model": name,
+                "signature": {**signature, "values": values},
+                "tags": near if place < 600 else [],
+            }
+            for place, name in enumerate(names)
+        ]
         content = "".join(json.dumps(line) + "\n" for line in lines)
         headers = {"Content-Type": "application/jsonl"}
         _ok(http.post(f"/v1/spaces/{space}/batch", content=content, headers=headers))
@@ -185,6 +213,9 @@ def _ask_for_all(answers: Answers, bystander: Quiet, server: Server, only: str |
         answers.layouts,
         answers.supports_as_json,
         answers.supports,
+        answers.tensors,
+        answers.graph,
+        answers.matrix,
     )
     for each in kinds:
         if only not in (None, each.__name__):
