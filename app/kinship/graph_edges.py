@@ -16,7 +16,7 @@ import numpy.typing as npt
 from app.deadlines import NEVER, Deadline
 from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport, matrix
-from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances
+from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances, blocks
 from modelkin.core.similarity.edges import Pairs, exact_similarity, nearest_pairs, pairs_from
 from modelkin.errors import InvalidParameter
 
@@ -137,7 +137,9 @@ class EdgeFinder:
             except _Late:
                 self._exact = np.zeros(n, np.bool_)
         if not self._exact.all():
-            estimated = 1.0 - self._estimated.block(np.arange(n))
+            estimated = np.zeros((n, n))
+            for rows, distances in blocks(self._estimated, np.arange(n), self._deadline.passed):
+                estimated[rows] = 1.0 - distances
             both = self._exact[:, None] & self._exact
             similarity = np.where(both, similarity, estimated)
         return similarity

@@ -55,6 +55,8 @@ class _CachedDistances:
         rows: the models, ascending.
     """
 
+    cost = 1
+
     def __init__(self, distances: Distances, rows: npt.NDArray[np.int64]) -> None:
         self._rows = rows
         self._block = np.empty((rows.size, len(distances)))

@@ -20,14 +20,14 @@ from app.errors import ClientLeft, TooMuch
 from app.infra.db.database import Database
 from app.infra.http.turns import Turns
 from app.kinship.graph import GraphService
-from app.kinship.graph_edges import EdgeFinder
+from app.kinship.graph_edges import EdgeFinder, GraphModels
 from app.main import create_app
 from app.search import comparer
 from modelkin import Support
 from modelkin.core import packed as packing
 from modelkin.core.kinship.membership import TargetIndices
 from modelkin.core.packed import PackedSupport, matrix
-from modelkin.core.similarity.distances import MatrixDistances
+from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances
 from modelkin.core.similarity.edges import exact_similarity, nearest_pairs, pairs_from
 from modelkin.types.kinship import Graph
 from tests.support.app.harness import AppHarness, open_app
@@ -154,6 +154,27 @@ def test_loops_end_between_their_parts_with_the_first_of_their_results(
         assert first.size < len(whole)
         a, b = whole.ends[: first.size].T
         assert np.array_equal(first, similarity[a, b])
+
+
+def test_estimates_of_long_signatures_end_between_small_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A distance from 4096 values takes as long as 16 from 256: so much fewer are in a block."""
+    monkeypatch.setattr("modelkin.core.similarity.distances._BLOCK_SIZE", 40 * 8 * 16)
+    rows, before = list[int](), SignatureDistances.block
+
+    def count(of: SignatureDistances, some: Any, columns: Any = None) -> Any:
+        rows.append(len(some))
+        return before(of, some, columns)
+
+    monkeypatch.setattr(SignatureDistances, "block", count)
+    values = np.zeros((40, 4096), np.uint32)
+    models = GraphModels([f"m{i}" for i in range(40)], values, [None] * 40, 1, whole_matrix=True)
+    found = EdgeFinder(models, Deadline(60, Patience(2))).nearest(3)
+    assert ([8, 8], 0) == (rows, len(found.pairs))
+    rows.clear()
+    assert 40 <= len(EdgeFinder(models).nearest(3).pairs)
+    assert [8] * 5 == rows
 
 
 @pytest.mark.parametrize(("m", "k"), [(3000, 300), (3_000_000, 300)])

@@ -22,11 +22,17 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
 _BLOCK_SIZE = 1 << 21
-"""How many distances are in one block: 16 MB."""
+"""How many distances are in one block: 16 MB, and half a second from signatures."""
+_USUAL_VALUES = 256
+"""The values of a signature, by default; the distances of longer ones have smaller blocks."""
 
 
 class Distances(Protocol):
     """1 − S of all pairs of n models."""
+
+    @property
+    def cost(self) -> int:
+        """What a distance takes, 1 or more; the more it is, the fewer are computed at a time."""
 
     def __len__(self) -> int:
         """n."""
@@ -49,6 +55,8 @@ class MatrixDistances:
     Args:
         similarity: S, shape ``(n, n)``, symmetric, 1 on the diagonal.
     """
+
+    cost = 1
 
     def __init__(self, similarity: Floats) -> None:
         self._similarity = similarity
@@ -80,6 +88,11 @@ class SignatureDistances:
         jaccard = np.arange(values.shape[1] + 1) / values.shape[1]
         self._of_matches: Floats = 1.0 - 2.0 * jaccard / (1.0 + jaccard)
 
+    @property
+    def cost(self) -> int:
+        """See :class:`Distances`."""
+        return max(1, self._values.shape[1] // _USUAL_VALUES)
+
     def __len__(self) -> int:
         return len(self._values)
 
@@ -104,7 +117,7 @@ def blocks(
         rows: of them.
         stop: asked before each block; once it is true, no more blocks follow.
     """
-    step = max(1, _BLOCK_SIZE // max(1, len(distances)))
+    step = max(1, _BLOCK_SIZE // (max(1, len(distances)) * distances.cost))
     for at in range(0, rows.size, step):
         if stop is not None and stop():
             return
