@@ -307,7 +307,10 @@ class Settings(BaseSettings):
     @classmethod
     def _known_redis(cls, value: str | None) -> str | None:
         if value is not None:
-            url = urlsplit(value)
+            try:
+                url = urlsplit(value)
+            except ValueError:  # its text may hold a password
+                url = urlsplit("")
             hosts = url.netloc.rpartition("@")[2].split(",")
             if url.scheme not in {"redis", "rediss"} or not all(map(_is_address, hosts)):
                 raise ValueError(

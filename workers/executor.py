@@ -139,7 +139,8 @@ class JobExecutor:
             return None
         job, before = begun
         if before is not None:
-            lost = f"worker {before} died while it carried out this job"
+            log.warning("worker %s died while it carried out job %s", before, job.id)
+            lost = "its worker died while it carried out this job"
             if job.attempts > MAX_ATTEMPTS:
                 detail = f"{lost}, as others before it: {MAX_ATTEMPTS} attempts were made"
                 queue.finish(session, job, "failed", now, error=_described("worker_lost", detail))

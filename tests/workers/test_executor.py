@@ -259,6 +259,7 @@ def test_a_job_that_kills_its_workers_fails(deployment: Deployment) -> None:
     after = execute(deployment, job, handler)
     assert ("failed", "worker_lost", []) == (after.state, error_of(after)["code"], begun)
     assert f"{MAX_ATTEMPTS} attempts" in error_of(after)["detail"]
+    assert "victim" not in error_of(after)["detail"]
 
 
 def test_a_job_cancelled_while_nobody_held_it_ends(deployment: Deployment) -> None:

@@ -83,8 +83,8 @@ class DownloadDir:
         free = shutil.disk_usage(self.path).free
         if free < _MIN_FREE_BYTES:
             raise StorageFull(
-                f"the disk of {self.path.parent} has {free} bytes left, and "
-                f"{_MIN_FREE_BYTES} are spared"
+                f"the disk for downloads has {free} bytes left, and {_MIN_FREE_BYTES} are spared",
+                reason=str(self.path.parent),
             )
 
     def _owed_to_others(self) -> int:

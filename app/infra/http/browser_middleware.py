@@ -106,4 +106,7 @@ def _comes_from_elsewhere(headers: Headers) -> bool:
     if site is not None:
         return site not in _OWN
     origin = headers.get("origin")
-    return origin is not None and origin.partition("://")[2] != headers.get("host", "")
+    if origin is None:
+        return False
+    scheme, _, host = origin.partition("://")
+    return not scheme or not host or host != headers.get("host")

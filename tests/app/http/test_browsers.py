@@ -145,6 +145,15 @@ def test_its_own_pages_and_programs_change_things(
     assert answer.is_success, answer.text
 
 
+@pytest.mark.parametrize("host", ["", "null"])
+def test_a_page_without_an_origin_is_no_namesake(locked: Server, host: str) -> None:
+    """A sandboxed page, whose Origin is null, passes for none of the service's own."""
+    answer = httpx.post(
+        f"{locked.url}/v1/spaces", json={}, headers={"Origin": "null", "Host": host}
+    )
+    assert (403, "cross_site") == (answer.status_code, answer.json()["code"])
+
+
 def test_a_key_that_a_browser_adds_is_of_no_use_elsewhere(locked: Server) -> None:
     """Basic credentials come along by themselves: what comes cross-site is refused before them."""
     auth = httpx.BasicAuth("anyone", new_key(locked))

@@ -117,6 +117,7 @@ def test_a_disk_that_fills_up_ends_a_download(
         assert job.error is not None, job.result
         assert ("queued", "storage_full") == (job.state, job.error["code"])
         assert "are spared" in job.error["detail"]
+        assert str(tmp_path) not in job.error["detail"]  # a path of the server's
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

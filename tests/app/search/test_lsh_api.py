@@ -410,7 +410,14 @@ def test_rebuilding_without_redis_says_so(start: Start, mortal: RedisProcess) ->
 
 
 @pytest.mark.parametrize(
-    "url", ["http://secret", "redis://:secret@", "redis://secret:99999", "redis:///secret"]
+    "url",
+    [
+        "http://secret",
+        "redis://:secret@",
+        "redis://secret:99999",
+        "redis:///secret",
+        "redis://u:secret@h\N{FULLWIDTH SOLIDUS}x",  # forbidden: normalized, it is a slash
+    ],
 )
 def test_an_invalid_redis_url_is_refused(url: str) -> None:
     """The error names the variable but not the URL, which may hold a password."""
