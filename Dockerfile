@@ -7,7 +7,8 @@ RUN python -m venv /opt/venv
 RUN /opt/venv/bin/python -m pip install --no-cache-dir -c constraints.txt './client_sdk[fast]' '.[jobs,clustering]'
 
 FROM python:3.12.12-slim-bookworm@sha256:593bd06efe90efa80dc4eee3948be7c0fde4134606dd40d8dd8dbcade98e669c
-RUN groupadd --gid 10001 modelkin && useradd --uid 10001 --gid 10001 --create-home --home-dir /var/lib/modelkin modelkin
+# An empty home, as a volume begins with what lies there and a restore wants an empty folder.
+RUN groupadd --gid 10001 modelkin && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/modelkin modelkin && install --directory --mode 700 --owner 10001 --group 10001 /var/lib/modelkin
 COPY --from=build /opt/venv /opt/venv
 WORKDIR /srv
 COPY app app

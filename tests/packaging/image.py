@@ -24,7 +24,29 @@ from docker.utils.build import exclude_paths
 __all__ = ["Image", "context", "read_compose", "write_docker"]
 
 _WITHIN = re.compile(r"(?<![\w./])/(opt|srv|var/lib/modelkin)\b")
-_NEEDS_ROOT = ("groupadd", "useradd")
+_ROOTS_COMMANDS = {
+    "groupadd": "exit 0",
+    # As Debian's, with a skeleton of its own.
+    "useradd": """
+        while [ $# -gt 0 ]; do
+            case $1 in --home-dir) home=$2 ;; --create-home) create=yes ;; esac
+            shift
+        done
+        test -z "$create" || { mkdir -p "$home" && touch "$home/.profile"; }
+    """,
+    # The user of the tests owns what is made.
+    "install": """
+        for word; do
+            shift
+            case $word in
+                --owner | --group) skip=yes ;;
+                *) test -n "$skip" || set -- "$@" "$word"; skip= ;;
+            esac
+        done
+        exec /usr/bin/install "$@"
+    """,
+}
+"""What only root may do, done for the user of the tests."""
 _ENVIRONMENT = "environment.json"
 _COMPOSE = "compose.json"
 
@@ -79,19 +101,31 @@ class Image:
     def build(self, source: Path, environment: Mapping[str, str]) -> None:
         """Carry out every COPY and RUN; a file that the context lacks cannot be copied."""
         work, sent = self.root / "srv", context(source)
-        (self.root / "var/lib/modelkin").mkdir(parents=True)
-        (self.root / "bin").mkdir()
-        (self.root / "bin" / "python").symlink_to(sys.executable)
-        work.mkdir()
-        path = f"{self.root}/bin:{environment['PATH']}"
-        variables = {**environment, "PATH": path}
+        self.begin()
         for what, rest in self.steps:
             if what == "COPY" and not rest.startswith("--from"):
                 _copy(source, sent, work, rest)
-            elif what == "RUN" and not rest.startswith(_NEEDS_ROOT):
-                command = ["sh", "-ec", self.within(rest)]
-                subprocess.run(command, cwd=work, env=variables, check=True)
+            elif what == "RUN":
+                self.run(rest, environment)
         shutil.rmtree(work / "client_sdk")  # it stays behind in the stage that builds
+
+    def begin(self) -> None:
+        """Make what a base has."""
+        for folder in ("bin", "srv", "var/lib"):
+            (self.root / folder).mkdir(parents=True)
+        (self.root / "bin" / "python").symlink_to(sys.executable)
+        for name, script in _ROOTS_COMMANDS.items():
+            (self.root / "bin" / name).write_text(f"#!/bin/sh\n{script}")
+            (self.root / "bin" / name).chmod(0o755)
+
+    def run(self, command: str, environment: Mapping[str, str]) -> None:
+        """Carry out one RUN."""
+        path = f"{self.root}/bin:{environment['PATH']}"
+        # Bytecode of what is never imported takes the longest; the rest is compiled when it is.
+        variables = {**environment, "PATH": path, "PIP_NO_COMPILE": "1"}
+        subprocess.run(
+            ["sh", "-ec", self.within(command)], cwd=self.root / "srv", env=variables, check=True
+        )
 
     def start(
         self, command: Sequence[str], variables: Mapping[str, str], **options: Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -211,6 +212,17 @@ def test_the_first_lines_make_what_compose_asks_for(deployed: Deployed) -> None:
     assert Path(".env") not in context(deployed.checkout)
 
 
+def test_the_first_lines_keep_the_secrets_that_are_there(deployed: Deployed) -> None:
+    """Run again after another build, they change nothing in ``.env``."""
+    build, _, rest = first_lines(ROOT / "compose.yaml").partition("\n")
+    assert build.startswith("docker build ")
+    before = (deployed.checkout / ".env").read_bytes()
+    done = sh(rest, deployed.checkout, deployed.checkout.parent / "bin")
+    assert done.returncode == 0, done.stderr.decode()
+    assert before == (deployed.checkout / ".env").read_bytes()
+    assert 0o600 == (deployed.checkout / ".env").stat().st_mode & 0o777
+
+
 def test_compose_without_the_first_lines_says_what_to_do(tmp_path: Path) -> None:
     """Without the variables nothing starts, and the message leads to the lines that make them."""
     shutil.copy(ROOT / "compose.yaml", tmp_path)
@@ -242,10 +254,26 @@ def test_the_base_is_pinned_and_the_user_a_number() -> None:
     (base,) = bases
     assert re.fullmatch(r"python:3\.12\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base)
     user, group = DOCKERFILE.step("USER").split(":")
-    made = next(rest for what, rest in DOCKERFILE.steps if what == "RUN" and "useradd" in rest)
+    made = making_the_user()
     assert user.isdecimal()
     assert f"groupadd --gid {group} " in made
     assert f"useradd --uid {user} --gid {group} " in made
+    assert f"--owner {user} --group {group} /var/lib/modelkin" in made
+
+
+def making_the_user() -> str:
+    """The step that makes the user and its folder."""
+    (made,) = (rest for what, rest in DOCKERFILE.steps if what == "RUN" and "useradd" in rest)
+    return made
+
+
+def test_a_fresh_volume_is_empty_and_its_owners_alone(tmp_path: Path) -> None:
+    """So that a backup can be restored into it: no file of a skeleton lies there."""
+    image = Image(ROOT / "Dockerfile", tmp_path)
+    image.begin()
+    image.run(making_the_user(), os.environ)
+    home = tmp_path / "var/lib/modelkin"
+    assert ([], 0o700) == ([*home.iterdir()], home.stat().st_mode & 0o777)
 
 
 def test_image_has_no_torch(deployed: Deployed) -> None:
