@@ -91,7 +91,7 @@ class SignatureDistances:
     @property
     def cost(self) -> int:
         """See :class:`Distances`."""
-        return max(1, self._values.shape[1] // _USUAL_VALUES)
+        return max(1, int(self._values.shape[1]) // _USUAL_VALUES)
 
     def __len__(self) -> int:
         return len(self._values)
