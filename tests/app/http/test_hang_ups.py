@@ -21,7 +21,7 @@ _HANGS_UP_AFTER_S = 0.3
 
 
 class Busy:
-    """A service, with a space whose graph takes seconds: estimates from long signatures."""
+    """A service, with a space whose matrix takes seconds: estimates from long signatures."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -42,15 +42,18 @@ class Busy:
                 assert '"error"' not in answer.raise_for_status().text
 
     def ask_and_hang_up(self, path: str, after_s: float) -> None:
-        """Send a request and close the socket a while later."""
+        """Ask for the matrix of all models and close the socket a while later."""
         address = urlsplit(self.server.url)
         with socket.create_connection((address.hostname, address.port), timeout=10) as client:
-            client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            body = json.dumps({"models": [f"m{i}" for i in range(_MODELS)]})
+            head = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            line = f"POST {path} HTTP/1.1\r\nHost: localhost\r\n"
+            client.sendall(f"{line}{head}{body}".encode())
             time.sleep(after_s)
 
     def served_s(self, path: str) -> float:
         """How long the service was busy with the request of a path, as its log says."""
-        line = rf"GET {path} 400 ([\d.]+) ms"
+        line = rf"POST {path} 400 ([\d.]+) ms"
         end = time.monotonic() + 30
         while not (found := re.search(line, self.server.log.read_text())):
             assert time.monotonic() < end, "it is still computed"
@@ -66,8 +69,8 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Busy]:
     server.kill()
 
 
-def test_a_client_that_closes_its_socket_ends_a_graph(busy: Busy) -> None:
-    """The graph would take seconds; within one nothing of it is computed any more."""
-    busy.ask_and_hang_up("/v1/spaces/s/graph?k=3", _HANGS_UP_AFTER_S)
-    took = busy.served_s("/v1/spaces/s/graph") - _HANGS_UP_AFTER_S
+def test_a_client_that_closes_its_socket_ends_a_matrix(busy: Busy) -> None:
+    """The matrix would take seconds; within one nothing of it is computed any more."""
+    busy.ask_and_hang_up("/v1/spaces/s/similarity", _HANGS_UP_AFTER_S)
+    took = busy.served_s("/v1/spaces/s/similarity") - _HANGS_UP_AFTER_S
     assert 0 <= took < 3, f"it ended {took:.2f} s after the hang-up"
