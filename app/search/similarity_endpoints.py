@@ -29,7 +29,7 @@ from modelkin._validation import check_model_name
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import SimilarityMatrix
 
-__all__ = ["router"]
+__all__ = ["PIECES", "router"]
 
 router = APIRouter(
     prefix="/v1/spaces/{space}",
@@ -114,7 +114,7 @@ def similarity(
         headers["X-Modelkin-Note"] = matrix.note
     memory.take(_BYTES_OF_A_VALUE * len(names) ** 2)
     content = bytearray()
-    for piece in _PIECES[media_type](matrix):
+    for piece in PIECES[media_type](matrix):
         turn.require_client()
         content += piece
     memory.keep(len(content))
@@ -155,7 +155,7 @@ def _npy(matrix: SimilarityMatrix) -> Iterator[bytes]:
     yield file.getvalue()
 
 
-_PIECES: Final[Mapping[str, Callable[[SimilarityMatrix], Iterator[bytes]]]] = {
+PIECES: Final[Mapping[str, Callable[[SimilarityMatrix], Iterator[bytes]]]] = {
     wire.JSON: _json,
     CSV: _csv,
     NPY: _npy,

@@ -34,6 +34,9 @@ __all__ = [
     "list_pieces",
     "page_answer",
     "streamed_answer",
+    "answer_memory",
+    "layout_memory",
+    "page_limit",
 ]
 
 ABORT: Final = "modelkin.abort"
@@ -49,27 +52,27 @@ _LAYOUT_BYTES: Final = 30 << 20
 """Memory of the tensors of a layout of a megabyte, while they are read and written."""
 
 
-async def _answer_memory(request: Request, budgets: Service[Budgets]) -> AsyncIterator[Reservation]:
+async def answer_memory(request: Request, budgets: Service[Budgets]) -> AsyncIterator[Reservation]:
     # Not of scope "function": what is sent is still held.
     with budgets.answering(tenant_of(request)) as hold:
         yield hold
 
 
-AnswerMemory = Annotated[Reservation, Depends(_answer_memory)]
+AnswerMemory = Annotated[Reservation, Depends(answer_memory)]
 """Memory that a large answer takes until it is sent."""
 
 
-async def _layout_memory(request: Request, budgets: Service[Budgets]) -> AsyncIterator[Reservation]:
+async def layout_memory(request: Request, budgets: Service[Budgets]) -> AsyncIterator[Reservation]:
     with budgets.answering(tenant_of(request)) as hold:
         await hold.take_in_turn(_LAYOUT_BYTES)
         yield hold
 
 
-LayoutMemory = Annotated[Reservation, Depends(_layout_memory)]
+LayoutMemory = Annotated[Reservation, Depends(layout_memory)]
 """Memory for an answer with an entry for each tensor of a layout, before it takes a turn."""
 
 
-async def _page_limit(
+async def page_limit(
     request: Request, budgets: Service[Budgets], limit: Limit = 100
 ) -> AsyncIterator[int]:
     with budgets.answering(tenant_of(request)) as hold:
@@ -77,7 +80,7 @@ async def _page_limit(
         yield limit
 
 
-PageLimit = Annotated[int, Depends(_page_limit)]
+PageLimit = Annotated[int, Depends(page_limit)]
 """The most entries of a page, once there is memory for them."""
 
 

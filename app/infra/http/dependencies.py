@@ -24,15 +24,16 @@ __all__ = [
     "Reading",
     "Turn",
     "Writing",
+    "take_turn",
 ]
 
 
-async def _turn(request: Request, turns: Service[Turns]) -> AsyncIterator[Deadline]:
+async def take_turn(request: Request, turns: Service[Turns]) -> AsyncIterator[Deadline]:
     async with turns.turn(request) as deadline:
         yield deadline
 
 
-Turn = Annotated[Deadline, Depends(_turn, scope="function")]
+Turn = Annotated[Deadline, Depends(take_turn, scope="function")]
 """The turn of a request, the same for all that it reads and writes, and the deadline of what it
 computes in it: see ``turns``.
 """

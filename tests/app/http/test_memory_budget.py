@@ -16,8 +16,8 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from app.errors import Unavailable
-from app.infra.http.answers import _answer_memory, _layout_memory, _page_limit
-from app.infra.http.dependencies import _turn
+from app.infra.http.answers import answer_memory, layout_memory, page_limit
+from app.infra.http.dependencies import take_turn
 from app.infra.http.memory_budget import Budget, Reservation
 from app.main import ENDPOINTS
 from modelkin import Support
@@ -145,13 +145,13 @@ def test_one_that_gives_up_waiting_lets_those_behind_it_go_on() -> None:
 
 def test_no_listing_and_no_layout_holds_a_turn_while_it_waits_for_memory() -> None:
     """Its memory comes first among its dependencies, so before the write lock of a new space."""
-    waiting: set[object] = {_page_limit, _layout_memory}
+    waiting: set[object] = {page_limit, layout_memory}
     found: list[str] = []
     for route in (route for module in ENDPOINTS for route in _routes(module.router)):
         order = list(_calls(route.dependant))
         for memory in waiting.intersection(order):
             found.append(route.operation_id or "")
-            assert order.index(memory) < order.index(_turn), route.operation_id
+            assert order.index(memory) < order.index(take_turn), route.operation_id
     named = {"create_space", "get_space", "get_overlap", "get_tensors", "list_models"}
     assert named < set(found)
 
@@ -159,7 +159,7 @@ def test_no_listing_and_no_layout_holds_a_turn_while_it_waits_for_memory() -> No
 def test_large_answers_hold_memory() -> None:
     """What is not sent yet counts, so a client that does not read holds no more than its share."""
     routes = [route for module in ENDPOINTS for route in _routes(module.router)]
-    large = {route.operation_id for route in routes if _answer_memory in _calls(route.dependant)}
+    large = {route.operation_id for route in routes if answer_memory in _calls(route.dependant)}
     assert {"get_graph", "get_similarity", "get_support", "get_clustering"} <= large
 
 

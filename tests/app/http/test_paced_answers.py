@@ -21,7 +21,7 @@ from app.container import Container
 from app.infra.http.answers import ABORT, binary_answer, list_answer, list_pieces, streamed_answer
 from app.infra.http.bodies import BodyLimits
 from app.infra.http.memory_budget import Budget, Budgets, Reservation
-from app.search.similarity_endpoints import _PIECES, CSV
+from app.search.similarity_endpoints import CSV, PIECES
 from modelkin import Support
 from modelkin.types.search import SimilarityMatrix
 from tests.support.fixtures import Start
@@ -161,6 +161,6 @@ def test_a_matrix_is_written_row_by_row() -> None:
     names = tuple(f"m{number}" for number in range(300))
     matrix = SimilarityMatrix(names, np.random.default_rng(1).random((300, 300)), ())
     for media_type in (JSON, CSV):
-        pieces = list(_PIECES[media_type](matrix))
+        pieces = list(PIECES[media_type](matrix))
         assert len(pieces) > 300
         assert max(map(len, pieces)) < 10 * KIB
