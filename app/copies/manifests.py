@@ -24,6 +24,7 @@ from app.errors import NotFound, Unavailable
 
 __all__ = [
     "BACKUPS",
+    "FORGET_BUCKETS",
     "MANIFEST",
     "SUPPORTS",
     "SUPPORT_LIST",
@@ -43,6 +44,8 @@ BACKUPS: Final = "backups"
 SUPPORTS: Final = "supports"
 SUPPORT_LIST: Final = "supports.tsv"
 MANIFEST: Final = "manifest.json"
+FORGET_BUCKETS: Final = "UPDATE spaces SET bucket_epoch = NULL"
+"""Part of a restoration: what Redis still has of a space is of another time."""
 _CHUNK_BYTES = 1 << 20
 _LINE = re.compile(r"((?:\w+/)+\w+)\t(\d+)\t([0-9a-f]{64})\n", re.ASCII)
 """No key leads out of the folder of supports."""

@@ -14,7 +14,7 @@ import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 from sqlalchemy import URL
 
-from app.copies.manifests import Manifest, Table
+from app.copies.manifests import FORGET_BUCKETS, Manifest, Table
 from app.errors import Unavailable
 from app.infra.db.tables.all_tables import Base
 
@@ -97,6 +97,7 @@ def restore_postgres(backup: Path, manifest: Manifest, connection: Any) -> None:
                     rows.write(chunk)
             for sequence, value in table.counters.items():
                 connection.execute("SELECT setval(%s, %s)", [sequence, value])
+        connection.execute(FORGET_BUCKETS)
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from app.copies.manifests import (
 from app.copies.postgres_copies import has_tables, restore_postgres
 from app.copies.sqlite_copies import restore_sqlite
 from app.errors import Conflict, Unavailable
-from app.index.epoch_repository import forget_bucket_epochs
 from app.infra.db.database import Database
 from app.infra.db.migrations import is_known, migrate
 from app.settings import Settings
@@ -81,8 +80,6 @@ def restore(
                 fill=lambda c: restore_postgres(backup, manifest, c.connection.driver_connection),
             )
         migrate(database)
-        with database.writing() as session:
-            forget_bucket_epochs(session)
     os.sync()
     return manifest
 

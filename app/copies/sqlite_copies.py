@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from app.copies.manifests import Table, copy_file
+from app.copies.manifests import FORGET_BUCKETS, Table, copy_file
 from app.errors import Unavailable
 
 __all__ = ["DATABASE", "SqliteCopy", "restore_sqlite"]
@@ -60,5 +60,16 @@ class SqliteCopy:
 
 
 def restore_sqlite(backup: Path, target: Path) -> None:
-    """Put the copy in the place of the database, where none is."""
-    copy_file(backup / DATABASE, target)
+    """Put the copy in the place of the database, where none is, in one step.
+
+    Raises:
+        Unavailable: it is not a database of a service.
+    """
+    copy = target.with_name(f"{target.name}.restored")
+    copy_file(backup / DATABASE, copy)
+    try:
+        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+            connection.execute(FORGET_BUCKETS)
+    except sqlite3.Error as error:
+        raise Unavailable(f"the backup is damaged: {backup / DATABASE}: {error}") from error
+    copy.replace(target)

@@ -25,12 +25,7 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, SpaceRow, TombstoneRow
 from app.infra.db.tables.index import BandedSignatureRow
 
-__all__ = ["ensure_bucket_epoch", "forget_bucket_epochs", "history", "renew_bucket_epoch"]
-
-
-def forget_bucket_epochs(session: Writer) -> None:
-    """Trust no buckets of any space: their next query makes them again."""
-    session.execute(update(SpaceRow).values(bucket_epoch=None))
+__all__ = ["ensure_bucket_epoch", "history", "renew_bucket_epoch"]
 
 
 def ensure_bucket_epoch(session: Writer, space_id: int) -> int:
