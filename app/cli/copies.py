@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -23,7 +24,7 @@ _KEPT = 7
 
 
 def back_up(arguments: list[str]) -> int:
-    """``backup TO [--keep N]``; 0 done, 1 it could not be, 2 wrong settings."""
+    """``backup TO [--keep N]``; 0 done, 1 it could not be or lacks a support, 2 wrong settings."""
     parser = argparse.ArgumentParser(
         prog="python -m app backup",
         description="Copy the database, as of one moment, and the supports it names to a folder of "
@@ -75,7 +76,15 @@ def _back_up(options: argparse.Namespace) -> int:
         f"{made.path}: {made.supports:,} supports, {made.copied:,} of them copied now "
         f"({made.copied_bytes:,} bytes)"
     )
-    return 0
+    for key in made.missing:
+        print(f"the support {key} is missing", file=sys.stderr)
+    if made.missing:
+        print(
+            "`python -m app verify` names the models. If it finds nothing, the supports were "
+            "replaced meanwhile: make another backup",
+            file=sys.stderr,
+        )
+    return 1 if made.missing else 0
 
 
 def _put_back(options: argparse.Namespace) -> int:
@@ -88,6 +97,11 @@ def _put_back(options: argparse.Namespace) -> int:
 
         manifest = restore(options.source.absolute(), options.at, settings, progress)
     print(f"restored {manifest.made_at}: {manifest.supports:,} supports")
+    if manifest.missing:
+        print(
+            f"missing when it was made: {len(manifest.missing):,}; `python -m app verify` names "
+            f"their models"
+        )
     return 0
 
 

@@ -23,7 +23,6 @@ from app.copies.manifests import (
     MANIFEST,
     SUPPORT_LIST,
     SUPPORTS,
-    FileSum,
     Manifest,
     Support,
     copy_file,
@@ -50,12 +49,14 @@ class Made:
     Attributes:
         supports: how many it names.
         copied: how many of them were copied now, of ``copied_bytes`` together.
+        missing: keys of those that were not there.
     """
 
     path: Path
     supports: int
     copied: int
     copied_bytes: int
+    missing: tuple[str, ...]
 
 
 class BackupService:
@@ -76,6 +77,9 @@ class BackupService:
 
     def make(self, target: Path, *, keep: int) -> Made:
         """Make a backup in a folder of backups; delete older ones, and unfinished ones.
+
+        One that lacks a support is finished all the same: a file that is lost, or that a clean-up
+        deletes meanwhile, must not leave an installation without backups.
 
         Args:
             keep: how many backups the folder has at most afterwards.
@@ -126,6 +130,7 @@ class BackupService:
             supports=made.supports,
             files={path.relative_to(folder).as_posix(): file_sum(path) for path in files},
             tables=copy.tables,
+            missing=[*made.missing],
         )
         os.sync()  # all that the manifest names is on the disk before it
         temporary = folder / f"{MANIFEST}.part"
@@ -139,6 +144,7 @@ class BackupService:
     ) -> Made:
         last = next(before, None)
         count = copied = copied_bytes = 0
+        missing: list[str] = []
         with (folder / SUPPORT_LIST).open("w", encoding="ascii") as listed:
             for key in keys:
                 while last is not None and last.key < key:  # both ascend
@@ -146,20 +152,15 @@ class BackupService:
                 if last is not None and last.key == key and _is_there(supports, last):
                     total = last.sum
                 else:
-                    total = self._copy_support(key, supports)
+                    try:
+                        total = copy_file(self._blobs / key, supports / key)
+                    except FileNotFoundError:
+                        missing.append(key)
+                        continue
                     copied, copied_bytes = copied + 1, copied_bytes + total.size
                 listed.write(f"{key}\t{total.size}\t{total.sha256}\n")
                 count += 1
-        return Made(folder, count, copied, copied_bytes)
-
-    def _copy_support(self, key: str, supports: Path) -> FileSum:
-        try:
-            return copy_file(self._blobs / key, supports / key)
-        except FileNotFoundError:
-            raise Unavailable(
-                f"the support {key} is missing: `python -m app verify` says of which model; or the "
-                f"backup took longer than MODELKIN_BLOB_GRACE_SECONDS"
-            ) from None
+        return Made(folder, count, copied, copied_bytes, tuple(missing))
 
 
 @contextmanager

@@ -78,6 +78,7 @@ class Manifest(BaseModel):
         token: of the installation; part of every key of a support.
         files: all others of the backup's folder, by their paths in it.
         tables: of Postgres, parents first.
+        missing: keys of supports that the database names and that were not there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,6 +91,7 @@ class Manifest(BaseModel):
     supports: int
     files: dict[str, FileSum]
     tables: list[Table] = []
+    missing: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)

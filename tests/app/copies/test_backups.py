@@ -277,8 +277,8 @@ def test_a_generated_key_is_copied_beside_others(backed_up: Path, tmp_path: Path
     assert "generated" == (tmp_path / "restored" / "secret.key").read_text()
 
 
-def test_a_support_that_is_missing_ends_the_backup(tmp_path: Path) -> None:
-    """The backup stays unfinished and names the support; the one before stays the newest."""
+def test_a_support_that_is_missing_is_named(tmp_path: Path) -> None:
+    """The backup is finished without it, and fails aloud; a restoration names its model."""
     server = Server(tmp_path).start()
     copies, to = Copies(SQLITE, tmp_path), tmp_path / "to"
     try:
@@ -294,7 +294,10 @@ def test_a_support_that_is_missing_ends_the_backup(tmp_path: Path) -> None:
     new.unlink()
     failed = copies.run("backup", to)
     assert (1, True) == (failed.returncode, new.name in failed.stderr), failed.stderr
-    assert 1 == len(whole_backups(to))
+    assert 2 == len(whole_backups(to))
+    restored = Copies(SQLITE, tmp_path / "restored")
+    assert "missing when it was made: 1;" in restored.put_back(to)
+    assert "model 'a'" in restored.verify()
 
 
 def blank(path: Path) -> None:
@@ -302,8 +305,16 @@ def blank(path: Path) -> None:
     path.write_bytes(b"\xff" + path.read_bytes()[1:])
 
 
-@pytest.mark.parametrize("name", [SUPPORT_LIST, MANIFEST])
-@pytest.mark.parametrize("damage", [flip, blank, Path.unlink])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        (SUPPORT_LIST, flip),
+        (SUPPORT_LIST, blank),
+        (SUPPORT_LIST, Path.unlink),
+        (MANIFEST, blank),
+        (MANIFEST, Path.unlink),
+    ],
+)
 def test_a_list_that_is_damaged_saves_no_copy(
     backed_up: Path, tmp_path: Path, name: str, damage: Callable[[Path], object]
 ) -> None:
