@@ -22,7 +22,10 @@ _NAME = re.compile(r"[0-9a-f]{32}(\.part)?")
 
 def blob_files(folder: Path) -> set[Path]:
     """The files of all supports, unfinished ones included."""
-    return {path for path in folder.rglob("*") if path.is_file() and _NAME.fullmatch(path.name)}
+    found = set()
+    for parent, _, names in os.walk(folder):  # passes over what a service deletes meanwhile
+        found |= {Path(parent, name) for name in names if _NAME.fullmatch(name)}
+    return found
 
 
 def blob_keys(folder: Path) -> set[str]:
