@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
 from app.errors import ModelNotFound, NotAcceptable, SupportMissing, TooMuch
-from app.infra.http.answers import AnswerMemory, LayoutMemory, binary_answer, list_answer
+from app.infra.http.answers import AnswerMemory, LayoutMemory, gathered_answer, list_answer
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.negotiation import choose
@@ -113,12 +113,7 @@ def similarity(
     if matrix.note is not None:
         headers["X-Modelkin-Note"] = matrix.note
     memory.take(_BYTES_OF_A_VALUE * len(names) ** 2)
-    content = bytearray()
-    for piece in PIECES[media_type](matrix):
-        turn.require_client()
-        content += piece
-    memory.keep(len(content))
-    return binary_answer(content, media_type, headers)
+    return gathered_answer(PIECES[media_type](matrix), media_type, headers, memory, turn)
 
 
 def _json(matrix: SimilarityMatrix) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from app.container import Container
+from app.deadlines import Deadline
 from app.infra.db.pagination import MAX_PAGE_BYTES
 from app.infra.http.bodies import BodyLimits
 from app.infra.http.dependencies import Limit
@@ -29,6 +30,7 @@ __all__ = [
     "LayoutMemory",
     "PageLimit",
     "binary_answer",
+    "gathered_answer",
     "json_answer",
     "list_answer",
     "list_pieces",
@@ -90,6 +92,29 @@ def binary_answer(body: bytes | bytearray, media_type: str, headers: Mapping[str
         return Response(bytes(body), media_type=media_type, headers=dict(headers))
     sized = {**headers, "Content-Length": str(len(body))}
     return _PacedResponse(_slices(body), media_type=media_type, headers=sized)
+
+
+def gathered_answer(
+    pieces: Iterable[bytes],
+    media_type: str,
+    headers: Mapping[str, str],
+    hold: Reservation,
+    deadline: Deadline,
+) -> Response:
+    """An answer of these pieces, which are made for as long as its client waits for it.
+
+    Args:
+        hold: is left with the memory of what was written.
+
+    Raises:
+        ClientLeft: the client has hung up.
+    """
+    content = bytearray()
+    for piece in pieces:
+        deadline.require_client()
+        content += piece
+    hold.keep(len(content))
+    return binary_answer(content, media_type, headers)
 
 
 def streamed_answer(

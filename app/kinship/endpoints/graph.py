@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import TagFilter
 from app.errors import NotAcceptable
-from app.infra.http.answers import AnswerMemory, binary_answer
+from app.infra.http.answers import AnswerMemory, gathered_answer
 from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
@@ -127,12 +127,7 @@ def graph(
     found = graphs.graph(session, space, k=k, threshold=threshold, tags=tags, deadline=turn)
     pieces = _json(found) if media_type == wire.JSON else _graphml(found)
     memory.take(_BYTES_OF_AN_ENTRY * (len(found.nodes) + len(found.edges)))
-    content = bytearray()
-    for piece in pieces:
-        turn.require_client()
-        content += piece
-    memory.keep(len(content))
-    return binary_answer(content, media_type, {"Vary": "Accept"})
+    return gathered_answer(pieces, media_type, {"Vary": "Accept"}, memory, turn)
 
 
 def _json(graph: Graph) -> Iterator[bytes]:

@@ -299,8 +299,7 @@ def test_a_space_has_one_job_for_its_events(
     app.worker.run_all()
     after = app.http.get("/v1/jobs", params={"kind": "events", "limit": 1000}).json()["items"]
     assert 1 == len(after) - len(before)
-    payloads = (json.loads(delivery["payload"]) for delivery in app.webhooks.deliveries(made))
-    assert ["m0", "m1", "m2"] == sorted(payload["data"]["model"] for payload in payloads)
+    assert ["m0", "m1", "m2"] == models_of(app, made)
 
 
 def a_batch(app: AppHarness, space: str, supports: dict[str, Support]) -> None:
