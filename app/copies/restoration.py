@@ -31,6 +31,9 @@ from app.settings import Settings
 
 __all__ = ["restore"]
 
+_OF_THE_DISK = "lost+found"
+"""What a fresh ext4 volume has."""
+
 
 def restore(
     source: Path,
@@ -91,7 +94,7 @@ def _require_nothing(settings: Settings) -> None:
     elif has_tables(make_url(settings.database_url)):
         raise Conflict("the database has tables of a service: name one that is empty")
     for folder in folders:
-        if folder.exists() and any(folder.iterdir()):
+        if folder.exists() and any(path.name != _OF_THE_DISK for path in folder.iterdir()):
             raise Conflict(f"{folder} is not empty: name a folder that is, or that is not there")
 
 

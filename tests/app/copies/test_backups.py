@@ -229,6 +229,12 @@ def test_nothing_is_restored_over_something(backed_up: Path, tmp_path: Path) -> 
         assert ["kept"] == [p.read_text() for p in target.rglob("*") if p.is_file()]
 
 
+def test_a_fresh_disk_is_empty(backed_up: Path, tmp_path: Path) -> None:
+    """``lost+found`` is there before anything is stored on an ext4 volume."""
+    (tmp_path / "volume" / "lost+found").mkdir(parents=True)
+    Copies(SQLITE, tmp_path / "volume").put_back(backed_up)
+
+
 def test_a_database_with_tables_is_refused(
     backend: Backend, running: Server, tmp_path: Path
 ) -> None:
