@@ -157,9 +157,14 @@ def supports_of(backup: Path, manifest: Manifest) -> Iterator[Support]:
     """The supports of a backup, by key; of a list that is as the manifest says.
 
     Raises:
-        Unavailable: the list is missing, cut or changed.
+        Unavailable: the list is missing, cut or changed, or the manifest does not name it.
     """
-    return _listed(checked_file(backup / SUPPORT_LIST, manifest.files[SUPPORT_LIST]))
+    expected = manifest.files.get(SUPPORT_LIST)
+    if expected is None:
+        raise Unavailable(
+            f"the backup is damaged: {backup / MANIFEST} has no sum of {SUPPORT_LIST}"
+        )
+    return _listed(checked_file(backup / SUPPORT_LIST, expected))
 
 
 def _listed(path: Path) -> Iterator[Support]:

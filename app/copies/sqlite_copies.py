@@ -50,13 +50,22 @@ class SqliteCopy:
         return [self._copy]
 
     def blob_keys(self) -> Iterator[str]:
-        """The keys of all supports that the copy names, ascending."""
-        with closing(sqlite3.connect(f"{self._copy.as_uri()}?mode=ro", uri=True)) as copy:
-            for (key,) in copy.execute(
-                "SELECT blob_key FROM models WHERE blob_key IS NOT NULL UNION "
-                "SELECT blob_key FROM revisions WHERE blob_key IS NOT NULL ORDER BY 1"
-            ):
-                yield key
+        """The keys of all supports that the copy names, ascending.
+
+        Raises:
+            Unavailable: the copy cannot be read, as a database that is damaged.
+        """
+        try:
+            with closing(sqlite3.connect(f"{self._copy.as_uri()}?mode=ro", uri=True)) as copy:
+                for (key,) in copy.execute(
+                    "SELECT blob_key FROM models WHERE blob_key IS NOT NULL UNION "
+                    "SELECT blob_key FROM revisions WHERE blob_key IS NOT NULL ORDER BY 1"
+                ):
+                    yield key
+        except sqlite3.Error as error:
+            raise Unavailable(
+                f"the copy {self._copy} of the database cannot be read: {error}"
+            ) from error
 
 
 def restore_sqlite(backup: Path, target: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -135,6 +136,14 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def sum_of_the_list_gone(folder: Path) -> None:
+    """Leave the list of supports out of the manifest."""
+    manifest = whole_backups(folder)[-1] / MANIFEST
+    known = json.loads(manifest.read_text())
+    del known["files"][SUPPORT_LIST]
+    manifest.write_text(json.dumps(known))
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a bit of a support": lambda folder: flip(a_support(folder)),
     "a cut support": lambda folder: a_support(folder).write_bytes(b"x"),
@@ -142,6 +151,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a bit of the database": lambda folder: flip(whole_backups(folder)[-1] / "database.db"),
     "a bit of the list": lambda folder: flip(whole_backups(folder)[-1] / SUPPORT_LIST),
     "no manifest": lambda folder: (whole_backups(folder)[-1] / MANIFEST).unlink(),
+    "no sum of the list": sum_of_the_list_gone,
     "half a manifest": lambda folder: (whole_backups(folder)[-1] / MANIFEST).write_text("{"),
 }
 
@@ -306,6 +316,22 @@ def test_a_support_that_is_missing_is_named(tmp_path: Path) -> None:
     assert "model 'a'" in restored.verify()
 
 
+def test_a_database_that_cannot_be_read_is_named(backed_up: Path, tmp_path: Path) -> None:
+    """It is copied page by page, damaged or not, so it shows when its supports are listed."""
+    shutil.copytree(backed_up.parent, tmp_path / "here")
+    with closing(sqlite3.connect(tmp_path / "here" / "m.db")) as database:
+        pages = "SELECT rootpage FROM sqlite_master WHERE tbl_name = 'models'"
+        roots = [root for (root,) in database.execute(pages)]
+        [size] = database.execute("PRAGMA page_size").fetchone()
+    with (tmp_path / "here" / "m.db").open("r+b") as file:
+        for root in roots:
+            file.seek((root - 1) * size)
+            file.write(b"\xff" * size)
+    failed = Copies(SQLITE, tmp_path / "here").run("backup", tmp_path / "new")
+    assert (1, True) == (failed.returncode, "cannot be read" in failed.stderr), failed.stderr
+    assert not whole_backups(tmp_path / "new")
+
+
 def blank(path: Path) -> None:
     """Put in place of the first character one that no list has."""
     path.write_bytes(b"\xff" + path.read_bytes()[1:])
@@ -317,6 +343,7 @@ def blank(path: Path) -> None:
         (SUPPORT_LIST, flip),
         (SUPPORT_LIST, blank),
         (SUPPORT_LIST, Path.unlink),
+        (MANIFEST, lambda manifest: sum_of_the_list_gone(manifest.parents[2])),
         (MANIFEST, blank),
         (MANIFEST, Path.unlink),
     ],
