@@ -1,4 +1,4 @@
-"""``verify``: whether everything that the database names is there, and right."""
+"""``verify``: whether everything that the database names, or a backup, is there, and right."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import argparse
 import sys
 import time
 from contextlib import closing
+from pathlib import Path
 
 from app.auth.tenants import store_token
 from app.cli.running import carried_out, drawn
+from app.copies.backup_checks import BackupChecks
 from app.copies.records import Finding
 from app.copies.verification import Verification
 from app.errors import Unavailable, explain
@@ -25,7 +27,10 @@ __all__ = ["run"]
 
 
 def run(arguments: list[str]) -> int:
-    """``verify [--deep] [--repair]``; 0 all is well, 1 it is not, 2 wrong settings."""
+    """``verify [--deep] [--repair]`` or ``verify --backup FROM``.
+
+    0 all is well, 1 it is not, 2 wrong settings.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m app verify",
         description="Verify that the files of all supports are there, of the right length, that "
@@ -43,8 +48,40 @@ def run(arguments: list[str]) -> int:
         action="store_true",
         help="mend what can be computed from what is whole; with --deep more can be",
     )
-    parser.set_defaults(run=_verify)
-    return carried_out(parser.parse_args(arguments))
+    parser.add_argument(
+        "--backup",
+        type=Path,
+        metavar="FROM",
+        help="read a folder of backups instead, whole, and compare each file with its sum",
+    )
+    options = parser.parse_args(arguments)
+    if options.backup is None:
+        options.run = _verify
+    elif options.deep or options.repair:
+        parser.error("a backup has sums alone: --deep and --repair are of an installation")
+    else:
+        options.run = _verify_backups
+    return carried_out(options)
+
+
+def _verify_backups(options: argparse.Namespace) -> int:
+    began, found = time.monotonic(), 0
+    with drawn("supports") as line:
+
+        def progress(done: int, total: int) -> None:
+            if line is not None:
+                line(done, total, "compared")
+
+        checks = BackupChecks(options.backup.absolute(), progress)
+        for finding in checks.findings():
+            found += 1
+            print(finding, flush=True)
+    print(
+        f"verified {checks.backups} backups with {checks.supports:,} supports in "
+        f"{time.monotonic() - began:.1f} s: {found} findings",
+        file=sys.stderr,
+    )
+    return 1 if found else 0
 
 
 def _verify(options: argparse.Namespace) -> int:

@@ -116,12 +116,14 @@ def checked_file(path: Path, expected: FileSum) -> Path:
     """The same path.
 
     Raises:
-        Unavailable: the file is missing, cut or changed.
+        Unavailable: the file is missing, cut or changed, or the disk does not give it.
     """
     try:
         found = file_sum(path)
     except FileNotFoundError:
         raise Unavailable(f"the backup is damaged: {path} is missing") from None
+    except OSError as error:
+        raise Unavailable(f"the backup is damaged: {path} cannot be read: {error}") from error
     if found != expected:
         raise Unavailable(
             f"the backup is damaged: {path} has {found.size:,} bytes of SHA-256 {found.sha256}, "
@@ -150,7 +152,8 @@ def found_backup(folder: Path, name: str | None) -> tuple[Path, Manifest]:
     try:
         return path, Manifest.model_validate_json((path / MANIFEST).read_bytes())
     except (OSError, ValidationError) as error:
-        raise Unavailable(f"the backup is damaged: {path / MANIFEST}: {error}") from None
+        reason = " ".join(str(error).split())  # of many lines
+        raise Unavailable(f"the backup is damaged: {path / MANIFEST}: {reason}") from None
 
 
 def supports_of(backup: Path, manifest: Manifest) -> Iterator[Support]:

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 
+from app.cli import COMMANDS
 from app.copies.manifests import MANIFEST, SUPPORT_LIST, SUPPORTS, file_sum, whole_backups
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import SpaceRow
@@ -154,6 +155,45 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "no sum of the list": sum_of_the_list_gone,
     "half a manifest": lambda folder: (whole_backups(folder)[-1] / MANIFEST).write_text("{"),
 }
+
+
+@pytest.mark.parametrize("damage", ["nothing", *DAMAGES])
+def test_verify_reads_a_backup_whole(
+    backed_up: Path, tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before it is needed; without the settings of a service."""
+    to = tmp_path / "to"
+    shutil.copytree(backed_up, to)
+    name = whole_backups(to)[-1].name
+    key = a_support(to).relative_to(to / SUPPORTS).as_posix()
+    DAMAGES.get(damage, Path.exists)(to)
+    code = COMMANDS["verify"](["--backup", str(to)])
+    printed = capsys.readouterr()
+    if damage == "nothing":
+        assert (0, "", True) == (code, printed.out, " 0 findings" in printed.err), printed
+    elif damage == "no manifest":
+        assert (1, True) == (code, "no finished backup" in printed.err), printed
+    else:
+        subject = f"support {key}: " if damage.endswith("support") else f"backup {name}: "
+        [line] = printed.out.splitlines()
+        assert (1, True) == (code, line.startswith(subject)), line
+        assert str(to) in line
+
+
+def test_a_support_that_rots_is_copied_again_once_deleted(
+    backed_up: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the finding says to do mends every backup that names it."""
+    to = tmp_path / "to"
+    shutil.copytree(backed_up, to)
+    source, rotten = Copies(SQLITE, backed_up.parent), a_support(to)
+    flip(rotten)
+    source.back_up(to)  # by its length it is there
+    assert 1 == COMMANDS["verify"](["--backup", str(to)])
+    rotten.unlink()
+    source.back_up(to)
+    capsys.readouterr()
+    assert 0 == COMMANDS["verify"](["--backup", str(to)]), capsys.readouterr()
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
