@@ -10,14 +10,16 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
-from app.errors import Unavailable, explain
+from app.errors import Unavailable
 from app.hubs.ingestion.downloads import Downloads
 from app.index import change_repository
 from app.index.registry import IndexRegistry
 from app.index.sketch_files import SketchFiles
 from app.index.warmup import IndexWarmup
 from app.infra.db.database import Database
+from app.infra.fault_log import FaultLog
 from app.maintenance.blob_cleanup import BlobCleanup
 from app.spaces import repository as spaces
 
@@ -70,6 +72,7 @@ class Cleanup:
         self._downloads = downloads
         self._blobs = blobs
         self._steps = steps or {}
+        self._faults = FaultLog()
         self._stopping = threading.Event()
 
     @contextmanager
@@ -89,25 +92,29 @@ class Cleanup:
 
         Drop the indexes and sketches of deleted spaces, prune tombstones, delete the unfinished
         downloads of dead workers and the blobs that nothing needs, run the other steps, and cut the
-        log of SQLite. A step that fails stops no other.
-
-        Raises:
-            Unavailable: the database or the blobs cannot be used now.
+        log of SQLite. A step that fails is logged, and stops no other.
         """
-        self._forget()
-        self._prune()
-        if self._downloads is not None:
-            self._downloads.sweep()
-        if self._blobs is not None:
-            self._blobs.run_once(self._stopping)
-        for name, step in self._steps.items():
+        for name, step in self._all_steps().items():
             try:
-                step(self._stopping)
-            except Unavailable:
-                raise
+                step()
+            except Unavailable as error:
+                self._faults.note(error)
             except Exception:
                 log.exception("the step %r of the clean-up failed", name)
-        self._database.truncate_log()
+
+    def _all_steps(self) -> dict[str, Callable[[], object]]:
+        steps: dict[str, Callable[[], object]] = {
+            "indexes": self._forget,
+            "tombstones": self._prune,
+        }
+        if self._downloads is not None:
+            steps["downloads"] = self._downloads.sweep
+        if self._blobs is not None:
+            steps["blobs"] = partial(self._blobs.run_once, self._stopping)
+        for name, step in self._steps.items():
+            steps[name] = partial(step, self._stopping)
+        steps["log of SQLite"] = self._database.truncate_log
+        return steps
 
     def _work(self) -> None:
         try:
@@ -115,12 +122,7 @@ class Cleanup:
         except Exception:
             log.exception("the warm-up failed; indexes are built at their first query")
         while not self._stopping.wait(self._every):
-            try:
-                self.run_once()
-            except Unavailable as error:
-                log.info("no clean-up now: %s", explain(error))
-            except Exception:
-                log.exception("the clean-up failed")
+            self.run_once()
 
     def _forget(self) -> None:
         indexed = self._indexes.space_ids()

@@ -36,7 +36,7 @@ from app.errors import (
     Unauthorized,
     Unavailable,
 )
-from app.infra.http.fault_log import FaultLog
+from app.infra.fault_log import FaultLog
 from app.infra.http.security_headers import HEADERS
 from modelkin.errors import (
     InvalidInput,

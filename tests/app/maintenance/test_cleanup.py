@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -25,6 +26,7 @@ from app.catalog.repositories.models import (
     insert_models,
     update_contents,
 )
+from app.errors import Unavailable
 from app.index.banding import BandValueService
 from app.index.buckets.service import BucketService
 from app.index.change_feed import ChangeFeed
@@ -33,6 +35,8 @@ from app.index.space_index import ChangedModels
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.infra.db.tables.catalog import ModelRow, TombstoneRow
+from app.infra.storage.blobs import FileBlobs
+from app.maintenance.blob_cleanup import BlobCleanup
 from app.maintenance.cleanup import Cleanup
 from app.spaces.records import SpaceRecord
 from app.spaces.repository import advance, delete_space, find_space_by_id, insert_space, lock_space
@@ -326,6 +330,36 @@ def test_the_index_of_a_space_that_another_process_deleted_goes(written: Written
         delete_space(session, written.space())
     cleanup_of(written.database, indexes).run_once()
     assert [other.id] == indexes.space_ids()
+
+
+def test_a_step_that_fails_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The database and the supports are away: later steps run, and each cause is a line."""
+    done = list[str]()
+
+    class Away(BlobCleanup):
+        def run_once(self, stopping: threading.Event | None = None) -> None:
+            raise Unavailable("the supports cannot be read", reason="no such mount")
+
+    def broken(_: threading.Event) -> None:
+        raise RuntimeError("a bug")
+
+    def away(_: threading.Event) -> None:
+        raise Unavailable("the supports cannot be read", reason="no such mount")
+
+    with closing(Database(f"sqlite:///{tmp_path}/empty.db", timeout=1)) as empty:
+        Cleanup(
+            empty,
+            IndexRegistry(INDEX_MEMORY_BYTES),
+            every=60,
+            blobs=Away(empty, FileBlobs(tmp_path / "blobs", "t"), 60),
+            steps={"one": broken, "two": away, "three": lambda _: done.append("three")},
+        ).run_once()
+    assert ["three"] == done
+    lines = [(record.getMessage(), record.exc_info is None) for record in caplog.records]
+    away_lines = [line for line in lines if "the supports" in line[0]]
+    assert [("Unavailable: the supports cannot be read: no such mount", True)] == away_lines
+    assert ("the step 'one' of the clean-up failed", False) in lines
+    assert any("cannot serve this now" in line and short for line, short in lines)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The log of faults that requests meet: one line each, and once a second for one cause.
+"""The log of faults: one line each, and once a second for one cause.
 
 A database that is away fails every request in the same way. Their tracebacks would say it a
 thousand times over, and hide what else is logged.

@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from app.errors import QuotaExceeded, StorageFull, TooMuch, Unavailable
 from app.hubs.ingestion.downloads import DownloadDir
+from app.infra.fault_log import FaultLog
 from app.infra.http import problems
-from app.infra.http.fault_log import FaultLog
 from app.infra.storage.redis import RedisServer
 
 REASON = "connection to server at 10.0.0.7, port 5432 failed:\nno user 'kin' in /etc/pg"
@@ -45,7 +45,7 @@ def test_a_503_is_a_line_without_a_traceback(caplog: pytest.LogCaptureFixture) -
         answers = [client.get("/") for _ in range(100)]
     assert {503} == {answer.status_code for answer in answers}
     assert not any(word in answers[0].text for word in ("10.0.0.7", "5432", "'kin'", "/etc"))
-    records = [each for each in caplog.records if each.name.startswith("app.infra.http")]
+    records = [each for each in caplog.records if each.name.startswith("app.infra.fault_log")]
     assert 1 <= len(records) <= 10  # seconds, on a busy machine
     assert all(record.exc_info is None for record in records)
     assert all("\n" not in record.getMessage() for record in records)
