@@ -18,6 +18,7 @@ from app.index.banding import BandValueService
 from app.infra.db.database import Database
 from app.infra.db.migrations import require_current
 from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.encryption import Secrets
 from app.settings import Settings
 from app.spaces.repository import all_spaces
 from app.stores import open_buckets, open_redis
@@ -96,7 +97,10 @@ def _verify(options: argparse.Namespace) -> int:
             drawn("all spaces") as progress,
         ):
             verification = Verification(
-                database, blobs, buckets, deep=options.deep, progress=progress
+                *(database, blobs, buckets),
+                secrets=_secrets(settings),
+                deep=options.deep,
+                progress=progress,
             )
             found = left = 0
             for finding in verification.findings():
@@ -123,6 +127,13 @@ def _blobs(settings: Settings, database: Database) -> FileBlobs:
             f"MODELKIN_BLOB_URL set as for the service?"
         )
     return FileBlobs(settings.blob_dir, token)
+
+
+def _secrets(settings: Settings) -> Secrets:
+    """The keys that are there; none is made."""
+    file = settings.encryption_key_file
+    there = file if file is not None and file.exists() else None
+    return Secrets(settings.encryption_key_list, there)
 
 
 def _reported(finding: Finding, *, repair: bool) -> bool:

@@ -17,10 +17,12 @@ from app.copies.derivation import SpaceState, space_state
 from app.copies.records import Finding, ModelState, name_of
 from app.copies.repairs import Repairs
 from app.copies.row_checks import RowChecks
+from app.copies.secret_checks import SecretChecks
 from app.copies.support_checks import SupportChecks
 from app.index.buckets.service import BucketService
 from app.infra.db.database import Database
 from app.infra.storage.blobs import BlobStore
+from app.infra.storage.encryption import Secrets
 from app.maintenance.blob_cleanup import ORPHAN_AGE_S, orphans
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -43,6 +45,7 @@ class Verification:
         database: verified.
         blobs: its supports.
         buckets: its LSH buckets; None leaves them out.
+        secrets: open stored secrets; None leaves these out.
         deep: whether every support is decoded, and everything derived from it computed again.
         progress: called now and then.
     """
@@ -53,6 +56,7 @@ class Verification:
         blobs: BlobStore,
         buckets: BucketService | None,
         *,
+        secrets: Secrets | None = None,
         deep: bool,
         progress: Progress | None = None,
     ) -> None:
@@ -65,6 +69,7 @@ class Verification:
         self._progress = progress
         repairs = Repairs(database, blobs)
         self._rows = RowChecks(database, repairs)
+        self._secrets = None if secrets is None else SecretChecks(database, secrets)
         with database.reading() as session:
             token = store_token(session)
         self._supports = SupportChecks(blobs, token, repairs, deep=deep)
@@ -72,6 +77,8 @@ class Verification:
     def findings(self) -> Iterator[Finding]:
         """All findings, as they are made."""
         yield from self._rows.findings()
+        if self._secrets is not None:
+            yield from self._secrets.findings()
         yield from self._models()
         if self._deep:
             yield from self._of_spaces()
@@ -116,7 +123,10 @@ class Verification:
             before, (of, state) = (of.space.banding_version, state), now[0]
             if before == (of.space.banding_version, state):
                 return found
-        return []
+        changing = (
+            f"it changed each of the {_MAX_LOOKS} times that it looked wrong: verify it again"
+        )
+        return [Finding(f"{name_of(of.space)}, model {state.model.name!r}", changing)]
 
     def _of_spaces(self) -> Iterator[Finding]:
         with self._database.reading() as session:

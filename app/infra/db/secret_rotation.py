@@ -1,17 +1,18 @@
-"""Rotation of the encryption key: all columns that hold encrypted secrets."""
+"""All columns that hold encrypted secrets, for the rotation of the key and for verification."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import select
 
-from app.infra.db.database import Writer
+from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.hubs import SourceRow
 from app.infra.db.tables.webhooks import SubscriptionRow
 
-__all__ = ["COLUMNS", "renew_secrets"]
+__all__ = ["COLUMNS", "StoredSecret", "renew_secrets", "stored_secrets"]
 
 COLUMNS: Final[tuple[tuple[Any, str], ...]] = (
     (SourceRow, "secret"),
@@ -19,6 +20,24 @@ COLUMNS: Final[tuple[tuple[Any, str], ...]] = (
     (SubscriptionRow, "secret"),
     (SubscriptionRow, "previous_secrets"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSecret:
+    """An encrypted secret, and where it is stored."""
+
+    table: str
+    id: str
+    column: str
+    encrypted: bytes
+
+
+def stored_secrets(session: Reader) -> Iterator[StoredSecret]:
+    """Each encrypted secret, as of one moment."""
+    for table, column in COLUMNS:
+        held = getattr(table, column)
+        for row_id, encrypted in session.execute(select(table.id, held).where(held.is_not(None))):
+            yield StoredSecret(table.__tablename__, row_id, column, encrypted)
 
 
 def renew_secrets(session: Writer, renew: Callable[[bytes], bytes]) -> int:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,9 +17,11 @@ from sqlalchemy import delete, insert, select, text, update
 
 from app.auth.tenants import store_token
 from app.cli import verification as command
+from app.copies.bucket_checks import BucketChecks
 from app.copies.records import Finding
 from app.copies.verification import Verification
 from app.index.banding import BandValueService
+from app.index.buckets.protocol import Buckets, BucketState
 from app.index.buckets.redis import RedisBuckets
 from app.index.buckets.service import BucketService
 from app.infra.db.tables.catalog import (
@@ -27,8 +32,12 @@ from app.infra.db.tables.catalog import (
     TagRow,
     TensorCountsRow,
 )
+from app.infra.db.tables.hubs import SourceRow
 from app.infra.db.tables.index import BandedSignatureRow, BucketEntryRow, StopListRow
+from app.infra.db.tables.webhooks import SubscriptionRow
 from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.encryption import Secrets
+from app.infra.storage.encryption_keys import parse_keys
 from app.infra.storage.redis import RedisServer
 from app.maintenance.stop_lists import StopListService
 from app.spaces.repository import all_spaces
@@ -410,6 +419,89 @@ def test_wrong_buckets_in_redis_are_found(installation: Installation, single: Re
         finding.repair()
         assert [] == list(checked.findings())
         buckets.close()
+
+
+def test_buckets_that_follow_changes_all_the_while_are_named(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were not verified, which is not to be well."""
+    monkeypatch.setattr("app.copies.bucket_checks._PAUSE_S", 0)
+    installation.rebuild()
+    with installation.database.reading() as session:
+        [space] = all_spaces(session, "s")
+    looks = count(1)
+
+    class Busy:
+        """Buckets that a writer changes after each look."""
+
+        def __init__(self, store: Buckets) -> None:
+            self._store = store
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+        def state(self, space_id: int) -> BucketState | None:
+            """One version behind at every other look."""
+            state = self._store.state(space_id)
+            assert state is not None
+            return replace(state, version=state.version - next(looks) % 2)
+
+    with installation.buckets() as buckets:
+        busy = cast("Buckets", Busy(buckets.store))
+        (finding,) = BucketChecks(installation.database, busy, buckets.rebuild).findings(space.id)
+    assert "space 's'" in str(finding)
+    assert "its LSH buckets are not verified" in str(finding)
+
+
+def test_a_model_that_changes_at_each_look_is_named(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looked wrong every time, so it is not passed over."""
+    states, versions = Verification.states, count(1)
+
+    def changing(self: Verification, ids: Any) -> Any:
+        return [
+            (of, replace(state, model=replace(state.model, version=10**6 + next(versions))))
+            for of, state in states(self, ids)
+        ]
+
+    monkeypatch.setattr(Verification, "states", changing)
+    found = [str(finding) for finding in installation.findings(deep=False)]
+    assert len(found) > 1
+    assert all("it changed each of the 5 times that it looked wrong" in line for line in found)
+
+
+def test_secrets_of_another_key_are_named(
+    installation: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Those of sources and subscriptions, each with its column; no key is made meanwhile."""
+    keys = "k" * 32, "o" * 32
+    secrets = {key: Secrets(parse_keys(key), None) for key in keys}
+    with installation.database.writing() as session:
+        tenant = session.scalars(select(SpaceRow.tenant_id).limit(1)).one()
+        now = datetime.now(UTC)
+        of: Any = {"tenant_id": tenant, "created_at": now, "updated_at": now}
+        source: Any = {"kind": "huggingface", "space": "s", "filters": {}, "on_delete": "keep"}
+        hook: Any = {"url": "http://127.0.0.1:9/", "events": [], "enabled": True, "failures": 0}
+        one, other = (secrets[key].encrypt("a") for key in keys)
+        session.add(SourceRow(id="source", secret=one, token=other, **of, **source))
+        session.add(SubscriptionRow(id="subscription", secret=other, **of, **hook))
+    try:
+        monkeypatch.setenv("MODELKIN_ENCRYPTION_KEYS", ",".join(keys))
+        assert 0 == installation.run(monkeypatch=monkeypatch), capsys.readouterr().out
+        monkeypatch.setenv("MODELKIN_ENCRYPTION_KEYS", keys[0])
+        assert 1 == installation.run(monkeypatch=monkeypatch)
+        token, secret = capsys.readouterr().out.splitlines()
+        assert token.startswith("table sources, row 'source': its token cannot be read: ")
+        assert secret.startswith("table subscriptions, row 'subscription': its secret cannot be")
+        monkeypatch.delenv("MODELKIN_ENCRYPTION_KEYS")
+        assert 1 == installation.run(monkeypatch=monkeypatch)
+        assert 3 == len(capsys.readouterr().out.splitlines())
+        assert not [*installation.folder.parent.rglob("secret.key")]
+    finally:
+        installation.change(delete(SourceRow), delete(SubscriptionRow))
 
 
 def test_foreign_rows_are_found(
