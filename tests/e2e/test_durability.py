@@ -24,7 +24,7 @@ from tests.support.http_space import (
     true_neighbors,
 )
 from tests.support.servers.server_process import Server
-from tests.support.write_log import K, M, State, WriteLog, finish, start_writers
+from tests.support.write_log import K, M, State, WriteLog, finish, start_writers, wait_for_writes
 
 WRITERS = 4
 
@@ -111,15 +111,6 @@ def make_space(server: Server, name: str = "s") -> str:
     body = {"name": name, "num_parameters": M}
     assert 201 == httpx.post(f"{server.url}/v1/spaces", json=body).status_code
     return name
-
-
-def wait_for_writes(write_logs: list[WriteLog], more: int = 25) -> None:
-    """Until so many more writes were acknowledged."""
-    target = sum(write_log.writes for write_log in write_logs) + more
-    end = time.monotonic() + 60
-    while sum(write_log.writes for write_log in write_logs) < target:
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_kill_9_under_load_loses_nothing_acknowledged(start: Start) -> None:

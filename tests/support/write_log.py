@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -165,6 +166,15 @@ def start_writers(
     for writer in writers:
         writer.start()
     return writers
+
+
+def wait_for_writes(write_logs: list[WriteLog], more: int = 25) -> None:
+    """Until so many more writes were acknowledged."""
+    target = sum(write_log.writes for write_log in write_logs) + more
+    end = time.monotonic() + 60
+    while sum(write_log.writes for write_log in write_logs) < target:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def finish(writers: list[Writer]) -> list[str]:
