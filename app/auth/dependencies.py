@@ -55,6 +55,10 @@ def identify(request: Request) -> Identity:
 
 
 async def _identity(request: Request, _: Annotated[object, Depends(_declared)]) -> Identity:
+    return await _identified(request)
+
+
+async def _identified(request: Request) -> Identity:
     if services_of(request)[Authenticator].keys_required and not hasattr(request.state, "identity"):
         return await run_in_threadpool(identify, request)
     return identify(request)  # no query, so no thread to wait for
@@ -93,7 +97,7 @@ class AuthenticatedJsonRoute(JsonRoute):
     """
 
     async def before_body(self, request: Request) -> None:
-        await run_in_threadpool(identify, request)
+        await _identified(request)
 
 
 def _presented(header: str) -> str:

@@ -27,6 +27,7 @@ from app.infra.db.database import Reader
 from app.infra.http.answers import AnswerMemory, PageLimit, json_answer, page_answer
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Reading, Writing
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.memory_budget import Reservation
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
@@ -46,7 +47,7 @@ router = APIRouter(
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
-_binary = APIRouter()
+_binary = APIRouter(route_class=ThreadRoute)
 """Routes whose body is not JSON."""
 
 _BYTES_OF_A_MODEL = 1000

@@ -23,6 +23,7 @@ from app.auth.dependencies import (
 from app.errors import JobFinished, JobNotFound, QueueFull, RateLimited, StorageFull
 from app.infra.http.answers import PageLimit, page_answer
 from app.infra.http.dependencies import Cursor, Reading, Writing
+from app.infra.http.endpoint_threads import in_endpoint_thread
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.jobs.records import JobRecord, JobState
@@ -92,6 +93,7 @@ def list_jobs(
     return page_answer(map(JobOut.listed, page.items), page.next_cursor)
 
 
+@in_endpoint_thread
 def _job(
     jobs: Service[JobService], tenant: ReadingTenant, session: Reading, job: JobId
 ) -> JobRecord:
@@ -140,7 +142,7 @@ def cancel(
         **problems(JobNotFound, InvalidParameter, QueueFull, RateLimited),
     },
 )
-async def follow(
+def follow(
     watcher: Service[JobWatcher],
     identity: Caller,
     job: KnownJob,

@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 from app.auth.dependencies import AUTHENTICATED, MetricsTenant
 from app.errors import Forbidden, RateLimited, Unauthorized, Unavailable
 from app.index.registry import IndexRegistry
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from modelkin._version import __version__
@@ -30,7 +31,7 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["Metrics", "router"]
 
-router = APIRouter(tags=["health"], dependencies=AUTHENTICATED)
+router = APIRouter(tags=["health"], route_class=ThreadRoute, dependencies=AUTHENTICATED)
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

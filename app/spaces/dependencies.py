@@ -9,6 +9,7 @@ from fastapi import Depends, Path
 from app.auth.dependencies import ReadingTenant, WritingTenant
 from app.errors import SpaceNotFound
 from app.infra.http.dependencies import Reading
+from app.infra.http.endpoint_threads import in_endpoint_thread
 from app.infra.http.services import Service
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
@@ -24,12 +25,14 @@ SPACE_PROBLEMS: Final = (InvalidName, InvalidParameter, SpaceNotFound)
 SpaceName = Annotated[str, Path(description="the name of the space")]
 
 
+@in_endpoint_thread
 def _space(
     spaces: Service[SpaceService], tenant: ReadingTenant, session: Reading, space: SpaceName
 ) -> SpaceRecord:
     return spaces.get(session, tenant, check_space_name(space))
 
 
+@in_endpoint_thread
 def _writable_space(
     spaces: Service[SpaceService], tenant: WritingTenant, session: Reading, space: SpaceName
 ) -> SpaceRecord:

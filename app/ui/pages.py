@@ -15,6 +15,7 @@ from app.auth.dependencies import ReadingTenant
 from app.catalog.reader import ModelReader
 from app.errors import NotFound
 from app.infra.http.dependencies import Cursor, Reading
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.routing import MODEL
 from app.infra.http.security_headers import POLICY, page_policy, sha256_source
 from app.infra.http.services import Service
@@ -28,7 +29,9 @@ from modelkin.errors import InvalidInput
 
 __all__ = ["router"]
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+router = APIRouter(
+    include_in_schema=False, default_response_class=HTMLResponse, route_class=ThreadRoute
+)
 
 _environment = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=select_autoescape()

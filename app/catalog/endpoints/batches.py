@@ -28,6 +28,7 @@ from app.catalog.puts import Stored
 from app.errors import StorageFull
 from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
 from app.infra.http.dependencies import Reading
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.json_bodies import JsonParsers
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.openapi import problems
@@ -100,7 +101,11 @@ _LINE_OUT = {
 }
 
 router = APIRouter(
-    prefix="/v1/spaces/{space}", tags=["models"], dependencies=AUTHENTICATED, responses=REFUSALS
+    prefix="/v1/spaces/{space}",
+    tags=["models"],
+    route_class=ThreadRoute,
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 

@@ -15,6 +15,7 @@ from app.catalog.revisions import RevisionService
 from app.errors import ModelNotFound
 from app.infra.http.answers import PageLimit, list_answer
 from app.infra.http.dependencies import Cursor, Reading
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
@@ -28,6 +29,7 @@ __all__ = ["router"]
 router = APIRouter(
     prefix="/v1/spaces/{space}/revisions",
     tags=["models"],
+    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )

@@ -23,6 +23,7 @@ from app.errors import (
 )
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Reading, Writing
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
 from app.infra.http.preconditions import IfMatch
@@ -37,6 +38,7 @@ __all__ = ["router"]
 router = APIRouter(
     prefix="/v1/spaces/{space}/signatures",
     tags=["models"],
+    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )

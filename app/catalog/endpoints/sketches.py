@@ -21,6 +21,7 @@ from app.errors import (
 )
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Reading, Writing
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
 from app.infra.http.preconditions import IfMatch
@@ -35,6 +36,7 @@ __all__ = ["router"]
 router = APIRouter(
     prefix="/v1/spaces/{space}/sketches",
     tags=["models"],
+    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )

@@ -36,6 +36,7 @@ from app.errors import (
 from app.infra.http.answers import AnswerMemory, binary_answer, streamed_answer
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Reading, Writing
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.memory_budget import Reservation
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
@@ -60,6 +61,7 @@ _COPIES_PER_ANSWER: Final = 3
 router = APIRouter(
     prefix="/v1/spaces/{space}/supports",
     tags=["models"],
+    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )

@@ -15,6 +15,7 @@ from app.hubs.endpoints.schemas import ReceiptOut
 from app.hubs.incoming.service import HubEventService
 from app.infra.http.bodies import BodyLimits, read_body
 from app.infra.http.dependencies import Turn
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE
 from app.infra.http.memory_budget import Budgets
 from app.infra.http.openapi import problems
@@ -26,7 +27,7 @@ from modelkin.errors import InvalidParameter, PayloadTooLarge
 
 __all__ = ["router"]
 
-router = APIRouter(prefix=HOOKS.rstrip("/"), tags=["sources"])
+router = APIRouter(prefix=HOOKS.rstrip("/"), tags=["sources"], route_class=ThreadRoute)
 
 _EXAMPLE = {
     "event": {"action": "update", "scope": "repo.content"},

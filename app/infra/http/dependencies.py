@@ -1,19 +1,20 @@
 """Dependencies of endpoints: transactions, turns, page limits and cursors.
 
-A writer's exit runs when the endpoint has returned and before the answer leaves
-(``scope="function"``): what is acknowledged is committed.
+A transaction ends in the thread of its endpoint, before the answer leaves: what is acknowledged is
+committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from typing import Annotated
 
 from fastapi import Depends, Query, Request
-from fastapi.concurrency import run_in_threadpool
 
 from app.deadlines import Deadline
 from app.infra.db.database import Database, Reader, Writer
+from app.infra.http.endpoint_threads import in_endpoint_thread
 from app.infra.http.services import Service
 from app.infra.http.turns import Turns
 
@@ -39,27 +40,19 @@ computes in it: see ``turns``.
 """
 
 
-async def _reading(database: Service[Database], _: Turn) -> AsyncIterator[Reader]:
-    """A read transaction that begins with the first query, which runs in a thread.
-
-    It ends in a thread too, unless the endpoint has ended it: the event loop never waits for a
-    database.
-    """
-    with database.reading() as session:
-        try:
-            yield session
-        finally:
-            if session.in_transaction():
-                await run_in_threadpool(session.rollback)
+@in_endpoint_thread
+def _reading(database: Service[Database], _: Turn) -> AbstractContextManager[Reader]:
+    """A read transaction that begins with the first query."""
+    return database.reading()
 
 
-def _writing(database: Service[Database], _: Turn) -> Iterator[Writer]:
-    with database.writing() as session:
-        yield session
+@in_endpoint_thread
+def _writing(database: Service[Database], _: Turn) -> AbstractContextManager[Writer]:
+    return database.writing()
 
 
-Reading = Annotated[Reader, Depends(_reading, scope="function")]
-Writing = Annotated[Writer, Depends(_writing, scope="function")]
+Reading = Annotated[Reader, Depends(_reading)]
+Writing = Annotated[Writer, Depends(_writing)]
 
 
 K = Annotated[int, Query(ge=1, le=1000, description="how many")]

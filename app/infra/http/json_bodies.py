@@ -17,11 +17,11 @@ from anyio import from_thread
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
 from app.infra.http.bodies import BodyLimits, media_type_of, read_body
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.services import services_of
 from app.infra.http.turns import Pool, tenant_of
@@ -102,7 +102,7 @@ def parse_strictly(body: bytes) -> Any:
     return document
 
 
-class JsonRoute(APIRoute):
+class JsonRoute(ThreadRoute):
     """A route whose body is strict JSON: no NaN, no lone surrogates, limited nesting.
 
     Its body holds memory until it is answered. FastAPI is handed the validated model.

@@ -14,6 +14,7 @@ from app.catalog.reader import ModelReader
 from app.errors import ModelNotFound, SupportRequired
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import K, Reading, Turn
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import asks_for_many, counts_as
@@ -27,7 +28,11 @@ from modelkin.errors import InvalidParameter, InvalidSignature, InvalidSupport, 
 __all__ = ["router"]
 
 router = APIRouter(
-    prefix="/v1/spaces/{space}/donors", tags=["kin"], dependencies=AUTHENTICATED, responses=REFUSALS
+    prefix="/v1/spaces/{space}/donors",
+    tags=["kin"],
+    route_class=ThreadRoute,
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 Attribute = Annotated[str | None, Query(min_length=1, max_length=200)]

@@ -16,6 +16,7 @@ from app.catalog.dependencies import TagFilter
 from app.errors import NotAcceptable
 from app.infra.http.answers import AnswerMemory, gathered_answer
 from app.infra.http.dependencies import Reading, Turn
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
 from app.infra.http.schemas import Expected, Kappa, Note
@@ -30,7 +31,11 @@ from modelkin.types.kinship import Graph
 __all__ = ["router"]
 
 router = APIRouter(
-    prefix="/v1/spaces/{space}/graph", tags=["kin"], dependencies=AUTHENTICATED, responses=REFUSALS
+    prefix="/v1/spaces/{space}/graph",
+    tags=["kin"],
+    route_class=ThreadRoute,
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
 )
 
 GRAPHML = "application/graphml+xml"

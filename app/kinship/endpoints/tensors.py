@@ -9,6 +9,7 @@ from fastapi import APIRouter, Response
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.infra.http.answers import LayoutMemory, list_answer
 from app.infra.http.dependencies import Reading, Turn
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
@@ -22,6 +23,7 @@ __all__ = ["router"]
 router = APIRouter(
     prefix="/v1/spaces/{space}/tensors",
     tags=["kin"],
+    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import httpx
 import pytest
-from fastapi import APIRouter, Body, FastAPI, Request
+from fastapi import APIRouter, Body, Depends, FastAPI, Request
 from pydantic import field_validator
 from starlette.testclient import TestClient
 
@@ -91,10 +91,16 @@ SEEN: list[tuple[int, int, int]] = []
 _router = APIRouter(route_class=JsonRoute)
 
 
+async def _loop() -> int:
+    return threading.get_ident()
+
+
 @_router.post("/texts")
-async def _count(body: Annotated[Texts, Body()], least: int = 0) -> dict[str, Any]:
+def _count(
+    body: Annotated[Texts, Body()], loop: Annotated[int, Depends(_loop)], least: int = 0
+) -> dict[str, Any]:
     held = BUDGETS.decoded.held
-    return {"loop": threading.get_ident(), "texts": len(body.texts), "least": least, "held": held}
+    return {"loop": loop, "texts": len(body.texts), "least": least, "held": held}
 
 
 PARSING: list[int] = []

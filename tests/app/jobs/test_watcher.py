@@ -205,10 +205,6 @@ def test_keys_are_asked_for_less_often_than_jobs() -> None:
 
 def test_an_answer_that_is_never_sent_takes_no_place() -> None:
     """The end of its transaction may fail between the endpoint and the first byte."""
-
-    async def ask() -> None:
-        following = JobWatcher(Looks([job(1)]), lambda _: [], lambda: False)
-        for _ in range(51):
-            await follow(following, caller(1), job(1))
-
-    asyncio.run(ask())
+    following = JobWatcher(Looks([job(1)]), lambda _: [], lambda: False)
+    for _ in range(51):
+        follow(following, caller(1), job(1))

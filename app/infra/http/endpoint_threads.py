@@ -1,0 +1,88 @@
+"""One thread call for a request: its queries, its endpoint, its answer and its commit.
+
+Each hand-over between the event loop and a thread waits for the interpreter's lock, behind all that
+computes. FastAPI hands over for every dependency, for what each opens and closes, for the endpoint
+and for the validation of its answer; here all of it is one call.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from functools import wraps
+from typing import Any
+
+from fastapi import Response
+from fastapi.routing import APIRoute
+
+__all__ = ["ThreadRoute", "in_endpoint_thread"]
+
+
+class ThreadRoute(APIRoute):
+    """A route of a plain function, which runs in a thread with all that is left for that.
+
+    What it returns, unless that is a response, is written as JSON there, too. It is not validated
+    before: its type says what it is.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        @wraps(endpoint)
+        def whole(**values: Any) -> Any:
+            with ExitStack() as ends:
+                begun: dict[_Later, Any] = {}
+                given = {name: _begun(value, begun, ends) for name, value in values.items()}
+                return self._written(endpoint(**given), given)
+
+        super().__init__(path, whole, **options)
+
+    def _written(self, answer: Any, given: Mapping[str, Any]) -> Any:
+        if isinstance(answer, Response) or self.response_field is None:
+            return answer
+        content = self.response_field.serialize_json(answer)
+        written = Response(content, self.status_code or 200, media_type="application/json")
+        if self.dependant.response_param_name is not None:
+            changed: Response = given[self.dependant.response_param_name]
+            written.status_code = changed.status_code or written.status_code
+            written.headers.raw.extend(changed.headers.raw)
+        return written
+
+
+def in_endpoint_thread(dependency: Callable[..., Any]) -> Callable[..., Awaitable[object]]:
+    """Leave a dependency to the thread of the endpoint, which calls it before the endpoint.
+
+    A context manager that it returns is entered there and left when the answer is written, with the
+    error of the endpoint if there was one. Other dependencies cannot use what it returns, unless
+    they are left to that thread, too.
+    """
+
+    async def leave(**values: Any) -> _Later:
+        return _Later(dependency, values)
+
+    leave.__name__ = dependency.__name__
+    # Not `wraps`: FastAPI would unwrap a generator, and enter it itself.
+    signature = inspect.signature(dependency, eval_str=True)
+    leave.__signature__ = signature  # type: ignore[attr-defined]
+    return leave
+
+
+class _Later:
+    """What a dependency will return, called once for all that use it."""
+
+    def __init__(self, call: Callable[..., Any], values: dict[str, Any]) -> None:
+        self.call = call
+        self.values = values
+
+
+def _begun(value: Any, begun: dict[_Later, Any], ends: ExitStack) -> Any:
+    """The value that an endpoint is given."""
+    if not isinstance(value, _Later):
+        return value
+    if value not in begun:
+        found = value.call(
+            **{name: _begun(each, begun, ends) for name, each in value.values.items()}
+        )
+        if isinstance(found, AbstractContextManager):
+            found = ends.enter_context(found)
+        begun[value] = found
+    return begun[value]
