@@ -53,6 +53,7 @@ from app.maintenance import jobs as maintenance
 from app.maintenance.blob_cleanup import BlobCleanup
 from app.maintenance.blob_sizes import BlobSizes
 from app.maintenance.cleanup import Cleanup
+from app.maintenance.deleted_spaces import DeletedSpaces
 from app.maintenance.history import HistoryBounds
 from app.maintenance.jobs import MaintenanceJobs
 from app.maintenance.sketch_slots import SketchSlots
@@ -277,6 +278,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
                 services[QuotaService],
             ),
             steps={
+                "rows of deleted spaces": DeletedSpaces(stores.database).run_once,
                 "history": HistoryBounds(stores.database, services[QuotaService]).run_once,
                 "sketch slots": SketchSlots(stores.database, stores.sketches).run_once,
                 "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,

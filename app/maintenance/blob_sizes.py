@@ -42,17 +42,18 @@ class BlobSizes:
         sizes: dict[int, dict[str, int]] = {}
         for key, space_id in found.items():
             sizes.setdefault(space_id, {})[key] = self._blobs.size(key) or 0
-        for space_id, measured in sizes.items():
-            self._record(space_id, measured)
-        return bool(found)
+        recorded = [self._is_recorded(*measured) for measured in sizes.items()]
+        return any(recorded)  # those of deleted spaces have none until their rows are gone
 
-    def _record(self, space_id: int, sizes: dict[str, int]) -> None:
+    def _is_recorded(self, space_id: int, sizes: dict[str, int]) -> bool:
+        """Whether the space is there still, and its blobs have their sizes now."""
         with self._database.writing() as session:
             space = spaces.find_space_by_id(session, space_id)
             if space is None:
-                return
+                return False
             try:
                 space = spaces.lock_space(session, space)
             except SpaceNotFound:
-                return
+                return False
             spaces.add_support_bytes(session, space, blob_sizes.set_sizes(session, sizes))
+        return True

@@ -15,7 +15,7 @@ from app.errors import SpaceNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.near_names import near_name
 from app.infra.db.pagination import decode_cursor, page_length, page_of
-from app.infra.db.tables.catalog import SpaceRow
+from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.index import StopListRow
 from app.spaces.layout_repository import insert_layout
 from app.spaces.records import SpaceRecord, StopList
@@ -31,6 +31,7 @@ __all__ = [
     "advance",
     "all_spaces",
     "count_spaces",
+    "delete_retired",
     "delete_space",
     "find_space",
     "find_space_by_id",
@@ -38,9 +39,16 @@ __all__ = [
     "insert_space",
     "list_spaces",
     "lock_space",
+    "retire_space",
+    "retired_spaces",
     "space_ids",
     "state_importance",
 ]
+
+
+_RETIRED = "/"
+"""What the names of deleted spaces begin with, until their rows are gone. No other name does."""
+_exists = func.substr(SpaceRow.name, 1, 1) != _RETIRED
 
 
 def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:
@@ -63,14 +71,14 @@ def all_spaces(session: Reader, name: str | None = None) -> Sequence[SpaceRecord
 
 def space_ids(session: Reader) -> set[int]:
     """The ids of the spaces of every tenant."""
-    return set(session.scalars(select(SpaceRow.id)))
+    return set(session.scalars(select(SpaceRow.id).where(_exists)))
 
 
 def get_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
     """The tenant's space of this name, or :class:`SpaceNotFound`, which names a near one."""
     space = find_space(session, tenant, name)
     if space is None:
-        near = near_name(session, SpaceRow.name, SpaceRow.tenant_id == tenant.id, name)
+        near = near_name(session, SpaceRow.name, (SpaceRow.tenant_id == tenant.id) & _exists, name)
         raise SpaceNotFound(f"there is no space {name!r}{near}")
     return space
 
@@ -90,7 +98,7 @@ def list_spaces(
 
 def count_spaces(session: Reader, tenant_id: int) -> int:
     """How many spaces the tenant has."""
-    query = select(func.count()).where(SpaceRow.tenant_id == tenant_id)
+    query = select(func.count()).where(SpaceRow.tenant_id == tenant_id, _exists)
     return session.scalars(query).one()
 
 
@@ -146,6 +154,46 @@ def delete_space(session: Writer, space: SpaceRecord) -> None:
     session.execute(delete(SpaceRow).where(SpaceRow.id == space.id))
 
 
+def retire_space(session: Writer, space: SpaceRecord) -> None:
+    """Take a locked space out of every query and quota at once, and leave its rows for later."""
+    session.execute(
+        update(SpaceRow)
+        .where(SpaceRow.id == space.id)
+        .values(
+            name=f"{_RETIRED}{space.id}",
+            layout_digest=None,
+            supports=0,
+            signatures=0,
+            support_bytes=0,
+        )
+        .execution_options(synchronize_session=False)
+    )
+
+
+def retired_spaces(session: Reader) -> Sequence[int]:
+    """The ids of deleted spaces that have rows still."""
+    return session.scalars(select(SpaceRow.id).where(~_exists).order_by(SpaceRow.id)).all()
+
+
+def delete_retired(session: Writer, space_id: int, limit: int) -> bool:
+    """Delete at most ``limit`` models of a retired space, and with the last ones the space.
+
+    Returns:
+        Whether nothing is left of it.
+    """
+    some = select(ModelRow.id).where(ModelRow.space_id == space_id).limit(limit)
+    gone = session.execute(
+        delete(ModelRow)
+        .where(ModelRow.id.in_(some.with_for_update(skip_locked=True).scalar_subquery()))
+        .returning(ModelRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    if len(gone.all()) == limit:
+        return False
+    session.execute(delete(SpaceRow).where(SpaceRow.id == space_id, ~_exists))
+    return True
+
+
 def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
     """The present space, locked until the transaction ends: changes of a space wait in line.
 
@@ -154,7 +202,7 @@ def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
     """
     row = session.scalar(
         select(SpaceRow)
-        .where(SpaceRow.id == space.id)
+        .where(SpaceRow.id == space.id, _exists)
         .with_for_update()
         .execution_options(populate_existing=True)
     )
@@ -226,7 +274,7 @@ def _spaces() -> Select[SpaceRow, StopListRow]:
     in_force = (StopListRow.space_id == SpaceRow.id) & (
         StopListRow.version == SpaceRow.banding_version
     )
-    query = select(SpaceRow, StopListRow).outerjoin(StopListRow, in_force)
+    query = select(SpaceRow, StopListRow).outerjoin(StopListRow, in_force).where(_exists)
     return query.options(defer(StopListRow.indices))
 
 
