@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, delete, func, or_, select, update
 
 from app.infra.db.database import Reader, Writer
+from app.infra.db.excess import excess_of
 from app.infra.db.tables.jobs import JobRow, WorkerRow
 from app.infra.db.tables.tenants import TenantRow
 from app.jobs.records import JobRecord, JobState, QueueName
@@ -283,16 +284,17 @@ def prune(session: Writer, before: datetime, *, limit: int) -> int:
 
 def count_of_tenant(session: Reader, tenant_id: int) -> int:
     """How many jobs of a tenant there are, of every state."""
-    return session.scalars(select(func.count()).where(JobRow.tenant_id == tenant_id)).one()
+    return session.scalars(_counted(tenant_id)).one()
 
 
-def prune_oldest(session: Writer, limit: int, tenant_id: int) -> tuple[int, int]:
-    """Delete at most ``limit`` of the oldest finished jobs of a tenant; returns how many, and 0.
+def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tuple[int, int]:
+    """Delete at most ``limit`` of the oldest finished jobs of a tenant beyond ``kept`` jobs.
 
-    Jobs that wait or run stay.
+    Jobs that wait or run stay. Returns how many, and 0.
     """
     finished = JobRow.tenant_id == tenant_id, JobRow.finished_at.is_not(None)
-    old = select(JobRow.id).where(*finished).order_by(JobRow.id).limit(limit)
+    old = select(JobRow.id).where(*finished).order_by(JobRow.id)
+    old = old.limit(excess_of(_counted(tenant_id), kept, limit))
     gone = session.execute(
         delete(JobRow)
         .where(JobRow.id.in_(old.scalar_subquery()))
@@ -300,6 +302,10 @@ def prune_oldest(session: Writer, limit: int, tenant_id: int) -> tuple[int, int]
         .execution_options(synchronize_session=False)
     )
     return len(gone.all()), 0
+
+
+def _counted(tenant_id: int) -> Select[int]:
+    return select(func.count()).where(JobRow.tenant_id == tenant_id)
 
 
 # --- workers --------------------------------------------------------------------------------------

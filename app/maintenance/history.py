@@ -39,7 +39,7 @@ class _Kept:
     name: str
     quota: int
     count: Callable[[Reader], int]
-    prune: Callable[[Writer, int], tuple[int, int]]
+    prune: Callable[[Writer, int, int], tuple[int, int]]
 
 
 class HistoryBounds:
@@ -104,14 +104,14 @@ class HistoryBounds:
     def _bound(self, kept: _Kept, stopping: threading.Event) -> None:
         """Delete the oldest rows beyond a quota, batch by batch, with a pause after each."""
         with self._database.reading() as session:
-            excess = kept.count(session) - kept.quota
+            if kept.count(session) <= kept.quota:
+                return
         deleted = waiting = 0
-        while excess > deleted and not stopping.is_set():
+        some = _BATCH_SIZE
+        while some == _BATCH_SIZE and not stopping.is_set():
             begun = time.monotonic()
             with self._database.writing() as session:
-                some, unfinished = kept.prune(session, min(excess - deleted, _BATCH_SIZE))
-            if some == 0:
-                break
+                some, unfinished = kept.prune(session, kept.quota, _BATCH_SIZE)
             deleted += some
             waiting += unfinished
             stopping.wait(time.monotonic() - begun)

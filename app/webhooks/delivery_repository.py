@@ -29,6 +29,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from app.auth.records import Tenant
 from app.errors import DeliveryNotFound
 from app.infra.db.database import Reader, Writer
+from app.infra.db.excess import excess_of
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.webhooks import SubscriptionRow, WebhookDeliveryRow
@@ -249,22 +250,26 @@ def prune_deliveries(session: Writer, before: datetime, *, limit: int) -> int:
 
 def count_of_tenant(session: Reader, tenant_id: int) -> int:
     """How many deliveries of a tenant there are."""
-    of = WebhookDeliveryRow.tenant_id == tenant_id
-    return session.scalars(select(func.count()).where(of)).one()
+    return session.scalars(_counted(tenant_id)).one()
 
 
-def prune_oldest(session: Writer, limit: int, tenant_id: int) -> tuple[int, int]:
-    """Delete at most ``limit`` of a tenant's deliveries, those that finished first before others.
+def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tuple[int, int]:
+    """Delete at most ``limit`` of a tenant's deliveries beyond ``kept``, finished before others.
 
     Returns how many, and how many of these were pending.
     """
     finished, pending = WebhookDeliveryRow.finished_at, WebhookDeliveryRow.finished_at.is_(None)
-    of = WebhookDeliveryRow.tenant_id == tenant_id
-    done = _delete_some(session, of & ~pending, limit, finished)
+    of, counted = WebhookDeliveryRow.tenant_id == tenant_id, _counted(tenant_id)
+    done = _delete_some(session, of & ~pending, excess_of(counted, kept, limit), finished)
     if done == limit:
         return done, 0
-    waiting = _delete_some(session, of & pending, limit - done, WebhookDeliveryRow.id)
+    excess = excess_of(counted, kept, limit - done)
+    waiting = _delete_some(session, of & pending, excess, WebhookDeliveryRow.id)
     return done + waiting, waiting
+
+
+def _counted(tenant_id: int) -> Select[int]:
+    return select(func.count()).where(WebhookDeliveryRow.tenant_id == tenant_id)
 
 
 def _disabled_subscription(session: Reader, before: datetime) -> str | None:
@@ -278,7 +283,7 @@ def _disabled_subscription(session: Reader, before: datetime) -> str | None:
 def _delete_some(
     session: Writer,
     condition: ColumnElement[bool],
-    limit: int,
+    limit: int | ScalarSelect[int],
     order: InstrumentedAttribute[Any] | None = None,
 ) -> int:
     some = select(WebhookDeliveryRow.id).where(condition).order_by(order).limit(limit)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, delete, func, insert, or_, select, update
 
 from app.auth.records import Tenant
 from app.infra.db.database import Reader, Writer
+from app.infra.db.excess import excess_of
 from app.infra.db.tables.tenants import TenantRow
 from app.infra.db.tables.webhooks import EventRow
 
@@ -211,24 +212,29 @@ def prune_events(session: Writer, before: datetime, *, limit: int) -> int:
 
 def count_of_tenant(session: Reader, tenant_id: int) -> int:
     """How many events of a tenant there are."""
-    # Both values, because the index of a tenant's events begins with this column.
-    of = EventRow.fanned_out.in_([True, False]), EventRow.tenant_id == tenant_id
-    return session.scalars(select(func.count()).where(*of)).one()
+    return session.scalars(_counted(tenant_id)).one()
 
 
-def prune_oldest(session: Writer, limit: int, tenant_id: int) -> tuple[int, int]:
-    """Delete at most ``limit`` of a tenant's events, the oldest fanned-out ones first.
+def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tuple[int, int]:
+    """Delete at most ``limit`` of a tenant's events beyond ``kept``, the oldest fanned-out first.
 
     Returns how many, and how many of these still waited for their fan-out.
     """
-    done = _delete_oldest(session, tenant_id, True, limit)
-    waiting = _delete_oldest(session, tenant_id, False, limit - done) if done < limit else 0
+    done = _delete_oldest(session, tenant_id, True, kept, limit)
+    waiting = _delete_oldest(session, tenant_id, False, kept, limit - done) if done < limit else 0
     return done + waiting, waiting
 
 
-def _delete_oldest(session: Writer, tenant_id: int, fanned_out: bool, limit: int) -> int:
+def _counted(tenant_id: int) -> Select[int]:
+    # Both values, because the index of a tenant's events begins with this column.
+    of = EventRow.fanned_out.in_([True, False]), EventRow.tenant_id == tenant_id
+    return select(func.count()).where(*of)
+
+
+def _delete_oldest(session: Writer, tenant_id: int, fanned_out: bool, kept: int, limit: int) -> int:
     of = EventRow.fanned_out.is_(fanned_out), EventRow.tenant_id == tenant_id
-    old = select(EventRow.id).where(*of).order_by(EventRow.id).limit(limit)
+    old = select(EventRow.id).where(*of).order_by(EventRow.id)
+    old = old.limit(excess_of(_counted(tenant_id), kept, limit))
     gone = session.execute(
         delete(EventRow)
         .where(EventRow.id.in_(old.scalar_subquery()))

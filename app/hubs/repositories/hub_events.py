@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import CursorResult, delete, func, insert, select
+from sqlalchemy import CursorResult, Select, delete, func, insert, select
 
 from app.hubs.records import HubEventRecord
 from app.infra.db.database import Reader, Writer
+from app.infra.db.excess import excess_of
 from app.infra.db.pagination import decode_cursor, encode_cursor, page_length
 from app.infra.db.tables.hubs import HubEventRow
 from modelkin.errors import InvalidParameter
@@ -72,16 +73,22 @@ def prune_events(session: Writer, before: datetime, *, limit: int) -> int:
 
 def count_events(session: Reader, source_id: str) -> int:
     """How many events of a source there are."""
-    query = select(func.count()).where(HubEventRow.source_id == source_id)
-    return session.scalars(query).one()
+    return session.scalars(_counted(source_id)).one()
 
 
-def prune_oldest(session: Writer, limit: int, source_id: str) -> tuple[int, int]:
-    """Delete at most ``limit`` of the oldest events of a source; returns how many, and 0."""
-    old = select(HubEventRow.id).where(HubEventRow.source_id == source_id)
-    old = old.order_by(HubEventRow.id).limit(limit)
-    done = session.execute(delete(HubEventRow).where(HubEventRow.id.in_(old)))
+def prune_oldest(session: Writer, kept: int, limit: int, source_id: str) -> tuple[int, int]:
+    """Delete at most ``limit`` of the oldest events of a source beyond ``kept``.
+
+    Returns how many, and 0.
+    """
+    old = select(HubEventRow.id).where(HubEventRow.source_id == source_id).order_by(HubEventRow.id)
+    old = old.limit(excess_of(_counted(source_id), kept, limit))
+    done = session.execute(delete(HubEventRow).where(HubEventRow.id.in_(old.scalar_subquery())))
     return cast("CursorResult[None]", done).rowcount, 0
+
+
+def _counted(source_id: str) -> Select[int]:
+    return select(func.count()).where(HubEventRow.source_id == source_id)
 
 
 def _number(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -204,6 +204,50 @@ def test_the_newest_of_a_tenant_stay(
     others = getattr(history, kind)(calm, 50 * "+")
     bound(history)
     assert {*many[-30:], *others} == history.left(table)
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "name"),
+    [
+        ("events", EventRow, "events of tenant"),
+        ("deliveries", WebhookDeliveryRow, "deliveries of"),
+        ("jobs", JobRow, "jobs of"),
+        ("hub_events", HubEventRow, "events of source"),
+    ],
+)
+def test_processes_that_prune_at_once_delete_no_more_than_one(
+    history: History, kind: str, table: type[Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All have counted before the first deletes; each deletes what is too much by then."""
+    of = history.tenant("busy", events=30, deliveries=30)
+    many = getattr(history, kind)(of, 250 * "+")
+    counted, everything = threading.Barrier(3, timeout=20), HistoryBounds._everything
+
+    def alone(self: HistoryBounds) -> Iterator[Any]:
+        return (kept for kept in everything(self) if kept.name.startswith(name))
+
+    monkeypatch.setattr(HistoryBounds, "_everything", alone)
+
+    class Late(threading.Event):
+        """Held back before the first batch, when a process asks whether it is set."""
+
+        waited = False
+
+        def is_set(self) -> bool:
+            if not self.waited:
+                self.waited = True
+                counted.wait()
+            return super().is_set()
+
+    processes = [
+        threading.Thread(target=HistoryBounds(history.database, QUOTAS).run_once, args=(Late(),))
+        for _ in range(3)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert {*many[-30:]} == history.left(table)
 
 
 @pytest.mark.parametrize(
