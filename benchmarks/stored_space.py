@@ -15,6 +15,7 @@ from app.infra.db.database import Database
 from app.settings import Settings
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
+from app.spaces.stored_layouts import StoredLayout
 from modelkin import Layout
 
 __all__ = ["stored"]
@@ -34,7 +35,7 @@ def stored(
                     services[Tenant],
                     "bench",
                     num_parameters=num_parameters,
-                    layout=layout,
+                    layout=None if layout is None else StoredLayout.of(layout),
                     scheme=None,
                     num_perm=256,
                     seed=1,

@@ -32,6 +32,7 @@ from app.spaces import layout_repository as layouts
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.spaces.service import BandingRequest, SpaceService
+from app.spaces.stored_layouts import StoredLayout
 from app.spaces.support_sizes import SupportSizeRequest
 from modelkin.core.importance import MAX_NOTE_LENGTH, Importance
 from modelkin.core.sketching.signature import Signature
@@ -135,12 +136,13 @@ class KindSplitService:
         """The space for differences from a recorded base, like the one that they come from."""
         policy = space.support_size
         with self._database.writing() as session:
+            layout = layouts.find_layout(session, space)
             sister, _ = self._spaces.create(
                 session,
                 tenant,
                 sister_name(space.name, hashlib.sha256(base.encode()).hexdigest()),
                 num_parameters=space.num_parameters,
-                layout=layouts.find_layout(session, space),
+                layout=None if layout is None else StoredLayout.of(layout),
                 scheme=space.signature.scheme,
                 num_perm=space.signature.num_perm,
                 seed=space.signature.seed,
@@ -148,7 +150,6 @@ class KindSplitService:
                 support_size=SupportSizeRequest(policy.policy, k=policy.k),
                 importance=Importance("delta", None, _note(base)),
                 exclude=space.exclude,
-                unmatched_ok=True,
             )
         return sister
 

@@ -1,26 +1,36 @@
-"""Run a GIL-bound computation in a child process.
+"""Run GIL-bound computations in child processes.
 
-In the process of a service or a worker it would block requests, cancellations and heartbeats, so
-that other workers took this one for dead. The child ends when its caller stops waiting.
+In the process of a service or a worker they would block requests, cancellations and heartbeats, so
+that other workers took this one for dead. A child ends when its caller stops waiting, or ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import itertools
 import multiprocessing
+import os
+import pickle
+import signal
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from multiprocessing.process import BaseProcess
+from typing import Any, Final, TypeVar
 
 from app.errors import Unavailable
 from modelkin.errors import ModelkinError
 
-__all__ = ["run_in_subprocess"]
+__all__ = ["Helper", "run_in_subprocess"]
 
 T = TypeVar("T")
 
 _POLL_INTERVAL_S = 0.25
 """Seconds between two calls of ``meanwhile``."""
+_MAX_CALL_S: Final = 60.0
+_NICENESS: Final = 5
+"""Added to that of this process, which goes first where both want a core."""
 
 _spawn = multiprocessing.get_context("spawn")  # threads and connections survive no fork
 
@@ -59,9 +69,95 @@ def run_in_subprocess(
         process.kill()
         process.join()
         receiver.close()
-    if succeeded:
-        result: T = answer
+    result: T = _taken(succeeded, answer)
+    return result
+
+
+class Helper:
+    """A child process that computes again and again, for one caller at a time.
+
+    It starts with its first call, in about a second, and again where it has ended. Its priority is
+    lower than that of this process. It ends with it, however that ends: it reads a pipe of which no
+    other process has the other end. It inherits no socket.
+
+    Args:
+        work: what it does, for messages.
+        timeout: seconds that a call may take.
+    """
+
+    def __init__(self, work: str, timeout: float = _MAX_CALL_S) -> None:
+        self._work = work
+        self.timeout = timeout
+        self._process: BaseProcess | None = None
+        self._connection: Connection | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process, if one was started."""
+        return None if self._process is None else self._process.pid
+
+    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Compute ``function(*arguments)`` there.
+
+        Args:
+            function: a module's function, since the child imports it.
+            arguments: picklable values.
+
+        Raises:
+            ModelkinError: the function raised it.
+            Unavailable: the child was killed, for example because memory ran out, or takes too
+                long. The next call has another one.
+            RuntimeError: the function raised any other error.
+        """
+        request = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
+        try:
+            connection = self._sent(request)
+            if not connection.poll(self.timeout):
+                raise TimeoutError
+            succeeded, answer = connection.recv()
+        except (EOFError, OSError):
+            raise Unavailable(
+                f"{self._work} ended early, exit code {self.close()}: -9 is a lack of memory; "
+                f"try again, or send less at a time"
+            ) from None
+        except BaseException:  # its answer would be taken for that of the next call
+            self.close()
+            raise
+        result: T = _taken(succeeded, answer)
         return result
+
+    def close(self) -> int | None:
+        """End the process; return its exit code, None if there was none."""
+        if self._process is None or self._connection is None:
+            return None
+        self._connection.close()
+        self._process.join(_POLL_INTERVAL_S)
+        self._process.kill()
+        self._process.join()
+        code = self._process.exitcode
+        self._process = self._connection = None
+        return code
+
+    def _sent(self, request: bytes) -> Connection:
+        """The connection to a child that was sent the request; one that has ended is replaced."""
+        if self._connection is not None:
+            try:
+                self._connection.send_bytes(request)
+                return self._connection
+            except OSError:
+                self.close()
+        self._connection, theirs = _spawn.Pipe()
+        self._process = _spawn.Process(target=_help, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()  # so that the end of the child closes the pipe
+        self._connection.send_bytes(request)
+        return self._connection
+
+
+def _taken(succeeded: bool, answer: Any) -> Any:
+    """The result that a child sent; raises the error if it sent that."""
+    if succeeded:
+        return answer
     if isinstance(answer, ModelkinError):
         raise answer
     raise RuntimeError(answer)
@@ -69,11 +165,34 @@ def run_in_subprocess(
 
 def _compute(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """Compute in the child, and send the result or the error."""
-    try:
-        outcome: tuple[bool, Any] = True, function(*arguments)
-    except ModelkinError as error:
-        outcome = False, error
-    except Exception as error:
-        outcome = False, f"{type(error).__name__}: {error}"
+    outcome = _outcome(partial(function, *arguments))
     with contextlib.suppress(BrokenPipeError):  # the parent no longer waits
         sender.send(outcome)
+
+
+def _help(connection: Connection) -> None:
+    """The main function of a helper: compute until the other end of the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the parent, which ends this process
+    gc.disable()
+    with contextlib.suppress(EOFError, OSError):
+        for call in itertools.count():
+            request = connection.recv_bytes()
+            connection.send(_outcome(partial(_called, request)))
+            if call == 0:
+                os.nice(_NICENESS)  # only now: the first call imports what it needs
+            gc.collect()  # between two calls; modules and caches are collected once
+            gc.freeze()
+
+
+def _called(request: bytes) -> Any:
+    function, arguments = pickle.loads(request)  # noqa: S301 - of this process's parent
+    return function(*arguments)
+
+
+def _outcome(compute: Callable[[], Any]) -> tuple[bool, Any]:
+    try:
+        return True, compute()
+    except ModelkinError as error:
+        return False, error
+    except Exception as error:
+        return False, f"{type(error).__name__}: {error}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
-from pydantic_core import to_json
 
 from app.auth.dependencies import (
     AUTHENTICATED,
@@ -19,21 +17,20 @@ from app.errors import QuotaExceeded, SpaceExists, StorageFull
 from app.infra.http.answers import (
     LayoutMemory,
     PageLimit,
-    list_answer,
-    list_pieces,
+    binary_answer,
     page_answer,
-    streamed_answer,
 )
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Reading, Writing
+from app.infra.http.memory_budget import Reservation
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
+from app.spaces.records import SpaceRecord
 from app.spaces.schemas import SpaceIn, SpaceOut, SpacePage, SpaceSummary
 from app.spaces.service import BandingRequest, SpaceService
 from app.spaces.support_sizes import SupportSizeRequest
 from modelkin import wire
-from modelkin.core.layout import Layout
 from modelkin.errors import InvalidLayout, InvalidName, InvalidParameter, InvalidSignature
 
 __all__ = ["router"]
@@ -74,11 +71,9 @@ def create(
     body: Annotated[SpaceIn, Body()],
 ) -> Response:
     """Create an index space. The same body again is a 200, another of the same name a 409."""
-    layout = None
-    if body.layout is None:
+    layout = body.stored_layout
+    if layout is None:
         memory.release()
-    else:
-        layout = Layout.of((tensor.name, tensor.shape) for tensor in body.layout)
     size, cut = body.support_size, body.banding
     space, created = spaces.create(
         session,
@@ -96,11 +91,7 @@ def create(
         importance=None if body.importance is None else body.importance.checked(),
         exclude=tuple(body.exclude),
     )
-    if body.exclude:
-        layout = spaces.layout(session, space)
-    # Written once this has returned and the write lock is free.
-    pieces = list_pieces("layout", _tensors(layout), SpaceSummary.of(space))
-    answer = streamed_answer(pieces, wire.JSON, {})
+    answer = _shown(space, None if layout is None else layout.tensors, memory)
     answer.status_code = 201 if created else 200
     answer.headers["Location"] = f"/v1/spaces/{space.name}"
     return answer
@@ -134,9 +125,9 @@ def show(
     spaces: Service[SpaceService], memory: LayoutMemory, space: KnownSpace, session: Reading
 ) -> Response:
     """One space, with its layout, its counts and its version."""
-    tensors = _tensors(spaces.layout(session, space))
+    layout = spaces.layout_text(session, space)
     session.release()
-    return list_answer("layout", tensors, SpaceSummary.of(space), memory)
+    return _shown(space, layout, memory)
 
 
 @router.delete(
@@ -150,10 +141,9 @@ def delete(spaces: Service[SpaceService], space: WritableSpace, session: Writing
     spaces.delete(session, space)
 
 
-def _tensors(layout: Layout | None) -> Iterator[bytes] | None:
-    """The entries of a layout as JSON, each made when it is asked for."""
-    if layout is None:
-        return None
-    return (
-        to_json({"name": tensor.name, "shape": list(tensor.shape)}) for tensor in layout.tensors
-    )
+def _shown(space: SpaceRecord, layout: str | None, memory: Reservation) -> Response:
+    """A space with its layout, whose JSON is that of its row."""
+    summary = SpaceSummary.of(space).model_dump_json()
+    body = f'{summary[:-1]},"layout":{layout or "null"}}}'.encode()
+    memory.keep(len(body))
+    return binary_answer(body, wire.JSON, {})

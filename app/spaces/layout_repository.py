@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import insert, select
+from sqlalchemy import Text, cast, insert, select
 
 from app.infra.db.database import Reader, Writer
+from app.infra.db.json_text import JsonText
 from app.infra.db.tables.catalog import LayoutRow
 from app.spaces.records import SpaceRecord
+from app.spaces.stored_layouts import StoredLayout
 from modelkin.core.layout import Layout
 
-__all__ = ["find_layout", "insert_layout", "tensor_sizes"]
+__all__ = ["find_layout", "insert_layout", "layout_text", "tensor_sizes"]
 
 
 def find_layout(session: Reader, space: SpaceRecord) -> Layout | None:
@@ -33,8 +35,15 @@ def tensor_sizes(session: Reader, space: SpaceRecord) -> npt.NDArray[np.uint64] 
     return None if sizes is None else np.frombuffer(sizes, "<u8")
 
 
-def insert_layout(session: Writer, space_id: int, layout: Layout) -> None:
+def layout_text(session: Reader, space: SpaceRecord) -> str | None:
+    """The tensors of :func:`find_layout` as JSON, which is not parsed."""
+    if space.layout_digest is None:
+        return None
+    text = select(cast(LayoutRow.tensors, Text)).where(LayoutRow.space_id == space.id)
+    return session.scalar(text)
+
+
+def insert_layout(session: Writer, space_id: int, layout: StoredLayout) -> None:
     """Insert the layout of a new space."""
-    sizes = np.array([tensor.size for tensor in layout.tensors], "<u8").tobytes()
-    values = {"space_id": space_id, "tensors": layout.to_json(), "sizes": sizes}
+    values = {"space_id": space_id, "tensors": JsonText(layout.tensors), "sizes": layout.sizes}
     session.execute(insert(LayoutRow).values(values))

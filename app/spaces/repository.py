@@ -19,8 +19,8 @@ from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.index import StopListRow
 from app.spaces.layout_repository import insert_layout
 from app.spaces.records import SpaceRecord, StopList
+from app.spaces.stored_layouts import StoredLayout
 from modelkin.core.importance import UNSTATED, Importance
-from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding, default_banding
 from modelkin.types.paging import Page
 from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
@@ -108,7 +108,7 @@ def insert_space(
     name: str,
     *,
     num_parameters: int,
-    layout: Layout | None,
+    layout: StoredLayout | None,
     signature: SignatureSpec,
     banding: Banding | None = None,
     support_size: SupportSizePolicy = FREE,

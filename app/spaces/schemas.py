@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from app.spaces.records import SpaceRecord
-from app.spaces.service import MAX_DIMENSIONS, MAX_PATTERNS, MAX_TENSOR_NAME_LENGTH
+from app.spaces.stored_layouts import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, StoredLayout
 from modelkin.core.importance import IMPORTANCE_KINDS, Importance
 from modelkin.core.indices import MAX_PARAMETERS
+from modelkin.core.layout import Layout
+from modelkin.errors import ModelkinError
 
 __all__ = ["SpaceIn", "SpaceOut", "SpacePage", "SpaceSummary"]
 
+_MAX_PATTERNS: Final = 32
+"""Of tensors to leave out."""
 _MAX_STEPS: Final = 100_000_000
 """Characters of the names times those of the patterns: a worst one takes a nanosecond for each."""
 _CHARACTERS_OF_A_MATCH: Final = 16
@@ -130,10 +142,12 @@ class SpaceIn(RequestModel):
     )
     exclude: list[Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME_LENGTH)]] = Field(
         default_factory=list,
-        max_length=MAX_PATTERNS,
+        max_length=_MAX_PATTERNS,
         description="shell patterns of tensors of `layout` that are never trained, such as "
         "`*.running_*`: the space is of the layout without them, and M counts the rest",
     )
+
+    _stored: StoredLayout | ModelkinError | None = PrivateAttr(None)
 
     @field_validator("exclude")
     @classmethod
@@ -148,6 +162,44 @@ class SpaceIn(RequestModel):
                 f"fewer or shorter ones, or send the layout without these tensors"
             )
         return exclude
+
+    @model_validator(mode="after")
+    def _as_stored(self) -> Self:
+        """Keep of a layout what is stored of it: ``layout`` is None from here on.
+
+        The thread that answers takes a text from the process that reads the body, where objects for
+        33,000 tensors would hold up all others. (FastAPI validates the model once more.)
+        """
+        if self.layout is not None:
+            self._stored = _stored(self.layout, self.exclude)
+            self.layout = None
+        return self
+
+    @property
+    def stored_layout(self) -> StoredLayout | None:
+        """The layout without the excluded tensors; None without one.
+
+        Raises:
+            InvalidLayout: its tensors make none.
+            InvalidParameter: a pattern matches none of them, or all together match each.
+        """
+        if isinstance(self._stored, ModelkinError):
+            raise self._stored
+        return self._stored
+
+
+def _stored(
+    tensors: Sequence[TensorSpecIn], exclude: Sequence[str]
+) -> StoredLayout | ModelkinError:
+    """A layout; or what is wrong with it, which is said once the caller is known to be allowed."""
+    names, shapes = [each.name for each in tensors], [each.shape for each in tensors]
+    try:
+        if exclude:
+            layout = Layout.of(zip(names, shapes, strict=True))
+            return StoredLayout.of(layout.without(exclude))
+        return StoredLayout.of_columns(names, shapes)
+    except ModelkinError as error:
+        return error
 
 
 class SupportSizeOut(ResponseModel):

@@ -14,6 +14,7 @@ from app.infra.db.released_blobs import release_space
 from app.quotas.service import QuotaService
 from app.spaces import layout_repository, repository
 from app.spaces.records import SpaceRecord
+from app.spaces.stored_layouts import StoredLayout
 from app.spaces.support_sizes import SupportSizeRequest
 from modelkin._validation import check_space_name
 from modelkin.core.importance import UNSTATED, Importance
@@ -21,27 +22,13 @@ from modelkin.core.indices import check_num_parameters
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding, banding_for, default_banding, recall_at
 from modelkin.core.sketching.schemes import MAX_NUM_PERM, check_scheme, default_scheme
-from modelkin.errors import InvalidLayout, InvalidParameter, InvalidSignature
+from modelkin.errors import InvalidParameter, InvalidSignature
 from modelkin.types.paging import Page
 from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
 from modelkin.types.vocabulary import SignatureScheme
 
-__all__ = [
-    "MAX_DIMENSIONS",
-    "MAX_MODELS_AT_ONCE",
-    "MAX_PATTERNS",
-    "MAX_TENSORS",
-    "MAX_TENSOR_NAME_LENGTH",
-    "BandingRequest",
-    "SpaceService",
-]
+__all__ = ["MAX_MODELS_AT_ONCE", "BandingRequest", "SpaceService"]
 
-MAX_TENSORS: Final = 100_000
-MAX_TENSOR_NAME_LENGTH: Final = 500
-"""Characters."""
-MAX_DIMENSIONS: Final = 16
-MAX_PATTERNS: Final = 32
-"""Of tensors to leave out."""
 MAX_MODELS_AT_ONCE: Final = 500
 """Models that are deleted in one transaction with their space, some 20 ms."""
 
@@ -110,7 +97,7 @@ class SpaceService:
         name: str,
         *,
         num_parameters: int | None,
-        layout: Layout | None,
+        layout: StoredLayout | None,
         scheme: str | None,
         num_perm: int,
         seed: int,
@@ -118,7 +105,6 @@ class SpaceService:
         support_size: SupportSizeRequest | None = None,
         importance: Importance | None = None,
         exclude: Sequence[str] = (),
-        unmatched_ok: bool = False,
     ) -> tuple[SpaceRecord, bool]:
         """Create a space, or find an equal one; return it and whether it is new.
 
@@ -127,8 +113,8 @@ class SpaceService:
             support_size: the policy for the sizes of its supports; no restriction if None.
             importance: what its supports are selected by; unstated if None, and then an existing
                 space may have any kind.
-            exclude: shell patterns of the tensors of ``layout`` that supports leave out.
-            unmatched_ok: whether a pattern may match no tensor of ``layout``.
+            layout: without the tensors that supports leave out.
+            exclude: shell patterns of those tensors.
 
         Raises:
             InvalidInput: the name, M, the layout, the signature, the banding or the size is
@@ -137,9 +123,11 @@ class SpaceService:
             QuotaExceeded: the tenant has as many spaces as it may.
         """
         name = check_space_name(name, field="name")
-        if layout is not None:
-            _check_layout_size(layout)
-        layout = _without(layout, exclude, unmatched_ok)
+        if exclude and layout is None:
+            raise InvalidParameter(
+                "exclude names tensors, so the space needs a layout that holds them",
+                field="exclude",
+            )
         m = _num_parameters(num_parameters, layout, exclude)
         h = _num_perm(num_perm)
         spec = SignatureSpec(cast(SignatureScheme, _scheme(scheme, m, h)), h, _seed(seed))
@@ -183,6 +171,10 @@ class SpaceService:
         """The layout of a space; None without one."""
         return layout_repository.find_layout(session, space)
 
+    def layout_text(self, session: Reader, space: SpaceRecord) -> str | None:
+        """The tensors of the layout as JSON; None without one."""
+        return layout_repository.layout_text(session, space)
+
     def delete(self, session: Writer, space: SpaceRecord) -> None:
         """Delete the space and everything in it.
 
@@ -211,39 +203,12 @@ class SpaceService:
             self._quotas.require(session, tenant.id, "spaces", used)
 
 
-def _check_layout_size(layout: Layout) -> None:
-    """Limit the layout, because every answer that shows the space contains it."""
-    if len(layout.tensors) > MAX_TENSORS:
-        raise InvalidLayout(
-            f"a layout has at most {MAX_TENSORS} tensors, this one {len(layout.tensors)}",
-            field="layout",
-        )
-    for at, tensor in enumerate(layout.tensors):
-        if len(tensor.name) > MAX_TENSOR_NAME_LENGTH or len(tensor.shape) > MAX_DIMENSIONS:
-            raise InvalidLayout(
-                f"layout[{at}]: a tensor has a name of at most {MAX_TENSOR_NAME_LENGTH} characters "
-                f"and at most {MAX_DIMENSIONS} dimensions",
-                field="layout",
-            )
-
-
-def _without(layout: Layout | None, exclude: Sequence[str], unmatched_ok: bool) -> Layout | None:
-    """The layout without the excluded tensors."""
-    if not exclude:
-        return layout
-    if layout is None:
-        raise InvalidParameter(
-            "exclude names tensors, so the space needs a layout that holds them", field="exclude"
-        )
-    return layout.without(exclude, unmatched_ok=unmatched_ok)
-
-
 def _is_same(one: Importance, other: Importance) -> bool:
     return (one.kind, one.base_digest) == (other.kind, other.base_digest)
 
 
 def _num_parameters(
-    num_parameters: int | None, layout: Layout | None, exclude: Sequence[str]
+    num_parameters: int | None, layout: StoredLayout | None, exclude: Sequence[str]
 ) -> int:
     if num_parameters is None:
         if layout is None:
@@ -294,7 +259,7 @@ def _banding(banding: BandingRequest | None, num_perm: int) -> Banding:
 def _require_same(
     existing: SpaceRecord,
     m: int,
-    layout: Layout | None,
+    layout: StoredLayout | None,
     spec: SignatureSpec,
     banding: Banding,
     size: SupportSizePolicy,

@@ -10,21 +10,18 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Final, TypeAlias
-
-from pydantic import ValidationError
+from typing import Final, TypeAlias
 
 from app.catalog.batches import MAX_PENDING_BYTES, BatchEntry, RefusedEntry
+from app.catalog.endpoints.line_fields import read_fields
 from app.catalog.endpoints.payloads import max_indices
 from app.catalog.origins import stated_origin
 from app.catalog.schemas import BatchLineIn
 from app.errors import Unavailable
 from app.infra.http.bodies import BodyLimits
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, parse_strictly
+from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, Run
 from app.infra.http.memory_budget import Reservation
-from app.infra.http.problems import fields_of
 from modelkin import wire
-from modelkin._validation import check_model_name, check_tags
 from modelkin.core.indices import index_dtype
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
@@ -38,7 +35,7 @@ from modelkin.errors import (
     UnsupportedMediaType,
 )
 
-__all__ = ["ENCODED", "MAX_LINES", "LineReader", "Parsing", "split_lines"]
+__all__ = ["ENCODED", "MAX_LINES", "LineReader", "LinesRead", "split_lines"]
 
 MAX_LINES: Final = 10_000
 
@@ -50,8 +47,8 @@ _MAX_SUPPORT_BYTES: Final = 16 << 20
 _RESERVED_BYTES: Final = MAX_PENDING_BYTES + 3 * _MAX_SUPPORT_BYTES
 """Memory for pending supports, and for one support while it is decoded and packed."""
 
-Parsing: TypeAlias = Callable[[int], AbstractContextManager[None]]
-"""Holds the turn to parse so many bytes of JSON."""
+LinesRead: TypeAlias = Callable[[int], AbstractContextManager[Run]]
+"""Holds what reads so many bytes of JSON."""
 
 
 def split_lines(body: bytearray) -> Iterator[memoryview]:
@@ -87,7 +84,7 @@ class LineReader:
         num_parameters: M of the space.
         longest: bytes that a line has at most.
         hold: what memory is taken from, once, at the first support or long line.
-        parsing: the turns.
+        reading: what reads JSON.
     """
 
     def __init__(
@@ -96,7 +93,7 @@ class LineReader:
         num_parameters: int,
         longest: int,
         hold: Reservation,
-        parsing: Parsing,
+        reading: LinesRead,
     ) -> None:
         self._max_line_bytes = limits.max_json_bytes
         self._num_parameters = num_parameters
@@ -104,7 +101,7 @@ class LineReader:
         self._most = _MAX_SUPPORT_BYTES // index_dtype(num_parameters).itemsize
         self._needed = _RESERVED_BYTES + DECODED_BYTES_PER_BYTE * longest
         self._hold: Reservation | None = hold
-        self._parsing = parsing
+        self._reading = reading
 
     def read(self, line: memoryview) -> BatchEntry | RefusedEntry:
         """The entry of a line, or its refusal.
@@ -116,15 +113,16 @@ class LineReader:
         try:
             if len(line) > QUICK_BYTES:
                 self._reserve()
-            with self._parsing(len(line)):
-                document = self._parse(line)
-                model = check_model_name(document.get("model"))
-                fields = _validated(document)
-            tags = None if fields.tags is None else check_tags(fields.tags)
+            if len(line) > self._max_line_bytes:
+                raise _too_long(self._max_line_bytes, len(line))
+            with self._reading(len(line)) as run:
+                model, fields = run(read_fields, bytes(line))
+            if isinstance(fields, ModelkinError):
+                raise fields
             origin = stated_origin(fields.importance, fields.base, fields.layout)
             content = self._content(fields)
             sketch = self._sketch(fields)
-            return BatchEntry(model, content, tags, fields.attributes, sketch, origin)
+            return BatchEntry(fields.model, content, fields.tags, fields.attributes, sketch, origin)
         except Unavailable:
             raise
         except ModelkinError as error:
@@ -134,17 +132,6 @@ class LineReader:
         if self._hold is not None:
             self._hold.take(self._needed)
             self._hold = None
-
-    def _parse(self, line: memoryview) -> dict[str, Any]:
-        if len(line) > self._max_line_bytes:
-            raise PayloadTooLarge(
-                f"a line may have {self._max_line_bytes} bytes at most, this has {len(line)}: "
-                f"send a large support by itself, to PUT .../supports"
-            )
-        document = parse_strictly(bytes(line))
-        if not isinstance(document, dict):
-            raise InvalidParameter("the line is not a JSON object")
-        return document
 
     def _content(self, fields: BatchLineIn) -> Support | Signature:
         if (fields.signature is None) == (fields.support is None):
@@ -189,11 +176,8 @@ def _decoded(text: str, field: str, error: type[InvalidSupport | InvalidSignatur
         raise error(f"{field} is not base64 (RFC 4648, section 4): {reason}", field=field) from None
 
 
-def _validated(document: dict[str, Any]) -> BatchLineIn:
-    try:
-        return BatchLineIn.model_validate(document)
-    except ValidationError as error:
-        first = fields_of(error.errors())[0]
-        raise InvalidParameter(
-            f"{first['field']}: {first['message']}", field=first["field"]
-        ) from None
+def _too_long(limit: int, size: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"a line may have {limit} bytes at most, this has {size}: "
+        f"send a large support by itself, to PUT .../supports"
+    )

@@ -20,7 +20,7 @@ from app.catalog.endpoints.batch_lines import (
     ENCODED,
     MAX_LINES,
     LineReader,
-    Parsing,
+    LinesRead,
     split_lines,
 )
 from app.catalog.endpoints.payloads import SIGNATURE_SCHEMA
@@ -111,11 +111,11 @@ router = APIRouter(
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """The body of a batch, the memory that its lines may take, and the turns to parse them."""
+    """The body of a batch, the memory that its lines may take, and what reads them."""
 
     data: bytearray
     hold: Reservation
-    parsing: Parsing
+    reading: LinesRead
 
 
 async def _read(
@@ -131,7 +131,7 @@ async def _read(
     tenant = tenant_of(request)
     with budgets.holding(tenant) as (bodies, decoded):
         data = await read_body(request, limits, media_type, bodies)
-        yield _Body(data, decoded, partial(parsers.turn_on_thread, tenant))
+        yield _Body(data, decoded, partial(parsers.reading_on_thread, tenant))
 
 
 @router.post(
@@ -171,7 +171,7 @@ def put_batch(
     lines = split_lines(body.data)
     reading.rollback()  # the space is known: no connection is held while lines are read
     longest = min(len(body.data), limits.max_json_bytes)
-    reader = LineReader(limits, space.num_parameters, longest, body.hold, body.parsing)
+    reader = LineReader(limits, space.num_parameters, longest, body.hold, body.reading)
     results = batches.put(reading, space, (reader.read(line) for line in lines))
     return Response(b"".join(map(_answer, results)), media_type=JSONL)
 

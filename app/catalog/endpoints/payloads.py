@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from app.infra.http.bodies import BodyLimits, media_type_of, read_body
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers
+from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, Run
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.services import Service
 from app.infra.http.turns import tenant_of
 from modelkin import wire
+from modelkin.core.codecs.checks import check_k
 from modelkin.core.delta import Delta
 from modelkin.core.indices import index_dtype
 from modelkin.core.sketching.signature import Signature
@@ -121,25 +122,25 @@ class Payload:
         media_type: str,
         limits: BodyLimits,
         hold: Reservation,
-        parsing: Callable[[int], AbstractContextManager[None]],
+        reading: Callable[[int], AbstractContextManager[Run]],
     ) -> None:
         self._data = data
         self._media_type = media_type
         self._limits = limits
         self._hold = hold
-        self._parsing = parsing
+        self._reading = reading
 
     def support(self, num_parameters: int) -> Support:
         """The support; :class:`InvalidSupport` says what is wrong with it."""
         max_k = self._reserve(num_parameters)
-        with self._turn():
-            return wire.load_support(self._data, self._media_type, num_parameters, max_k)
+        with self._turn() as run:
+            return run(wire.load_support, self._data, self._media_type, num_parameters, max_k)
 
     def signature(self, num_parameters: int) -> Signature:
         """The signature; :class:`InvalidSignature` says what is wrong with it."""
         self._hold.take(self._parsed_bytes)
-        with self._turn():
-            return wire.load_signature(self._data, self._media_type, num_parameters)
+        with self._turn() as run:
+            return run(wire.load_signature, self._data, self._media_type, num_parameters)
 
     def sketch(self, num_parameters: int) -> Sketch:
         """The sketch; :class:`InvalidSignature` says what is wrong with it."""
@@ -155,14 +156,18 @@ class Payload:
     def delta(self, before: Support) -> Delta:
         """What changes ``before``; :class:`InvalidSupport` says what is wrong with it."""
         most = max_indices(self._limits, before.num_parameters)
-        with self._turn():
+        if self._media_type != wire.JSON:
             return wire.load_delta(self._data, self._media_type, before, most)
+        with self._turn() as run:
+            delta = run(wire.load_json_delta, self._data, before.num_parameters)
+        check_k(before.k - delta.removed.size + delta.added.size, most)
+        return delta
 
     def either(self, num_parameters: int) -> Support | Signature:
         """Whichever of the two it is."""
         max_k = self._reserve(num_parameters)
-        with self._turn():
-            return wire.load_either(self._data, self._media_type, num_parameters, max_k)
+        with self._turn() as run:
+            return run(wire.load_either, self._data, self._media_type, num_parameters, max_k)
 
     def _reserve(self, num_parameters: int) -> int:
         """Wait for memory for the indices that it declares; return the most it may decode to."""
@@ -177,9 +182,9 @@ class Payload:
         """Memory for what a JSON parser makes of the body."""
         return DECODED_BYTES_PER_BYTE * len(self._data) if self._media_type == wire.JSON else 0
 
-    def _turn(self) -> AbstractContextManager[None]:
-        """The turn to decode JSON."""
-        return self._parsing(len(self._data)) if self._media_type == wire.JSON else nullcontext()
+    def _turn(self) -> AbstractContextManager[Run]:
+        """What decodes it: of all types, JSON alone may need a turn."""
+        return self._reading(len(self._data) if self._media_type == wire.JSON else 0)
 
 
 def max_indices(limits: BodyLimits, num_parameters: int) -> int:
@@ -209,8 +214,8 @@ class _Reader:
         tenant = tenant_of(request)
         with budgets.holding(tenant) as (bodies, decoded):
             body = await read_body(request, limits, media_type, bodies)
-            parsing = partial(parsers.turn_on_thread, tenant)
-            yield Payload(body, media_type, limits, decoded, parsing)
+            reading = partial(parsers.reading_on_thread, tenant)
+            yield Payload(body, media_type, limits, decoded, reading)
 
 
 SupportPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT))]

@@ -22,6 +22,7 @@ from app.spaces import layout_repository as layouts
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
+from app.spaces.stored_layouts import StoredLayout
 from app.spaces.support_sizes import SupportSizeRequest
 from modelkin.checkpoints import Checkpoint
 from modelkin.core.importance import Importance
@@ -234,14 +235,13 @@ class SpaceResolver:
                     tenant,
                     target.name,
                     num_parameters=None,
-                    layout=target.layout,
+                    layout=StoredLayout.of(target.layout),
                     scheme=None if model is None else model.signature.scheme,
                     num_perm=_NUM_PERM if model is None else model.signature.num_perm,
                     seed=_SEED if model is None else model.signature.seed,
                     support_size=None if fixed is None else SupportSizeRequest("fixed", k=fixed),
                     importance=importance,
                     exclude=target.exclude,
-                    unmatched_ok=True,
                 )
         except SpaceExists:
             return None

@@ -14,6 +14,7 @@ from sqlalchemy import URL, Engine, create_engine, text
 from sqlalchemy.exc import OperationalError
 
 from app.errors import Unavailable
+from app.infra.db.json_text import column_text
 from app.infra.db.sqlite import open_sqlite, truncate_log
 from app.infra.db.timeouts import limit_waits
 from app.infra.db.write_queue import WriteQueue
@@ -72,6 +73,7 @@ def _postgres(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
             "options": f"-c lock_timeout={milliseconds} -c timezone=UTC",
         },
         **pool,
+        json_serializer=column_text,
         pool_pre_ping=True,  # a restarted server costs one ping, not one failed request each
     )
     limit_waits(engine, _SILENCE_FACTOR * timeout)

@@ -20,6 +20,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 
 from app.errors import Unavailable
+from app.infra.db.json_text import column_text
 from app.infra.db.write_queue import WriteQueue
 from app.infra.private_files import prepare_database_file
 
@@ -152,7 +153,10 @@ def open_sqlite(url: URL, timeout: float, pool: dict[str, Any], queue: WriteQueu
     """
     _prepare(Path(str(url.database)).absolute())
     engine = create_engine(
-        url, connect_args={"timeout": timeout, "factory": SqliteConnection}, **pool
+        url,
+        connect_args={"timeout": timeout, "factory": SqliteConnection},
+        json_serializer=column_text,
+        **pool,
     )
 
     @event.listens_for(engine, "begin")

@@ -1,41 +1,36 @@
-"""JSON bodies: strict, parsed and validated once, in a thread, a few at a time.
+"""JSON bodies: strict, parsed and validated once, the long ones elsewhere, two at a time.
 
-A parser holds the interpreter's lock while it works. So a body beyond a few kilobytes leaves the
-event loop, and waits for its turn among the tenants'; so do bodies and lines that are read by a
-thread of their request.
+A parser holds the interpreter's lock while it works, and a small request waits for it some twenty
+times. So a body beyond a few kilobytes leaves the event loop, and one beyond :data:`QUICK_BYTES`
+this process: it waits for its turn among the tenants', and a child process of lower priority reads
+it. So do bodies and lines that are read by a thread of their request.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, Protocol, TypeVar
 
 from anyio import from_thread
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
-from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
 from app.infra.http.bodies import BodyLimits, media_type_of, read_body
 from app.infra.http.endpoint_threads import ThreadRoute
+from app.infra.http.json_reading import Validation, validated
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.services import services_of
 from app.infra.http.turns import Pool, tenant_of
+from app.infra.subprocesses import Helper
 from modelkin import wire
 from modelkin.errors import InvalidParameter, ModelkinError, UnsupportedMediaType
-from modelkin.wire.json import parse_json
 
-__all__ = [
-    "DECODED_BYTES_PER_BYTE",
-    "JsonParsers",
-    "JsonRoute",
-    "QUICK_BYTES",
-    "parse_strictly",
-]
+__all__ = ["DECODED_BYTES_PER_BYTE", "JsonParsers", "JsonRoute", "QUICK_BYTES", "Run", "run_here"]
+
+T = TypeVar("T")
 
 DECODED_BYTES_PER_BYTE: Final = 32
 """Memory for what a byte of JSON becomes, at most: ``{"a":0},`` takes 232."""
@@ -43,24 +38,26 @@ DECODED_BYTES_PER_BYTE: Final = 32
 _BYTES_OF_A_VALUE: Final = 128
 """Memory of an element, a name or a value of it, beside the characters, which take 4 at most."""
 _PARSERS: Final = 2
-"""Bodies that are parsed at a time; a tenant gets no more than one of the two."""
+"""Long bodies that are read at a time, each by a process; a tenant gets one of the two at most."""
 _INLINE_BYTES: Final = 4 << 10
 """A shorter body is parsed on the loop: a thread would take longer than its millisecond."""
 QUICK_BYTES: Final = 32 << 10
-"""On a thread a shorter text is parsed without a turn: it takes a millisecond, and a megabyte."""
-_MAX_NAMES: Final = 256
-"""Names in an object. No operation takes more, and each unknown one is a mistake to list."""
-_MAX_ERRORS: Final = 100
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""A shorter text is parsed here, without a turn: it takes a millisecond, and a megabyte."""
 _INVALID: Final = object()
 """Handed to FastAPI in place of an invalid body: no model accepts it."""
 
-_Validation: TypeAlias = tuple[Any, list[Any]]
-"""The model, or what is wrong with it by pydantic."""
+
+class Run(Protocol):
+    """Calls a module's function, here or in another process: arguments and result are pickled."""
+
+    def __call__(self, function: Callable[..., T], /, *arguments: Any) -> T: ...
 
 
 class JsonParsers(Pool):
-    """Turns of the bodies that are parsed in threads.
+    """The processes that read long JSON, and the turns of the tenants at them.
+
+    A process starts with the first text that needs it. One that is killed is replaced: the text
+    that it read is refused, and the next one is read.
 
     Args:
         share: of them that one tenant may hold while others wait.
@@ -69,37 +66,48 @@ class JsonParsers(Pool):
 
     def __init__(self, *, share: float, timeout: float) -> None:
         super().__init__(_PARSERS, share=share, timeout=timeout, work="the bodies of others are")
+        self._idle = [Helper("reading a long JSON text") for _ in range(_PARSERS)]
+
+    @asynccontextmanager
+    async def reading(self, tenant: str) -> AsyncIterator[Helper]:
+        """Hold a turn for the duration of the block, with a process to read in.
+
+        Raises:
+            Unavailable: none became free in time.
+        """
+        async with self.turn(tenant):
+            helper = self._idle.pop()  # the one that read last is warm
+            try:
+                yield helper
+            finally:
+                self._idle.append(helper)
 
     @contextmanager
-    def turn_on_thread(self, tenant: str, size: int) -> Iterator[None]:
-        """Hold a turn for the duration of the block, on the thread of a request.
+    def reading_on_thread(self, tenant: str, size: int) -> Iterator[Run]:
+        """Hold what reads JSON for the duration of the block, on the thread of a request.
 
         Args:
             tenant: whose turn it is.
-            size: bytes of JSON; few need no turn.
+            size: bytes of JSON; few are read here, without a turn.
 
         Raises:
             Unavailable: none became free in time.
         """
         if size <= QUICK_BYTES:
-            yield
+            yield run_here
             return
         from_thread.run(self._take, tenant, None)
+        helper = self._idle.pop()
         try:
-            yield
+            yield helper.call
         finally:
+            self._idle.append(helper)
             from_thread.run_sync(self._give_back, tenant)
 
 
-def parse_strictly(body: bytes) -> Any:
-    """Parse JSON; ValueError says why it is invalid, or why it is refused."""
-    document = parse_json(body, InvalidParameter, max_names=_MAX_NAMES)
-    if _SURROGATE.search(body):  # of most pairs both halves are there: a character
-        try:
-            json.dumps(document, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise InvalidParameter("this is not valid JSON: half a surrogate pair") from None
-    return document
+def run_here(function: Callable[..., T], /, *arguments: Any) -> T:
+    """The :class:`Run` of this process."""
+    return function(*arguments)
 
 
 class JsonRoute(ThreadRoute):
@@ -111,16 +119,14 @@ class JsonRoute(ThreadRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         field = self.body_field
-        read = (
-            None if field is None else _reader(TypeAdapter[Any](field.field_info.annotation or Any))
-        )
+        kind = None if field is None else field.field_info.annotation
 
         async def strictly(request: Request) -> Response:
             await self.before_body(request)
-            if read is None:
+            if kind is None:
                 return await handle(request)
             with services_of(request)[Budgets].holding(tenant_of(request)) as holds:
-                body = _JsonRequest(request, read, *holds)
+                body = _JsonRequest(request, kind, *holds)
                 try:
                     return await handle(body)
                 except _Refused as refused:
@@ -146,12 +152,12 @@ class _JsonRequest(Request):
     def __init__(
         self,
         request: Request,
-        read: Callable[[bytes], _Validation],
+        kind: Any,
         bodies: Reservation,
         decoded: Reservation,
     ) -> None:
         super().__init__(request.scope, request.receive)
-        self._read = read
+        self._kind = kind
         self._bodies = bodies
         self._decoded = decoded
         self._errors: list[Any] = []
@@ -179,13 +185,15 @@ class _JsonRequest(Request):
             raise _Refused(RequestValidationError([entry])) from error
         except ModelkinError as error:
             raise _Refused(error) from error
-        return model
+        return _INVALID if self._errors else model
 
-    async def _validation(self, body: bytes) -> _Validation:
+    async def _validation(self, body: bytes) -> Validation:
         if len(body) <= _INLINE_BYTES:
-            return self._read(body)
-        async with services_of(self)[JsonParsers].turn(tenant_of(self)):
-            return await run_in_threadpool(self._read, body)
+            return validated(self._kind, body)
+        if len(body) <= QUICK_BYTES:
+            return await run_in_threadpool(validated, self._kind, body)
+        async with services_of(self)[JsonParsers].reading(tenant_of(self)) as helper:
+            return await run_in_threadpool(helper.call, validated, self._kind, body)
 
     def explained(self, error: RequestValidationError) -> RequestValidationError:
         """What FastAPI found, with what was found in the body in place of its own finding."""
@@ -195,25 +203,7 @@ class _JsonRequest(Request):
         return RequestValidationError([*others, *self._errors])
 
 
-def _reader(adapter: TypeAdapter[Any]) -> Callable[[bytes], _Validation]:
-    """How the bodies of an operation are read: parsed, then validated."""
-
-    def read(body: bytes) -> _Validation:
-        document = parse_strictly(body)
-        try:
-            return adapter.validate_python(document), []
-        except ValidationError as error:
-            return _INVALID, _listed(error)
-
-    return read
-
-
 def _validated_bytes(body: bytes) -> int:
     """Memory for what remains of a body once it is validated, at most what was reserved."""
     values = sum(map(body.count, (b",", b":", b"[", b"{")))
     return min(DECODED_BYTES_PER_BYTE * len(body), 4 * len(body) + _BYTES_OF_A_VALUE * values)
-
-
-def _listed(error: ValidationError) -> list[Any]:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [{**entry, "loc": ("body", *entry["loc"])} for entry in found[:_MAX_ERRORS]]

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray
 from modelkin.errors import InvalidLayout, InvalidParameter, SpaceMismatch
 
-__all__ = ["Layout", "TensorSpec", "counts_in_tensors"]
+__all__ = ["Layout", "TensorSpec", "counts_in_tensors", "layout_digest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,7 @@ class Layout:
 
         Two layouts have the same digest if and only if an index means the same in both.
         """
-        text = json.dumps([[t.name, list(t.shape)] for t in self.tensors], separators=(",", ":"))
-        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        return layout_digest((t.name for t in self.tensors), (t.shape for t in self.tensors))
 
     def without(self, patterns: Sequence[str], *, unmatched_ok: bool = False) -> Layout:
         """The layout without the tensors whose names match one of the shell patterns.
@@ -230,6 +229,12 @@ class Layout:
     def counts(self, indices: IndexArray) -> npt.NDArray[np.int64]:
         """How many of the ascending ``indices`` lie in each tensor; shape ``(len(tensors),)``."""
         return _counts_below(indices, self.ends)
+
+
+def layout_digest(names: Iterable[str], shapes: Iterable[Sequence[int]]) -> str:
+    """The :attr:`Layout.digest` of tensors of these names and shapes."""
+    text = json.dumps([*zip(names, shapes, strict=True)], separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def counts_in_tensors(indices: IndexArray, sizes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:

@@ -38,6 +38,7 @@ from modelkin.wire.media import (
     dump_support,
     load_delta,
     load_either,
+    load_json_delta,
     load_signature,
     load_support,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "encode_support",
     "load_delta",
     "load_either",
+    "load_json_delta",
     "load_signature",
     "load_support",
     "signature_from_json",

@@ -53,6 +53,7 @@ __all__ = [
     "dump_support",
     "load_delta",
     "load_either",
+    "load_json_delta",
     "load_signature",
     "load_support",
 ]
@@ -141,10 +142,19 @@ def load_delta(data: Payload, media_type: str, before: Support, max_k: int | Non
     if kind == DELTA:
         return decode_delta(data, before, max_k=max_k)
     if kind == JSON:
-        delta = delta_from_json(parse_json(data, InvalidSupport), before.num_parameters)
+        delta = load_json_delta(data, before.num_parameters)
         check_k(before.k - delta.removed.size + delta.added.size, max_k)
         return delta
     raise _unsupported(media_type, "a delta", DELTA_TYPES)
+
+
+def load_json_delta(data: Payload, num_parameters: int) -> Delta:
+    """A delta from its JSON text, before it is known what it changes.
+
+    Raises:
+        InvalidSupport: no JSON, another shape, or indices unsorted, repeated or out of range.
+    """
+    return delta_from_json(parse_json(data, InvalidSupport), num_parameters)
 
 
 def count_added(data: Payload, media_type: str) -> int:

@@ -12,7 +12,7 @@ from app.catalog.batches import RefusedEntry
 from app.catalog.endpoints.batch_lines import LineReader
 from app.errors import Unavailable
 from app.infra.http.bodies import BodyLimits
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES
+from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, Run, run_here
 from app.infra.http.memory_budget import Budget, Reservation
 from modelkin import Support
 from modelkin.wire import signature_to_json
@@ -34,9 +34,9 @@ def test_a_long_line_is_parsed_in_turn_and_in_memory_of_the_budget() -> None:
     held: list[int] = []
 
     @contextmanager
-    def parsing(_size: int) -> Iterator[None]:
+    def parsing(_size: int) -> Iterator[Run]:
         held.append(hold.size)
-        yield
+        yield run_here
 
     reader = LineReader(LIMITS, M, LIMITS.max_json_bytes, hold, parsing)
     for size in (QUICK_BYTES, LIMITS.max_json_bytes, LIMITS.max_json_bytes):
@@ -50,9 +50,9 @@ def test_a_line_without_a_turn_ends_the_batch() -> None:
     """The lines behind it have no chance either; the client has made no mistake."""
 
     @contextmanager
-    def parsing(_size: int) -> Iterator[None]:
+    def parsing(_size: int) -> Iterator[Run]:
         raise Unavailable("the bodies of others are served")
-        yield
+        yield run_here
 
     hold = Reservation(Budget(1 << 30, 0.1), "tenant")
     with pytest.raises(Unavailable):

@@ -18,7 +18,7 @@ from app.catalog.records import ModelRecord
 from app.catalog.schemas import ModelOut, ModelUpdate
 from app.infra.db.pagination import MAX_PAGE_BYTES
 from app.infra.db.tables.catalog import ModelRow
-from app.infra.http.json_bodies import parse_strictly
+from app.infra.http.json_reading import parse_strictly
 from modelkin import Support
 from tests.support.app.space import AppSpace
 from tests.support.http_space import Space, assert_problem, ok

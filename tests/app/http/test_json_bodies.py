@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -12,16 +13,18 @@ from typing import Annotated, Any
 import httpx
 import pytest
 from fastapi import APIRouter, Body, Depends, FastAPI, Request
-from pydantic import field_validator
+from pydantic import PrivateAttr, model_validator
 from starlette.testclient import TestClient
 
 from app.container import Container
-from app.infra.http import problems
+from app.infra.http import json_bodies, problems
 from app.infra.http.bodies import BodyLimits
 from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, JsonParsers, JsonRoute
+from app.infra.http.json_reading import Validation, validated
 from app.infra.http.memory_budget import Budget, Budgets
 from app.infra.http.schemas import RequestModel
 from app.infra.http.services import services_of
+from app.infra.subprocesses import Helper
 from tests.support.fixtures import Start
 from tests.support.http_space import JSON, Space, assert_problem
 from tests.support.servers.server_process import Server
@@ -75,19 +78,21 @@ def test_a_layout_of_numbers_is_one_mistake(untouched: Space) -> None:
 
 
 class Texts(RequestModel):
-    """A body whose validation is observed."""
+    """A body that knows which process and thread has validated it."""
 
     texts: list[str]
+    _reader: tuple[int, int] = PrivateAttr((0, 0))
 
-    @field_validator("texts")
-    @classmethod
-    def _observed(cls, texts: list[str]) -> list[str]:
-        SEEN.append((threading.get_ident(), BUDGETS.bodies.held, BUDGETS.decoded.held))
-        return texts
+    @model_validator(mode="after")
+    def _observed(self) -> Texts:
+        if not self._reader[0]:  # FastAPI validates what it is handed once more
+            self._reader = os.getpid(), threading.get_ident()
+        return self
 
 
 BUDGETS = Budgets(*(Budget(1 << 30, 1.0) for _ in range(3)))
-SEEN: list[tuple[int, int, int]] = []
+SEEN: list[tuple[int, int]] = []
+"""What bodies and their decoding held when one was validated."""
 _router = APIRouter(route_class=JsonRoute)
 
 
@@ -100,7 +105,10 @@ def _count(
     body: Annotated[Texts, Body()], loop: Annotated[int, Depends(_loop)], least: int = 0
 ) -> dict[str, Any]:
     held = BUDGETS.decoded.held
-    return {"loop": loop, "texts": len(body.texts), "least": least, "held": held}
+    process, thread = body._reader
+    where = "process" if process != os.getpid() else "thread"
+    where = "loop" if thread == loop else where
+    return {"where": where, "texts": len(body.texts), "least": least, "held": held}
 
 
 PARSING: list[int] = []
@@ -109,7 +117,7 @@ PARSING: list[int] = []
 @_router.get("/parsing")
 def _parse(request: Request, size: int, tenant: str) -> int:
     """How many texts of this size are parsed meanwhile, on threads of their requests."""
-    with services_of(request)[JsonParsers].turn_on_thread(tenant, size):
+    with services_of(request)[JsonParsers].reading_on_thread(tenant, size):
         PARSING.append(size)
         time.sleep(0.05)
         beside = len(PARSING)
@@ -136,8 +144,21 @@ def test_long_texts_are_parsed_on_threads_a_few_at_a_time(
 
 
 @pytest.fixture
-def app() -> Iterator[TestClient]:
+def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     """An application of this operation."""
+
+    def observed(kind: Any, body: bytes) -> Validation:
+        SEEN.append((BUDGETS.bodies.held, BUDGETS.decoded.held))
+        return validated(kind, body)
+
+    def call(helper: Helper, function: Any, *arguments: Any) -> Any:
+        assert function is observed
+        SEEN.append((BUDGETS.bodies.held, BUDGETS.decoded.held))
+        return here_or_there(helper, validated, *arguments)
+
+    here_or_there = Helper.call
+    monkeypatch.setattr(json_bodies, "validated", observed)
+    monkeypatch.setattr(Helper, "call", call)
     app = FastAPI()
     parsers = JsonParsers(share=0.5, timeout=1.0)
     app.state.services = Container(BUDGETS, BodyLimits(MIB, MIB, 5.0), parsers)
@@ -148,16 +169,15 @@ def app() -> Iterator[TestClient]:
         yield client
 
 
-@pytest.mark.parametrize(("count", "inline"), [(10, True), (50_000, False)])
-def test_a_long_body_is_parsed_and_validated_once_in_a_thread(
-    app: TestClient, count: int, inline: bool
+@pytest.mark.parametrize(("count", "where"), [(10, "loop"), (2000, "thread"), (50_000, "process")])
+def test_a_body_is_parsed_and_validated_once_the_further_away_the_longer_it_is(
+    app: TestClient, count: int, where: str
 ) -> None:
-    """It holds memory while it is, and none when it is answered; a short one needs no thread."""
+    """It holds memory while it is, and none when it is answered."""
     body = json.dumps({"texts": ["ab"] * count}).encode()
     answer = app.post("/texts", content=body, headers={"Content-Type": JSON}).json()
-    assert count == answer["texts"]
-    ((thread, received, decoded),) = SEEN
-    assert inline is (thread == answer["loop"])
+    assert (count, where) == (answer["texts"], answer["where"])
+    ((received, decoded),) = SEEN
     assert received >= len(body)
     assert DECODED_BYTES_PER_BYTE * len(body) == decoded
     assert 0 == BUDGETS.bodies.held == BUDGETS.decoded.held
@@ -167,7 +187,7 @@ def test_a_body_that_is_mostly_blank_holds_little_once_it_is_validated(app: Test
     """It may wait long for its turn: what it does not need is then another request's."""
     body = b'{"texts":["ab"]}' + b" " * (MIB - 100)
     answer = app.post("/texts", content=body, headers={"Content-Type": JSON}).json()
-    assert (1, 32 * len(body)) == (answer["texts"], SEEN[0][2])
+    assert (1, 32 * len(body)) == (answer["texts"], SEEN[0][1])
     assert answer["held"] < 5 * MIB
 
 

@@ -10,6 +10,7 @@ from app.hubs.records import SourceRecord
 from app.hubs.service import SourceService
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
+from app.spaces.stored_layouts import StoredLayout
 from modelkin.core.layout import Layout
 from tests.support.app.harness import AppHarness
 from tests.support.checkpoints import (
@@ -84,13 +85,14 @@ def test_checkpoints_that_lack_what_is_excluded_share_the_space(hub: Hub, app: A
 
 def test_what_a_space_excludes_holds_for_every_source(hub: Hub, app: AppHarness) -> None:
     """Also for checkpoints of another layout, whose space takes the patterns over."""
+    layout = Layout.of(FIXED.items()).without(EXCLUDE, unmatched_ok=True)
     with app.database.writing() as session:
         app.services[SpaceService].create(
             session,
             app.tenant,
             "kin",
             num_parameters=None,
-            layout=Layout.of(FIXED.items()),
+            layout=StoredLayout.of(layout),
             scheme=None,
             num_perm=64,
             seed=1,

@@ -16,6 +16,7 @@ from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.settings import Settings
 from app.spaces.service import SpaceService
+from app.spaces.stored_layouts import StoredLayout
 from app.spaces.support_sizes import SupportSizeRequest, SupportSizeService
 from modelkin import select_support
 from modelkin.core.layout import Layout
@@ -121,7 +122,7 @@ def test_the_space_says_how_large(hub: Hub, app: AppHarness, size: dict[str, Any
             services[Tenant],
             "kin",
             num_parameters=None,
-            layout=layout,
+            layout=StoredLayout.of(layout),
             scheme=None,
             num_perm=256,
             seed=1,
@@ -147,7 +148,7 @@ def test_parameters_come_in_the_order_of_the_space(hub: Hub, app: AppHarness) ->
             services[Tenant],
             "kin",
             num_parameters=None,
-            layout=layout,
+            layout=StoredLayout.of(layout),
             scheme=None,
             num_perm=256,
             seed=1,
@@ -215,7 +216,7 @@ def test_no_space_has_an_immoderate_layout(
             app.tenant,
             "kin",
             num_parameters=None,
-            layout=Layout.of(tensors),
+            layout=StoredLayout.of(Layout.of(tensors)),
             scheme=None,
             num_perm=64,
             seed=1,
@@ -239,7 +240,7 @@ def test_a_space_that_is_made_meanwhile_is_taken(
                 app.tenant,
                 "kin",
                 num_parameters=None,
-                layout=layout,
+                layout=StoredLayout.of(layout),
                 scheme=None,
                 num_perm=64,
                 seed=2,

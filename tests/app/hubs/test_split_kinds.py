@@ -22,6 +22,7 @@ from app.infra.db.database import Writer
 from app.settings import Settings
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
+from app.spaces.stored_layouts import StoredLayout
 from modelkin import Support
 from modelkin.core.layout import Layout
 from tests.support.app.harness import AppHarness, open_app
@@ -51,7 +52,7 @@ def create(app: AppHarness, name: str = "kin", **given: Any) -> SpaceRecord:
             app.tenant,
             name,
             num_parameters=None,
-            layout=LAYOUT,
+            layout=StoredLayout.of(LAYOUT),
             scheme=None,
             num_perm=64,
             seed=5,

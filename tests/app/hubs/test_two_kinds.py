@@ -11,6 +11,7 @@ from app.catalog.puts import Put
 from app.catalog.writer import ModelWriter
 from app.errors import Unavailable
 from app.spaces.service import SpaceService
+from app.spaces.stored_layouts import StoredLayout
 from app.spaces.support_sizes import SupportSizeRequest
 from modelkin import select_support
 from modelkin.core.importance import Importance
@@ -48,7 +49,7 @@ def create(app: AppHarness, name: str, **given: Any) -> None:
             app.tenant,
             name,
             num_parameters=None,
-            layout=given.pop("layout", Layout.of(sorted(SHAPES.items()))),
+            layout=StoredLayout.of(given.pop("layout", Layout.of(sorted(SHAPES.items())))),
             scheme=None,
             num_perm=64,
             seed=7,

@@ -21,6 +21,7 @@ from app.jobs.service import JobService
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
+from app.spaces.stored_layouts import StoredLayout
 from modelkin import Layout, Support
 from tests.support.planted_clusters import M
 
@@ -55,7 +56,7 @@ class AppSpace:
                 services[Tenant],
                 self.name,
                 num_parameters=num_parameters,
-                layout=layout,
+                layout=None if layout is None else StoredLayout.of(layout),
                 scheme="affine32",
                 num_perm=256,
                 seed=1,

@@ -1,0 +1,101 @@
+"""Layouts as their row holds them: a text, and the sizes of the tensors.
+
+A layout may have 33,000 tensors in a megabyte. As a text it is cheap to store, to show, and to take
+from the process that reads long bodies; as objects each of these would hold up every other thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import numpy as np
+from pydantic_core import to_json
+
+from modelkin.core.indices import MAX_PARAMETERS
+from modelkin.core.layout import Layout, layout_digest
+from modelkin.errors import InvalidLayout
+
+__all__ = ["MAX_DIMENSIONS", "MAX_TENSORS", "MAX_TENSOR_NAME_LENGTH", "StoredLayout"]
+
+MAX_TENSORS: Final = 100_000
+MAX_TENSOR_NAME_LENGTH: Final = 500
+"""Characters."""
+MAX_DIMENSIONS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLayout:
+    """The layout of a space.
+
+    Attributes:
+        tensors: their names and shapes in order, ``[{"name": ..., "shape": [...]}]``.
+        sizes: of the tensors, little-endian uint64.
+        num_parameters: M, the sum of the sizes.
+        digest: that of the :class:`Layout`.
+    """
+
+    tensors: str
+    sizes: bytes
+    num_parameters: int
+    digest: str
+
+    @classmethod
+    def of(cls, layout: Layout) -> StoredLayout:
+        """What is stored of a layout.
+
+        Raises:
+            InvalidLayout: it has too many tensors, or one with too long a name or too many
+                dimensions.
+        """
+        tensors = layout.tensors
+        return cls._stored([each.name for each in tensors], [each.shape for each in tensors])
+
+    @classmethod
+    def of_columns(cls, names: Sequence[str], shapes: Sequence[Sequence[int]]) -> StoredLayout:
+        """The same, of names that are not empty and of dimensions that are not negative.
+
+        Raises:
+            InvalidLayout: the same, or they make no :class:`Layout`.
+        """
+        total = sum(map(prod, shapes))
+        if len(set(names)) < len(names) or not 1 <= total <= MAX_PARAMETERS:
+            return cls.of(Layout.of(zip(names, shapes, strict=True)))  # which says what is wrong
+        return cls._stored(names, shapes)
+
+    @classmethod
+    def _stored(cls, names: Sequence[str], shapes: Sequence[Sequence[int]]) -> StoredLayout:
+        _check_size(names, shapes)
+        sizes = [*map(prod, shapes)]
+        tensors = [
+            {"name": name, "shape": shape} for name, shape in zip(names, shapes, strict=True)
+        ]
+        return cls(
+            tensors=to_json(tensors).decode(),
+            sizes=np.array(sizes, "<u8").tobytes(),
+            num_parameters=sum(sizes),
+            digest=layout_digest(names, shapes),
+        )
+
+
+def _check_size(names: Sequence[str], shapes: Sequence[Sequence[int]]) -> None:
+    """Limit the layout, because every answer that shows the space contains it."""
+    if len(names) > MAX_TENSORS:
+        raise InvalidLayout(
+            f"a layout has at most {MAX_TENSORS} tensors, this one {len(names)}", field="layout"
+        )
+    longest, most = max(map(len, names)), max(map(len, shapes))
+    if longest <= MAX_TENSOR_NAME_LENGTH and most <= MAX_DIMENSIONS:
+        return
+    at = next(
+        at
+        for at, (name, shape) in enumerate(zip(names, shapes, strict=True))
+        if len(name) > MAX_TENSOR_NAME_LENGTH or len(shape) > MAX_DIMENSIONS
+    )
+    raise InvalidLayout(
+        f"layout[{at}]: a tensor has a name of at most {MAX_TENSOR_NAME_LENGTH} characters "
+        f"and at most {MAX_DIMENSIONS} dimensions",
+        field="layout",
+    )

@@ -1,0 +1,207 @@
+"""The processes that read long JSON: the same results as here, and a service that outlives them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.catalog.endpoints.line_fields import read_fields
+from app.catalog.schemas import ModelUpdate
+from app.infra.http.json_bodies import run_here
+from app.infra.http.json_reading import validated
+from app.infra.subprocesses import Helper
+from app.search.schemas import SimilarityIn
+from app.spaces.schemas import SpaceIn
+from modelkin import Support, wire
+from modelkin.core.delta import Delta
+from modelkin.errors import ModelkinError
+from tests.support.http_space import JSON, assert_problem
+from tests.support.servers.server_process import Server
+
+LAYOUT: Final = [{"name": f"{number:x}", "shape": [2]} for number in range(2_000)]
+LARGE: Final = json.dumps({"name": "large", "layout": LAYOUT}).encode()
+
+# --- the same results ---------------------------------------------------------------------------
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 2**65) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+_tensors = st.fixed_dictionaries(
+    {"name": st.sampled_from(["a", "b", "c", "", "é"]), "shape": st.lists(st.integers(-1, 9))}
+)
+_fields = {
+    "name": st.just("s") | _values,
+    "layout": st.lists(_tensors, max_size=4) | _values,
+    "exclude": st.lists(st.sampled_from(["a", "*", "x*"]), max_size=2) | _values,
+    "models": st.lists(st.sampled_from("ab"), max_size=3) | _values,
+    "model": st.just("m") | _values,
+    "tags": st.lists(st.sampled_from(["a", "b", ""]), max_size=3) | _values,
+    "attributes": st.dictionaries(st.text(max_size=3), _values) | _values,
+    "indices": st.lists(st.integers(0, 9), unique=True).map(sorted) | _values,
+    "added": st.lists(st.integers(0, 9), unique=True).map(sorted) | _values,
+    "removed": st.lists(st.integers(0, 9), unique=True).map(sorted) | _values,
+}
+_bodies = st.one_of(
+    st.fixed_dictionaries({}, optional=_fields).map(json.dumps).map(str.encode),
+    st.builds(
+        lambda layout, exclude: json.dumps(
+            {"name": "s", "layout": layout, "exclude": exclude}
+        ).encode(),
+        st.lists(_tensors, max_size=4),
+        st.lists(st.sampled_from(["a", "*", "x*"]), max_size=2),
+    ),
+    st.just(b'{"name":"s","name":"s"}') | st.just(b'"\\ud800"') | st.binary(max_size=9),
+)
+
+Read = Callable[[Callable[..., Any], bytes], Any]
+
+
+def _body(kind: type) -> Callable[[Callable[..., Any], bytes], Any]:
+    return lambda run, body: run(validated, kind, body)
+
+
+READERS: Final[dict[str, Read]] = {
+    "space": _body(SpaceIn),
+    "model": _body(ModelUpdate),
+    "similarity": _body(SimilarityIn),
+    "line": lambda run, body: run(read_fields, body),
+    "support": lambda run, body: run(wire.load_support, body, JSON, 9),
+    "either": lambda run, body: run(wire.load_either, body, JSON, 9),
+    "delta": lambda run, body: run(wire.load_json_delta, body, 9),
+}
+
+
+@pytest.fixture(scope="module")
+def helper() -> Iterator[Helper]:
+    """A process that reads."""
+    helper = Helper("reading")
+    yield helper
+    helper.close()
+
+
+def _outcome(read: Callable[[], Any]) -> Any:
+    """A result, or the error in its place, in a form that can be compared."""
+    try:
+        return _plain(read())
+    except ModelkinError as error:
+        return _plain(error)
+
+
+def _plain(result: Any) -> Any:
+    if isinstance(result, ModelkinError):
+        return type(result), str(result), getattr(result, "field", None)
+    if isinstance(result, SpaceIn):
+        return result.model_dump(), _outcome(lambda: result.stored_layout)
+    if isinstance(result, Delta):
+        return result.added.tolist(), result.removed.tolist(), result.digest
+    return tuple(map(_plain, result)) if isinstance(result, tuple) else result
+
+
+@pytest.mark.parametrize("reader", READERS)
+@settings(deadline=None)
+@given(body=_bodies)
+def test_a_body_is_read_there_as_it_is_here(helper: Helper, reader: str, body: bytes) -> None:
+    """The same model, the same mistakes and the same words, whichever process reads."""
+    read = READERS[reader]
+    assert _outcome(lambda: read(run_here, body)) == _outcome(lambda: read(helper.call, body))
+
+
+def test_a_signature_comes_back_as_it_is_read_here(helper: Helper) -> None:
+    """With values that cannot be written to."""
+    signature = Support([1, 5, 7], 9).signature()
+    body = json.dumps(wire.signature_to_json(signature)).encode()
+    there = helper.call(wire.load_signature, body, JSON, 9)
+    assert signature == there
+    assert not there.values.flags.writeable
+
+
+# --- a service and its readers ------------------------------------------------------------------
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[tuple[Server, httpx.Client]]:
+    """A service that has read no long body yet, and a client."""
+    server = Server(tmp_path, "--embedded-worker=off").start()
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+        yield server, http
+    server.kill()
+
+
+def children(pid: int | None) -> set[int]:
+    """The processes that a process has started, of those that read for it."""
+    found = set()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        found |= {int(child) for child in (thread / "children").read_text().split()}
+    return {each for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()}
+
+
+def post(http: httpx.Client, body: bytes) -> httpx.Response:
+    """Create a space."""
+    return http.post("/v1/spaces", content=body, headers={"Content-Type": JSON})
+
+
+def gone(pid: int) -> bool:
+    """Whether a process computes no more."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_long_body_is_read_by_another_process(service: tuple[Server, httpx.Client]) -> None:
+    """One that starts with the first and stays; a short body starts none."""
+    server, http = service
+    assert post(http, b'{"name":"short","num_parameters":9}').status_code == 201
+    assert children(server.process.pid) == set()
+    answer = post(http, LARGE)
+    assert answer.status_code == 201
+    assert LAYOUT == answer.json()["layout"] == http.get("/v1/spaces/large").json()["layout"]
+    first = children(server.process.pid)
+    assert 1 == len(first)
+    assert post(http, LARGE).status_code == 200
+    assert first == children(server.process.pid)
+
+
+def test_a_reader_that_is_killed_refuses_one_body(service: tuple[Server, httpx.Client]) -> None:
+    """As the kernel kills one where memory runs out: a 503 for that body, and a new reader."""
+    server, http = service
+    assert post(http, LARGE).status_code == 201
+    (reader,) = children(server.process.pid)
+    os.kill(reader, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as thread:
+        sent = thread.submit(post, http, LARGE)
+        time.sleep(1.0)
+        assert httpx.get(f"{server.url}/livez", timeout=60, trust_env=False).status_code == 200
+        os.kill(reader, signal.SIGKILL)
+        assert "memory" in assert_problem(sent.result(), 503, "unavailable")
+    assert post(http, LARGE).status_code == 200
+    assert children(server.process.pid) != {reader}
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_readers_end_with_the_service(
+    service: tuple[Server, httpx.Client], how: signal.Signals
+) -> None:
+    """However it ends."""
+    server, http = service
+    assert post(http, LARGE).status_code == 201
+    (reader,) = children(server.process.pid)
+    server.process.send_signal(how)
+    server.process.wait(60)
+    end = time.monotonic() + 20
+    while not gone(reader):
+        assert time.monotonic() < end
+        time.sleep(0.02)

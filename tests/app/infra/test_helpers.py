@@ -1,0 +1,134 @@
+"""A long-lived child process: warm from call to call, replaced when it ends, never an orphan."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.errors import Unavailable
+from app.infra.subprocesses import Helper
+from modelkin.errors import InvalidParameter
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def helper() -> Iterator[Helper]:
+    """A helper that is ended after the test."""
+    helper = Helper("adding up")
+    yield helper
+    helper.close()
+
+
+def sockets_of(pid: int) -> set[str]:
+    """The sockets that a process has open."""
+    files = list(Path(f"/proc/{pid}/fd").iterdir())
+    names = {os.readlink(file) for file in files if file.is_symlink()}
+    return {name for name in names if name.startswith("socket:")}
+
+
+def wait_for_end(pid: int) -> None:
+    """Wait until a process computes no more; its parent may not have asked for its exit code."""
+    end = time.monotonic() + 20
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < end, f"process {pid} goes on"
+            time.sleep(0.02)
+
+
+def fail(how: str) -> None:
+    """Ends in some way that is no answer."""
+    if how == "mistake":
+        raise InvalidParameter("there are no such leaves", field="leaves")
+    if how == "bug":
+        raise ZeroDivisionError("by nothing")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_one_process_answers_every_call_at_a_lower_priority(helper: Helper) -> None:
+    """The first call starts it, and each of them gets its own answer."""
+    pids = {helper.call(os.getpid) for _ in range(3)}
+    assert pids == {helper.pid}
+    assert os.getpid() not in pids
+    assert os.nice(0) + 5 == helper.call(os.nice, 0)
+    matrix = np.random.default_rng(3).random((300, 300))
+    assert np.array_equal(np.sort(matrix, axis=0), helper.call(np.sort, matrix, 0))
+
+
+def test_what_is_refused_there_is_refused_here_by_the_same_process(helper: Helper) -> None:
+    """Neither a refusal nor a bug ends it."""
+    with pytest.raises(InvalidParameter, match="no such leaves") as caught:
+        helper.call(fail, "mistake")
+    assert "leaves" == caught.value.field
+    pid = helper.pid
+    with pytest.raises(RuntimeError, match="ZeroDivisionError: by nothing"):
+        helper.call(fail, "bug")
+    assert pid == helper.call(os.getpid)
+
+
+def test_one_that_is_killed_at_work_is_replaced(helper: Helper) -> None:
+    """Its call is refused, as by a lack of memory; the next one is answered by another process."""
+    with pytest.raises(Unavailable, match=r"adding up ended early, exit code -9.*memory"):
+        helper.call(fail, "death")
+    assert 6 == helper.call(sum, [1, 2, 3])
+
+
+def test_one_that_is_killed_while_it_waits_costs_no_call(helper: Helper) -> None:
+    """The next call finds that it is gone, and has another one."""
+    first = helper.call(os.getpid)
+    os.kill(first, signal.SIGKILL)
+    wait_for_end(first)
+    assert first != helper.call(os.getpid)
+
+
+def test_one_that_does_not_answer_is_ended(helper: Helper) -> None:
+    """A call ends in time, and its answer is not taken for that of the next one."""
+    helper.call(os.getpid)
+    helper.timeout = 0.2
+    with pytest.raises(Unavailable, match="adding up ended early"):
+        helper.call(time.sleep, 60.0)
+    helper.timeout = 60.0
+    assert 6 == helper.call(sum, [1, 2, 3])
+
+
+def test_it_has_no_socket_of_its_parent(helper: Helper) -> None:
+    """A service that is started again can listen where the one before did."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        assert listening.fileno() > 2
+        pid = helper.call(os.getpid)
+        assert not sockets_of(pid) & sockets_of(os.getpid())
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("busy", [False, True])
+def test_it_ends_with_its_parent(how: signal.Signals, busy: bool) -> None:
+    """However the parent ends, and whether or not the helper computes just then."""
+    work = "helper.call(time.sleep, 1.0)" if busy else "time.sleep(60)"
+    program = (
+        "import os, time\n"
+        "from app.infra.subprocesses import Helper\n"
+        "helper = Helper('sleeping')\n"
+        "print(helper.call(os.getpid), flush=True)\n"
+        f"{work}\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client_sdk'}"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.send_signal(how)
+        wait_for_end(pid)
