@@ -6,10 +6,10 @@ from the process that reads long bodies; as objects each of these would hold up 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from pydantic_core import to_json
@@ -50,28 +50,26 @@ class StoredLayout:
             InvalidLayout: it has too many tensors, or one with too long a name or too many
                 dimensions.
         """
-        tensors = layout.tensors
-        return cls._stored([each.name for each in tensors], [each.shape for each in tensors])
+        return cls._stored(layout.to_json())
 
     @classmethod
-    def of_columns(cls, names: Sequence[str], shapes: Sequence[Sequence[int]]) -> StoredLayout:
-        """The same, of names that are not empty and of dimensions that are not negative.
+    def of_tensors(cls, tensors: Sequence[Mapping[str, Any]]) -> StoredLayout:
+        """The same, of ``{"name": ..., "shape": [...]}`` with names and no negative dimensions.
 
         Raises:
             InvalidLayout: the same, or they make no :class:`Layout`.
         """
-        total = sum(map(prod, shapes))
-        if len(set(names)) < len(names) or not 1 <= total <= MAX_PARAMETERS:
-            return cls.of(Layout.of(zip(names, shapes, strict=True)))  # which says what is wrong
-        return cls._stored(names, shapes)
+        distinct = {tensor["name"] for tensor in tensors}
+        total = sum(prod(tensor["shape"]) for tensor in tensors)
+        if len(distinct) < len(tensors) or not 1 <= total <= MAX_PARAMETERS:
+            return cls.of(Layout.from_json(tensors))  # which says what is wrong
+        return cls._stored(tensors)
 
     @classmethod
-    def _stored(cls, names: Sequence[str], shapes: Sequence[Sequence[int]]) -> StoredLayout:
+    def _stored(cls, tensors: Sequence[Mapping[str, Any]]) -> StoredLayout:
+        names, shapes = [each["name"] for each in tensors], [each["shape"] for each in tensors]
         _check_size(names, shapes)
         sizes = [*map(prod, shapes)]
-        tensors = [
-            {"name": name, "shape": shape} for name, shape in zip(names, shapes, strict=True)
-        ]
         return cls(
             tensors=to_json(tensors).decode(),
             sizes=np.array(sizes, "<u8").tobytes(),

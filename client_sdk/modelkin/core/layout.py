@@ -66,7 +66,7 @@ class Layout:
         return cls._unchecked(_required(specs))
 
     @classmethod
-    def from_json(cls, items: Iterable[dict[str, Any]]) -> Layout:
+    def from_json(cls, items: Iterable[Mapping[str, Any]]) -> Layout:
         """A layout from ``[{"name": ..., "shape": [...]}]``, as spaces show it."""
         return cls.of((item["name"], item["shape"]) for item in items)
 

@@ -7,8 +7,7 @@ values in ASCII and shortened, so that an answer with them can always be encoded
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from modelkin.core.codecs.checks import Payload, check_k
@@ -162,7 +161,7 @@ def parse_json(data: Payload, error: type[InvalidInput], *, max_names: int | Non
     try:
         check_structure(data)
         text = str(data, "utf-8")
-        hook = partial(_distinct, most=len(data) if max_names is None else max_names)
+        hook = _distinct(len(data) if max_names is None else max_names)
         return json.loads(text, object_pairs_hook=hook, parse_constant=_refuse_constant)
     except RecursionError:
         raise error("the JSON is nested too deeply") from None
@@ -172,13 +171,18 @@ def parse_json(data: Payload, error: type[InvalidInput], *, max_names: int | Non
         raise error(f"this is not valid JSON: {problem}") from None
 
 
-def _distinct(pairs: list[tuple[str, Any]], most: int) -> dict[str, Any]:
-    if len(pairs) > most:
-        raise ValueError(f"an object has {len(pairs)} names: {most} are allowed")
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise ValueError(f"the name {_shown(_repeated(pairs))} stands twice in one object")
-    return fields
+def _distinct(most: int) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """What makes an object of its pairs, and takes no name twice and so many names at most."""
+
+    def fields_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(pairs) > most:
+            raise ValueError(f"an object has {len(pairs)} names: {most} are allowed")
+        fields = dict(pairs)
+        if len(fields) != len(pairs):
+            raise ValueError(f"the name {_shown(_repeated(pairs))} stands twice in one object")
+        return fields
+
+    return fields_of
 
 
 def _repeated(pairs: list[tuple[str, Any]]) -> str:
