@@ -8,7 +8,7 @@ reads the models, opens as many supports as is affordable, and keeps the limits;
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,8 @@ _MAX_COUNTS = 1 << 25
 """With more counts than these in all, a tensor of a model each, edges have no kappa. They take 4
 bytes each, twice: 256 MiB.
 """
+_PIECE_SIZE = 5_000
+"""Edges that are made at a time: numpy holds the interpreter's lock while it makes a list."""
 
 
 class GraphService:
@@ -167,15 +169,25 @@ def _expected(
 def _edges(
     models: GraphModels, found: EdgeSet, expected: npt.NDArray[np.float64]
 ) -> list[GraphEdge]:
+    return [
+        edge
+        for begin in range(0, len(found.pairs), _PIECE_SIZE)
+        for edge in _some_edges(models, found, expected, slice(begin, begin + _PIECE_SIZE))
+    ]
+
+
+def _some_edges(
+    models: GraphModels, found: EdgeSet, expected: npt.NDArray[np.float64], some: slice
+) -> Iterator[GraphEdge]:
     num_perm, names = models.values.shape[1], models.names
-    similarity = found.pairs.similarity
+    similarity, exact, expected = found.pairs.similarity[some], found.exact[some], expected[some]
     jaccard = similarity / (2.0 - similarity)
-    errors = np.where(found.exact, 0.0, standard_errors(jaccard, num_perm))
-    kinds = np.where(found.exact, "exact", "signature")
+    errors = np.where(exact, 0.0, standard_errors(jaccard, num_perm))
+    kinds = np.where(exact, "exact", "signature")
     chance = (_or_none(expected), _or_none(kappas(similarity, expected)))
     columns = (similarity.tolist(), kinds.tolist(), errors.tolist(), *chance)
-    rows = zip(found.pairs.ends.tolist(), *columns, strict=True)
-    return [GraphEdge(names[a], names[b], *figures) for (a, b), *figures in rows]
+    rows = zip(found.pairs.ends[some].tolist(), *columns, strict=True)
+    return (GraphEdge(names[a], names[b], *figures) for (a, b), *figures in rows)
 
 
 def _or_none(values: npt.NDArray[np.float64]) -> list[float | None]:

@@ -89,7 +89,7 @@ class EdgeFinder:
                 self._estimated, _CANDIDATE_FACTOR * k, self._deadline.passed
             )
             found = self._refined(candidates)
-            found = self._filtered_by_pairs(found, found.pairs.nearest(k))
+            found = self._filtered(found, found.pairs.among_nearest(k))
         return self._filtered(found, found.pairs.similarity > 0)
 
     def beyond(self, threshold: float) -> EdgeSet:
@@ -174,12 +174,6 @@ class EdgeFinder:
         exact[rows[: compared.size]] = True
         similarity[exact] = compared
         return EdgeSet(Pairs(pairs.ends, similarity), exact)
-
-    def _filtered_by_pairs(self, found: EdgeSet, pairs: Pairs) -> EdgeSet:
-        """The edges of these pairs."""
-        n = len(self._models.names)
-        keys = found.pairs.ends[:, 0] * n + found.pairs.ends[:, 1]
-        return self._filtered(found, np.isin(keys, pairs.ends[:, 0] * n + pairs.ends[:, 1]))
 
     def _filtered(self, found: EdgeSet, kept: npt.NDArray[np.bool_]) -> EdgeSet:
         return EdgeSet(found.pairs.of(kept), found.exact[kept])

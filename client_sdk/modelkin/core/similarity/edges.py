@@ -46,13 +46,14 @@ class Pairs:
         """The selected pairs."""
         return Pairs(self.ends[kept], self.similarity[kept])
 
-    def nearest(self, k: int) -> Pairs:
-        """The pairs among the k most similar of either end, ties to the lower row."""
+    def among_nearest(self, k: int) -> npt.NDArray[np.bool_]:
+        """Whether each pair is among the k most similar of either end, ties to the lower row."""
         ends = np.concatenate([self.ends, self.ends[:, ::-1]])
         order = np.lexsort((ends[:, 1], -np.tile(self.similarity, 2), ends[:, 0]))
         begins = np.searchsorted(ends[order, 0], ends[order, 0])
-        chosen = order[np.arange(order.size) - begins < k] % max(1, len(self))
-        return self.of(np.unique(chosen))
+        chosen = np.zeros(2 * len(self), np.bool_)
+        chosen[order[np.arange(order.size) - begins < k]] = True
+        return chosen[: len(self)] | chosen[len(self) :]
 
 
 def nearest_pairs(distances: Distances, k: int, stop: Stop | None = None) -> Pairs:
@@ -116,7 +117,7 @@ def exact_similarity(
     Returns:
         Shape ``(e,)``, or of those that were compared.
     """
-    rows = np.unique(ends)
+    rows = np.flatnonzero(np.bincount(ends.ravel()))  # `unique` would hold the interpreter's lock
     involved = [supports[row] for row in rows.tolist()]
     sizes = np.array([support.k for support in involved], np.int64)
     a, b = np.searchsorted(rows, ends).T

@@ -58,7 +58,7 @@ def test_the_nearest_of_all_pairs_are_the_nearest(matrix: Matrix, k: int) -> Non
         np.array(list(itertools.combinations(range(n), 2)), np.int64).reshape(-1, 2),
         matrix[np.triu_indices(n, 1)],
     )
-    assert sorted(by_search(matrix, k)) == as_tuples(everyone.nearest(k))
+    assert sorted(by_search(matrix, k)) == as_tuples(everyone.of(everyone.among_nearest(k)))
 
 
 @given(matrix=matrices(), least=st.sampled_from([0.0, 0.2, 0.4, 0.9, 1.0]))
