@@ -60,9 +60,10 @@ class BucketChecks:
                         partial(self._rebuild, space),
                     )
                 return
+            subject = name_of(space)
             time.sleep(_PAUSE_S)
         yield Finding(
-            name_of(space),
+            subject,
             f"its LSH buckets are not verified: they followed changes each of the {_MAX_ATTEMPTS} "
             f"times that they were read: verify again while less is written",
         )
