@@ -17,7 +17,7 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.excess import excess_of
 from app.infra.db.tables.jobs import JobRow, WorkerRow
 from app.infra.db.tables.tenants import TenantRow
-from app.jobs.records import JobRecord, JobState, QueueName
+from app.jobs.records import JobRecord, JobState, QueueName, kept_parameters
 from app.jobs.repository import record
 
 __all__ = [
@@ -227,6 +227,7 @@ def finish(
         session,
         condition,
         state=state,
+        parameters=kept_parameters(job.parameters),
         result=None if result is None else dict(result),
         error=None if error is None else dict(error),
         dedup_key=None,

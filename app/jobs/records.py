@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from app.auth.records import Tenant
 
-__all__ = ["JobRecord", "JobState", "QueueName"]
+__all__ = ["JobRecord", "JobState", "QueueName", "kept_parameters"]
 
+_MAX_KEPT_BYTES: Final = 4096
+"""Of the parameters of a job that has ended; a tenant may have 100,000 of these."""
 
 QueueName = Literal["jobs", "hubs", "short"]
 """The queues of the workers: of most kinds, of kinds that wait for hubs, and of short kinds."""
@@ -57,3 +60,12 @@ class JobRecord:
     def finished(self) -> bool:
         """Whether it has succeeded, failed or was cancelled."""
         return self.finished_at is not None
+
+
+def kept_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """What stays of the parameters when a job ends: of many names of models their number."""
+    names = parameters.get("models")
+    if names is None or len(json.dumps(parameters)) <= _MAX_KEPT_BYTES:
+        return parameters
+    others = {name: value for name, value in parameters.items() if name != "models"}
+    return {**others, "models_left_out": len(names)}

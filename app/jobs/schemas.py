@@ -55,7 +55,10 @@ class JobOut(BaseModel):
     kind: str
     state: JobState
     space: str | None = Field(description="the name of the space it is about")
-    parameters: dict[str, Any] = Field(description="as given; a listing leaves out `models`")
+    parameters: dict[str, Any] = Field(
+        description="as given; a listing leaves out `models`, and so does a job that has ended "
+        "where all are more than 4 KiB: `models_left_out` is how many they were"
+    )
     progress: ProgressOut | None = Field(description="null before the first report")
     result: dict[str, Any] | None = Field(description="once it has succeeded")
     error: JobErrorOut | None = Field(

@@ -17,7 +17,7 @@ from app.errors import JobFinished, Unavailable
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
 from app.jobs import repository
-from app.jobs.records import JobRecord, JobState, QueueName
+from app.jobs.records import JobRecord, JobState, QueueName, kept_parameters
 from app.quotas.service import QuotaService
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
@@ -312,6 +312,7 @@ class JobService:
             row.revision += 1
             if row.state == "queued":
                 row.state, row.error = "cancelled", CANCELLED
+                row.parameters = kept_parameters(row.parameters)
                 row.finished_at = self._now()
         return repository.record(row, tenant)
 

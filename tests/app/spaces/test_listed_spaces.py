@@ -15,12 +15,14 @@ from app.clustering.request import ClusteringRequest
 from app.clustering.schemas import ClusteringOut, ClusteringSummary
 from app.container import Container
 from app.infra.db.database import Database
+from app.jobs.service import JobService
 from app.search.service import SearchService
 from app.spaces.layout_repository import find_layout, tensor_sizes
 from app.spaces.records import SpaceRecord
 from modelkin import Layout, Support
 from tests.support import planted_clusters
 from tests.support.app.space import AppSpace
+from tests.support.app.worker import AppWorker
 from tests.support.http_space import Space, ok
 
 LAYOUT = [{"name": f"layer.{n}.weight", "shape": [5, 4]} for n in range(500)]
@@ -62,6 +64,27 @@ def test_a_listing_of_jobs_has_no_names_of_models(space: Space) -> None:
     assert names == ok(space.http.get(f"/v1/jobs/{job['id']}"))["parameters"]["models"]
     listed = ok(space.http.get("/v1/jobs", params={"space": space.name}))["items"]
     assert {"algorithm", "seed", "similarity"} == set(listed[0]["parameters"])
+
+
+@pytest.mark.parametrize("ends", ["succeeded", "failed", "cancelled"])
+def test_an_ended_job_keeps_few_names_of_models(app_space: AppSpace, ends: str) -> None:
+    """It keeps how many they were, and all other parameters; short lists stay."""
+    support = Support.from_indices(range(50), planted_clusters.M)
+    names = [f"{n}-{'n' * 190}" for n in range(25)]
+    worker = AppWorker(app_space.services)
+    for chosen, left in ((names[:3], {"models": names[:3]}), (names, {"models_left_out": 25})):
+        app_space.put(dict.fromkeys(names, support))
+        job = app_space.enqueue(ClusteringRequest("agglomerative", seed=3, models=tuple(chosen)))
+        assert chosen == worker.job(job.id).parameters["models"]
+        if ends == "cancelled":
+            with app_space.database.writing() as session:
+                app_space.services[JobService].cancel(session, app_space.tenant, job.id)
+        elif ends == "failed":
+            app_space.remove(chosen[0])
+        ended = worker.execute(job)
+        assert ends == ended.state
+        others = {name: value for name, value in ended.parameters.items() if "models" in name}
+        assert (left, 3) == (others, ended.parameters["seed"])
 
 
 def test_a_listing_of_clusterings_has_no_names_of_models(app_space: AppSpace) -> None:
