@@ -12,15 +12,21 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
-from app.infra.egress.allowlist import Allowlist
 from app.infra.storage.encryption_keys import parse_keys
 from app.near_names import nearest
 from app.renamed_settings import RENAMED
+from app.setting_values import (
+    BlobUrl,
+    DatabaseUrl,
+    Destinations,
+    EncryptionKeys,
+    Networks,
+    RedisUrl,
+)
 
 __all__ = ["DEFAULT_DATABASE_URL", "Settings", "unknown_variables", "validation_messages"]
 
@@ -43,16 +49,16 @@ class Settings(BaseSettings):
         frozen=True,
     )
 
-    database_url: str = Field(
+    database_url: DatabaseUrl = Field(
         DEFAULT_DATABASE_URL,
         description="the database: sqlite:///FILE for one machine, or "
         "postgresql+psycopg://USER:PASSWORD@HOST/NAME",
     )
-    blob_url: str | None = Field(
+    blob_url: BlobUrl = Field(
         None,
         description="the store of supports: file:///FOLDER (default: beside the database)",
     )
-    redis_url: str | None = Field(
+    redis_url: RedisUrl = Field(
         None,
         description="the store of LSH buckets and of the counters of rate limits: "
         "redis://HOST:PORT, rediss:// with TLS, or a cluster's HOST:PORT,HOST:PORT (default: "
@@ -189,12 +195,12 @@ class Settings(BaseSettings):
         ge=0,
         description="reporters of K* of a tenant in all its spaces; beyond it 507",
     )
-    trusted_proxies: str | None = Field(
+    trusted_proxies: Networks = Field(
         None,
         description="proxies whose X-Forwarded-For gives the client's address: addresses and "
         "networks, separated by commas (default: no proxy is trusted)",
     )
-    egress_allow: str | None = Field(
+    egress_allow: Destinations = Field(
         None,
         description="hosts, host:port and networks that hubs and webhook receivers may have "
         "although they are not public, separated by commas (default: only public addresses)",
@@ -237,7 +243,7 @@ class Settings(BaseSettings):
     job_retention_days: float = Field(
         30.0, gt=0, le=36500, description="how long finished jobs are kept"
     )
-    encryption_keys: SecretStr | None = Field(
+    encryption_keys: EncryptionKeys = Field(
         None,
         description="keys that encrypt webhook secrets and hub tokens at rest, 32 random "
         "characters or more each; separated by commas: the first encrypts, all decrypt "
@@ -280,79 +286,6 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="how much to log"
     )
-
-    @field_validator("database_url")
-    @classmethod
-    def _known_database(cls, value: str) -> str:
-        try:
-            url = make_url(value)
-        except (ArgumentError, ValueError):  # its text may hold a password
-            raise ValueError(
-                "this is not a database URL: use sqlite:///FILE or "
-                "postgresql+psycopg://USER:PASSWORD@HOST/NAME, in USER and PASSWORD %40 for an @, "
-                "%3A for a colon and %2F for a slash"
-            ) from None
-        if url.drivername not in {"sqlite", "sqlite+pysqlite", "postgresql+psycopg"}:
-            raise ValueError(
-                f"{url.drivername!r} is not supported: use sqlite:///FILE "
-                f"or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
-            )
-        if url.host is not None and "@" in url.host:
-            raise ValueError("the host has an @: write that of a user or a password as %40")
-        if url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}:
-            raise ValueError("an in-memory database would lose what was acknowledged: name a file")
-        return value
-
-    @field_validator("redis_url")
-    @classmethod
-    def _known_redis(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                url = urlsplit(value)
-            except ValueError:  # its text may hold a password
-                url = urlsplit("")
-            hosts = url.netloc.rpartition("@")[2].split(",")
-            if url.scheme not in {"redis", "rediss"} or not all(map(_is_address, hosts)):
-                raise ValueError(
-                    "this is not supported: use redis://HOST:PORT or rediss://HOST:PORT, "
-                    "with commas between several HOST:PORT of a cluster"
-                )
-        return value
-
-    @field_validator("blob_url")
-    @classmethod
-    def _known_blobs(cls, value: str | None) -> str | None:
-        if value is not None:
-            url = urlsplit(value)
-            if url.scheme != "file" or url.netloc or not url.path.startswith("/"):
-                raise ValueError("this is not supported: use file:///FOLDER, an absolute path")
-        return value
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _known_networks(cls, value: str | None) -> str | None:
-        for network in value.split(",") if value else ():
-            try:
-                ipaddress.ip_network(network.strip())
-            except ValueError as error:
-                raise ValueError(
-                    f"{error}; use addresses and networks such as 10.0.0.7,192.168.1.0/24"
-                ) from None
-        return value
-
-    @field_validator("egress_allow")
-    @classmethod
-    def _known_destinations(cls, value: str | None) -> str | None:
-        Allowlist.parse(value)
-        return value
-
-    @field_validator("encryption_keys")
-    @classmethod
-    def _known_keys(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is None or not value.get_secret_value():
-            return None  # an empty variable of a compose file
-        parse_keys(value.get_secret_value())
-        return value
 
     @property
     def on_loopback(self) -> bool:
@@ -422,15 +355,6 @@ class Settings(BaseSettings):
         """Settings from flags over the environment; prints help or the error, and exits."""
         options: dict[str, Any] = {"_cli_parse_args": arguments, "_cli_prog_name": program}
         return cls(**options)
-
-
-def _is_address(host: str) -> bool:
-    """Whether it is HOST or HOST:PORT."""
-    try:
-        parts = urlsplit(f"//{host}")
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def unknown_variables(environment: Iterable[str] | None = None) -> list[str]:
