@@ -14,7 +14,7 @@ ERRORS = {
     for name, value in vars(app.errors).items()
     if isinstance(value, type)
     and issubclass(value, ModelkinError)
-    and value.__module__ == "app.errors"
+    and value.__module__.startswith("app.errors.")
 }
 
 

@@ -1,0 +1,87 @@
+"""Refusals for what is not there."""
+
+from __future__ import annotations
+
+from modelkin.errors import ModelkinError
+
+__all__ = [
+    "ClusteringNotFound",
+    "DeliveryNotFound",
+    "HubNotFound",
+    "JobNotFound",
+    "ModelNotFound",
+    "NotFound",
+    "RevisionNotFound",
+    "SourceNotFound",
+    "SpaceNotFound",
+    "SubscriptionNotFound",
+]
+
+
+class NotFound(ModelkinError):
+    """What the request names does not exist, or belongs to another tenant."""
+
+    code = "not_found"
+
+
+class SpaceNotFound(NotFound):
+    """The tenant has no space of this name."""
+
+    code = "space_not_found"
+
+
+class ModelNotFound(NotFound):
+    """The space has no model of this name."""
+
+    code = "model_not_found"
+
+
+class RevisionNotFound(NotFound):
+    """The model never had this revision, or its support is not kept any more."""
+
+    code = "revision_not_found"
+
+
+class ClusteringNotFound(NotFound):
+    """The space has no such clustering, or no policy for them."""
+
+    code = "clustering_not_found"
+
+
+class JobNotFound(NotFound):
+    """The tenant has no job of this id."""
+
+    code = "job_not_found"
+
+
+class SourceNotFound(NotFound):
+    """The tenant has no source of this id."""
+
+    code = "source_not_found"
+
+
+class SubscriptionNotFound(NotFound):
+    """The tenant has no subscription of this id."""
+
+    code = "subscription_not_found"
+
+
+class DeliveryNotFound(NotFound):
+    """The subscription has no delivery of this id."""
+
+    code = "delivery_not_found"
+
+
+class HubNotFound(NotFound):
+    """The hub has no such model, revision or file, or does not say so to this token.
+
+    Attributes:
+        definitive: the hub itself says in its own words that the model does not exist; not a
+            server before it, and not of a version or a file.
+    """
+
+    code = "hub_not_found"
+
+    def __init__(self, message: str, *, definitive: bool = False) -> None:
+        super().__init__(message)
+        self.definitive = definitive

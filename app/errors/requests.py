@@ -1,0 +1,85 @@
+"""Refusals of a request for what it asks, for who asks and for how it is sent."""
+
+from __future__ import annotations
+
+from modelkin.errors import ModelkinError
+
+__all__ = [
+    "BodyTimeout",
+    "ClientLeft",
+    "CrossSiteRequest",
+    "Forbidden",
+    "MisdirectedRequest",
+    "NotAcceptable",
+    "QueueFull",
+    "QuotaExceeded",
+    "RateLimited",
+    "Unauthorized",
+]
+
+
+class Unauthorized(ModelkinError):
+    """No key was sent, or one that is malformed, unknown, revoked or expired."""
+
+    code = "unauthorized"
+
+
+class Forbidden(ModelkinError):
+    """The key is good, and lacks the scope that this needs."""
+
+    code = "forbidden"
+
+
+class CrossSiteRequest(ModelkinError):
+    """A browser sent the request for a page of another site, and it would change something."""
+
+    code = "cross_site"
+
+
+class MisdirectedRequest(ModelkinError):
+    """This service does not answer to the ``Host``: a page may have rebound its name."""
+
+    code = "misdirected"
+
+
+class QuotaExceeded(ModelkinError):
+    """The tenant has as much of something as it may; the message says of what, and how much."""
+
+    code = "quota_exceeded"
+
+
+class QueueFull(QuotaExceeded):
+    """Too many jobs or event streams of the tenant; there is room again when some have ended.
+
+    Its code is that of :class:`QuotaExceeded`; the status says whether waiting helps.
+    """
+
+    code = QuotaExceeded.code
+
+
+class RateLimited(ModelkinError):
+    """Too many requests; ``retry_after`` is in how many whole seconds there may be another."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class NotAcceptable(ModelkinError):
+    """The ``Accept`` header asks for no type on offer."""
+
+    code = "not_acceptable"
+
+
+class BodyTimeout(ModelkinError):
+    """The body came too slowly."""
+
+    code = "body_timeout"
+
+
+class ClientLeft(ModelkinError):
+    """The client hung up before it had its answer."""
+
+    code = "client_left"
