@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
+from functools import cache
 
-from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.auth.records import KeyRecord, Tenant
@@ -17,13 +18,13 @@ __all__ = ["any_key", "find_key", "insert_key", "list_keys", "revoke_key", "usab
 
 def find_key(session: Reader, sha256: bytes) -> KeyRecord | None:
     """The key with this hash, revoked and expired ones included, or None."""
-    found = _records(session, ApiKeyRow.sha256 == sha256)
+    found = _records(session, _by_hash(), {"sha256": sha256})
     return found[0] if found else None
 
 
 def list_keys(session: Reader) -> list[KeyRecord]:
     """All keys, oldest first."""
-    return _records(session)
+    return _records(session, _keys())
 
 
 def any_key(session: Reader, now: datetime) -> bool:
@@ -84,10 +85,20 @@ def _usable(now: datetime) -> ColumnElement[bool]:
     return and_(ApiKeyRow.revoked_at.is_(None), lasts)
 
 
-def _records(session: Reader, *conditions: object) -> list[KeyRecord]:
+def _keys() -> Select[ApiKeyRow, TenantRow]:
     query = select(ApiKeyRow, TenantRow).join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
-    for condition in conditions:
-        query = query.where(condition)  # type: ignore[arg-type]
+    return query.order_by(ApiKeyRow.id)
+
+
+@cache
+def _by_hash() -> Select[ApiKeyRow, TenantRow]:
+    """Built once: that takes as long as the query."""
+    return _keys().where(ApiKeyRow.sha256 == bindparam("sha256"))
+
+
+def _records(
+    session: Reader, query: Select[ApiKeyRow, TenantRow], values: Mapping[str, object] | None = None
+) -> list[KeyRecord]:
     return [
         KeyRecord(
             id=key.id,
@@ -100,5 +111,5 @@ def _records(session: Reader, *conditions: object) -> list[KeyRecord]:
             expires_at=key.expires_at,
             revoked_at=key.revoked_at,
         )
-        for key, tenant in session.execute(query.order_by(ApiKeyRow.id))
+        for key, tenant in session.execute(query, values)
     ]

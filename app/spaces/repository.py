@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import cast
 
-from sqlalchemy import Select, delete, func, select, update
+from sqlalchemy import Select, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import defer
 
@@ -53,12 +54,12 @@ _exists = func.substr(SpaceRow.name, 1, 1) != _RETIRED
 
 def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:
     """The tenant's space of this name, or None."""
-    return _one(session, _spaces().where(SpaceRow.tenant_id == tenant.id, SpaceRow.name == name))
+    return _one(session, _by_name(), {"tenant": tenant.id, "named": name})
 
 
 def find_space_by_id(session: Reader, space_id: int) -> SpaceRecord | None:
     """The space of this id, or None if it was deleted."""
-    return _one(session, _spaces().where(SpaceRow.id == space_id))
+    return _one(session, _by_id(), {"space": space_id})
 
 
 def all_spaces(session: Reader, name: str | None = None) -> Sequence[SpaceRecord]:
@@ -282,8 +283,23 @@ def _stop_lists() -> Select[StopListRow]:
     return select(StopListRow).options(defer(StopListRow.indices))
 
 
-def _one(session: Reader, query: Select[SpaceRow, StopListRow]) -> SpaceRecord | None:
-    row = session.execute(query).one_or_none()
+@cache
+def _by_name() -> Select[SpaceRow, StopListRow]:
+    """Built once: that takes as long as the query."""
+    return _spaces().where(
+        SpaceRow.tenant_id == bindparam("tenant"), SpaceRow.name == bindparam("named")
+    )
+
+
+@cache
+def _by_id() -> Select[SpaceRow, StopListRow]:
+    return _spaces().where(SpaceRow.id == bindparam("space"))
+
+
+def _one(
+    session: Reader, query: Select[SpaceRow, StopListRow], values: Mapping[str, object]
+) -> SpaceRecord | None:
+    row = session.execute(query, values).one_or_none()
     return None if row is None else _record(*row)
 
 

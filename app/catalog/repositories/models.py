@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, Text, cast, delete, func, insert, select, update
+from sqlalchemy import Select, Text, bindparam, cast, delete, func, insert, select, update
 from sqlalchemy.orm import defer
 
 from app.catalog.records import Kind, ModelRecord
@@ -85,7 +86,7 @@ class Content:
 
 def find_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord | None:
     """The model of this name, or None."""
-    found = _records(session, select(ModelRow).where(_in(space), ModelRow.name == name))
+    found = _read(session, _by_name(), {"space": space.id, "named": name})
     return found[0] if found else None
 
 
@@ -317,14 +318,36 @@ def tagged(tags: Sequence[str]) -> list[Any]:
     ]
 
 
-def _records(session: Reader, query: Select[ModelRow]) -> list[ModelRecord]:
+def _whole(query: Select[ModelRow]) -> Select[ModelRow, str]:
     # Attributes as text: parsed, a megabyte of them takes up to 26.
     written = cast(ModelRow.attributes, Text)
-    rows = session.execute(query.add_columns(written).options(defer(ModelRow.attributes))).all()
+    return query.add_columns(written).options(defer(ModelRow.attributes))
+
+
+@cache
+def _by_name() -> Select[ModelRow, str]:
+    """Built once: that takes as long as the query."""
+    named = ModelRow.space_id == bindparam("space"), ModelRow.name == bindparam("named")
+    return _whole(select(ModelRow).where(*named))
+
+
+@cache
+def _tags_of() -> Select[int, str]:
+    listed = TagRow.model_id.in_(bindparam("models", expanding=True))
+    return select(TagRow.model_id, TagRow.tag).where(listed).order_by(TagRow.tag)
+
+
+def _records(session: Reader, query: Select[ModelRow]) -> list[ModelRecord]:
+    return _read(session, _whole(query))
+
+
+def _read(
+    session: Reader, query: Select[ModelRow, str], values: Mapping[str, object] | None = None
+) -> list[ModelRecord]:
+    rows = session.execute(query, values).all()
     tags: dict[int, list[str]] = {}
     for some in _batches(row.id for row, _ in rows):
-        wanted = select(TagRow.model_id, TagRow.tag).where(TagRow.model_id.in_(some))
-        for model_id, tag in session.execute(wanted.order_by(TagRow.tag)):
+        for model_id, tag in session.execute(_tags_of(), {"models": some}):
             tags.setdefault(model_id, []).append(tag)
     return [_record(row, text, tuple(tags.get(row.id, ()))) for row, text in rows]
 
