@@ -15,6 +15,7 @@ from app.container import Container
 from app.errors import explain
 from app.infra.db.database import Database
 from app.infra.fd_limits import raise_limit
+from app.infra.heap import limit_heap
 from app.infra.private_files import keep_private
 from app.jobs.service import JobService
 from app.observability.logging import configure
@@ -45,6 +46,7 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
     for line in unknown_variables():
         log.warning(line)
     raise_limit()
+    limit_heap()
     # A worker listens on no address, so the checks for public addresses do not apply.
     settings = settings.model_copy(update={"host": "127.0.0.1"})
     try:

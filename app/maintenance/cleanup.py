@@ -20,6 +20,7 @@ from app.index.sketch_files import SketchFiles
 from app.index.warmup import IndexWarmup
 from app.infra.db.database import Database
 from app.infra.fault_log import FaultLog
+from app.infra.heap import give_back
 from app.maintenance.blob_cleanup import BlobCleanup
 from app.spaces import repository as spaces
 
@@ -91,8 +92,9 @@ class Cleanup:
         """Clean up once.
 
         Drop the indexes and sketches of deleted spaces, prune tombstones, delete the unfinished
-        downloads of dead workers and the blobs that nothing needs, run the other steps, and cut the
-        log of SQLite. A step that fails is logged, and stops no other.
+        downloads of dead workers and the blobs that nothing needs, run the other steps, cut the
+        log of SQLite, and give free memory back to the system. A step that fails is logged, and
+        stops no other.
         """
         for name, step in self._all_steps().items():
             try:
@@ -114,6 +116,7 @@ class Cleanup:
         for name, step in self._steps.items():
             steps[name] = partial(step, self._stopping)
         steps["log of SQLite"] = self._database.truncate_log
+        steps["free memory"] = give_back
         return steps
 
     def _work(self) -> None:

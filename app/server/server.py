@@ -20,6 +20,7 @@ from app.bootstrap import open_services, register_jobs
 from app.container import Container
 from app.errors import explain
 from app.infra.db.database import Database
+from app.infra.heap import limit_heap
 from app.infra.http.answers import ABORT
 from app.jobs.service import JobService
 from app.main import create_app
@@ -112,6 +113,7 @@ def serve_all(
     Raises:
         MissingExtra: the settings ask for jobs, and what they need is not installed.
     """
+    limit_heap()
     worker = embedded_worker(settings, services[Database], services[JobService])
     if worker is None:
         return _serve_kept(services, settings, listening, ready)

@@ -51,7 +51,8 @@ def connect(url: URL, *, timeout: float, connections: int, queue: WriteQueue) ->
     Raises:
         Unavailable: it cannot be opened, or its configuration could lose acknowledged writes.
     """
-    pool = {"pool_size": connections, "max_overflow": 0, "pool_timeout": timeout}
+    pool: dict[str, Any] = {"pool_size": connections, "max_overflow": 0, "pool_timeout": timeout}
+    pool["pool_use_lifo"] = True  # few connections are in use, and fill their caches
     if url.get_backend_name() == "sqlite":
         engine = open_sqlite(url, timeout, pool, queue)
         immediate = engine.execution_options(begin="IMMEDIATE")
