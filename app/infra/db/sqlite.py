@@ -30,13 +30,13 @@ _LOG_SIZE_LIMIT = 8 << 20
 """Bytes of the write-ahead log that may stay on the disk; SQLite folds it in at 4 MiB."""
 _CHECKPOINT_TIMEOUT_S = 0.5
 """Seconds that a truncating checkpoint waits for readers, and all writers for it."""
-_HEAP_LIMIT = 64 << 20
+_HEAP_LIMIT = 32 << 20
 """Bytes of the page caches of all connections together, from which on they grow no further."""
 _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",  # acknowledged writes survive a power loss
     "foreign_keys=ON",
-    "cache_size=-4096",
+    "cache_size=-2048",  # of a connection: each change by another one empties it
     f"soft_heap_limit={_HEAP_LIMIT}",  # of the process
     f"journal_size_limit={_LOG_SIZE_LIMIT}",
 )
