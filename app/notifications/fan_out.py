@@ -1,7 +1,8 @@
 """``EventFanOut``: creates a delivery for each subscription that matches an event.
 
-A stored support may also lead to events about its neighbours and its lineage. One transaction
-writes the deliveries and marks the event, so each subscription gets one. ``webhooks`` sends them.
+The deliveries of an event itself come first, for many events at a time. A stored support may also
+lead to events about its neighbours and its lineage, which take long to compute: nothing else waits
+for these. The transaction that writes them marks the event. ``webhooks`` sends all deliveries.
 Where a store is unavailable that event is retried later, and the others go on. Each space has a
 job of its own.
 """
@@ -10,12 +11,15 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote
+
+from cachetools import LRUCache
 
 from app.auth.records import Tenant
 from app.catalog.records import ModelRecord
@@ -31,6 +35,7 @@ from app.spaces.records import SpaceRecord
 from app.webhooks import delivery_repository, event_repository
 from app.webhooks import repository as subscriptions
 from app.webhooks.delivery import new_delivery, schedule_sending
+from app.webhooks.delivery_repository import Delivery
 from app.webhooks.outbox import (
     KIND,
     LINEAGE_MISMATCH,
@@ -47,6 +52,11 @@ MAX_NEIGHBORS_PER_EVENT: Final = 100
 TIME_SLICE_S = 3.0
 """Seconds after which the job is queued again, so that other jobs get its place."""
 _BATCH_SIZE: Final = 50
+_ANNOUNCED_AHEAD: Final = 2_000
+"""Events of a space whose own deliveries are written before earlier ones are compared, at most."""
+_ANNOUNCEMENT_INTERVAL_S: Final = 1.0
+_MAX_ANNOUNCED: Final = 20_000
+"""Events whose own deliveries this process knows to be written; it looks others up."""
 _MAX_ATTEMPTS: Final = 3
 """Attempts that a bug may spoil; then the event goes out without its derived events."""
 _MAX_WAIT: Final = timedelta(days=1)
@@ -62,6 +72,7 @@ log = logging.getLogger(__name__)
 
 _Notice = tuple[Subscription, str, Mapping[str, Any]]
 """The subscription, the type and the data of a delivery."""
+_DERIVED: Final = frozenset({NEIGHBORS_CHANGED, LINEAGE_MISMATCH})
 _Derived = tuple[ChangeSet | None, list[_Notice]]
 
 
@@ -94,6 +105,8 @@ class EventFanOut:
         self._jobs = jobs
         self._neighbor_changes = neighbor_changes
         self._lineage = lineage
+        self._announced: LRUCache[str, None] = LRUCache(_MAX_ANNOUNCED)
+        self._announced_lock = threading.Lock()
 
     def any_overdue(self, session: Reader) -> bool:
         """Whether an event is pending for so long that its job must have been lost."""
@@ -134,6 +147,7 @@ class EventFanOut:
 
     def _pending(self, job: JobRecord, until: float) -> Iterator[event_repository.Event]:
         """The events to fan out, until the time slice ends."""
+        next_announcement = 0.0
         while True:
             with self._database.reading() as session:
                 now = datetime.now(UTC)
@@ -141,11 +155,51 @@ class EventFanOut:
                     session, job.tenant.id, job.space_id, now, limit=_BATCH_SIZE
                 )
             for event in waiting:
+                if time.monotonic() >= next_announcement:
+                    self._announce(job)
+                    next_announcement = time.monotonic() + _ANNOUNCEMENT_INTERVAL_S
                 yield event
                 if time.monotonic() >= until:
                     return
             if not waiting:
                 return
+
+    def _announce(self, job: JobRecord) -> None:
+        """Write the deliveries of waiting events themselves, and mark those that lead to no other.
+
+        A delivery may be deleted before its event is compared: the quota of deliveries may be low.
+        So this process remembers the events, and writes no second one.
+        """
+        with self._database.reading() as session:
+            ids = event_repository.pending_ids(
+                session, job.tenant.id, job.space_id, limit=_ANNOUNCED_AHEAD
+            )
+        fresh = [each for each in ids if not self._is_announced(each)]
+        for start in range(0, len(fresh), _BATCH_SIZE):
+            some = fresh[start : start + _BATCH_SIZE]
+            with self._database.writing() as session:
+                self._announce_some(session, event_repository.lock_pending(session, some))
+            with self._announced_lock:
+                self._announced.update(dict.fromkeys(some))
+
+    def _announce_some(self, session: Writer, events: Sequence[event_repository.Event]) -> None:
+        subscribed: dict[str, list[Subscription]] = {}
+        deliveries: list[Delivery] = []
+        for event in events:
+            if event.space not in subscribed:
+                subscribed[event.space] = subscriptions.subscriptions_to_space(
+                    session, event.tenant_id, event.space
+                )
+            here = subscribed[event.space]
+            deliveries += [_delivery(notice, event) for notice in _own_notices(event, here)]
+            if event.model_id is None or not any(_DERIVED & {*s.events} for s in here):
+                event_repository.mark_fanned_out(session, event)
+        if delivery_repository.insert_deliveries(session, deliveries):
+            schedule_sending(session, self._jobs)
+
+    def _is_announced(self, event_id: str) -> bool:
+        with self._announced_lock:
+            return event_id in self._announced
 
     def fan_out(self, event: event_repository.Event) -> None:
         """Write the deliveries of one event, and of the events derived from it.
@@ -163,9 +217,7 @@ class EventFanOut:
             model = None
             if event.model_id is not None:  # by id, since the model may have been renamed
                 model = models.models_by_id(session, [event.model_id]).get(event.model_id)
-        notices: list[_Notice] = [
-            (s, event.type, event.data) for s in here if _matches(s, event, event.type)
-        ]
+        notices = [] if self._is_announced(event.id) else _own_notices(event, here)
         compared, retry = None, None
         if model is not None:
             try:
@@ -179,10 +231,7 @@ class EventFanOut:
                 return
             if compared is not None and not self._neighbor_changes.is_current(session, compared):
                 return  # another worker has fanned out a change that this compares: start again
-            deliveries = [
-                new_delivery(subscription, event.id, kind, _body(kind, event, data))
-                for subscription, kind, data in notices
-            ]
+            deliveries = [_delivery(notice, event) for notice in notices]
             if delivery_repository.insert_deliveries(session, deliveries):
                 schedule_sending(session, self._jobs)
             if retry is not None:
@@ -280,6 +329,16 @@ def _matches(subscription: Subscription, event: event_repository.Event, kind: st
         subscription.model in {None, event.model}
         and (subscription.tag is None or subscription.tag in event.tags)
     )
+
+
+def _own_notices(event: event_repository.Event, here: Sequence[Subscription]) -> list[_Notice]:
+    """The notices of an event itself, without those derived from it."""
+    return [(s, event.type, event.data) for s in here if _matches(s, event, event.type)]
+
+
+def _delivery(notice: _Notice, event: event_repository.Event) -> Delivery:
+    subscription, kind, data = notice
+    return new_delivery(subscription, event.id, kind, _body(kind, event, data))
 
 
 def _retry_after(event: event_repository.Event, error: Exception) -> _Retry | None:

@@ -23,9 +23,11 @@ __all__ = [
     "find_pending",
     "first_uncompared_revisions",
     "insert_events",
+    "lock_pending",
     "is_followed",
     "mark_compared",
     "mark_fanned_out",
+    "pending_ids",
     "put_off",
     "prune_events",
     "prune_oldest",
@@ -145,6 +147,20 @@ def events_to_fan_out(
     where = EventRow.tenant_id == tenant_id if space_id is None else EventRow.space_id == space_id
     query = select(EventRow).where(EventRow.fanned_out.is_(False), where, _due(now))
     rows = session.scalars(query.order_by(EventRow.id).limit(limit))
+    return [_event(row) for row in rows]
+
+
+def pending_ids(session: Reader, tenant_id: int, space_id: int | None, *, limit: int) -> list[str]:
+    """The ids of the tenant's events that wait, oldest first; of a space, or of all."""
+    where = EventRow.tenant_id == tenant_id if space_id is None else EventRow.space_id == space_id
+    query = select(EventRow.id).where(EventRow.fanned_out.is_(False), where)
+    return list(session.scalars(query.order_by(EventRow.id).limit(limit)))
+
+
+def lock_pending(session: Writer, ids: Sequence[str]) -> list[Event]:
+    """Those of these few events that wait, oldest first, locked until the change ends."""
+    query = select(EventRow).where(EventRow.id.in_(ids), EventRow.fanned_out.is_(False))
+    rows = session.scalars(query.order_by(EventRow.id).with_for_update())
     return [_event(row) for row in rows]
 
 

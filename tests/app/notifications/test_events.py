@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import event, select, text, update
+from sqlalchemy import delete, event, select, text, update
 from standardwebhooks import Webhook
 
 from app.errors import Unavailable
 from app.infra.db.database import Database
-from app.infra.db.tables.webhooks import EventRow
+from app.infra.db.tables.webhooks import EventRow, WebhookDeliveryRow
 from app.jobs.service import JobService
 from app.notifications import fan_out
 from app.notifications.neighbor_changes import NeighborChanges
@@ -300,6 +300,39 @@ def test_a_space_has_one_job_for_its_events(
     after = app.http.get("/v1/jobs", params={"kind": "events", "limit": 1000}).json()["items"]
     assert 1 == len(after) - len(before)
     assert ["m0", "m1", "m2"] == models_of(app, made)
+
+
+def test_events_of_their_own_come_before_what_is_compared(
+    app: AppHarness,
+    space: str,
+    receiver: Receiver,
+    rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All that wait have their deliveries when the first is compared, and each has one."""
+    stored = app.webhooks.subscribe(f"{receiver.url}/ok", SUPPORT_STORED, space=space)
+    app.webhooks.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=space, threshold=0.5)
+    names = [f"m{number}" for number in range(8)]
+    for name in names:
+        app.put_support(space, name, fresh(rng))
+    whole = NeighborChanges.changes
+    seen = []
+
+    def compared(self: NeighborChanges, *arguments: Any) -> Any:
+        if not seen:
+            with app.services[Database].writing() as session:
+                body = WebhookDeliveryRow.subscription_id == stored["id"]
+                found = session.scalars(select(WebhookDeliveryRow.body).where(body)).all()
+                seen.extend(json.loads(one)["data"]["model"] for one in found)
+                session.execute(delete(WebhookDeliveryRow).where(body))  # as a low quota does
+        return whole(self, *arguments)
+
+    monkeypatch.setattr(NeighborChanges, "changes", compared)
+    app.worker.run_all()
+    assert names == sorted(seen)
+    assert [] == app.webhooks.deliveries(stored)
+    with app.services[Database].reading() as reader:
+        assert reader.scalar(select(EventRow.id).where(EventRow.fanned_out.is_(False))) is None
 
 
 def a_batch(app: AppHarness, space: str, supports: dict[str, Support]) -> None:
