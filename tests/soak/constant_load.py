@@ -3,12 +3,14 @@
 ``python -m tests.soak.constant_load --minutes 30`` (``make soak``) replaces, deletes and asks, with
 a receiver of webhooks, jobs and graphs beside. It fails if the memory grows by more than 1 MB a
 minute in the second half, if a file other than the database grows, if more rows stay than quotas
-say, or if anything is answered with 500 or more.
+say, if the receiver lacks the event of any stored support, if events are deleted before their
+models are compared, or if anything is answered with 500 or more.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sqlite3
 import sys
 import tempfile
@@ -48,6 +50,8 @@ _MAX_MEMORY_SLOPE: Final = 1.0
 """MiB a minute, in the second half."""
 _LOST: Final = "were still waiting"
 """What the log says of events and deliveries that were deleted too early."""
+_LAST_EVENTS_S: Final = 60.0
+"""Seconds that the last events have for their way."""
 _ROUNDING: Final = 2 * _MIB
 """How much more a file may take in the last quarter than in the one before: it is sampled."""
 _MAX_DATABASE_GROWTH: Final = 3 * _QUOTA * 8 * 1024
@@ -67,6 +71,8 @@ class Load:
     def __init__(self, url: str, seed: int = 1) -> None:
         self.done: Counter[str] = Counter()
         self.failed: list[str] = []
+        self.stored: set[tuple[str, int]] = set()
+        """Names and revisions of the supports that were acknowledged under a subscription."""
         self._url = url
         self._random = np.random.default_rng(seed)
         self._names = [f"org/m{number}" for number in range(_MODELS)]
@@ -150,17 +156,47 @@ class Load:
         support = Support.from_indices(np.union1d(kept, more), M)
         headers = {"Content-Type": SUPPORT}
         path = f"/v1/spaces/s/supports/{name}"
-        self._ask(http, what, "PUT", path, content=support.to_bytes(), headers=headers)
+        answer = self._ask(http, what, "PUT", path, content=support.to_bytes(), headers=headers)
+        if answer.is_success and what != "fill":
+            self.stored.add((name, answer.json()["revision"]))
 
-    def _ask(self, http: httpx.Client, what: str, method: str, path: str, **more: object) -> None:
+    def _ask(
+        self, http: httpx.Client, what: str, method: str, path: str, **more: object
+    ) -> httpx.Response:
         answer = http.request(method, path, **more)  # type: ignore[arg-type]
         self.done[what] += 1
         # Two writers may choose one model: what the other has deleted is a 404.
         if answer.status_code >= 500 or (answer.status_code >= 400 and answer.status_code != 404):
             self.failed.append(f"{what}: {answer.status_code} {answer.text}")
+        return answer
 
     def _client(self) -> httpx.Client:
         return httpx.Client(base_url=self._url, timeout=60, trust_env=False)
+
+
+class Told:
+    """The events that a receiver got, counted and let go."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.stored: Counter[tuple[str, int]] = Counter()
+        self._receiver = receiver
+
+    def take(self) -> None:
+        """Count what came since the last time."""
+        count = len(self._receiver.requests)
+        for request in self._receiver.requests[:count]:
+            event = json.loads(request.body)
+            if event["type"] == "support.stored":
+                self.stored[event["data"]["model"], event["data"]["revision"]] += 1
+        del self._receiver.requests[:count]
+
+    def missing(self, load: Load) -> int:
+        """How many stored supports the receiver was not told of, once the last events are here."""
+        end = time.monotonic() + _LAST_EVENTS_S
+        while (missing := len(load.stored - self.stored.keys())) and time.monotonic() < end:
+            time.sleep(0.5)
+            self.take()
+        return missing
 
 
 @dataclass
@@ -236,7 +272,7 @@ def _findings(samples: Samples, load: Load, rows: dict[str, int]) -> list[str]:
         if grown > _ROUNDING and name not in {"m.db", "m.db-wal"}:
             found.append(f"{name} grows: {grown / _MIB:.1f} MiB more in the last quarter")
     if _LOST in samples.server.log.read_text():
-        found.append("events were deleted before they were delivered")
+        found.append("events were deleted before their models were compared")
     most = 1.5 * _QUOTA + 1_000  # with what comes between two rounds of the clean-up
     found += [
         f"{rows[table]} rows of {table} stay, and {_QUOTA} may"
@@ -253,19 +289,26 @@ def main() -> int:
     minutes: float = parser.parse_args().minutes
     with tempfile.TemporaryDirectory() as root, receiving() as receiver:
         server = Server(Path(root), *_FLAGS).start()
-        load, samples = Load(server.url), Samples(server)
+        load, samples, told = Load(server.url), Samples(server), Told(receiver)
         load.fill()
         load.subscribe(receiver)
         end = time.monotonic() + 60 * minutes
         with load.running():
             while time.monotonic() < end:
                 time.sleep(min(5.0, 60 * minutes / 40))
-                receiver.requests.clear()
+                told.take()
                 samples.take()
+        missing = told.missing(load)
         rows = _rows(server)
         assert server.stop() == 0
         found = _findings(samples, load, rows)
+        if missing:
+            found.append(f"{missing} of {len(load.stored)} stored supports sent no event")
     print(f"{minutes:g} minutes: {dict(load.done)}; rows {rows}")
+    twice = sum(count > 1 for count in told.stored.values())
+    print(
+        f"events of {len(load.stored)} stored supports: {missing} missing, {twice} more than once"
+    )
     print(
         f"memory {samples.memory[0] / _MIB:.0f} -> {samples.memory[-1] / _MIB:.0f} MiB, "
         f"{samples.slope():+.2f} MiB a minute in the second half"
