@@ -175,7 +175,7 @@ class Load:
 
 
 class Told:
-    """The events that a receiver got, counted and let go."""
+    """The events that a receiver got, counted."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.stored: Counter[tuple[str, int]] = Counter()
@@ -191,7 +191,7 @@ class Told:
         del self._receiver.requests[:count]
 
     def missing(self, load: Load) -> int:
-        """How many stored supports the receiver was not told of, once the last events are here."""
+        """How many stored supports the receiver has no event of, once the last ones are here."""
         end = time.monotonic() + _LAST_EVENTS_S
         while (missing := len(load.stored - self.stored.keys())) and time.monotonic() < end:
             time.sleep(0.5)

@@ -316,7 +316,7 @@ def test_events_of_their_own_come_before_what_is_compared(
     for name in names:
         app.put_support(space, name, fresh(rng))
     whole = NeighborChanges.changes
-    seen = []
+    seen: list[str] = []
 
     def compared(self: NeighborChanges, *arguments: Any) -> Any:
         if not seen:
