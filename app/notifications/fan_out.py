@@ -9,17 +9,13 @@ job of its own.
 
 from __future__ import annotations
 
-import json
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote
-
-from cachetools import LRUCache
 
 from app.auth.records import Tenant
 from app.catalog.records import ModelRecord
@@ -29,13 +25,13 @@ from app.infra.db.database import Database, Reader, Writer
 from app.jobs.records import JobRecord
 from app.jobs.service import SERVICE, CommitHook, JobService, Progress, Unfinished
 from app.kinship.lineage import LineageService
+from app.notifications.announcements import Announcements, Notice, delivery_of, matches, own_notices
 from app.notifications.neighbor_changes import Change, ChangeSet, NeighborChanges
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.webhooks import delivery_repository, event_repository
 from app.webhooks import repository as subscriptions
-from app.webhooks.delivery import new_delivery, schedule_sending
-from app.webhooks.delivery_repository import Delivery
+from app.webhooks.delivery import schedule_sending
 from app.webhooks.outbox import (
     KIND,
     LINEAGE_MISMATCH,
@@ -52,11 +48,7 @@ MAX_NEIGHBORS_PER_EVENT: Final = 100
 TIME_SLICE_S = 3.0
 """Seconds after which the job is queued again, so that other jobs get its place."""
 _BATCH_SIZE: Final = 50
-_ANNOUNCED_AHEAD: Final = 2_000
-"""Events of a space whose own deliveries are written before earlier ones are compared, at most."""
 _ANNOUNCEMENT_INTERVAL_S: Final = 1.0
-_MAX_ANNOUNCED: Final = 20_000
-"""Events whose own deliveries this process knows to be written; it looks others up."""
 _MAX_ATTEMPTS: Final = 3
 """Attempts that a bug may spoil; then the event goes out without its derived events."""
 _MAX_WAIT: Final = timedelta(days=1)
@@ -70,10 +62,7 @@ _OVERDUE_AFTER: Final = timedelta(seconds=5)
 
 log = logging.getLogger(__name__)
 
-_Notice = tuple[Subscription, str, Mapping[str, Any]]
-"""The subscription, the type and the data of a delivery."""
-_DERIVED: Final = frozenset({NEIGHBORS_CHANGED, LINEAGE_MISMATCH})
-_Derived = tuple[ChangeSet | None, list[_Notice]]
+_Derived = tuple[ChangeSet | None, list[Notice]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +94,7 @@ class EventFanOut:
         self._jobs = jobs
         self._neighbor_changes = neighbor_changes
         self._lineage = lineage
-        self._announced: LRUCache[str, None] = LRUCache(_MAX_ANNOUNCED)
-        self._announced_lock = threading.Lock()
+        self._announcements = Announcements(database, jobs)
 
     def any_overdue(self, session: Reader) -> bool:
         """Whether an event is pending for so long that its job must have been lost."""
@@ -156,50 +144,13 @@ class EventFanOut:
                 )
             for event in waiting:
                 if time.monotonic() >= next_announcement:
-                    self._announce(job)
+                    self._announcements.announce(job.tenant.id, job.space_id)
                     next_announcement = time.monotonic() + _ANNOUNCEMENT_INTERVAL_S
                 yield event
                 if time.monotonic() >= until:
                     return
             if not waiting:
                 return
-
-    def _announce(self, job: JobRecord) -> None:
-        """Write the deliveries of waiting events themselves, and mark those that lead to no other.
-
-        A delivery may be deleted before its event is compared: the quota of deliveries may be low.
-        So this process remembers the events, and writes no second one.
-        """
-        with self._database.reading() as session:
-            ids = event_repository.pending_ids(
-                session, job.tenant.id, job.space_id, limit=_ANNOUNCED_AHEAD
-            )
-        fresh = [each for each in ids if not self._is_announced(each)]
-        for start in range(0, len(fresh), _BATCH_SIZE):
-            some = fresh[start : start + _BATCH_SIZE]
-            with self._database.writing() as session:
-                self._announce_some(session, event_repository.lock_pending(session, some))
-            with self._announced_lock:
-                self._announced.update(dict.fromkeys(some))
-
-    def _announce_some(self, session: Writer, events: Sequence[event_repository.Event]) -> None:
-        subscribed: dict[str, list[Subscription]] = {}
-        deliveries: list[Delivery] = []
-        for event in events:
-            if event.space not in subscribed:
-                subscribed[event.space] = subscriptions.subscriptions_to_space(
-                    session, event.tenant_id, event.space
-                )
-            here = subscribed[event.space]
-            deliveries += [_delivery(notice, event) for notice in _own_notices(event, here)]
-            if event.model_id is None or not any(_DERIVED & {*s.events} for s in here):
-                event_repository.mark_fanned_out(session, event)
-        if delivery_repository.insert_deliveries(session, deliveries):
-            schedule_sending(session, self._jobs)
-
-    def _is_announced(self, event_id: str) -> bool:
-        with self._announced_lock:
-            return event_id in self._announced
 
     def fan_out(self, event: event_repository.Event) -> None:
         """Write the deliveries of one event, and of the events derived from it.
@@ -217,7 +168,7 @@ class EventFanOut:
             model = None
             if event.model_id is not None:  # by id, since the model may have been renamed
                 model = models.models_by_id(session, [event.model_id]).get(event.model_id)
-        notices = [] if self._is_announced(event.id) else _own_notices(event, here)
+        notices = [] if self._announcements.includes(event.id) else own_notices(event, here)
         compared, retry = None, None
         if model is not None:
             try:
@@ -231,15 +182,30 @@ class EventFanOut:
                 return
             if compared is not None and not self._neighbor_changes.is_current(session, compared):
                 return  # another worker has fanned out a change that this compares: start again
-            deliveries = [_delivery(notice, event) for notice in notices]
+            deliveries = [delivery_of(notice, event) for notice in notices]
             if delivery_repository.insert_deliveries(session, deliveries):
                 schedule_sending(session, self._jobs)
             if retry is not None:
                 event_repository.put_off(session, event, retry.at, counts=retry.counts)
                 return
             if compared is not None:
-                event_repository.mark_compared(session, event, compared.model.revision)
+                self._cover(session, event, compared.model.revision, here)
             event_repository.mark_fanned_out(session, event)
+
+    def _cover(
+        self,
+        session: Writer,
+        event: event_repository.Event,
+        revision: int,
+        here: Sequence[Subscription],
+    ) -> None:
+        """Mark the model's events that its comparison covers, as done where nothing else is due."""
+        covered = event_repository.uncompared_events(session, event, revision)
+        event_repository.mark_compared(session, event, revision)
+        if not any(LINEAGE_MISMATCH in s.events for s in here):
+            for each in covered:
+                if self._announcements.includes(each.id):
+                    event_repository.mark_fanned_out(session, each)
 
     def _derive(
         self, event: event_repository.Event, model: ModelRecord, here: Sequence[Subscription]
@@ -249,10 +215,10 @@ class EventFanOut:
             space = spaces.find_space_by_id(session, event.space_id)
         if space is None:
             return None, []
-        compared, notices = None, list[_Notice]()
+        compared, notices = None, list[Notice]()
         if event.type == SUPPORT_STORED and not event.neighbors_compared:
             compared, notices = self._neighbors(space, event, model, here)
-        interested = [s for s in here if _matches(s, event, LINEAGE_MISMATCH)]
+        interested = [s for s in here if matches(s, event, LINEAGE_MISMATCH)]
         if interested and model.base_model is not None:
             with self._database.reading() as session:
                 followed = event_repository.is_followed(session, event)
@@ -292,12 +258,12 @@ class EventFanOut:
         """The first revision of the uncompared events, and the subscriptions that match any."""
         events = (event, *event_repository.uncompared_events(session, event, revision))
         first = min(one.revision or 1 for one in events)
-        matching = [s for s in here if any(_matches(s, one, NEIGHBORS_CHANGED) for one in events)]
+        matching = [s for s in here if any(matches(s, one, NEIGHBORS_CHANGED) for one in events)]
         return first, matching
 
     def _mismatches(
         self, space: SpaceRecord, name: str, interested: Sequence[Subscription]
-    ) -> list[_Notice]:
+    ) -> list[Notice]:
         """The events for a declared base that differs from the measured lineage."""
         with self._database.reading() as session:
             try:
@@ -319,26 +285,6 @@ class EventFanOut:
             "url": f"/v1/spaces/{space.name}/lineage?model={quote(found.model, safe='/')}",
         }
         return [(subscription, LINEAGE_MISMATCH, data) for subscription in interested]
-
-
-def _matches(subscription: Subscription, event: event_repository.Event, kind: str) -> bool:
-    """Whether a subscription to the event's space matches it, as an event of some type."""
-    if kind not in subscription.events:
-        return False
-    return event.model is None or (
-        subscription.model in {None, event.model}
-        and (subscription.tag is None or subscription.tag in event.tags)
-    )
-
-
-def _own_notices(event: event_repository.Event, here: Sequence[Subscription]) -> list[_Notice]:
-    """The notices of an event itself, without those derived from it."""
-    return [(s, event.type, event.data) for s in here if _matches(s, event, event.type)]
-
-
-def _delivery(notice: _Notice, event: event_repository.Event) -> Delivery:
-    subscription, kind, data = notice
-    return new_delivery(subscription, event.id, kind, _body(kind, event, data))
 
 
 def _retry_after(event: event_repository.Event, error: Exception) -> _Retry | None:
@@ -389,13 +335,3 @@ def _line(item: Change, way: str) -> dict[str, Any]:
         "previous": None if item.previous is None else round(item.previous, 6),
         "estimate": item.estimate,
     }
-
-
-def _body(kind: str, event: event_repository.Event, data: Mapping[str, Any]) -> bytes:
-    """The bytes that are sent; the timestamp is that of the change."""
-    payload = {
-        "type": kind,
-        "timestamp": event.created_at.isoformat().replace("+00:00", "Z"),
-        "data": {"event": event.id, **data},
-    }
-    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
