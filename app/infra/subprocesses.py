@@ -93,7 +93,7 @@ class Helper:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process, if one was started."""
+        """The id of the process; None where there is none."""
         return None if self._process is None else self._process.pid
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -140,12 +140,11 @@ class Helper:
 
     def _sent(self, request: bytes) -> Connection:
         """The connection to a child that was sent the request; one that has ended is replaced."""
-        if self._connection is not None:
-            try:
+        if self._connection is not None and self._process is not None and self._process.is_alive():
+            with contextlib.suppress(OSError):
                 self._connection.send_bytes(request)
                 return self._connection
-            except OSError:
-                self.close()
+        self.close()
         self._connection, theirs = _spawn.Pipe()
         self._process = _spawn.Process(target=_help, args=(theirs,), daemon=True)
         self._process.start()

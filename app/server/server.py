@@ -93,8 +93,7 @@ def _answer_soon() -> None:
     """Make threads that compute hold up the others for less long.
 
     What is there before the first request stays until the end, so that collections of garbage need
-    not inspect it: each would stop all threads for a tenth of a second. They come less often,
-    too: a layout of 33,000 tensors takes 120 ms to validate so, and 400 ms by default.
+    not inspect it: each would stop all threads for a tenth of a second. They come less often, too.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.collect()

@@ -8,8 +8,9 @@ it. So do bodies and lines that are read by a thread of their request.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from anyio import from_thread
@@ -56,8 +57,9 @@ class Run(Protocol):
 class JsonParsers(Pool):
     """The processes that read long JSON, and the turns of the tenants at them.
 
-    A process starts with the first text that needs it. One that is killed is replaced: the text
-    that it read is refused, and the next one is read.
+    A process starts beside the first text that finds none that is free; while it starts, which
+    takes a second, texts are read here. One that is killed is replaced likewise: the text that it
+    read is refused, and the next one is read.
 
     Args:
         share: of them that one tenant may hold while others wait.
@@ -66,21 +68,18 @@ class JsonParsers(Pool):
 
     def __init__(self, *, share: float, timeout: float) -> None:
         super().__init__(_PARSERS, share=share, timeout=timeout, work="the bodies of others are")
-        self._idle = [Helper("reading a long JSON text") for _ in range(_PARSERS)]
+        self._cold = [Helper("reading a long JSON text") for _ in range(_PARSERS)]
+        self._warm: list[Helper] = []
+        self._starting = threading.Lock()
 
-    @asynccontextmanager
-    async def reading(self, tenant: str) -> AsyncIterator[Helper]:
-        """Hold a turn for the duration of the block, with a process to read in.
+    async def read(self, tenant: str, function: Callable[..., T], *arguments: Any) -> T:
+        """The result of a module's function, in a turn of the tenant's.
 
         Raises:
-            Unavailable: none became free in time.
+            Unavailable: there is no turn in time, or the process that computed it was killed.
         """
         async with self.turn(tenant):
-            helper = self._idle.pop()  # the one that read last is warm
-            try:
-                yield helper
-            finally:
-                self._idle.append(helper)
+            return await run_in_threadpool(self._run, function, *arguments)
 
     @contextmanager
     def reading_on_thread(self, tenant: str, size: int) -> Iterator[Run]:
@@ -97,12 +96,44 @@ class JsonParsers(Pool):
             yield run_here
             return
         from_thread.run(self._take, tenant, None)
-        helper = self._idle.pop()
         try:
-            yield helper.call
+            yield self._run
         finally:
-            self._idle.append(helper)
             from_thread.run_sync(self._give_back, tenant)
+
+    def _run(self, function: Callable[..., T], /, *arguments: Any) -> T:
+        """Call a function in a process; here, while one starts."""
+        try:
+            helper = self._warm.pop()  # atomic, as all that threads do to these lists
+        except IndexError:
+            self._start(function, arguments)
+            return function(*arguments)
+        try:
+            return helper.call(function, *arguments)
+        finally:
+            (self._cold if helper.pid is None else self._warm).append(helper)
+
+    def _start(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> None:
+        """Start a process beside this thread, unless one starts or all of them have.
+
+        It does the same work first, so that it has imported what that needs.
+        """
+        if not self._starting.acquire(blocking=False):
+            return
+        if not self._cold:
+            self._starting.release()
+            return
+        helper = self._cold.pop()
+
+        def start() -> None:
+            try:
+                with suppress(ModelkinError, RuntimeError):
+                    helper.call(function, *arguments)
+            finally:
+                (self._cold if helper.pid is None else self._warm).append(helper)
+                self._starting.release()
+
+        threading.Thread(target=start, name="json-reader-start", daemon=True).start()
 
 
 def run_here(function: Callable[..., T], /, *arguments: Any) -> T:
@@ -192,8 +223,8 @@ class _JsonRequest(Request):
             return validated(self._kind, body)
         if len(body) <= QUICK_BYTES:
             return await run_in_threadpool(validated, self._kind, body)
-        async with services_of(self)[JsonParsers].reading(tenant_of(self)) as helper:
-            return await run_in_threadpool(helper.call, validated, self._kind, body)
+        parsers = services_of(self)[JsonParsers]
+        return await parsers.read(tenant_of(self), validated, self._kind, body)
 
     def explained(self, error: RequestValidationError) -> RequestValidationError:
         """What FastAPI found, with what was found in the body in place of its own finding."""
