@@ -18,10 +18,10 @@ demo: $(VENV)/.runtime
 serve: $(VENV)/.runtime
 	$(BIN)/python -m app
 
-# Three at a time on two cores: many tests wait for clocks, deaths and other processes.
+# Four at a time on two cores: many tests wait for clocks, deaths and other processes.
 test: lint
 	$(BIN)/python -m modelkin.core.kernels
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.backups
