@@ -73,6 +73,14 @@ def run_in_subprocess(
     return result
 
 
+class _Ended(Exception):
+    """A helper has ended, or was ended since it took too long."""
+
+    def __init__(self, code: int | None) -> None:
+        super().__init__(code)
+        self.code = code
+
+
 class Helper:
     """A child process that computes again and again, for one caller at a time.
 
@@ -106,25 +114,39 @@ class Helper:
         Raises:
             ModelkinError: the function raised it.
             Unavailable: the child was killed, for example because memory ran out, or takes too
-                long. The next call has another one.
+                long. The next call has another one. Only after SIGTERM, which supervisors send to
+                all processes of a service, another one computes this call.
             RuntimeError: the function raised any other error.
         """
         request = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
+        result: T
+        try:
+            result = self._answered(request)
+            return result
+        except _Ended as ended:
+            code = ended.code
+        if code == -signal.SIGTERM:  # sent to the group of this process, which ends its work first
+            with contextlib.suppress(_Ended):
+                result = self._answered(request)
+                return result
+        raise Unavailable(
+            f"{self._work} ended early, exit code {code}: -9 is a lack of memory; "
+            f"try again, or send less at a time"
+        )
+
+    def _answered(self, request: bytes) -> Any:
+        """The result of a request; :class:`_Ended` if the process ends before."""
         try:
             connection = self._sent(request)
             if not connection.poll(self.timeout):
                 raise TimeoutError
             succeeded, answer = connection.recv()
         except (EOFError, OSError):
-            raise Unavailable(
-                f"{self._work} ended early, exit code {self.close()}: -9 is a lack of memory; "
-                f"try again, or send less at a time"
-            ) from None
+            raise _Ended(self.close()) from None
         except BaseException:  # its answer would be taken for that of the next call
             self.close()
             raise
-        result: T = _taken(succeeded, answer)
-        return result
+        return _taken(succeeded, answer)
 
     def close(self) -> int | None:
         """End the process; return its exit code, None if there was none."""

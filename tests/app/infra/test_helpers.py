@@ -56,6 +56,20 @@ def fail(how: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def end_once(mark: Path) -> str:
+    """Ends by SIGTERM the first time."""
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGTERM)
+    return "computed"
+
+
+def test_a_signal_to_the_whole_group_costs_no_call(helper: Helper, tmp_path: Path) -> None:
+    """A supervisor sends SIGTERM to all processes of a service, whose requests end first."""
+    assert helper.call(end_once, tmp_path / "ended") == "computed"
+    assert (tmp_path / "ended").exists()
+
+
 def test_one_process_answers_every_call_at_a_lower_priority(helper: Helper) -> None:
     """The first call starts it, and each of them gets its own answer."""
     pids = {helper.call(os.getpid) for _ in range(3)}
