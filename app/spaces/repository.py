@@ -34,6 +34,7 @@ __all__ = [
     "count_spaces",
     "delete_retired",
     "delete_space",
+    "exists",
     "find_space",
     "find_space_by_id",
     "get_space",
@@ -49,7 +50,8 @@ __all__ = [
 
 _RETIRED = "/"
 """What the names of deleted spaces begin with, until their rows are gone. No other name does."""
-_exists = func.substr(SpaceRow.name, 1, 1) != _RETIRED
+exists = func.substr(SpaceRow.name, 1, 1) != _RETIRED
+"""The condition that a space is not deleted."""
 
 
 def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:
@@ -72,14 +74,14 @@ def all_spaces(session: Reader, name: str | None = None) -> Sequence[SpaceRecord
 
 def space_ids(session: Reader) -> set[int]:
     """The ids of the spaces of every tenant."""
-    return set(session.scalars(select(SpaceRow.id).where(_exists)))
+    return set(session.scalars(select(SpaceRow.id).where(exists)))
 
 
 def get_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
     """The tenant's space of this name, or :class:`SpaceNotFound`, which names a near one."""
     space = find_space(session, tenant, name)
     if space is None:
-        near = near_name(session, SpaceRow.name, (SpaceRow.tenant_id == tenant.id) & _exists, name)
+        near = near_name(session, SpaceRow.name, (SpaceRow.tenant_id == tenant.id) & exists, name)
         raise SpaceNotFound(f"there is no space {name!r}{near}")
     return space
 
@@ -99,7 +101,7 @@ def list_spaces(
 
 def count_spaces(session: Reader, tenant_id: int) -> int:
     """How many spaces the tenant has."""
-    query = select(func.count()).where(SpaceRow.tenant_id == tenant_id, _exists)
+    query = select(func.count()).where(SpaceRow.tenant_id == tenant_id, exists)
     return session.scalars(query).one()
 
 
@@ -173,7 +175,7 @@ def retire_space(session: Writer, space: SpaceRecord) -> None:
 
 def retired_spaces(session: Reader) -> Sequence[int]:
     """The ids of deleted spaces that have rows still."""
-    return session.scalars(select(SpaceRow.id).where(~_exists).order_by(SpaceRow.id)).all()
+    return session.scalars(select(SpaceRow.id).where(~exists).order_by(SpaceRow.id)).all()
 
 
 def delete_retired(session: Writer, space_id: int, limit: int) -> bool:
@@ -191,7 +193,7 @@ def delete_retired(session: Writer, space_id: int, limit: int) -> bool:
     )
     if len(gone.all()) == limit:
         return False
-    session.execute(delete(SpaceRow).where(SpaceRow.id == space_id, ~_exists))
+    session.execute(delete(SpaceRow).where(SpaceRow.id == space_id, ~exists))
     return True
 
 
@@ -203,7 +205,7 @@ def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
     """
     row = session.scalar(
         select(SpaceRow)
-        .where(SpaceRow.id == space.id, _exists)
+        .where(SpaceRow.id == space.id, exists)
         .with_for_update()
         .execution_options(populate_existing=True)
     )
@@ -275,7 +277,7 @@ def _spaces() -> Select[SpaceRow, StopListRow]:
     in_force = (StopListRow.space_id == SpaceRow.id) & (
         StopListRow.version == SpaceRow.banding_version
     )
-    query = select(SpaceRow, StopListRow).outerjoin(StopListRow, in_force).where(_exists)
+    query = select(SpaceRow, StopListRow).outerjoin(StopListRow, in_force).where(exists)
     return query.options(defer(StopListRow.indices))
 
 

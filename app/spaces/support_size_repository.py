@@ -10,6 +10,7 @@ from sqlalchemy import func, insert, select, update
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import SpaceRow, SupportSizeReportRow
 from app.spaces.records import SpaceRecord
+from app.spaces.repository import exists
 
 __all__ = ["count_reporters", "lower_median", "put_report"]
 
@@ -45,13 +46,13 @@ def put_report(
 
 
 def count_reporters(session: Reader, tenant_id: int) -> int:
-    """How many reporters there are in all spaces of a tenant."""
+    """How many reporters there are in all spaces of a tenant, without deleted ones."""
     query = (
         select(func.count())
         .select_from(SupportSizeReportRow)
         .join(SpaceRow, SpaceRow.id == SupportSizeReportRow.space_id)
     )
-    return session.scalars(query.where(SpaceRow.tenant_id == tenant_id)).one()
+    return session.scalars(query.where(SpaceRow.tenant_id == tenant_id, exists)).one()
 
 
 def lower_median(session: Reader, space: SpaceRecord) -> tuple[int | None, int]:

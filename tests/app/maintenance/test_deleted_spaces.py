@@ -23,6 +23,7 @@ from app.quotas.repository import stored
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
+from app.spaces.support_size_repository import count_reporters, put_report
 from modelkin.types.spaces import SignatureSpec
 
 SPEC = SignatureSpec("affine32", 4, 1)
@@ -84,9 +85,12 @@ def kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> Spaces:
 def test_a_large_space_is_gone_at_once(kept: Spaces) -> None:
     """No query or quota sees it, no writer that read it before writes to it, its name is free."""
     large = kept.add("large", 12)
+    with kept.database.writing() as session:
+        put_report(session, large, reporter="r", k_star=5)
     kept.delete(large)
     assert (1, 12, 12) == kept.rows(large)
     with kept.database.reading() as session:
+        assert 0 == count_reporters(session, kept.tenant.id)
         assert spaces.find_space_by_id(session, large.id) is None
         assert spaces.find_space(session, kept.tenant, f"/{large.id}") is None
         assert set() == spaces.space_ids(session)
