@@ -89,6 +89,11 @@ class Texts(RequestModel):
             self._reader = os.getpid(), threading.get_ident()
         return self
 
+    @property
+    def reader(self) -> tuple[int, int]:
+        """The process and the thread."""
+        return self._reader
+
 
 BUDGETS = Budgets(*(Budget(1 << 30, 1.0) for _ in range(3)))
 SEEN: list[tuple[int, int]] = []
@@ -105,7 +110,7 @@ def _count(
     body: Annotated[Texts, Body()], loop: Annotated[int, Depends(_loop)], least: int = 0
 ) -> dict[str, Any]:
     held = BUDGETS.decoded.held
-    process, thread = body._reader
+    process, thread = body.reader
     where = "process" if process != os.getpid() else "thread"
     where = "loop" if thread == loop else where
     return {"where": where, "texts": len(body.texts), "least": least, "held": held}

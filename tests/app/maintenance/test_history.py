@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from types import ModuleType
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from app.auth.tenants import ensure_tenant
+from app.hubs.repositories import hub_events
 from app.infra.db.database import Database
 from app.infra.db.ids import new_id
 from app.infra.db.migrations import migrate
 from app.infra.db.tables.hubs import HubEventRow, SourceRow
 from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.webhooks import EventRow, SubscriptionRow, WebhookDeliveryRow
+from app.jobs import queue
 from app.maintenance.history import HistoryBounds
 from app.quotas.records import Quotas
 from app.quotas.service import QuotaService
+from app.webhooks import delivery_repository, event_repository
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 QUOTAS = QuotaService(Quotas(events=1000, deliveries=1000))
@@ -207,40 +211,38 @@ def test_the_newest_of_a_tenant_stay(
 
 
 @pytest.mark.parametrize(
-    ("kind", "table", "name"),
+    ("kind", "table", "repository", "count"),
     [
-        ("events", EventRow, "events of tenant"),
-        ("deliveries", WebhookDeliveryRow, "deliveries of"),
-        ("jobs", JobRow, "jobs of"),
-        ("hub_events", HubEventRow, "events of source"),
+        ("events", EventRow, event_repository, "count_of_tenant"),
+        ("deliveries", WebhookDeliveryRow, delivery_repository, "count_of_tenant"),
+        ("jobs", JobRow, queue, "count_of_tenant"),
+        ("hub_events", HubEventRow, hub_events, "count_events"),
     ],
 )
 def test_processes_that_prune_at_once_delete_no_more_than_one(
-    history: History, kind: str, table: type[Any], name: str, monkeypatch: pytest.MonkeyPatch
+    history: History,
+    kind: str,
+    table: type[Any],
+    repository: ModuleType,
+    count: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All have counted before the first deletes; each deletes what is too much by then."""
     of = history.tenant("busy", events=30, deliveries=30)
     many = getattr(history, kind)(of, 250 * "+")
-    counted, everything = threading.Barrier(3, timeout=20), HistoryBounds._everything
+    counted, counting = threading.Barrier(3, timeout=20), getattr(repository, count)
 
-    def alone(self: HistoryBounds) -> Iterator[Any]:
-        return (kept for kept in everything(self) if kept.name.startswith(name))
+    def together(*arguments: Any, **of: Any) -> int:
+        found: int = counting(*arguments, **of)
+        if found == len(many):
+            counted.wait()
+        return found
 
-    monkeypatch.setattr(HistoryBounds, "_everything", alone)
-
-    class Late(threading.Event):
-        """Held back before the first batch, when a process asks whether it is set."""
-
-        waited = False
-
-        def is_set(self) -> bool:
-            if not self.waited:
-                self.waited = True
-                counted.wait()
-            return super().is_set()
-
+    monkeypatch.setattr(repository, count, together)
     processes = [
-        threading.Thread(target=HistoryBounds(history.database, QUOTAS).run_once, args=(Late(),))
+        threading.Thread(
+            target=HistoryBounds(history.database, QUOTAS).run_once, args=(threading.Event(),)
+        )
         for _ in range(3)
     ]
     for process in processes:
