@@ -21,12 +21,14 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.errors import NotFound, Unavailable
+from app.spaces.repository import RETIRED
 
 __all__ = [
     "BACKUPS",
     "FORGET_BUCKETS",
     "MANIFEST",
     "SUPPORTS",
+    "SUPPORT_KEYS",
     "SUPPORT_LIST",
     "FileSum",
     "Manifest",
@@ -46,6 +48,18 @@ SUPPORT_LIST: Final = "supports.tsv"
 MANIFEST: Final = "manifest.json"
 FORGET_BUCKETS: Final = "UPDATE spaces SET bucket_epoch = NULL"
 """Part of a restoration: what Redis still has of a space is of another time."""
+SUPPORT_KEYS: Final = f"""
+    WITH present AS (
+        SELECT m.id, m.blob_key FROM models m JOIN spaces s ON s.id = m.space_id
+        WHERE substr(s.name, 1, 1) <> '{RETIRED}'
+    )
+    SELECT blob_key FROM present WHERE blob_key IS NOT NULL UNION
+    SELECT r.blob_key FROM revisions r JOIN present p ON p.id = r.model_id
+    WHERE r.blob_key IS NOT NULL
+"""  # noqa: S608 - of constants
+"""The query for the keys of the supports of a copy; those of deleted spaces may be gone before
+their rows.
+"""
 _CHUNK_BYTES = 1 << 20
 _LINE = re.compile(r"((?:\w+/)+\w+)\t(\d+)\t([0-9a-f]{64})\n", re.ASCII)
 """No key leads out of the folder of supports."""

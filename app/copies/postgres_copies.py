@@ -14,7 +14,7 @@ import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 from sqlalchemy import URL
 
-from app.copies.manifests import FORGET_BUCKETS, Manifest, Table
+from app.copies.manifests import FORGET_BUCKETS, SUPPORT_KEYS, Manifest, Table
 from app.errors import Unavailable
 from app.infra.db.tables.all_tables import Base
 
@@ -22,10 +22,7 @@ __all__ = ["PostgresCopy", "has_tables", "restore_postgres"]
 
 _CHUNK_BYTES = 1 << 20
 _IN, _OUT = SQL("FROM STDIN"), SQL("TO STDOUT")
-_KEYS = (
-    "SELECT key FROM (SELECT blob_key AS key FROM models WHERE blob_key IS NOT NULL UNION "
-    'SELECT blob_key FROM revisions WHERE blob_key IS NOT NULL) k ORDER BY key COLLATE "C"'
-)
+_KEYS = f'SELECT blob_key FROM ({SUPPORT_KEYS}) k ORDER BY blob_key COLLATE "C"'  # noqa: S608
 
 
 class PostgresCopy:

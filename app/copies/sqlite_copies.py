@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from app.copies.manifests import FORGET_BUCKETS, Table, copy_file
+from app.copies.manifests import FORGET_BUCKETS, SUPPORT_KEYS, Table, copy_file
 from app.errors import Unavailable
 
 __all__ = ["DATABASE", "SqliteCopy", "restore_sqlite"]
@@ -57,10 +57,7 @@ class SqliteCopy:
         """
         try:
             with closing(sqlite3.connect(f"{self._copy.as_uri()}?mode=ro", uri=True)) as copy:
-                for (key,) in copy.execute(
-                    "SELECT blob_key FROM models WHERE blob_key IS NOT NULL UNION "
-                    "SELECT blob_key FROM revisions WHERE blob_key IS NOT NULL ORDER BY 1"
-                ):
+                for (key,) in copy.execute(f"{SUPPORT_KEYS} ORDER BY 1"):
                     yield key
         except sqlite3.Error as error:
             raise Unavailable(

@@ -28,6 +28,7 @@ from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
 from modelkin.types.vocabulary import SignatureScheme, SupportSizePolicyName
 
 __all__ = [
+    "RETIRED",
     "add_support_bytes",
     "advance",
     "all_spaces",
@@ -48,9 +49,9 @@ __all__ = [
 ]
 
 
-_RETIRED = "/"
+RETIRED = "/"
 """What the names of deleted spaces begin with, until their rows are gone. No other name does."""
-exists = func.substr(SpaceRow.name, 1, 1) != _RETIRED
+exists = func.substr(SpaceRow.name, 1, 1) != RETIRED
 """The condition that a space is not deleted."""
 
 
@@ -163,7 +164,7 @@ def retire_space(session: Writer, space: SpaceRecord) -> None:
         update(SpaceRow)
         .where(SpaceRow.id == space.id)
         .values(
-            name=f"{_RETIRED}{space.id}",
+            name=f"{RETIRED}{space.id}",
             layout_digest=None,
             supports=0,
             signatures=0,

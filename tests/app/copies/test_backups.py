@@ -19,9 +19,15 @@ from app.cli import COMMANDS
 from app.copies.manifests import MANIFEST, SUPPORT_LIST, SUPPORTS, file_sum, whole_backups
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import SpaceRow
+from app.spaces.repository import all_spaces, retire_space
+from modelkin import Support
 from tests.support.app.backups import Copies, writing
+from tests.support.app.harness import open_app
 from tests.support.backends import SQLITE, Backend
+from tests.support.blob_files import blob_files
 from tests.support.servers.server_process import Server
+
+M = 10_000
 
 
 @pytest.fixture(scope="module")
@@ -402,3 +408,23 @@ def test_a_list_that_is_damaged_saves_no_copy(
     # without a manifest the folder counts for nothing; with a damaged one its supports are unknown
     assert stray.exists() == (len(whole_backups(to)) == 2)
     Copies(SQLITE, tmp_path / "restored").put_back(to)
+
+
+def test_a_deleted_space_needs_no_supports(backend: Backend, tmp_path: Path) -> None:
+    """Those of a large one may be gone before the rows that name them."""
+    with open_app(tmp_path, backend) as app:
+        for name in ("kept", "gone"):
+            app.create_space(name, M)
+            app.put_support(name, "m", Support.from_indices([1, 5], M))
+        with app.database.writing() as session:
+            [gone] = all_spaces(session, "gone")
+            retire_space(session, gone)
+        [folder] = (tmp_path / "blobs").glob(f"*/{gone.id}")
+        shutil.rmtree(folder)
+        copies = Copies(backend, tmp_path)
+        copies.back_up(tmp_path / "to")
+        assert "" == copies.verify()
+    restored = Copies(backend, tmp_path / "restored")
+    restored.put_back(tmp_path / "to")
+    assert "" == restored.verify()
+    assert 1 == len(blob_files(tmp_path / "restored" / "blobs"))
