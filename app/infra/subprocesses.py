@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
@@ -74,7 +75,7 @@ def run_in_subprocess(
 
 
 class _Ended(Exception):
-    """A helper has ended, or was ended since it took too long."""
+    """A helper has ended."""
 
     def __init__(self, code: int | None) -> None:
         super().__init__(code)
@@ -136,16 +137,33 @@ class Helper:
 
     def _answered(self, request: bytes) -> Any:
         """The result of a request; :class:`_Ended` if the process ends before."""
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            if self._process is not None:
+                self._process.kill()
+
+        # No time limit of the pipe does it: a process that stands still takes no request in either.
+        watch = threading.Timer(self.timeout, give_up)
+        watch.start()
         try:
             connection = self._sent(request)
-            if not connection.poll(self.timeout):
-                raise TimeoutError
+            if late.is_set():  # else another process would compute what nothing waits for
+                raise EOFError
             succeeded, answer = connection.recv()
         except (EOFError, OSError):
-            raise _Ended(self.close()) from None
+            code = self.close()
+            if late.is_set():
+                raise Unavailable(
+                    f"{self._work} takes longer than {self.timeout:g} s: send less at a time"
+                ) from None
+            raise _Ended(code) from None
         except BaseException:  # its answer would be taken for that of the next call
             self.close()
             raise
+        finally:
+            watch.cancel()
         return _taken(succeeded, answer)
 
     def close(self) -> int | None:

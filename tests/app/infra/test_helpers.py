@@ -56,6 +56,11 @@ def fail(how: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def slowly(_: bytes) -> None:
+    """Takes very long."""
+    time.sleep(60.0)
+
+
 def end_once(mark: Path) -> str:
     """Ends by SIGTERM the first time."""
     if not mark.exists():
@@ -107,12 +112,17 @@ def test_one_that_is_killed_while_it_waits_costs_no_call(helper: Helper) -> None
     assert first != helper.call(os.getpid)
 
 
-def test_one_that_does_not_answer_is_ended(helper: Helper) -> None:
-    """A call ends in time, and its answer is not taken for that of the next one."""
-    helper.call(os.getpid)
+@pytest.mark.parametrize("how", ["computes", "stands still"])
+def test_one_that_does_not_answer_is_ended(helper: Helper, how: str) -> None:
+    """A call ends in time, and its answer is not taken for that of the next one; a process that
+    stands still does not even read its request.
+    """
+    pid = helper.call(os.getpid)
+    if how == "stands still":
+        os.kill(pid, signal.SIGSTOP)
     helper.timeout = 0.2
-    with pytest.raises(Unavailable, match="adding up ended early"):
-        helper.call(time.sleep, 60.0)
+    with pytest.raises(Unavailable, match=r"adding up takes longer than 0\.2 s"):
+        helper.call(slowly, bytes(1 << 20))
     helper.timeout = 60.0
     assert 6 == helper.call(sum, [1, 2, 3])
 
