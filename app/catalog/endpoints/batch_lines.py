@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import Final, TypeAlias
+from collections.abc import Iterator
+from typing import Final
 
 from app.catalog.batches import MAX_PENDING_BYTES, BatchEntry, RefusedEntry
 from app.catalog.endpoints.line_fields import read_fields
@@ -19,7 +18,7 @@ from app.catalog.origins import stated_origin
 from app.catalog.schemas import BatchLineIn
 from app.errors import Unavailable
 from app.infra.http.bodies import BodyLimits
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, Run
+from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, JsonReading
 from app.infra.http.memory_budget import Reservation
 from modelkin import wire
 from modelkin.core.indices import index_dtype
@@ -35,7 +34,7 @@ from modelkin.errors import (
     UnsupportedMediaType,
 )
 
-__all__ = ["ENCODED", "MAX_LINES", "LineReader", "LinesRead", "split_lines"]
+__all__ = ["ENCODED", "MAX_LINES", "LineReader", "split_lines"]
 
 MAX_LINES: Final = 10_000
 
@@ -46,9 +45,6 @@ _MAX_SUPPORT_BYTES: Final = 16 << 20
 """Bytes of indices of one line: hardly any model has more in a line of a megabyte."""
 _RESERVED_BYTES: Final = MAX_PENDING_BYTES + 3 * _MAX_SUPPORT_BYTES
 """Memory for pending supports, and for one support while it is decoded and packed."""
-
-LinesRead: TypeAlias = Callable[[int], AbstractContextManager[Run]]
-"""Holds what reads so many bytes of JSON."""
 
 
 def split_lines(body: bytearray) -> Iterator[memoryview]:
@@ -93,7 +89,7 @@ class LineReader:
         num_parameters: int,
         longest: int,
         hold: Reservation,
-        reading: LinesRead,
+        reading: JsonReading,
     ) -> None:
         self._max_line_bytes = limits.max_json_bytes
         self._num_parameters = num_parameters

@@ -20,7 +20,6 @@ from app.catalog.endpoints.batch_lines import (
     ENCODED,
     MAX_LINES,
     LineReader,
-    LinesRead,
     split_lines,
 )
 from app.catalog.endpoints.payloads import SIGNATURE_SCHEMA
@@ -29,7 +28,7 @@ from app.errors import StorageFull
 from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
 from app.infra.http.dependencies import Reading
 from app.infra.http.endpoint_threads import ThreadRoute
-from app.infra.http.json_bodies import JsonParsers
+from app.infra.http.json_bodies import JsonParsers, JsonReading
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.openapi import problems
 from app.infra.http.problems import described
@@ -115,7 +114,7 @@ class _Body:
 
     data: bytearray
     hold: Reservation
-    reading: LinesRead
+    reading: JsonReading
 
 
 async def _read(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from app.infra.http.bodies import BodyLimits, media_type_of, read_body
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, Run
+from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, JsonReading, Run
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.services import Service
 from app.infra.http.turns import tenant_of
@@ -122,7 +122,7 @@ class Payload:
         media_type: str,
         limits: BodyLimits,
         hold: Reservation,
-        reading: Callable[[int], AbstractContextManager[Run]],
+        reading: JsonReading,
     ) -> None:
         self._data = data
         self._media_type = media_type

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, Final, Protocol, TypeVar
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from anyio import from_thread
 from fastapi import Request, Response
@@ -29,7 +29,15 @@ from app.infra.subprocesses import Helper
 from modelkin import wire
 from modelkin.errors import InvalidParameter, ModelkinError, UnsupportedMediaType
 
-__all__ = ["DECODED_BYTES_PER_BYTE", "JsonParsers", "JsonRoute", "QUICK_BYTES", "Run", "run_here"]
+__all__ = [
+    "DECODED_BYTES_PER_BYTE",
+    "JsonParsers",
+    "JsonRoute",
+    "QUICK_BYTES",
+    "JsonReading",
+    "Run",
+    "run_here",
+]
 
 T = TypeVar("T")
 
@@ -52,6 +60,10 @@ class Run(Protocol):
     """Calls a module's function, here or in another process: arguments and result are pickled."""
 
     def __call__(self, function: Callable[..., T], /, *arguments: Any) -> T: ...
+
+
+JsonReading: TypeAlias = Callable[[int], AbstractContextManager[Run]]
+"""Holds what reads so many bytes of JSON: :meth:`JsonParsers.reading_on_thread` of a tenant."""
 
 
 class JsonParsers(Pool):

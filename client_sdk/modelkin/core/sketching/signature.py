@@ -12,6 +12,7 @@ bytes.
 from __future__ import annotations
 
 import operator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -339,25 +340,21 @@ class Signature:
         return hash((self._key(), self._support_size, self._values.tobytes()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        described = {
-            "scheme": self._scheme,
-            "seed": self._seed,
-            "num_parameters": self._num_parameters,
-            "support_size": self._support_size,
-            "origin": self._origin,
-        }
-        return _restored, (self._values, described)
+        described = partial(
+            Signature,
+            scheme=self._scheme,
+            seed=self._seed,
+            num_parameters=self._num_parameters,
+            support_size=self._support_size,
+            origin=self._origin,
+        )
+        return described, (self._values,)
 
     def __repr__(self) -> str:
         return (
             f"<Signature {self._scheme} of {self.num_perm} permutations, {self._support_size:,} of "
             f"{self._num_parameters:,} parameters>"
         )
-
-
-def _restored(values: ValueArray, described: dict[str, Any]) -> Signature:
-    """A signature out of a pickle."""
-    return Signature(values, **described)
 
 
 def _minima(indices: Any, scheme: str, num_perm: int, seed: int) -> ValueArray:
