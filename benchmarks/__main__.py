@@ -21,7 +21,6 @@ from benchmarks.subjects import (
     http,
     overlaps,
     retrieval,
-    schemes,
     selection,
     signature,
     startup,
@@ -46,7 +45,6 @@ SUBJECTS: dict[str, Subject] = {
     name: cast(Subject, module)
     for name, module in {
         "signature": signature,
-        "schemes": schemes,
         "selection": selection,
         "wire": wire,
         "retrieval": retrieval,

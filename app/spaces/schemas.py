@@ -46,7 +46,7 @@ class TensorSpecIn(TypedDict):
 
 
 class SignatureSpecIn(RequestModel):
-    scheme: str | None = Field(None, description="affine32 or fss32; affine64 where M > 2^32")
+    scheme: str | None = Field(None, description="affine32; affine64 where M > 2^32")
     num_perm: int = Field(256, ge=1, le=4096, description="h, how many minhashes")
     seed: int = Field(1, ge=0, le=2**32 - 1)
 

@@ -130,7 +130,7 @@ class SpaceService:
             )
         m = _num_parameters(num_parameters, layout, exclude)
         h = _num_perm(num_perm)
-        spec = SignatureSpec(cast(SignatureScheme, _scheme(scheme, m, h)), h, _seed(seed))
+        spec = SignatureSpec(cast(SignatureScheme, _scheme(scheme, m)), h, _seed(seed))
         cut = _banding(banding, h)
         size = FREE if support_size is None else support_size.resolve(m)
         created = repository.insert_space(
@@ -227,10 +227,10 @@ def _num_parameters(
     return m
 
 
-def _scheme(scheme: str | None, num_parameters: int, num_perm: int) -> str:
+def _scheme(scheme: str | None, num_parameters: int) -> str:
     if scheme is None:
         return default_scheme(num_parameters)
-    return check_scheme(scheme, num_parameters, num_perm)
+    return check_scheme(scheme, num_parameters)
 
 
 def _num_perm(num_perm: int) -> int:

@@ -42,7 +42,7 @@ from modelkin.errors import (
     SpaceMismatch,
     UnprocessableEntityError,
 )
-from modelkin.selection import select, select_support
+from modelkin.selection import select, select_signature, select_support
 from modelkin.types.clusterings import (
     Assignment,
     Cluster,
@@ -167,6 +167,7 @@ __all__ = [
     "__version__",
     "layout_of",
     "select",
+    "select_signature",
     "select_support",
     "similarity",
     "stability",

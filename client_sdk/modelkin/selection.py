@@ -1,4 +1,4 @@
-"""``select`` and ``select_support`` for arrays and for tensors on any device.
+"""``select``, ``select_support`` and ``select_signature`` for arrays and for tensors on any device.
 
 Arrays, and tensors in this machine's memory, go through numpy's or numba's kernels without a copy.
 ``modelkin.torch.selection`` reads a tensor on a CUDA device there, and only the K indices are
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from modelkin.core.selection import selection
+from modelkin.core.selection import selection, signatures
 from modelkin.core.selection.entries import Entries, entries_of
 from modelkin.core.support import Support
 
-__all__ = ["resize_support", "select", "select_support"]
+__all__ = ["resize_support", "select", "select_signature", "select_support"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +45,7 @@ def _entries(importance: Any) -> Entries:
 
 select = _on_any_device(selection.select)
 select_support = _on_any_device(selection.select_support)
+select_signature = _on_any_device(signatures.select_signature)
 
 
 def resize_support(importance: Any, support: Support, k: int | None, **how: Any) -> Support:

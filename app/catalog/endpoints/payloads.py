@@ -58,7 +58,7 @@ SIGNATURE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["scheme", "num_perm", "seed", "support_size", "values"],
     "properties": {
-        "scheme": {"type": "string", "enum": ["affine32", "affine64", "fss32"]},
+        "scheme": {"type": "string", "enum": ["affine32", "affine64"]},
         "num_perm": {"type": "integer", "minimum": 1},
         "seed": {"type": "integer", "minimum": 0},
         "support_size": {"type": "integer", "minimum": 1},

@@ -16,6 +16,10 @@ import numpy.typing as npt
 
 from modelkin.core.indices import IndexArray, check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
+from modelkin.core.sketching.minima import IndexMembers, Members, hashed
+from modelkin.core.sketching.probe_tables import Table
+from modelkin.core.sketching.schemes import ValueArray
+from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, InvalidSupport
@@ -129,6 +133,20 @@ class PackedSupport:
             )
         return Support.trusted(indices, self._num_parameters)
 
+    def signature(self, num_perm: int = 256, seed: int = 1, scheme: str | None = None) -> Signature:
+        """The signature of the support, of whose form hardly more than h * M / K bits are read.
+
+        Args and errors are those of :meth:`Support.signature`.
+        """
+        members = self.members()
+        return Signature.of_members(members, num_perm=num_perm, seed=seed, scheme=scheme)
+
+    def members(self) -> Members:
+        """What a signature needs of the support."""
+        if self._kind == "bitmap":
+            return _BitmapMembers(self)
+        return IndexMembers(self._array, self._num_parameters)
+
     def sketch(self, size: int = DEFAULT_SIZE, seed: int = 1) -> Sketch:
         """The sketch of the support, of whose form only the sample is read.
 
@@ -152,6 +170,23 @@ class PackedSupport:
         return (
             f"<PackedSupport of {self._k:,} of {self._num_parameters:,} parameters, a {self._kind}>"
         )
+
+
+class _BitmapMembers:
+    """The support of a bitmap, to be signed."""
+
+    def __init__(self, packed: PackedSupport) -> None:
+        self._packed = packed
+        self.num_parameters = packed.num_parameters
+        self.k = packed.k
+
+    def first(self, table: Table) -> npt.NDArray[np.int64]:
+        words = self._packed.words(0, self._packed.array.size)
+        rows: npt.NDArray[np.int64] = kernels().probe_bitmap(table, words)
+        return rows
+
+    def least(self, a: Any, b: Any) -> ValueArray:
+        return hashed(self._packed.unpack().indices, a, b)
 
 
 def packed_bytes(num_parameters: int, k: int) -> int:

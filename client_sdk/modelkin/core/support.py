@@ -179,9 +179,9 @@ class Support:
         """The MinHash signature of the support.
 
         Args:
-            num_perm: h, 1 to 4,096; for ``fss32`` a power of two from 2 on.
+            num_perm: h, 1 to 4,096.
             seed: of the permutations, 0 to 2^32 - 1.
-            scheme: ``affine32``, ``affine64`` or ``fss32``; by default ``affine32`` up to M = 2^32,
+            scheme: ``affine32`` or ``affine64``; by default ``affine32`` up to M = 2^32,
                 ``affine64`` beyond.
 
         Raises:

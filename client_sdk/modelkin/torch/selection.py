@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -17,7 +19,9 @@ from modelkin.core.importance import Origin, origin_of
 from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.selection import radix
 from modelkin.core.selection.entries import refusal
+from modelkin.core.sketching.schemes import ValueArray
 from modelkin.errors import InvalidImportance
+from modelkin.torch.minima import least_hashes
 
 __all__ = ["CHUNK_SIZE", "DeviceEntries", "host_indices"]
 
@@ -143,6 +147,29 @@ class DeviceEntries:
         return found
 
     @torch.no_grad()
+    def ties_end(self, threshold: radix.Threshold) -> int:
+        ties = threshold.ties
+        for at, bits in self._chunks() if threshold.partial else ():
+            equal = torch.nonzero(bits == threshold.bits)[:, 0]
+            if equal.numel() >= ties:
+                return at + int(equal[ties - 1]) + 1
+            ties -= equal.numel()
+        return self.size
+
+    @torch.no_grad()
+    def selected(
+        self, indices: IndexArray, threshold: radix.Threshold, ties_end: int
+    ) -> npt.NDArray[np.bool_]:
+        places = torch.from_numpy(indices.astype(np.int64)).to(self.device)
+        bits = _bits(self._values[places])
+        chosen = bits >= torch.where(places < ties_end, threshold.bits, threshold.bits + 1)
+        answer: npt.NDArray[np.bool_] = chosen.cpu().numpy()
+        return answer
+
+    def least_hashes(self, threshold: radix.Threshold, begin: int, a: Any, b: Any) -> ValueArray:
+        return least_hashes(self.indices(threshold, begin), a, b)
+
+    @torch.no_grad()
     def refusal(self) -> InvalidImportance:
         first, value, count = -1, None, 0
         for at in range(0, self.size, CHUNK_SIZE):
@@ -160,7 +187,12 @@ class DeviceEntries:
             values = self._values[at : at + CHUNK_SIZE]
             if values.dtype == torch.float64 and bool((values < 0).any()):
                 raise self.refusal()  # before rounding can turn it into zero
-            yield at, values.to(torch.float32).contiguous().view(torch.int32)
+            yield at, _bits(values)
+
+
+def _bits(values: Tensor) -> Tensor:
+    """The float32 bits of floats, as int32."""
+    return values.to(torch.float32).contiguous().view(torch.int32)
 
 
 def host_indices(indices: Tensor, num_parameters: int) -> IndexArray:

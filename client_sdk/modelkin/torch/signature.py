@@ -1,6 +1,6 @@
 """Signatures computed on the device of an importance or of indices, in plain torch operations.
 
-Only the h values of the signature are copied to this machine. They equal those of
+Of the indices nothing is copied to this machine. The values equal those of
 ``modelkin.core.sketching.signature.Signature.of``, bit for bit.
 """
 
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from modelkin.core.indices import check_num_parameters
-from modelkin.core.selection.decision import decide
-from modelkin.core.selection.origins import prepared
-from modelkin.core.selection.request import SelectionRequest
-from modelkin.core.sketching.schemes import check_permutations
+from modelkin.core.kernels.reference_probes import first_members
+from modelkin.core.selection import signatures
+from modelkin.core.sketching.probe_tables import Table
+from modelkin.core.sketching.schemes import ValueArray
 from modelkin.core.sketching.signature import Signature
 from modelkin.errors import InvalidSupport
-from modelkin.torch.minima import minima
+from modelkin.torch.minima import least_hashes
 from modelkin.torch.selection import DeviceEntries
 
 __all__ = ["select_signature", "signature_of"]
@@ -32,39 +34,15 @@ def select_signature(
     scheme: str | None = None,
     **how: Any,
 ) -> Signature:
-    """``select_support(importance, **how).signature(num_perm, seed, scheme)``, on the device.
+    """``modelkin.select_signature`` in plain torch operations, on whatever device the tensor is.
 
-    Args:
-        importance: of shape ``(M,)``, on any device.
-        num_perm: h, 1 to 4,096; for ``fss32`` a power of two from 2 on.
-        seed: of the permutations, 0 to 2^32 - 1.
-        scheme: ``affine32``, ``affine64`` or ``fss32``; by default that of M.
-        how: any of the keywords of ``modelkin.select_support``. The supports of resamples, if any,
-            are compared in this machine's memory.
-
-    Raises:
-        InvalidSignature: h, seed or scheme are out of range.
-        InvalidImportance, InvalidParameter, SpaceMismatch: as ``modelkin.select_support``.
+    Args and errors are its own. Supports of resamples, if any, are compared in this machine's
+    memory.
     """
     if how.get("resamples") is not None:
         how["resamples"] = [DeviceEntries.of(resample) for resample in how["resamples"]]
-    ready = prepared(DeviceEntries.of(importance), SelectionRequest(**how))
-    entries: Any = ready.entries  # DeviceEntries stay what they are
-    m = entries.size
-    scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
-    found = minima(scheme, h, seed, entries.device)
-    decision = decide(entries, ready.request)
-    for segment in decision.segments:
-        if segment.threshold is not None:
-            stretch = entries.part(segment.begin, segment.end)
-            found.update(stretch.indices(segment.threshold, segment.begin))
-    return Signature(
-        found.values(),
-        scheme=scheme,
-        seed=seed,
-        num_parameters=m,
-        support_size=decision.k,
-        origin=ready.origin,
+    return signatures.select_signature(
+        DeviceEntries.of(importance), num_perm=num_perm, seed=seed, scheme=scheme, **how
     )
 
 
@@ -91,17 +69,30 @@ def signature_of(
         InvalidParameter: M is out of range.
     """
     m = check_num_parameters(num_parameters)
-    scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
-    found = minima(scheme, h, seed, indices.device)
-    checked = _ascending(indices, m)
-    found.update(checked)
-    return Signature(
-        found.values(),
-        scheme=scheme,
-        seed=seed,
-        num_parameters=m,
-        support_size=checked.numel(),
-    )
+    members = _DeviceMembers(_ascending(indices, m), m)
+    return Signature.of_members(members, num_perm=num_perm, seed=seed, scheme=scheme)
+
+
+class _DeviceMembers:
+    """The ascending indices of a support on a device, int64."""
+
+    def __init__(self, indices: Tensor, num_parameters: int) -> None:
+        self._indices = indices
+        self.num_parameters = num_parameters
+        self.k = indices.numel()
+
+    def first(self, table: Table) -> npt.NDArray[np.int64]:
+        return first_members(table, self._contains)
+
+    def least(self, a: Any, b: Any) -> ValueArray:
+        return least_hashes(self._indices, a, b)
+
+    @torch.no_grad()
+    def _contains(self, wanted: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+        asked = torch.from_numpy(wanted.astype(np.int64)).to(self._indices.device)
+        places = torch.searchsorted(self._indices, asked).clamp_(max=self.k - 1)
+        answer: npt.NDArray[np.bool_] = (self._indices[places] == asked).cpu().numpy()
+        return answer
 
 
 def _ascending(indices: Tensor, num_parameters: int) -> Tensor:

@@ -28,7 +28,7 @@ class SignatureSpec:
     """The parameters of a space's signatures, so that all of them compare.
 
     Attributes:
-        scheme: ``"affine32"`` or ``"fss32"`` for M up to 2^32, ``"affine64"`` beyond.
+        scheme: ``"affine32"`` for M up to 2^32, ``"affine64"`` beyond.
         num_perm: h, the number of minhashes.
         seed: 0 to 2^32 - 1.
     """

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     OnDelete: TypeAlias = Literal["keep", "remove"]
     Relation: TypeAlias = Literal["base", "ancestor", "derivative", "sibling"]
     SearchMethod: TypeAlias = Literal["auto", "exact", "scan", "lsh"]
-    SignatureScheme: TypeAlias = Literal["affine32", "fss32", "affine64"]
+    SignatureScheme: TypeAlias = Literal["affine32", "affine64"]
     SimilaritySource: TypeAlias = Literal["exact", "signature", "mixed"]
     StartableJobKind: TypeAlias = Literal["rebuild_buckets", "stop_list"]
     SupportSizePolicyName: TypeAlias = Literal["free", "fixed", "agreed"]

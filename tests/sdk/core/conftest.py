@@ -30,7 +30,8 @@ MODULES = (
     "modelkin.core.similarity.overlap",
     "modelkin.core.packed",
     "modelkin.core.similarity.rarity",
-    "modelkin.core.sketching.signature",
+    "modelkin.core.sketching.minima",
+    "modelkin.core.sketching.probe_tables",
     "modelkin.core.sketching.sketch",
     "modelkin.core.selection.streaming",
 )

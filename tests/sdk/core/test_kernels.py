@@ -224,6 +224,5 @@ def test_warm_leaves_nothing_of_retrieval_to_compile() -> None:
         fast.sealed_counts(frozen(slots), words, at, frozen(slots[:2, 4].copy()), part)
     fast.seal(frozen(words), 2**64 - 1, 5, 3)
     fast.best(fast.match_counts(np.zeros((3, 8), np.uint8), np.zeros(8, np.uint8)), 8, 2)
-    fast.fss32(np.arange(9, dtype=np.uint32), 4, 1)
     fast.and_count_rows(slots, slots[0], at)
     assert before == [len(loop.signatures) for loop in loops]

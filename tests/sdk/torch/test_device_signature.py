@@ -26,7 +26,6 @@ properties = settings(
 def cells(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many hashes are held at once: one, a few, all."""
     monkeypatch.setattr(minima, "MAX_HASHES", request.param)
-    monkeypatch.setattr(minima, "FIRST_PART_SIZE", min(request.param, minima.FIRST_PART_SIZE))
     held: int = request.param
     return held
 
@@ -43,30 +42,6 @@ def test_signatures_of_indices(cells: int, indices: set[int], scheme: str, seed:
     expected = Support.from_indices(ordered, 2**32).signature(17, seed, scheme)
     actual = signature_of(torch.tensor(ordered), 2**32, num_perm=17, seed=seed, scheme=scheme)
     assert expected == actual
-
-
-@properties
-@given(
-    indices=st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=60),
-    h=st.sampled_from([2, 4, 64, 256]),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_fast_signatures_of_indices(cells: int, indices: set[int], h: int, seed: int) -> None:
-    """Through all rounds of fss32 and its last resort, the values are those of the kernels."""
-    ordered = sorted(indices)
-    expected = Support.from_indices(ordered, 2**32).signature(h, seed, "fss32")
-    actual = signature_of(torch.tensor(ordered), 2**32, num_perm=h, seed=seed, scheme="fss32")
-    assert expected == actual
-
-
-@pytest.mark.parametrize("h", [2, 256, 4096])
-@pytest.mark.parametrize("size", [65_536, 65_537, 1_100_000])
-def test_fast_signatures_of_many_indices(h: int, size: int) -> None:
-    """Where most hashes are passed over, and where a bin of 4,096 may stay empty a while."""
-    support = Support.from_indices(np.arange(size) * 3, 2**32)
-    indices = torch.from_numpy(support.indices.astype(np.int64))
-    expected = support.signature(h, scheme="fss32")
-    assert expected == signature_of(indices, 2**32, num_perm=h, scheme="fss32")
 
 
 @properties
@@ -89,7 +64,7 @@ def test_signatures_of_large_indices(cells: int, indices: set[int]) -> None:
         {"budgets": {"a": 5, "b": 0.2}, "layout": Layout.of([("a", (700,)), ("b", (300,))])},
     ],
 )
-@pytest.mark.parametrize("scheme", ["affine32", "fss32"])
+@pytest.mark.parametrize("scheme", ["affine32", "affine64"])
 def test_select_signature_is_select_and_signature(
     monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], scheme: str
 ) -> None:
@@ -143,7 +118,6 @@ def test_indices_that_are_no_support(indices: torch.Tensor, message: str) -> Non
         ({"num_perm": 0}, "num_perm must be 1 to 4096"),
         ({"seed": -1}, "seed must be 0"),
         ({"scheme": "md5"}, "scheme must be"),
-        ({"scheme": "fss32", "num_perm": 100}, "a power of two of values, 2 to 4096, not 100"),
     ],
 )
 def test_signatures_that_there_are_not(arguments: dict[str, Any], message: str) -> None:
@@ -166,7 +140,7 @@ def test_arguments_of_the_selection_are_checked() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("scheme", ["affine32", "affine64", "fss32"])
+@pytest.mark.parametrize("scheme", ["affine32", "affine64"])
 def test_cuda_signs_what_the_cpu_does(scheme: str) -> None:
     """On a CUDA device the signature is that of the CPU, from importance and from indices."""
     values = np.random.default_rng(0).lognormal(sigma=3, size=3_000_000).astype(np.float32)

@@ -54,12 +54,6 @@ def test_the_example_of_a_signature() -> None:
     assert json.loads(block) == wire.signature_to_json(signature)
 
 
-def test_the_example_of_fss32() -> None:
-    """The example is the fss32 signature of that support."""
-    signature = SUPPORT.signature(num_perm=4, scheme="fss32")
-    assert example("fss32") == wire.encode_signature(signature)
-
-
 def test_the_example_of_a_sketch() -> None:
     """The example is the sketch of that support, with the indices that the page names in it."""
     sketch = SUPPORT.sketch(64, 48)

@@ -29,13 +29,9 @@ __all__ = ["SignatureHeader", "decode", "encode"]
 
 _HEADER = struct.Struct("<4sBBHIIQQ")
 _MAGIC = b"MKSG"
-_CODES = {"affine32": 1, "affine64": 2, "fss32": 3}
+_CODES = {"affine32": 1, "affine64": 2}
 _SCHEMES = {code: scheme for scheme, code in _CODES.items()}
-_DTYPES: dict[str, np.dtype[Any]] = {
-    "affine32": np.dtype("u4"),
-    "affine64": np.dtype("u8"),
-    "fss32": np.dtype("u4"),
-}
+_DTYPES: dict[str, np.dtype[Any]] = {"affine32": np.dtype("u4"), "affine64": np.dtype("u8")}
 
 
 class SignatureHeader(NamedTuple):

@@ -13,11 +13,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels import fast_holdings, fast_minhash, fast_pairs, fast_search
+from modelkin.core.kernels import (
+    fast_holdings,
+    fast_minhash,
+    fast_pairs,
+    fast_probes,
+    fast_search,
+)
 from modelkin.core.kernels.compiled import compiled, popcount, read_only
 from modelkin.core.kernels.fast_holdings import column_counts, weighted_sums
-from modelkin.core.kernels.fast_minhash import fss32, minhash32, minhash64
+from modelkin.core.kernels.fast_minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.fast_pairs import match_table
+from modelkin.core.kernels.fast_probes import (
+    least_hashed,
+    least_preimages,
+    probe_bitmap,
+    probe_list,
+)
 from modelkin.core.kernels.fast_search import (
     and_count_rows,
     band_keys,
@@ -40,19 +52,23 @@ __all__ = [
     "column_counts",
     "difference",
     "emit",
-    "fss32",
     "gap_decode",
     "gap_encode",
+    "hashes",
     "histogram",
     "histogram_mass",
     "histogram_within",
     "intersect_count",
+    "least_hashed",
+    "least_preimages",
     "match_counts",
     "match_table",
     "members",
     "minhash32",
     "minhash64",
+    "probe_bitmap",
     "probe_count",
+    "probe_list",
     "seal",
     "sealed_counts",
     "warm",
@@ -388,4 +404,5 @@ def warm() -> None:
     fast_holdings.warm()
     fast_minhash.warm()
     fast_pairs.warm()
+    fast_probes.warm()
     fast_search.warm()

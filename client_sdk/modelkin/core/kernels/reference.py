@@ -10,8 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.reference_holdings import column_counts, weighted_sums
-from modelkin.core.kernels.reference_minhash import fss32, minhash32, minhash64
+from modelkin.core.kernels.reference_minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.reference_pairs import match_table
+from modelkin.core.kernels.reference_probes import (
+    least_hashed,
+    least_preimages,
+    probe_bitmap,
+    probe_list,
+)
 from modelkin.core.kernels.reference_search import (
     and_count_rows,
     band_keys,
@@ -34,19 +40,23 @@ __all__ = [
     "column_counts",
     "difference",
     "emit",
-    "fss32",
     "gap_decode",
     "gap_encode",
+    "hashes",
     "histogram",
     "histogram_mass",
     "histogram_within",
     "intersect_count",
+    "least_hashed",
+    "least_preimages",
     "match_counts",
     "match_table",
     "members",
     "minhash32",
     "minhash64",
+    "probe_bitmap",
     "probe_count",
+    "probe_list",
     "seal",
     "sealed_counts",
     "warm",

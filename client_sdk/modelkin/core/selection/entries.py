@@ -15,14 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.importance import Origin, origin_of
-from modelkin.core.indices import IndexArray
+from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.selection import radix
+from modelkin.core.sketching.minima import hashed
+from modelkin.core.sketching.schemes import ValueArray
 from modelkin.errors import InvalidImportance
 
 __all__ = ["Entries", "HostEntries", "entries_of", "refusal"]
 
 Bits = npt.NDArray[np.uint32]
+
+_BLOCK_SIZE = 1 << 18
+"""Entries that are compared at a time, a megabyte."""
 
 
 @runtime_checkable
@@ -56,6 +61,33 @@ class Entries(Protocol):
 
     def emit(self, threshold: radix.Threshold) -> IndexArray:
         """The ascending indices of the selected entries, in this machine's memory."""
+        ...
+
+    def ties_end(self, threshold: radix.Threshold) -> int:
+        """One more than the index of the last selected entry that equals the threshold."""
+        ...
+
+    def selected(
+        self, indices: IndexArray, threshold: radix.Threshold, ties_end: int
+    ) -> npt.NDArray[np.bool_]:
+        """Whether each of some entries is selected; shape ``(n,)``.
+
+        Args:
+            indices: of the entries, shape ``(n,)``.
+            threshold: of the selection.
+            ties_end: as :meth:`ties_end` of it.
+        """
+        ...
+
+    def least_hashes(self, threshold: radix.Threshold, begin: int, a: Any, b: Any) -> ValueArray:
+        """The least hash values of the indices of the selected entries, shape ``(h,)``.
+
+        Args:
+            threshold: of the selection.
+            begin: added to every index: the first index of this part in the whole.
+            a: odd factors, shape ``(h,)``, in the dtype of the values.
+            b: offsets, likewise.
+        """
         ...
 
     def refusal(self) -> InvalidImportance:
@@ -129,6 +161,29 @@ class HostEntries:
         ties = threshold.ties if threshold.partial else self.size
         indices: IndexArray = kernels().emit(self._bits, threshold.bits, ties, threshold.k)
         return indices
+
+    def ties_end(self, threshold: radix.Threshold) -> int:
+        ties = threshold.ties
+        for begin in range(0, self.size if threshold.partial else 0, _BLOCK_SIZE):
+            equal = np.flatnonzero(self._bits[begin : begin + _BLOCK_SIZE] == threshold.bits)
+            if equal.size >= ties:
+                return begin + int(equal[ties - 1]) + 1
+            ties -= equal.size
+        return self.size
+
+    def selected(
+        self, indices: IndexArray, threshold: radix.Threshold, ties_end: int
+    ) -> npt.NDArray[np.bool_]:
+        bits = self._bits[indices].view(np.int32)  # signed, so that -0.0 is below every threshold
+        chosen: npt.NDArray[np.bool_] = bits >= np.where(
+            indices < ties_end, threshold.bits, threshold.bits + 1
+        )
+        return chosen
+
+    def least_hashes(self, threshold: radix.Threshold, begin: int, a: Any, b: Any) -> ValueArray:
+        dtype = index_dtype(begin + self.size)
+        indices: Any = self.emit(threshold).astype(dtype, copy=False)
+        return hashed(indices + dtype.type(begin), a, b)
 
     def refusal(self) -> InvalidImportance:
         return _refusal_of(self._bits.view(np.float32))

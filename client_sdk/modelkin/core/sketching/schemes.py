@@ -1,8 +1,6 @@
 """The schemes of signatures: their names, the width of their values, and their limits.
 
-``affine32`` and ``affine64`` are classic MinHash with the permutations of datasketch 2.x; ``fss32``
-is fast similarity sketching (Dahlgaard, Knudsen, Thorup 2017), specified in
-``modelkin.core.kernels.reference_minhash``.
+``affine32`` and ``affine64`` are classic MinHash with the permutations of datasketch 2.x.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ __all__ = [
 
 ValueArray = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 
-SCHEMES: dict[str, int] = {"affine32": 32, "affine64": 64, "fss32": 32}
+SCHEMES: dict[str, int] = {"affine32": 32, "affine64": 64}
 """The bits of a value, by scheme."""
 
 MAX_NUM_PERM = 4096
@@ -47,7 +45,7 @@ def default_scheme(num_parameters: int) -> str:
 
 
 def value_dtype(scheme: str) -> np.dtype[np.uint32] | np.dtype[np.uint64]:
-    """uint32 for ``affine32`` and ``fss32``, uint64 for ``affine64``.
+    """uint32 for ``affine32``, uint64 for ``affine64``.
 
     Raises:
         InvalidSignature: not a known scheme.
@@ -61,14 +59,7 @@ def permutations(scheme: str, num_perm: int, seed: int) -> tuple[ValueArray, Val
 
     Returns:
         Two read-only arrays of shape ``(num_perm,)`` and the dtype of the values.
-
-    Raises:
-        InvalidSignature: ``fss32``, which has one keyed mix instead of h permutations.
     """
-    if scheme == "fss32":
-        raise InvalidSignature(
-            "fss32 has no permutations a * x + b: use affine32 here", field="scheme"
-        )
     kind, width = value_dtype(scheme).type, SCHEMES[scheme]
     generator = np.random.RandomState(seed)
     a = generator.randint(0, 1 << (width - 1), num_perm, dtype=kind) * kind(2) + kind(1)
@@ -77,13 +68,12 @@ def permutations(scheme: str, num_perm: int, seed: int) -> tuple[ValueArray, Val
     return a, b
 
 
-def check_scheme(scheme: Any, num_parameters: int = 1, num_perm: int | None = None) -> str:
-    """The scheme, if it is known and fits M and h; else an :class:`InvalidSignature`.
+def check_scheme(scheme: Any, num_parameters: int = 1) -> str:
+    """The scheme, if it is known and fits M; else an :class:`InvalidSignature`.
 
     Args:
         scheme: as requested.
         num_parameters: M; up to 2^32 for all but ``affine64``.
-        num_perm: h, a power of two from 2 on for ``fss32``; None leaves it unchecked.
     """
     if scheme == "legacy":
         raise InvalidSignature(
@@ -101,11 +91,6 @@ def check_scheme(scheme: Any, num_parameters: int = 1, num_perm: int | None = No
             f"{scheme} permutes 32-bit indices, {num_parameters} parameters need affine64",
             field="scheme",
         )
-    if scheme == "fss32" and num_perm is not None and (num_perm < 2 or num_perm & (num_perm - 1)):
-        raise InvalidSignature(
-            f"fss32 takes a power of two of values, 2 to {MAX_NUM_PERM}, not {num_perm}",
-            field="num_perm",
-        )
     return scheme
 
 
@@ -116,11 +101,9 @@ def check_permutations(
     ``Signature.of`` describes.
     """
     scheme = default_scheme(num_parameters) if scheme is None else scheme
-    check_scheme(scheme, num_parameters)
-    h = check_integer(num_perm, "num_perm", 1, MAX_NUM_PERM)
     return (
-        check_scheme(scheme, num_parameters, h),
-        h,
+        check_scheme(scheme, num_parameters),
+        check_integer(num_perm, "num_perm", 1, MAX_NUM_PERM),
         check_integer(seed, "seed", 0, MAX_SEED),
     )
 

@@ -3,7 +3,7 @@
 ``affine32`` and ``affine64`` are datasketch 2.x's, bit for bit: an index goes through MurmurHash3's
 finaliser, then through ``a * x + b`` modulo 2^32 or 2^64 for h pairs of an odd ``a`` and a ``b``.
 A client that has the indices can check a signature with datasketch, and bring signatures made by
-it. ``fss32`` is fast similarity sketching, which reads the indices about once, whatever h is.
+it.
 
 A support cannot be read back out of a signature; ``modelkin.core.codecs.signature`` knows the
 bytes.
@@ -23,7 +23,7 @@ from modelkin.core.codecs.checks import Payload
 from modelkin.core.estimators import jaccard_error, similarity_from_jaccard, standard_error
 from modelkin.core.importance import Origin
 from modelkin.core.indices import IndexArray, check_num_parameters
-from modelkin.core.kernels.choice import kernels
+from modelkin.core.sketching.minima import IndexMembers, Members, minima
 from modelkin.core.sketching.schemes import (
     MAX_NUM_PERM,
     MAX_SEED,
@@ -31,7 +31,6 @@ from modelkin.core.sketching.schemes import (
     check_integer,
     check_permutations,
     check_scheme,
-    permutations,
     value_dtype,
 )
 from modelkin.errors import InvalidSignature, MissingExtra, SpaceMismatch
@@ -105,22 +104,37 @@ class Signature:
         Args:
             indices: valid ones, as ``Support.indices`` are.
             num_parameters: M.
-            num_perm: h, 1 to 4,096; for ``fss32`` a power of two from 2 on.
+            num_perm: h, 1 to 4,096.
             seed: of the permutations, 0 to 2^32 - 1.
-            scheme: ``affine32``, ``affine64`` or ``fss32``; by default :func:`default_scheme` of M.
+            scheme: ``affine32`` or ``affine64``; by default :func:`default_scheme` of M.
             origin: of the support.
 
         Raises:
             InvalidSignature: an argument out of its range, or a 32-bit scheme where indices need
                 more than 32 bits.
         """
-        scheme, h, seed = check_permutations(num_parameters, num_perm, seed, scheme)
+        members = IndexMembers(indices, num_parameters)
+        return cls.of_members(members, num_perm=num_perm, seed=seed, scheme=scheme, origin=origin)
+
+    @classmethod
+    def of_members(
+        cls,
+        members: Members,
+        *,
+        num_perm: int = 256,
+        seed: int = 1,
+        scheme: str | None = None,
+        origin: Origin | None = None,
+    ) -> Signature:
+        """The signature of a support in any form; arguments and errors are those of :meth:`of`."""
+        m = members.num_parameters
+        scheme, h, seed = check_permutations(m, num_perm, seed, scheme)
         return cls(
-            _minima(indices, scheme, h, seed),
+            minima(members, scheme, h, seed),
             scheme=scheme,
             seed=seed,
-            num_parameters=num_parameters,
-            support_size=int(indices.size),
+            num_parameters=m,
+            support_size=members.k,
             origin=origin,
         )
 
@@ -150,7 +164,6 @@ class Signature:
         """
         m = check_num_parameters(num_parameters)
         checked = _as_values(values, value_dtype(check_scheme(scheme, m)))
-        check_scheme(scheme, m, checked.size)
         return cls(
             checked,
             scheme=scheme,
@@ -166,7 +179,7 @@ class Signature:
 
     @property
     def scheme(self) -> str:
-        """``affine32``, ``affine64`` or ``fss32``."""
+        """``affine32`` or ``affine64``."""
         return self._scheme
 
     @property
@@ -207,10 +220,7 @@ class Signature:
         return int(np.count_nonzero(self._values == other._values)) / self.num_perm
 
     def jaccard_error(self, other: Signature) -> float:
-        """The standard error of :meth:`jaccard`, above 0.
-
-        Close for affine schemes; for ``fss32`` an upper bound, which is close from K = 10 h on.
-        """
+        """The standard error of :meth:`jaccard`, above 0."""
         return jaccard_error(self.jaccard(other), self.num_perm)
 
     def similarity(self, other: Signature) -> float:
@@ -254,14 +264,8 @@ class Signature:
         """The same signature as a ``datasketch.MinHash`` whose hash function is the identity.
 
         Raises:
-            InvalidSignature: ``fss32``, which datasketch does not have.
             MissingExtra: datasketch is not installed.
         """
-        if self._scheme == "fss32":
-            raise InvalidSignature(
-                "datasketch has no fss32: sign the support with scheme='affine32' to take it there",
-                field="scheme",
-            )
         return _datasketch().MinHash(
             hashvalues=self._values, seed=self._seed, scheme=self._scheme, hashfunc=operator.index
         )
@@ -355,18 +359,6 @@ class Signature:
             f"<Signature {self._scheme} of {self.num_perm} permutations, {self._support_size:,} of "
             f"{self._num_parameters:,} parameters>"
         )
-
-
-def _minima(indices: Any, scheme: str, num_perm: int, seed: int) -> ValueArray:
-    """The values of one scheme over indices that fit it."""
-    values: ValueArray
-    if scheme == "fss32":
-        values = kernels().fss32(indices, num_perm, seed)
-    elif scheme == "affine32":
-        values = kernels().minhash32(indices, *permutations(scheme, num_perm, seed))
-    else:
-        values = kernels().minhash64(indices, *permutations(scheme, num_perm, seed))
-    return values
 
 
 def _as_values(values: Any, dtype: np.dtype[Any]) -> ValueArray:

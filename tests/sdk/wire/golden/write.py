@@ -53,7 +53,6 @@ def signatures() -> dict[str, tuple[Signature, Support]]:
     return {
         "signature-affine32.mksg": (narrow.signature(num_perm=64), narrow),
         "signature-affine64.mksg": (wide.signature(num_perm=32, seed=2**32 - 1), wide),
-        "signature-fss32.mksg": (narrow.signature(num_perm=64, scheme="fss32"), narrow),
     }
 
 
