@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import os
@@ -10,22 +9,20 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from app.bootstrap import open_services, register_jobs
 from app.container import Container
 from app.errors import explain
 from app.infra.db.database import Database
 from app.infra.heap import limit_heap
-from app.infra.http.answers import ABORT
 from app.jobs.service import JobService
 from app.main import create_app
 from app.maintenance.cleanup import Cleanup
 from app.observability.logging import configure
+from app.server.protocols import PROTOCOL
 from app.server.supervisor import listen
 from app.settings import Settings
 from modelkin.errors import MissingExtra, ModelkinError
@@ -75,7 +72,8 @@ def serve(
         app,
         host=settings.host,
         port=settings.port,
-        http=_Protocol,
+        http=PROTOCOL,
+        ws="none",
         access_log=False,  # app.observability.request_log writes it, with request ids
         log_config=None,
         proxy_headers=bool(settings.trusted_proxies),
@@ -163,23 +161,6 @@ def embedded_worker(settings: Settings, database: Database, jobs: JobService) ->
             raise
         log.warning("no jobs are carried out here: %s", error)
         return None
-
-
-class _Protocol(H11Protocol):
-    """HTTP whose answers can close their connection at once, by the extension ``ABORT``.
-
-    Otherwise it stays open until its client has read what waits to be sent.
-    """
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        serve = self.app
-
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            scope.setdefault("extensions", {})[ABORT] = transport.abort
-            await serve(scope, receive, send)
-
-        self.app = app
 
 
 class _Server(uvicorn.Server):

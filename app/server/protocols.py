@@ -1,0 +1,171 @@
+"""HTTP on a connection: httptools parses where it is installed, else h11, with the same limits.
+
+Both refuse what two readers could take for different requests, and a head that does not end. What
+uvicorn leaves to h11 alone is checked here for httptools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from app.infra.http.answers import ABORT
+
+try:
+    import httptools
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+except ImportError:  # not built for this machine
+    HttpToolsProtocol = None  # type: ignore[assignment,misc]
+
+__all__ = ["MAX_HEAD_BYTES", "MAX_PIPELINED", "PROTOCOL", "PROTOCOLS"]
+
+MAX_HEAD_BYTES: Final = 64 << 10
+"""Bytes of a head, or of what follows a body, that may arrive before it is whole: h11's limit."""
+MAX_PIPELINED: Final = 16
+"""Requests that wait behind the one that is answered; h11 does not read them before."""
+
+_LENGTH: Final = frozenset({b"content-length", b"transfer-encoding"})
+
+
+class Abortable(H11Protocol):
+    """HTTP whose answers can close their connection at once, by the extension ``ABORT``.
+
+    Otherwise it stays open until its client has read what waits to be sent.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        serve = self.app
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            scope.setdefault("extensions", {})[ABORT] = transport.abort
+            await serve(scope, receive, send)
+
+        self.app = app
+
+
+class MalformedRequest(ValueError):
+    """Raised out of the parser, which answers it with 400."""
+
+
+if TYPE_CHECKING or HttpToolsProtocol is not None:
+
+    class FastAbortable(HttpToolsProtocol):
+        """The same by httptools, which is written in C.
+
+        A request is refused with 400 whose head is too long, which names no host or several, or
+        which comes behind too many others. Fields after a body are dropped.
+        """
+
+        _unparsed = 0
+        """Bytes that came since a head, a piece of a body or a request was whole."""
+        _in_head = False
+        _repeated = False
+        """Whether the parser reads a head that another one has read."""
+        _refused = False
+
+        def data_received(self, data: bytes) -> None:
+            if self._refused:
+                return
+            self._unset_keepalive_if_required()
+            self._unparsed += len(data)
+            try:
+                self._feed(data)
+            except httptools.HttpParserInvalidMethodError:
+                self._hand_over(data)
+                return
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+                return
+            if self._unparsed > MAX_HEAD_BYTES and not self.transport.is_closing():
+                self.send_400_response("The head of a request is too long.")
+
+        def _hand_over(self, data: bytes) -> None:
+            """Let h11 read a request of a method that httptools does not know, and what follows."""
+            cycle = self.cycle
+            if self._unparsed != len(data) or not (cycle is None or cycle.response_complete):
+                self.send_400_response("Invalid HTTP request received.")
+                return
+            self._refused = True
+            self.connections.discard(self)
+            other = Abortable(self.config, self.server_state, self.app_state)
+            self.transport.set_protocol(other)
+            other.connection_made(self.transport)
+            other.data_received(data)
+
+        def _feed(self, data: bytes) -> None:
+            """Parse data. No upgrade is offered, so a request that asks for one is one of HTTP/1.1.
+
+            httptools ends such a request with its head, and takes its body for the next protocol.
+            So another parser goes on, to which the length of the body is said.
+            """
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as asked:
+                left = data[asked.args[0] :]
+            length = [b": ".join(field) for field in self.headers if field[0] in _LENGTH]
+            head = b"\r\n".join([b"POST / HTTP/1.1", *length, b"", b""])
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+            self._repeated = True
+            self.parser.feed_data(head)
+            self._feed(left)
+
+        def send_400_response(self, msg: str) -> None:
+            """Refuse what was sent, unless that would be taken for the answer to another request.
+
+            Then its connection is closed without any.
+            """
+            self._refused = True
+            cycle = self.cycle
+            begun = not self._in_head and not self.pipeline  # the body of the one that is answered
+            if cycle is None or cycle.response_complete or (begun and not cycle.response_started):
+                super().send_400_response(msg)
+            else:
+                self.transport.abort()
+
+        def on_message_begin(self) -> None:
+            if self._repeated:
+                return
+            super().on_message_begin()
+            self._in_head = True
+            self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
+
+        def on_url(self, url: bytes) -> None:
+            if not self._repeated:
+                super().on_url(url)
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            if self._in_head:
+                super().on_header(name, value)
+
+        def on_headers_complete(self) -> None:
+            self._in_head = False
+            self._unparsed = 0
+            if self._repeated:
+                self._repeated = False
+                return
+            hosts = sum(name == b"host" for name, _ in self.headers)
+            if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
+                raise MalformedRequest("a request names one host")
+            if len(self.pipeline) >= MAX_PIPELINED:
+                raise MalformedRequest("too many requests wait for their answers")
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._unparsed = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            if not self.parser.should_upgrade():
+                self._unparsed = 0
+                super().on_message_complete()
+
+
+PROTOCOLS: Final[dict[str, type[asyncio.Protocol]]] = {"h11": Abortable}
+if HttpToolsProtocol is not None:
+    PROTOCOLS["httptools"] = FastAbortable
+PROTOCOL: Final = PROTOCOLS.get("httptools", Abortable)

@@ -1,0 +1,189 @@
+"""HTTP on raw sockets, the same whichever library parses it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+
+from app.infra.http.answers import ABORT
+from app.server.protocols import MAX_HEAD_BYTES, MAX_PIPELINED, PROTOCOL, PROTOCOLS
+
+HOST = "Host: localhost\r\n"
+GET = f"GET /a HTTP/1.1\r\n{HOST}\r\n"
+
+
+class Echo:
+    """Answers what it was asked; ``/abort`` cuts the connection, ``/slow`` waits for a while."""
+
+    def __init__(self, protocol: type[asyncio.Protocol]) -> None:
+        self.seen: list[str] = []
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = listening.getsockname()[1]
+        config = uvicorn.Config(
+            self._answer, http=protocol, ws="none", log_config=None, interface="asgi3"
+        )
+        config.lifespan = "off"
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        self.seen.append(scope["path"])
+        if scope["path"] == "/abort":
+            scope["extensions"][ABORT]()
+            return
+        if scope["path"] == "/slow":
+            await asyncio.sleep(0.3)
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        names = b",".join(name for name, _ in scope["headers"])
+        said = b" ".join([scope["method"].encode(), scope["path"].encode(), body, names])
+        head = [(b"content-length", str(len(said)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": said})
+
+    def ask(self, *pieces: str | bytes, timeout: float = 5, end: bool = True) -> bytes:
+        """All that is answered to these bytes until the connection closes or is silent."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as client:
+            answered = b""
+            try:
+                for piece in pieces:
+                    client.sendall(piece if isinstance(piece, bytes) else piece.encode("latin-1"))
+                    time.sleep(0.02)
+                while received := client.recv(1 << 16):
+                    answered += received
+                    client.settimeout(0.2)
+            except (TimeoutError, ConnectionError):
+                pass
+            return answered
+
+
+@pytest.fixture(scope="module", params=PROTOCOLS)
+def echo(request: pytest.FixtureRequest) -> Iterator[Echo]:
+    served = Echo(PROTOCOLS[request.param])
+    yield served
+    served.close()
+
+
+def test_what_is_written_in_c_is_preferred() -> None:
+    """It is installed here, and takes a fraction of the time."""
+    assert PROTOCOLS["httptools"] is PROTOCOL
+
+
+def test_an_answer_may_cut_its_connection(echo: Echo) -> None:
+    """By the extension that answers use whose readers stall."""
+    assert b"" == echo.ask(f"GET /abort HTTP/1.1\r\n{HOST}\r\n")
+
+
+REFUSED = {
+    "no HTTP": "hello\r\n\r\n",
+    "a head without an end": [f"GET /a HTTP/1.1\r\n{HOST}X: ", *["y" * 20_000] * 20],
+    "fields without an end": [f"GET /a HTTP/1.1\r\n{HOST}", *["X: y\r\n" * 4_000] * 20],
+    "an address without an end": ["GET /", *["y" * 20_000] * 20],
+    "no host": "GET /a HTTP/1.1\r\n\r\n",
+    "two hosts": f"GET /a HTTP/1.1\r\n{HOST}{HOST}\r\n",
+    "two lengths": f"POST /a HTTP/1.1\r\n{HOST}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    "a length with a sign": f"POST /a HTTP/1.1\r\n{HOST}Content-Length: +1\r\n\r\na",
+    "an unknown coding": f"POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "a space before a colon": f"GET /a HTTP/1.1\r\n{HOST}X : y\r\n\r\n",
+    "NUL in a field": f"GET /a HTTP/1.1\r\n{HOST}X: a\0b\r\n\r\n",
+    "a name with a space": f"GET /a HTTP/1.1\r\n{HOST}X Y: b\r\n\r\n",
+    "a chunk of no size": (
+        f"POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\nzz\r\nab\r\n0\r\n\r\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("sent", REFUSED.values(), ids=REFUSED)
+def test_what_is_malformed_or_ambiguous_is_refused(echo: Echo, sent: str | list[str]) -> None:
+    """With 400 and a closed connection; no head is kept that does not end."""
+    answered = echo.ask(*([sent] if isinstance(sent, str) else sent))
+    assert answered.startswith(b"HTTP/1.1 400 ") or answered == b"", answered
+    assert b"200 OK" not in answered
+
+
+def test_a_body_has_one_length(echo: Echo) -> None:
+    """A request with a length and chunks is refused, or read by its chunks and nothing beyond."""
+    echo.seen.clear()
+    smuggled = f"GET /smuggled HTTP/1.1\r\n{HOST}\r\n"
+    both = f"Content-Length: {len(smuggled)}\r\nTransfer-Encoding: chunked\r\n"
+    echo.ask(f"POST /both HTTP/1.1\r\n{HOST}{both}\r\n0;{smuggled}")
+    echo.ask(f"POST /b HTTP/1.1\r\n{HOST}Content-Length: {len(smuggled)}\r\n\r\n{smuggled}")
+    assert "/b" in echo.seen
+    assert "/smuggled" not in echo.seen
+
+
+def test_fields_after_a_body_are_none_of_the_request(echo: Echo) -> None:
+    """One could set what was checked before."""
+    answered = echo.ask(
+        f"POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n"
+        "2\r\nok\r\n0\r\nX-Late: 1\r\n\r\n"
+    )
+    assert b"200" in answered[:20]
+    assert b"x-late" not in answered
+
+
+def test_fields_after_a_body_have_a_limit(echo: Echo) -> None:
+    """Nothing is kept of what does not end."""
+    begun = f"POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: "
+    answered = echo.ask(begun, *["y" * (MAX_HEAD_BYTES // 2)] * 4)
+    assert b"200 OK" not in answered
+
+
+def test_requests_behind_each_other_are_answered_in_turn(echo: Echo) -> None:
+    """As far as a few are sent at once."""
+    paths = [f"/p{number}" for number in range(MAX_PIPELINED)]
+    answered = echo.ask("".join(f"GET {path} HTTP/1.1\r\n{HOST}\r\n" for path in paths))
+    assert paths == [piece.split(b" ")[0].decode() for piece in answered.split(b"GET ")[1:]]
+
+
+def test_a_malformed_request_is_no_answer_to_the_one_before(echo: Echo) -> None:
+    """It is answered after that one, or not at all."""
+    answered = echo.ask(f"GET /slow HTTP/1.1\r\n{HOST}\r\nrubbish\r\n\r\n")
+    assert not answered.startswith(b"HTTP/1.1 400 "), answered
+
+
+def test_a_method_that_no_parser_knows_is_the_applications(echo: Echo) -> None:
+    """It says which methods there are."""
+    answered = echo.ask(f"BREW /a HTTP/1.1\r\n{HOST}\r\n", GET, f"BREW /b HTTP/1.1\r\n{HOST}\r\n")
+    assert [b"BREW /a", b"GET /a", b"BREW /b"] == [
+        b" ".join(piece.split(b" ")[:2]) for piece in answered.split(b"\r\n\r\n")[1:]
+    ]
+
+
+def test_an_upgrade_that_is_not_offered_is_ignored(echo: Echo) -> None:
+    """Some clients ask for HTTP/2 so; their request is answered, and the next one, too."""
+    asked = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMA\r\n"
+    answered = echo.ask(f"GET /a HTTP/1.1\r\n{HOST}{asked}\r\n", GET)
+    assert 2 == answered.count(b"200 OK"), answered
+    posted = f"POST /a HTTP/1.1\r\n{HOST}{asked}Content-Length: 2\r\n\r\nok"
+    answered = echo.ask(posted, GET)
+    assert 2 == answered.count(b"200 OK"), answered
+    assert b"/a ok " in answered
+
+
+def test_the_body_of_such_a_request_is_no_request(echo: Echo) -> None:
+    """Even if it comes later than its head."""
+    echo.seen.clear()
+    smuggled = f"GET /smuggled HTTP/1.1\r\n{HOST}\r\n"
+    asked = f"{HOST}Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: {len(smuggled)}\r\n"
+    echo.ask(f"POST /a HTTP/1.1\r\n{asked}\r\n", smuggled, GET)
+    assert ["/a", "/a"] == echo.seen
+    chunked = f"{HOST}Connection: upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked\r\n"
+    size = f"{len(smuggled):x}\r\n"
+    echo.ask(f"POST /b HTTP/1.1\r\n{chunked}\r\n{size[:1]}", size[1:], f"{smuggled}\r\n0\r\n\r\n")
+    assert ["/a", "/a", "/b"] == echo.seen
