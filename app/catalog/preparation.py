@@ -70,8 +70,8 @@ class Preparation:
             )
         require_size(space, support.k)
         spec = space.signature
-        signature = signature_bytes(support.signature(spec.num_perm, spec.seed, spec.scheme))
         form = PackedSupport.pack(support)
+        signature = signature_bytes(form.signature(spec.num_perm, spec.seed, spec.scheme))
         packed = form.to_bytes()
         band_values = self._bands.prepare(session, space, support)
         sizes = layout_repository.tensor_sizes(session, space)

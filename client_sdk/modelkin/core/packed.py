@@ -175,6 +175,8 @@ class PackedSupport:
 class _BitmapMembers:
     """The support of a bitmap, to be signed."""
 
+    question_work: float = 150
+
     def __init__(self, packed: PackedSupport) -> None:
         self._packed = packed
         self.num_parameters = packed.num_parameters

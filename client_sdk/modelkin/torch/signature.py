@@ -76,6 +76,8 @@ def signature_of(
 class _DeviceMembers:
     """The ascending indices of a support on a device, int64."""
 
+    question_work: float = 1500
+
     def __init__(self, indices: Tensor, num_parameters: int) -> None:
         self._indices = indices
         self.num_parameters = num_parameters

@@ -62,6 +62,8 @@ class SelectedMembers:
         num_parameters: M.
     """
 
+    question_work: float = 1500
+
     def __init__(self, segments: Sequence[Segment], num_parameters: int) -> None:
         self._segments = [segment for segment in segments if segment.threshold is not None]
         self._begins = np.array([segment.begin for segment in self._segments], np.int64)

@@ -34,6 +34,11 @@ class Members(Protocol):
         """K."""
         ...
 
+    @property
+    def question_work(self) -> float:
+        """The work to ask whether an index is a member, in hashes of the direct kernel."""
+        ...
+
     def first(self, table: Table) -> npt.NDArray[np.int64]:
         """The row of the first member in each column of a probe table.
 
@@ -59,6 +64,8 @@ class IndexMembers:
     """The ascending indices of a support, uint32 where M <= 2^32, else uint64."""
 
     __slots__ = ("_indices", "num_parameters")
+
+    question_work: float = 800
 
     def __init__(self, indices: IndexArray, num_parameters: int) -> None:
         self._indices = indices
@@ -97,7 +104,7 @@ def minima(
     """
     drawn = Permutations(scheme, members.num_parameters, num_perm, seed)
     a, b = drawn.factors
-    table = tables.table_for(drawn, members.k)
+    table = tables.table_for(drawn, members.k, members.question_work)
     if table is None:
         return members.least(a, b)
     rows = members.first(table)

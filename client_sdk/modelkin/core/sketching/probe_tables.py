@@ -35,7 +35,6 @@ _MAX_WAITING = 1024
 
 # Measured costs in hashes of the direct kernel, of .017 to .05 ns each. They need not be exact:
 # where probing and hashing cost the same, either will do.
-_HASHES_A_QUESTION = 600
 _HASHES_AN_INVERSION = 16
 _HASHES_A_COMPARISON = 5
 
@@ -92,9 +91,9 @@ class Permutations:
     def _hashing(self) -> float:
         return self.num_perm * self.num_parameters * _HASHES_A_COMPARISON
 
-    def probing(self, k: int) -> float:
-        """The work to probe a support of K indices, in hashes of the direct kernel."""
-        return self.num_perm * self.num_parameters / k * _HASHES_A_QUESTION
+    def questions(self, k: int) -> float:
+        """How many indices are asked for to probe a support of K indices."""
+        return self.num_perm * self.num_parameters / k
 
 
 class ProbeTables:
@@ -113,19 +112,26 @@ class ProbeTables:
         self._tables: OrderedDict[Permutations, Table] = OrderedDict()
         self._spent: OrderedDict[Permutations, float] = OrderedDict()
 
-    def table_for(self, drawn: Permutations, k: int) -> Table | None:
-        """A table for a support of K indices, shape ``(depth, h)``; None to hash them directly."""
+    def table_for(self, drawn: Permutations, k: int, question_work: float) -> Table | None:
+        """A table for a support, None to hash its indices directly.
+
+        Args:
+            drawn: the permutations.
+            k: K of the support.
+            question_work: to ask whether an index is a member, in hashes of the direct kernel.
+        """
         direct, depth = float(k * drawn.num_perm), drawn.depth(k)
-        if drawn.probing(k) >= direct or drawn.table_bytes(depth) > self._max_bytes // 2:
+        making, room = drawn.making(depth), self._max_bytes // 2
+        if drawn.questions(k) * question_work >= direct:
             return None
-        if drawn.making(depth) > _MAX_MAKING:
+        if making > _MAX_MAKING or drawn.table_bytes(depth) > room:
             return None
         with self._lock:
             held = self._tables.get(drawn)
             if held is not None and held.shape[0] >= depth:
                 self._tables.move_to_end(drawn)
                 return held
-            if not self._due(drawn, direct, drawn.making(depth)):
+            if not self._due(drawn, direct, making):
                 return None
         made = make_table(drawn, depth)
         with self._lock:

@@ -31,7 +31,7 @@ HOW: list[dict[str, Any]] = [
 def probed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every signature is probed, in tables that hold a member of most permutations."""
 
-    def table_for(self: ProbeTables, drawn: Permutations, k: int) -> Table:
+    def table_for(self: ProbeTables, drawn: Permutations, k: int, question_work: float) -> Table:
         return make_table(drawn, min(drawn.num_parameters, drawn.depth(k)))
 
     monkeypatch.setattr(ProbeTables, "table_for", table_for)

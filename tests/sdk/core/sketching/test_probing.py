@@ -23,6 +23,7 @@ from modelkin.core.support import Support
 SCHEMES = st.sampled_from(["affine32", "affine64"])
 SEEDS = st.integers(0, 2**32 - 1)
 H = 16
+WORK = 800
 
 
 class Tables(ProbeTables):
@@ -32,7 +33,9 @@ class Tables(ProbeTables):
         super().__init__()
         self.depth = depth
 
-    def table_for(self, drawn: Permutations, k: int) -> probe_tables.Table | None:
+    def table_for(
+        self, drawn: Permutations, k: int, question_work: float
+    ) -> probe_tables.Table | None:
         return make_table(drawn, min(self.depth, drawn.num_parameters))
 
 
@@ -139,7 +142,7 @@ def test_probed_signatures_are_datasketchs(each_kernels: ModuleType, scheme: str
     for _ in range(40):  # some are hashed, until a table is worth its work
         values = minima.minima(members, scheme, 64, 9, tables)
         assert np.array_equal(minhash.hashvalues, values)
-    assert tables.table_for(Permutations(scheme, 60_000, 64, 9), support.k) is not None
+    assert tables.table_for(Permutations(scheme, 60_000, 64, 9), support.k, WORK) is not None
 
 
 def test_packed_supports_sign_like_supports() -> None:
@@ -168,7 +171,7 @@ def test_a_table_is_made_once_hashing_has_cost_as_much() -> None:
     """The first supports of a space are hashed; a later one makes the table, which is kept."""
     drawn, k = Permutations("affine32", 1_000_000, 256, 1), 100_000
     tables = ProbeTables()
-    answers = [tables.table_for(drawn, k) is not None for _ in range(400)]
+    answers = [tables.table_for(drawn, k, WORK) is not None for _ in range(400)]
     first = answers.index(True)
     assert first > 0
     assert all(answers[first:])
@@ -178,7 +181,7 @@ def test_a_table_is_made_once_hashing_has_cost_as_much() -> None:
 
 def test_a_large_space_is_probed_at_once() -> None:
     """Where making the table takes less than one signature, the first support is probed."""
-    assert ProbeTables().table_for(Permutations("affine32", 2**30, 64, 1), 2**26) is not None
+    assert ProbeTables().table_for(Permutations("affine32", 2**30, 64, 1), 2**26, WORK) is not None
 
 
 @pytest.mark.parametrize(
@@ -192,18 +195,20 @@ def test_a_large_space_is_probed_at_once() -> None:
 def test_supports_that_are_hashed(m: int, k: int, scheme: str) -> None:
     """No table is made, however many supports come."""
     tables = ProbeTables(max_bytes=1 << 22)
-    assert all(tables.table_for(Permutations(scheme, m, 256, 1), k) is None for _ in range(200))
+    assert all(
+        tables.table_for(Permutations(scheme, m, 256, 1), k, WORK) is None for _ in range(200)
+    )
 
 
 def test_a_sparser_support_deepens_the_table() -> None:
     """A table serves all denser supports, and is made again for a sparser one."""
     tables, drawn = ProbeTables(), Permutations("affine32", 2**26, 64, 1)
-    dense, sparse = (tables.table_for(drawn, 2**26 // part) for part in (4, 16))
+    dense, sparse = (tables.table_for(drawn, 2**26 // part, WORK) for part in (4, 16))
     assert dense is not None
     assert sparse is not None
     assert dense.shape[0] < sparse.shape[0]
     assert np.array_equal(dense, sparse[: dense.shape[0]])
-    assert sparse is tables.table_for(drawn, 2**26 // 4)
+    assert sparse is tables.table_for(drawn, 2**26 // 4, WORK)
 
 
 def test_tables_keep_to_their_memory() -> None:
@@ -211,8 +216,8 @@ def test_tables_keep_to_their_memory() -> None:
     spaces = [Permutations("affine32", 2**26, 64, seed) for seed in range(4)]
     room = spaces[0].table_bytes(spaces[0].depth(2**24))
     tables = ProbeTables(max_bytes=3 * room)
-    first = [tables.table_for(space, 2**24) for space in spaces[:3]]
-    assert first[0] is tables.table_for(spaces[0], 2**24)  # used again
-    tables.table_for(spaces[3], 2**24)
-    assert first[0] is tables.table_for(spaces[0], 2**24)
-    assert first[1] is not tables.table_for(spaces[1], 2**24)
+    first = [tables.table_for(space, 2**24, WORK) for space in spaces[:3]]
+    assert first[0] is tables.table_for(spaces[0], 2**24, WORK)  # used again
+    tables.table_for(spaces[3], 2**24, WORK)
+    assert first[0] is tables.table_for(spaces[0], 2**24, WORK)
+    assert first[1] is not tables.table_for(spaces[1], 2**24, WORK)
