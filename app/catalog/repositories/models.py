@@ -48,6 +48,11 @@ T = TypeVar("T")
 _MAX_TAG_MARKS = 3  # quotes and a comma
 _IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 
+# Built once, because compiling costs more than executing.
+_SIGNATURES = select(SignatureRow.model_id, SignatureRow.values).where(
+    SignatureRow.model_id.in_(bindparam("models", expanding=True))
+)
+
 
 @dataclass(frozen=True, slots=True)
 class NewModel:
@@ -137,11 +142,10 @@ def models_by_id(session: Reader, ids: Iterable[int]) -> dict[int, ModelRecord]:
 def signatures_by_id(session: Reader, ids: Iterable[int]) -> dict[int, bytes]:
     """The signatures' little-endian values, by model id."""
     found: dict[int, bytes] = {}
+    connection = session.connection()
     for some in _batches(ids):
-        query = select(SignatureRow.model_id, SignatureRow.values).where(
-            SignatureRow.model_id.in_(some)
-        )
-        found.update((row.model_id, row.values) for row in session.execute(query))
+        rows = connection.execute(_SIGNATURES, {"models": some})
+        found.update((model_id, values) for model_id, values in rows)
     return found
 
 

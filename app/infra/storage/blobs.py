@@ -74,22 +74,27 @@ class FileBlobs:
         return key
 
     def open(self, key: str) -> memoryview:
-        path = self.root / key
+        # A query opens dozens of supports: a Path and a file object would take most of the time.
         try:
-            with open(path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size < _MIN_MAPPED_BYTES:
-                    return memoryview(file.read())
-                try:
-                    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-                except OSError as error:  # no descriptor left for a mapping: read
-                    if error.errno != errno.EMFILE:
-                        raise
-                    return memoryview(file.read())
+            descriptor = os.open(f"{self.root}/{key}", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise KeyError(key) from None
         except OSError as error:
-            raise Unavailable(f"a stored support could not be read: {error.strerror}") from error
+            raise _unreadable(error) from error
+        try:
+            size = os.fstat(descriptor).st_size
+            if size < _MIN_MAPPED_BYTES:
+                return _whole(descriptor, size)
+            try:
+                return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+            except OSError as error:  # no descriptor left for a mapping: read
+                if error.errno != errno.EMFILE:
+                    raise
+                return _whole(descriptor, size)
+        except OSError as error:
+            raise _unreadable(error) from error
+        finally:
+            os.close(descriptor)
 
     def size(self, key: str) -> int | None:
         try:
@@ -189,3 +194,15 @@ class BlobStore(Protocol):
 
     def set_lineage(self, lineage: str) -> None:
         """Note the lineage of the database that has swept the blobs, beside them."""
+
+
+def _whole(descriptor: int, size: int) -> memoryview:
+    """The content of an open file; a system may return it in parts."""
+    data = os.read(descriptor, size)
+    while part := os.read(descriptor, size - len(data)) if len(data) < size else b"":
+        data += part
+    return memoryview(data)
+
+
+def _unreadable(error: OSError) -> Unavailable:
+    return Unavailable(f"a stored support could not be read: {error.strerror}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -49,7 +50,7 @@ class PackedSupport:
     def __init__(self, array: Words | IndexArray, num_parameters: int, k: int) -> None:
         """Trusts its caller: ``array`` is what :meth:`pack` would make."""
         self._array = array
-        self._kind, _, _ = _form(num_parameters, k)
+        self._kind = _form(num_parameters, k)[0]
         self._num_parameters = num_parameters
         self._k = k
 
@@ -86,12 +87,12 @@ class PackedSupport:
                 f"{size * dtype.itemsize} bytes, not {length}"
             )
         array = np.frombuffer(buffer, dtype)
+        array = array if array.flags.aligned else array.copy()
         if kind == "list" and not (array[-1] < num_parameters and (array[1:] > array[:-1]).all()):
             raise InvalidSupport(f"a packed support of {k} indices is damaged")
-        packed = cls(np.require(array, requirements="A"), num_parameters, k)
-        if kind == "bitmap" and kernels().and_count(packed.array, packed.array) != k:
+        if kind == "bitmap" and kernels().and_count(array, array) != k:
             raise InvalidSupport(f"a packed support of {k} indices is damaged")
-        return packed
+        return cls(array, num_parameters, k)
 
     @property
     def kind(self) -> Literal["bitmap", "list"]:
@@ -279,6 +280,7 @@ def _count_tiles(
     return lower + np.tril(lower, -1).T
 
 
+@lru_cache(maxsize=4096)
 def _form(num_parameters: int, k: int) -> tuple[Literal["bitmap", "list"], np.dtype[Any], int]:
     """The form for M and K, the dtype of its items, and their number."""
     words, dtype = -(-num_parameters // 64), index_dtype(num_parameters)
