@@ -1,4 +1,4 @@
-"""The picture of a comparison: time and memory against the number of models, as SVG."""
+"""The pictures of comparisons, as SVG: cost against the number of models, or of indices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Line", "draw"]
+__all__ = ["Curve", "Line", "draw", "draw_curves"]
 
 _OURS = ("#8fc1ff", "#3f8ae0", "#0b3d91")
 _OTHERS = (
@@ -82,3 +82,54 @@ def _add(line: Line, left: Any, right: Any, color: str) -> None:
 
 def _is_ours(line: Line) -> bool:
     return line.name.startswith("modelkin")
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The time of one contender at several sizes.
+
+    Attributes:
+        name: in the legend; modelkin's are emphasised.
+        sizes: ascending.
+        seconds: of one call at each.
+    """
+
+    name: str
+    sizes: Sequence[int]
+    seconds: Sequence[float]
+
+
+def draw_curves(path: Path, curves: Sequence[Curve], size: str, title: str) -> None:
+    """Write the picture of times against a size; it is the same for the same curves.
+
+    Args:
+        path: of the SVG.
+        curves: in the order of the legend.
+        size: what the sizes count.
+        title: what the times are of.
+    """
+    matplotlib: Any = import_module("matplotlib")
+    matplotlib.use("svg")
+    plt: Any = import_module("matplotlib.pyplot")
+    style = {"svg.hashsalt": "modelkin", "svg.fonttype": "none", "font.size": 9}
+    with matplotlib.rc_context(style):
+        figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+        ours, others = cycle(_OURS), cycle(_OTHERS)
+        for curve in curves:
+            own = "modelkin" in curve.name
+            axes.plot(
+                curve.sizes,
+                [1e3 * each for each in curve.seconds],
+                label=curve.name,
+                color=next(ours if own else others),
+                linewidth=2.2 if own else 1.2,
+                marker="o" if own else ".",
+            )
+        axes.set(xscale="log", yscale="log", xlabel=size, title=f"{title}, ms")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.15g}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.15g}")
+        axes.grid(visible=True, which="major", alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+        plt.close(figure)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import operator
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import datasketch
@@ -16,6 +18,7 @@ import numpy as np
 
 from benchmarks.data import uniform_support
 from benchmarks.harness import Contender, Race, fastest_read, race, use_kernels
+from benchmarks.plots import Curve, draw_curves
 from benchmarks.report import Findings, Row, Table, at_least, at_most, duration, version
 from modelkin import Support
 from modelkin.core.kernels import fast
@@ -25,6 +28,7 @@ from modelkin.core.sketching.probe_tables import Permutations, make_table
 LIBRARIES = ("numpy", "numba", "datasketch", "rensa")
 
 H = 256
+DENSITY = 0.096
 BATCH = 1024
 """Integers a call of update_batch. datasketch is fastest if the temporary of a call, a megabyte,
 stays in the second-level cache, and far slower if malloc returns it every time.
@@ -34,6 +38,10 @@ LARGE_BATCH = 100_000
 SIZES = [(9_000_000, 93_750_000, 3_000), (800_000, 8_333_333, 500)]
 """K, M, and how many times faster than datasketch a signature should be."""
 QUICK_SIZES = [(3_000, 40_000, 1)]
+CURVE = (1_000, 10_000, 100_000, 800_000, 9_000_000)
+"""K of the plot, at the density of SIZES."""
+PLOT = Path(__file__).parents[2] / "docs" / "signatures.svg"
+READ = "one read of the indices"
 
 PROBED = "modelkin, probed in the indices"
 PACKED = "modelkin, probed in the packed form"
@@ -50,13 +58,15 @@ RENSA = "rensa R-MinHash, pre-hashed"
 def run(quick: bool) -> Findings:
     """Measure each K in a race of its own."""
     findings = [_one_size(*size, 2 if quick else 7) for size in (QUICK_SIZES if quick else SIZES)]
+    if not quick:
+        draw_curves(PLOT, curves(CURVE), "indices of the support, K", "a signature of 256 values")
     return Findings([row for rows, _ in findings for row in rows], [table for _, table in findings])
 
 
 def _one_size(k: int, num_parameters: int, target: float, rounds: int) -> tuple[list[Row], Table]:
     support = uniform_support(num_parameters, k / num_parameters)
     contenders, reads = _contenders(support), fastest_read(support.indices)
-    _exactness("", support)  # until the space has its table
+    _settle(support)
     result = race([*contenders, *reads], rounds)
     what = f"affine32, K = {support.k:,}, h = {H}"
     peer = result.fastest([LIST, LARGE, ARRAY])
@@ -82,6 +92,30 @@ def _one_size(k: int, num_parameters: int, target: float, rounds: int) -> tuple[
         ),
     ]
     return rows, _table(what, [each.name for each in (*contenders, *reads)], result)
+
+
+def curves(sizes: Sequence[int]) -> list[Curve]:
+    """The time of each way to a signature, and of one read, at several K."""
+    times: dict[str, list[float]] = {}
+    for k in sizes:
+        support = uniform_support(int(k / DENSITY), DENSITY)
+        _settle(support)
+        ways = {each.name: each for each in _contenders(support)}
+        contenders = [ways[name] for name in (PROBED, PACKED, DIRECT, LIST)]
+        reads = fastest_read(support.indices)
+        result = race([*contenders, *reads], 3)
+        for each in contenders:
+            times.setdefault(each.name, []).append(result.seconds(each.name).median)
+        fastest = result.fastest([each.name for each in reads])
+        times.setdefault(READ, []).append(result.seconds(fastest).median)
+    return [Curve(name, sizes, seconds) for name, seconds in times.items()]
+
+
+def _settle(support: Support) -> None:
+    """Sign the support until its space has its table."""
+    end = time.perf_counter() + 0.1
+    while time.perf_counter() < end:
+        support.signature(num_perm=H)
 
 
 def _contenders(support: Support) -> list[Contender]:
