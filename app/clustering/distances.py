@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 import numpy as np
@@ -16,9 +17,9 @@ import numpy.typing as npt
 
 from app.clustering.snapshot import Snapshot
 from app.jobs.service import Progress
-from modelkin.core.estimators import similarity_of
-from modelkin.core.packed import PackedSupport, matrix, shared_packed
+from modelkin.core.packed import matrix
 from modelkin.core.similarity.distances import Distances, MatrixDistances, SignatureDistances
+from modelkin.core.similarity.edges import exact_similarity
 from modelkin.core.similarity.nearest import Nearest, nearest
 
 __all__ = ["ModelDistances", "Kind", "all_pairs", "nearest_only"]
@@ -91,21 +92,19 @@ def nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistanc
 
 def _refined(near: Nearest, snapshot: Snapshot, progress: Progress) -> Nearest:
     """The same pairs, compared exactly if both have a support."""
-    far = near.distances.copy()
-    known: dict[tuple[int, int], float] = {}
-    for row, others in enumerate(near.rows.tolist()):
-        own = snapshot.supports[row]
-        for at, other in enumerate(others):
-            support = snapshot.supports[other]
-            if own is not None and support is not None:
-                pair = (row, other) if row < other else (other, row)
-                if pair not in known:
-                    known[pair] = _distance(own, support)
-                far[row, at] = known[pair]
-        if row % 100 == 0:
-            progress(row, len(snapshot), f"{STAGE} exactly")
-    return Nearest(near.rows, far)
-
-
-def _distance(a: PackedSupport, b: PackedSupport) -> float:
-    return 1.0 - similarity_of(shared_packed(a, b), a.k, b.k)
+    n, k = near.rows.shape
+    stored = np.array([support is not None for support in snapshot.supports], np.bool_)
+    owners, others = np.repeat(np.arange(n), k), near.rows.ravel()
+    both = np.flatnonzero(stored[owners] & stored[others])
+    keys = np.minimum(owners, others)[both] * n + np.maximum(owners, others)[both]
+    pairs, place = np.unique(keys, return_inverse=True)
+    report = partial(progress, 0, n, f"{STAGE} exactly")
+    report()
+    similarity = exact_similarity(
+        {row: s for row, s in enumerate(snapshot.supports) if s is not None},
+        np.stack(np.divmod(pairs, n), axis=1),
+        lambda: report() is not None,  # it never stops, and an error of the report ends it
+    )
+    far = near.distances.copy().ravel()
+    far[both] = 1.0 - similarity[place]
+    return Nearest(near.rows, far.reshape(n, k))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -53,6 +53,7 @@ _TO_DEVIATION = 1.4826
 """The standard deviation of normal values, in units of their median absolute deviation."""
 _MIN_SUBPROCESS_EDGES = 200_000
 """Edges from which on igraph holds the interpreter's lock for seconds."""
+_WEIGHT: Final = "weight"
 _RANDOM_LOCK = threading.Lock()
 """Held while igraph's random number generator is set, of which a process has one."""
 
@@ -77,13 +78,12 @@ def cluster(
     resolutions = _RESOLUTIONS if given is None else (given,)
     usual, unlikely = _background(distances, seed)
     graphs = [_edges(near, usual, usual), _edges(near, usual, unlikely)]
-    total = len(graphs) * len(resolutions) + (given is None)
-    for number, (ends, weights) in enumerate(graphs):
-        for position, resolution in enumerate(resolutions):
-            done = number * len(resolutions) + position
-            progress(done, total, STAGE)
-            heartbeat = partial(progress, done, total, STAGE)
-            labels = communities(len(distances), ends, weights, resolution, seed, heartbeat)
+    total = len(graphs) + (given is None)
+    for done, graph in enumerate(graphs):
+        heartbeat = partial(progress, done, total, STAGE)
+        heartbeat()
+        found = communities(len(distances), *graph, resolutions, seed, heartbeat)
+        for resolution, labels in zip(resolutions, found, strict=True):
             selector.consider(labels, **({"resolution": resolution} if given is None else {}))
     if given is None:
         progress(total - 1, total, STAGE)
@@ -108,7 +108,8 @@ def _merge(
 ) -> None:
     """Pass mergers of small communities to the selector, the nearest merged first."""
     for resolution in _FINE_RESOLUTIONS:
-        labels = compact(communities(len(distances), *graph, resolution, seed, heartbeat))
+        found = communities(len(distances), *graph, (resolution,), seed, heartbeat)
+        labels = compact(found[0])
         count = int(labels.max()) + 1
         if count <= _MAX_COMMUNITIES:
             break
@@ -176,39 +177,57 @@ def communities(
     n: int,
     ends: npt.NDArray[np.int64],
     weights: Floats,
-    resolution: float,
+    resolutions: Sequence[float],
     seed: int,
     heartbeat: Callable[[], None],
-) -> npt.NDArray[np.int64]:
-    """The communities; a large graph runs in a child process, with calls of ``heartbeat``."""
+) -> list[npt.NDArray[np.int64]]:
+    """The communities at each resolution; those of a large graph are found in a child process.
+
+    Args:
+        n: models.
+        ends: of the edges, shape ``(e, 2)``.
+        weights: of the edges, shape ``(e,)``.
+        resolutions: of modularity.
+        seed: of each of them.
+        heartbeat: called again and again while a child computes.
+    """
     if len(ends) < _MIN_SUBPROCESS_EDGES:
-        return _leiden(n, ends, weights, resolution, seed)
-    return run_in_subprocess(_leiden, n, ends, weights, resolution, seed, meanwhile=heartbeat)
+        return _leiden(n, ends, weights, resolutions, seed)
+    return run_in_subprocess(_leiden, n, ends, weights, resolutions, seed, meanwhile=heartbeat)
 
 
 def _leiden(
-    n: int, ends: npt.NDArray[np.int64], weights: Floats, resolution: float, seed: int
-) -> npt.NDArray[np.int64]:
+    n: int, ends: npt.NDArray[np.int64], weights: Floats, resolutions: Sequence[float], seed: int
+) -> list[npt.NDArray[np.int64]]:
     try:
         import igraph
     except ImportError:
         raise MissingExtra("igraph", "clustering", of=".") from None
-    graph = igraph.Graph(n=n, edges=ends)
-    found: list[int] | None = None
+    graph = igraph.Graph(n=n, edges=ends.tolist())  # which igraph reads faster than an array
+    graph.es[_WEIGHT] = weights.tolist()
+    found = []
     with _RANDOM_LOCK:
-        igraph.set_random_number_generator(random.Random(seed))  # noqa: S311 (draws no secret)
         try:
-            for _ in range(_MAX_ITERATIONS):
-                before = found
-                found = graph.community_leiden(
-                    objective_function="modularity",
-                    weights=weights,
-                    resolution=resolution,
-                    n_iterations=1,
-                    initial_membership=before,
-                ).membership
-                if found == before:
-                    break
+            for resolution in resolutions:
+                igraph.set_random_number_generator(random.Random(seed))  # noqa: S311 (no secret)
+                found.append(_partition(graph, resolution))
         finally:
             igraph.set_random_number_generator(random)
+    return found
+
+
+def _partition(graph: Any, resolution: float) -> npt.NDArray[np.int64]:
+    """The communities at one resolution, once an iteration changes nothing."""
+    found: list[int] | None = None
+    for _ in range(_MAX_ITERATIONS):
+        before = found
+        found = graph.community_leiden(
+            objective_function="modularity",
+            weights=_WEIGHT,
+            resolution=resolution,
+            n_iterations=1,
+            initial_membership=before,
+        ).membership
+        if found == before:
+            break
     return np.array(found, np.int64)

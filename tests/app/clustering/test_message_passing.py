@@ -140,8 +140,8 @@ def test_leiden_goes_on_until_nothing_changes(seed: int, monkeypatch: pytest.Mon
         ).membership
     finally:
         igraph.set_random_number_generator(random)
-    found = leiden.communities(n, ends, weights, 2.0, seed, lambda: None)
-    assert expected == found.tolist()
+    found = leiden.communities(n, ends, weights, (0.5, 2.0), seed, lambda: None)
+    assert expected == found[1].tolist()
     monkeypatch.setattr(leiden, "_MAX_ITERATIONS", 1)
-    once = leiden.communities(n, ends, weights, 2.0, seed, lambda: None)
-    assert expected != once.tolist()
+    once = leiden.communities(n, ends, weights, (2.0,), seed, lambda: None)
+    assert expected != once[0].tolist()

@@ -70,7 +70,7 @@ def test_communities_are_the_same_wherever_they_are_found(monkeypatch: pytest.Mo
     found = []
     for long in (10**9, 0):
         monkeypatch.setattr(leiden, "_MIN_SUBPROCESS_EDGES", long)
-        found.append(leiden.communities(200, pairs, weights, 1.0, 7, lambda: None))
+        found += leiden.communities(200, pairs, weights, (1.0,), 7, lambda: None)
     near, apart = found
     assert np.array_equal(near, apart)
     assert 5 == len(set(near.tolist()))

@@ -23,7 +23,7 @@ from modelkin.core.kernels import (
 from modelkin.core.kernels.compiled import compiled, popcount, read_only
 from modelkin.core.kernels.fast_holdings import column_counts, weighted_sums
 from modelkin.core.kernels.fast_minhash import hashes, minhash32, minhash64
-from modelkin.core.kernels.fast_pairs import match_table
+from modelkin.core.kernels.fast_pairs import keep_nearest, match_table
 from modelkin.core.kernels.fast_probes import (
     least_hashed,
     least_preimages,
@@ -59,6 +59,7 @@ __all__ = [
     "histogram_mass",
     "histogram_within",
     "intersect_count",
+    "keep_nearest",
     "least_hashed",
     "least_preimages",
     "match_counts",

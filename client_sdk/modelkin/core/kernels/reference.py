@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.reference_holdings import column_counts, weighted_sums
 from modelkin.core.kernels.reference_minhash import hashes, minhash32, minhash64
-from modelkin.core.kernels.reference_pairs import match_table
+from modelkin.core.kernels.reference_pairs import keep_nearest, match_table
 from modelkin.core.kernels.reference_probes import (
     least_hashed,
     least_preimages,
@@ -47,6 +47,7 @@ __all__ = [
     "histogram_mass",
     "histogram_within",
     "intersect_count",
+    "keep_nearest",
     "least_hashed",
     "least_preimages",
     "match_counts",

@@ -81,30 +81,34 @@ class SignatureDistances:
 
     Args:
         values: of one scheme, h and seed, shape ``(n, h)``.
+
+    Attributes:
+        values: these.
+        of_matches: the distance by how many values agree, shape ``(h + 1,)``.
     """
 
     def __init__(self, values: ValueArray) -> None:
-        self._values = values
+        self.values = values
         jaccard = np.arange(values.shape[1] + 1) / values.shape[1]
-        self._of_matches: Floats = 1.0 - 2.0 * jaccard / (1.0 + jaccard)
+        self.of_matches: Floats = 1.0 - 2.0 * jaccard / (1.0 + jaccard)
 
     @property
     def cost(self) -> int:
         """See :class:`Distances`."""
-        return max(1, int(self._values.shape[1]) // _USUAL_VALUES)
+        return max(1, int(self.values.shape[1]) // _USUAL_VALUES)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.values)
 
     def block(self, rows: Rows, columns: Rows | None = None) -> Floats:
         """See :class:`Distances`."""
-        others = self._values if columns is None else self._values[columns]
-        return self._of_matches[match_table(self._values[rows], others)]
+        others = self.values if columns is None else self.values[columns]
+        return self.of_matches[match_table(self.values[rows], others)]
 
     def error(self, distance: float) -> float:
         """The standard error of an estimated distance."""
         similarity = 1.0 - distance
-        return standard_error(similarity / (2.0 - similarity), self._values.shape[1])
+        return standard_error(similarity / (2.0 - similarity), self.values.shape[1])
 
 
 def blocks(

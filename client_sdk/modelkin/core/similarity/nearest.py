@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.similarity.distances import Distances, blocks
+from modelkin.core.kernels.choice import kernels
+from modelkin.core.kernels.reference_pairs import LAST_ROW, ROW_BITS
+from modelkin.core.similarity.distances import Distances, SignatureDistances, blocks
 
 __all__ = ["Nearest", "nearest"]
 
@@ -16,6 +18,11 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 Report = Callable[[int, int], None]
 Stop = Callable[[], bool]
+
+_PAIRS_A_STEP = 1 << 25
+"""Pairs of signatures that are compared between two reports: some tenths of a second."""
+_ROWS_A_STEP = 2048
+"""And rows, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ def nearest(
         stop: asked between blocks of models; once it is true, the answer has the first models
             alone, shape ``(m, k)``.
     """
+    if isinstance(distances, SignatureDistances):
+        return _nearest_signatures(distances, k, report, stop)
     n, done = len(distances), 0
     found, far = np.empty((n, k), np.int64), np.empty((n, k))
     for some, block in blocks(distances, np.arange(n), stop):
@@ -65,3 +74,26 @@ def nearest(
         if report is not None:
             report(done, n)
     return Nearest(found[:done], far[:done])
+
+
+def _nearest_signatures(
+    distances: SignatureDistances, k: int, report: Report | None, stop: Stop | None
+) -> Nearest:
+    """The same, where each pair is compared once, and most pairs by their lowest bytes alone."""
+    values = distances.values
+    n, h = values.shape
+    low = np.zeros((n, -(-h // 8) * 8), np.uint8)
+    low[:, :h] = values.astype(np.uint8)
+    keys = np.full((n, k), -1, np.int64)
+    step, done = max(1, min(_ROWS_A_STEP, _PAIRS_A_STEP // n)), 0
+    while done < n and not (stop is not None and stop()):
+        end = min(n, done + step)
+        kernels().keep_nearest(values, low.view(np.uint64), done, end, keys)
+        done = end
+        if report is not None:
+            report(done, n)
+    keys = keys[:done]
+    rows = LAST_ROW - (keys & LAST_ROW)
+    order = np.argsort(rows, axis=1)
+    matches = np.take_along_axis(keys >> ROW_BITS, order, axis=1)
+    return Nearest(np.take_along_axis(rows, order, axis=1), distances.of_matches[matches])

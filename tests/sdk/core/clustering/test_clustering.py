@@ -13,7 +13,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from modelkin.core.clustering.assignment import best_pairs
 from modelkin.core.clustering.clustering import NOISE, agreement, compact, exemplars, lasting_ids
-from modelkin.core.similarity.distances import MatrixDistances
+from modelkin.core.similarity import nearest as nearest_module
+from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances
 from modelkin.core.similarity.nearest import nearest
 
 labels_of_ten = st.lists(st.integers(0, 4), min_size=10, max_size=10)
@@ -163,6 +164,37 @@ def test_nearest_are_those_of_a_full_sort() -> None:
             expected = np.delete(np.arange(60), row)[expected]
             assert set(expected.tolist()) == set(others.tolist())
             np.testing.assert_allclose(1 - similarity[row, others], far)
+
+
+@given(
+    n=st.integers(2, 40),
+    k=st.integers(1, 12),
+    rows_a_step=st.integers(1, 50),
+    stops_after=st.integers(0, 50),
+    seed=st.integers(0, 99),
+)
+def test_nearest_signatures_are_those_of_the_matrix(
+    n: int, k: int, rows_a_step: int, stops_after: int, seed: int
+) -> None:
+    """Comparing each pair once gives what the distances of all pairs give, ties and all.
+
+    Stopped early, the first models have theirs.
+    """
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 3, (n, 24)).astype(np.uint32) << np.uint32(7)
+    distances, k = SignatureDistances(values), min(k, n - 1)
+    far = distances.block(np.arange(n))
+    matrix = MatrixDistances(1.0 - far)
+    expected, calls = nearest(matrix, k), iter(range(10**6))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest_module, "_ROWS_A_STEP", rows_a_step)
+        found = nearest(distances, k, stop=lambda: next(calls) == stops_after)
+    done = min(n, rows_a_step * stops_after)
+    assert len(found.rows) == done
+    assert np.array_equal(expected.rows[:done], found.rows)
+    assert np.array_equal(
+        distances.block(np.arange(n))[np.arange(done)[:, None], found.rows], found.distances
+    )
 
 
 def test_the_best_of_the_nearest_come_in_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -38,6 +39,30 @@ def test_kernels_agree(a: int, b: int, h: int, dtype: Any, seed: int) -> None:
     expected, actual = reference.match_table(rows, columns), fast.match_table(rows, columns)
     assert expected.dtype == actual.dtype
     assert np.array_equal(expected, actual)
+
+
+@given(
+    n=st.integers(1, 60),
+    h=st.sampled_from([1, 8, 63, 256, 300]),
+    k=st.integers(1, 9),
+    steps=st.lists(st.integers(0, 60), max_size=3),
+    dtype=st.sampled_from([np.uint32, np.uint64]),
+    seed=st.integers(0, 99),
+)
+def test_kernels_keep_the_same_nearest(
+    n: int, h: int, k: int, steps: list[int], dtype: Any, seed: int
+) -> None:
+    """However the rows are cut into steps, also where values differ above their lowest bytes."""
+    values = drawn(n, h, dtype, seed) << np.random.default_rng(seed).integers(0, 9, h).astype(dtype)
+    low = np.zeros((n, -(-h // 8) * 8), np.uint8)
+    low[:, :h] = values.astype(np.uint8)
+    found = []
+    for kernels in (reference, fast):
+        keys = np.full((n, k), -1, np.int64)
+        for begin, end in pairwise([0, *sorted(min(n, step) for step in steps), n]):
+            kernels.keep_nearest(values, low.view(np.uint64), begin, end, keys)
+        found.append(np.sort(keys, axis=1))
+    assert np.array_equal(*found)
 
 
 @pytest.mark.parametrize("scheme", ["affine32", "affine64"])
