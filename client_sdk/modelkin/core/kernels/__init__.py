@@ -1,4 +1,4 @@
-"""The inner loops, each twice: ``reference`` in numpy and ``fast`` in numba.
+"""The inner loops, each twice: ``reference`` in numpy and ``fast`` compiled by numba.
 
 Both modules define the same functions and give bit-identical answers; ``choice`` says which one
 runs. Signatures and retrieval have modules of their own behind each (``fast_minhash``,

@@ -18,7 +18,7 @@ __all__ = ["kernels"]
 
 @cache
 def kernels() -> ModuleType:
-    """The module of kernels to use; numba, slow to import, is imported at the first call."""
+    """The module of kernels to use; nothing of it is compiled or loaded yet."""
     wanted = os.environ.get("MODELKIN_KERNELS", "auto")
     if wanted not in {"auto", "fast", "reference"}:
         raise InvalidParameter(f"MODELKIN_KERNELS must be auto, fast or reference, not {wanted!r}")

@@ -1,78 +1,141 @@
-"""Compilation of the loops of ``fast``, and the types of their arguments."""
+"""Compiled loops: machine code from a folder, called without importing numba.
+
+numba takes a third of a second and 60 MB to import, and only its compiler is needed here. So a
+process of its own compiles a loop for some types, see ``compiling``, and ``machine_code`` keeps and
+loads the result. Where that is impossible, numba compiles in this process.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-F = TypeVar("F", bound=Callable[..., Any])
+from modelkin.core.kernels import machine_code
+
+__all__ = ["Intrinsic", "Loop", "compiled", "popcount", "prefetch", "read_only", "scratch"]
+
 A = TypeVar("A", bound=npt.NDArray[Any])
+Variant = Callable[..., Any]
+
+_PLAIN = 0x101
+"""C-contiguous and aligned, as in ``PyArrayObject.flags``."""
+_HEAD = object.__basicsize__
+"""Bytes before the first field of an array object, which is the address of its data."""
+_word_at = ctypes.c_void_p.from_address
 
 
-def compiled(function: F) -> F:
-    """Compile a function with numba; cached on disk if a folder for it is writable."""
-    compiler: Any = numba.njit
-    try:
-        loop: F = compiler(function, nogil=True, error_model="numpy", cache=True)
-    except RuntimeError:  # no folder to keep it in
-        loop = compiler(function, nogil=True, error_model="numpy")
-    return loop
+class Loop:
+    """A function of arrays and numbers, compiled for each combination of their types once.
+
+    It must not allocate: scratch arrays are arguments, see :func:`scratch`.
+
+    Args:
+        function: of C-contiguous, aligned arrays and integers; returns an integer or nothing.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(self, function)
+        self.function = function
+        self._variants: dict[tuple[Any, ...], Variant] = {}
+
+    @property
+    def signatures(self) -> list[tuple[Any, ...]]:
+        """The types that it is ready for."""
+        return list(self._variants)
+
+    def __call__(self, *arguments: Any) -> Any:
+        key: list[Any] = []
+        values: list[Any] = []
+        for each in arguments:
+            if type(each) is np.ndarray:
+                if each.flags.num & _PLAIN != _PLAIN:
+                    raise TypeError(f"{self.function.__name__} takes contiguous, aligned arrays")
+                key.append((each.dtype, each.ndim))
+                values.append(_word_at(id(each) + _HEAD).value)
+                values += each.shape
+            else:
+                key.append(type(each))
+                values.append(int(each))
+        variant = self._variants.get(tuple(key))
+        if variant is None:
+            variant = self._variants[tuple(key)] = self._variant(arguments)
+        return variant(arguments, values)
+
+    def _variant(self, arguments: tuple[Any, ...]) -> Variant:
+        types = [_type_of(each) for each in arguments]
+        code = machine_code.find(self.function.__module__, self.function.__name__, types)
+        return _interpreted(self) if code is None else _entered(code, types)
+
+
+def _type_of(argument: Any) -> str:
+    """Such as ``u4:1`` for a vector of uint32 and ``i8:0`` for an int."""
+    array = np.asarray(argument)
+    return f"{array.dtype.str[1:]}:{array.ndim}"
+
+
+def _entered(code: machine_code.Code, types: list[str]) -> Variant:
+    """A caller of machine code by numba's convention: where to put the result, then an error."""
+    native: list[Any] = [ctypes.c_void_p, ctypes.c_void_p]
+    for dtype, _, dimensions in (each.partition(":") for each in types):
+        if dimensions == "0":
+            native.append(np.ctypeslib.as_ctypes_type(np.dtype(dtype)))
+        else:
+            native += [ctypes.c_void_p, *[ctypes.c_ssize_t] * int(dimensions)]
+    entry = ctypes.CFUNCTYPE(ctypes.c_int32, *native)(code.address)
+    number = getattr(ctypes, f"c_{code.result}", ctypes.c_void_p)
+    error = ctypes.c_void_p()
+
+    def call(_: Any, values: list[Any]) -> Any:
+        result = number()
+        if entry(ctypes.byref(result), ctypes.byref(error), *values):
+            raise RuntimeError("a compiled loop failed")
+        return result.value
+
+    return call
+
+
+def _interpreted(loop: Loop) -> Variant:
+    """A caller of the loop as numba compiles it in this process."""
+    from modelkin.core.kernels.compiling import jitted
+
+    call = jitted(loop.function)
+    return lambda arguments, _: call(*arguments)
+
+
+class Intrinsic:
+    """A processor's instruction that only compiled loops can use; ``compiling`` defines it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *_: Any) -> Any:
+        raise NotImplementedError(f"{self.name} is for compiled loops")
+
+
+popcount: Any = Intrinsic("popcount")
+prefetch: Any = Intrinsic("prefetch")
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile a function at its first call, see :class:`Loop`; loops may call each other."""
+    return Loop(function)
 
 
 def read_only(array: A) -> A:
-    """The array as the one type that a loop is compiled for: contiguous, aligned, read-only."""
-    plain: Any = array
-    if not (plain.flags.c_contiguous and plain.flags.aligned):  # require() takes microseconds
-        plain = np.require(array, requirements=["C", "A"])
-    if plain.flags.writeable:
-        plain = plain.view()
-        plain.flags.writeable = False
-    return plain  # type: ignore[no-any-return]
+    """The array as loops take it: contiguous and aligned."""
+    if array.flags.num & _PLAIN == _PLAIN:
+        return array
+    plain: A = np.require(array, requirements=["C", "A"])
+    return plain
 
 
-def _typed_popcount(_context: Any, _word: Any) -> Any:
-    """The processor's own bit count of a uint64, which numba does not offer."""
-
-    def emit_call(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.uint64(types.uint64), emit_call
-
-
-popcount: Any = intrinsic(_typed_popcount)
-
-
-def _typed_prefetch(_context: Any, _address: Any) -> Any:
-    """Prefetch the cache line of an address that will be read soon; any address is safe."""
-
-    def emit_call(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        insert: Any = cgutils.get_or_insert_function
-        function = insert(builder.module, kind, "llvm.prefetch.p0i8")
-        # To read, to be kept, data.
-        how = [ir.Constant(number, value) for value in (0, 3, 1)]
-        builder.call(function, [builder.inttoptr(arguments[0], pointer), *how])
-        return context.get_dummy_value()
-
-    return types.void(types.uintp), emit_call
-
-
-prefetch: Any = intrinsic(_typed_prefetch)
-
-
-@compiled
-def line_aligned(buffer: Any) -> Any:
-    """The array from its first cache line on: vector loads across two lines take twice as long.
-
-    Args:
-        buffer: contiguous, at least 64 bytes longer than needed.
-    """
-    return buffer[(-buffer.ctypes.data % 64) // buffer.itemsize :]
+def scratch(size: int, dtype: Any) -> Any:
+    """A vector that begins at a cache line: vector loads across two lines take twice as long."""
+    buffer = np.empty(size + 64 // np.dtype(dtype).itemsize, dtype)
+    first = -buffer.ctypes.data % 64 // buffer.itemsize
+    return buffer[first : first + size]

@@ -40,6 +40,7 @@ from modelkin.core.kernels.fast_search import (
     seal,
     sealed_counts,
 )
+from modelkin.core.kernels.machine_code import together
 
 __all__ = [
     "and_count",
@@ -164,13 +165,13 @@ def _gap_decode(
 
 def histogram(bits: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
     counts = np.zeros(65536, np.int64)
-    _histogram(read_only(bits), counts)
+    _histogram(read_only(bits), np.zeros(65536, np.uint32), counts)
     return counts
 
 
 @compiled
-def _histogram(bits: Any, counts: Any) -> None:
-    table, shift, one = np.zeros(65536, np.uint32), np.uint32(16), np.uint32(1)
+def _histogram(bits: Any, table: Any, counts: Any) -> None:
+    shift, one = np.uint32(16), np.uint32(1)
     for begin in range(0, bits.size, 1 << 31):
         stretch = bits[begin : begin + (1 << 31)]
         for i in range(stretch.size):
@@ -184,15 +185,15 @@ def histogram_mass(
     bits: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     counts, low = np.zeros(65536, np.int64), np.zeros(65536, np.int64)
-    _histogram_mass(read_only(bits), counts, low)
+    _histogram_mass(read_only(bits), np.zeros(65536, np.uint64), counts, low)
     return counts, low
 
 
 @compiled
-def _histogram_mass(bits: Any, counts: Any, low: Any) -> None:
+def _histogram_mass(bits: Any, table: Any, counts: Any, low: Any) -> None:
     # One cell holds the count from bit 40 up and the sum of lower halves below it: one load and
     # one store an element. It is emptied every 2^23 elements, before either field can overflow.
-    table, shift, half = np.zeros(65536, np.uint64), np.uint32(16), np.uint32(0xFFFF)
+    shift, half = np.uint32(16), np.uint32(0xFFFF)
     one, field = np.uint64(1 << 40), np.uint64((1 << 40) - 1)
     for begin in range(0, bits.size, 1 << 23):
         stretch = bits[begin : begin + (1 << 23)]
@@ -382,6 +383,11 @@ def _intersect_gallop(small: Any, large: Any) -> Any:
 
 def warm() -> None:
     """Compile every loop for all its types, or load it from disk; the first time takes seconds."""
+    with together():
+        _warm()
+
+
+def _warm() -> None:
     octets, words = np.zeros(8, np.uint8), np.ones(1, np.uint64)
     small: list[Indices] = [np.zeros(1, np.uint32), np.zeros(1, np.uint64)]
     for indices in small:

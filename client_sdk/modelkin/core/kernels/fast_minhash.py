@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.compiled import compiled, line_aligned, read_only
+from modelkin.core.kernels.compiled import compiled, read_only, scratch
 
 Narrow = npt.NDArray[np.uint32]
 Wide = npt.NDArray[np.uint64]
@@ -15,14 +15,14 @@ Wide = npt.NDArray[np.uint64]
 
 def minhash32(indices: Narrow, a: Narrow, b: Narrow) -> Narrow:
     least = np.full(a.size, 2**32 - 1, np.uint32)
-    _minhash32(read_only(indices), read_only(a), read_only(b), least)
+    mixed = scratch(2048, np.uint32)
+    _minhash32(read_only(indices), read_only(a), read_only(b), mixed, least)
     return least
 
 
 @compiled
-def _minhash32(indices: Any, a: Any, b: Any, least: Any) -> None:
+def _minhash32(indices: Any, a: Any, b: Any, mixed: Any, least: Any) -> None:
     # Every step is cast back: numba makes uint64 of uint32 * uint32, neither modulo 2^32 nor fast.
-    mixed = line_aligned(np.empty(2048 + 16, np.uint32))
     for begin in range(0, indices.size, 2048):
         size = min(2048, indices.size - begin)
         for i in range(size):
@@ -40,13 +40,13 @@ def _minhash32(indices: Any, a: Any, b: Any, least: Any) -> None:
 
 def minhash64(indices: Narrow | Wide, a: Wide, b: Wide) -> Wide:
     least = np.full(a.size, 2**64 - 1, np.uint64)
-    _minhash64(read_only(indices), read_only(a), read_only(b), least)
+    mixed = scratch(1024, np.uint64)
+    _minhash64(read_only(indices), read_only(a), read_only(b), mixed, least)
     return least
 
 
 @compiled
-def _minhash64(indices: Any, a: Any, b: Any, least: Any) -> None:
-    mixed = line_aligned(np.empty(1024 + 8, np.uint64))
+def _minhash64(indices: Any, a: Any, b: Any, mixed: Any, least: Any) -> None:
     for begin in range(0, indices.size, 1024):
         size = min(1024, indices.size - begin)
         for i in range(size):

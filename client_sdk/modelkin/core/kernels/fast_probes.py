@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.compiled import compiled, line_aligned, read_only
+from modelkin.core.kernels.compiled import compiled, read_only, scratch
 from modelkin.core.kernels.reference_probes import INVERSE_FACTORS
 
 Narrow = npt.NDArray[np.uint32]
@@ -19,15 +19,15 @@ FIRST, SECOND = (np.uint32(factor) for factor in INVERSE_FACTORS)
 
 def probe_list(table: Narrow, indices: Narrow) -> Rows:
     found = np.empty(table.shape[1], np.int64)
-    _probe_list(read_only(table), read_only(indices), found)
+    columns, some = np.arange(found.size), np.empty((2, found.size), np.uint32)
+    _probe_list(read_only(table), read_only(indices), columns, some, found)
     return found
 
 
 @compiled
-def _probe_list(table: Any, indices: Any, found: Any) -> None:
+def _probe_list(table: Any, indices: Any, columns: Any, some: Any, found: Any) -> None:
     """Search all open columns side by side: each step loads from all of them at once."""
-    columns, wanted = np.arange(found.size), np.empty(found.size, np.uint32)
-    places = np.empty(found.size, np.uint32)
+    wanted, places = some[0], some[1]
     open_: Any = found.size
     found[:] = table.shape[0]
     for row in range(table.shape[0]):
@@ -55,13 +55,12 @@ def _probe_list(table: Any, indices: Any, found: Any) -> None:
 
 def probe_bitmap(table: Narrow, words: Wide) -> Rows:
     found = np.empty(table.shape[1], np.int64)
-    _probe_bitmap(read_only(table), read_only(words), found)
+    _probe_bitmap(read_only(table), read_only(words), np.arange(found.size), found)
     return found
 
 
 @compiled
-def _probe_bitmap(table: Any, words: Any, found: Any) -> None:
-    columns = np.arange(found.size)
+def _probe_bitmap(table: Any, words: Any, columns: Any, found: Any) -> None:
     open_: Any = found.size
     found[:] = table.shape[0]
     for row in range(table.shape[0]):
@@ -81,13 +80,13 @@ def _probe_bitmap(table: Any, words: Any, found: Any) -> None:
 def least_preimages(a: Narrow, b: Narrow, num_parameters: int, depth: int) -> Narrow:
     inverses = np.array([pow(int(factor), -1, 2**32) for factor in a], np.uint32)
     table = np.empty((depth, a.size), np.uint32)
-    _least_preimages(inverses, read_only(b), np.uint32(num_parameters - 1), table)
+    block, last = scratch(2048, np.uint32), np.uint32(num_parameters - 1)
+    _least_preimages(inverses, read_only(b), last, block, table)
     return table
 
 
 @compiled
-def _least_preimages(inverses: Any, b: Any, last: Any, table: Any) -> None:
-    block = line_aligned(np.empty(2048 + 16, np.uint32))
+def _least_preimages(inverses: Any, b: Any, last: Any, block: Any, table: Any) -> None:
     for j in range(inverses.size):
         inverse, done = inverses[j], 0
         mixed = np.uint32(np.uint32(0) - np.uint32(inverse * b[j]))
@@ -114,7 +113,9 @@ def least_hashed(a: Any, b: Any, num_parameters: int, limit: int, most: int) -> 
     kept = np.zeros((a.size, most), np.uint32)
     counts, narrow = np.zeros(a.size, np.int64), a.dtype == np.uint32
     loop = _least_hashed32 if narrow else _least_hashed64
-    loop(read_only(a), read_only(b), num_parameters, a.dtype.type(limit), kept, counts)
+    mixed, values = (scratch(2048 if narrow else 1024, a.dtype) for _ in range(2))
+    last = a.dtype.type(limit)
+    loop(read_only(a), read_only(b), num_parameters, last, mixed, values, kept, counts)
     return kept, counts
 
 
@@ -136,10 +137,15 @@ def _keep(values: Any, limit: Any, begin: int, kept: Any, count: Any) -> None:
 
 @compiled
 def _least_hashed32(
-    a: Any, b: Any, num_parameters: int, limit: Any, kept: Any, counts: Any
+    a: Any,
+    b: Any,
+    num_parameters: int,
+    limit: Any,
+    mixed: Any,
+    values: Any,
+    kept: Any,
+    counts: Any,
 ) -> None:
-    mixed = line_aligned(np.empty(2048 + 16, np.uint32))
-    values = line_aligned(np.empty(2048 + 16, np.uint32))
     for begin in range(0, num_parameters, 2048):
         size = min(2048, num_parameters - begin)
         for i in range(size):
@@ -156,10 +162,15 @@ def _least_hashed32(
 
 @compiled
 def _least_hashed64(
-    a: Any, b: Any, num_parameters: int, limit: Any, kept: Any, counts: Any
+    a: Any,
+    b: Any,
+    num_parameters: int,
+    limit: Any,
+    mixed: Any,
+    values: Any,
+    kept: Any,
+    counts: Any,
 ) -> None:
-    mixed = line_aligned(np.empty(1024 + 8, np.uint64))
-    values = line_aligned(np.empty(1024 + 8, np.uint64))
     for begin in range(0, num_parameters, 1024):
         size = min(1024, num_parameters - begin)
         for i in range(size):

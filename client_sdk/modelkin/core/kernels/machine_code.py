@@ -1,0 +1,248 @@
+"""Machine code of loops: kept in a folder, loaded by llvmlite, compiled by another process.
+
+The folder is ``NUMBA_CACHE_DIR`` if that is set, else the first that can be used of the package's
+own ``__pycache__`` and the user's cache. A file is found again where the processor, these sources
+and the compiler are the same; it is checked by its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Code", "compiler", "find", "linked", "processor", "record_of", "together"]
+
+log = logging.getLogger(__name__)
+
+_COMPILER = "modelkin.core.kernels.compiling"
+_COMPILER_TIMEOUT_S = 600.0
+_IMPORTS = re.compile(rb"^from (modelkin\.core\.kernels\.\w+) import", re.MULTILINE)
+_lock = threading.RLock()
+_records: dict[str, bytes] = {}
+"""What was compiled for this process, by the names of its files."""
+_engines: list[Any] = []
+"""Each owns the memory of one loop's code, until the process ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A loop in memory.
+
+    Attributes:
+        address: of its entry.
+        result: the type of what it returns, such as ``uint64``; ``none`` for nothing.
+    """
+
+    address: int
+    result: str
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Within, the first loop that is missing has all loops compiled, in one process."""
+    compiler.everything = True
+    try:
+        yield
+    finally:
+        compiler.everything = False
+
+
+def find(module: str, loop: str, types: Sequence[str]) -> Code | None:
+    """The code of a loop for some types of arguments; None where only numba itself can run it."""
+    with _lock:
+        name = _file_name(module, loop, types)
+        code = _first_valid(name)
+        if code is None:
+            for made, record in compiler.run(module, loop, *types):
+                _records[made] = record
+                _keep(made, record)
+            code = linked(_records.get(name, b""))
+        return code
+
+
+def _file_name(module: str, loop: str, types: Sequence[str]) -> str:
+    kinds = "_".join(each.replace(":", "x") for each in types)
+    return f"{module.rpartition('.')[2]}.{loop}-{kinds}-{_stamp(module)}.o"
+
+
+@cache
+def _stamp(module: str) -> str:
+    """A digest of all that the machine code of a module's loops depends on."""
+    digest = hashlib.sha256(" ".join([*processor(), sys.platform]).encode())
+    for source in sorted(_sources(module, {_COMPILER: b""}).values()):
+        digest.update(source)
+    for compiler in ("numba", "llvmlite"):
+        found = importlib.util.find_spec(compiler)
+        if found is not None and found.origin is not None:
+            facts = os.stat(found.origin)
+            digest.update(f"{facts.st_size} {facts.st_mtime_ns}".encode())
+    return digest.hexdigest()[:20]
+
+
+def _sources(module: str, found: dict[str, bytes]) -> dict[str, bytes]:
+    """The sources of a module, of the modules of kernels that it imports, and of ``found``."""
+    for name in [module, *found]:
+        if not found.get(name):
+            path = getattr(importlib.util.find_spec(name), "origin", None)
+            found[name] = Path(path).read_bytes() if path else b"-"
+            for imported in _IMPORTS.findall(found[name]):
+                _sources(imported.decode(), found)
+    return found
+
+
+@cache
+def processor() -> tuple[str, str]:
+    """The name and the features to compile for, with the whole of AVX-512 where there is some.
+
+    On Intel's processors LLVM uses half of each 512-bit register by default.
+    """
+    import llvmlite.binding as llvm
+
+    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
+    features = os.environ.get("NUMBA_CPU_FEATURES")
+    if features is None:
+        features = llvm.get_host_cpu_features().flatten()
+    if "+avx512f" in features.split(",") and "prefer-256-bit" not in features:
+        features += ",-prefer-256-bit"
+    return name, features
+
+
+def _folders() -> list[Path]:
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return [Path(chosen)]
+    caches = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or "~/.cache"
+    own = Path(os.path.expanduser(caches)) / "modelkin"
+    return [Path(__file__).parent / "__pycache__", own]
+
+
+def _first_valid(name: str) -> Code | None:
+    for folder in _folders():
+        with suppress(OSError):
+            code = linked((folder / name).read_bytes())
+            if code is not None:
+                return code
+    return linked(_records.get(name, b""))
+
+
+def _keep(name: str, record: bytes) -> None:
+    """Write a file to the first folder where that is possible."""
+    for folder in _folders():
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            new = folder / f"{name}.{os.getpid()}"
+            new.write_bytes(record)
+            os.replace(new, folder / name)
+            return
+
+
+def record_of(
+    module: str, loop: str, types: Sequence[str], symbol: str, result: str, code: bytes
+) -> bytes:
+    """One loop as it is kept: a line of JSON, then the object file."""
+    file, digest = _file_name(module, loop, types), hashlib.sha256(code).hexdigest()
+    head = {"file": file, "symbol": symbol, "result": result, "size": len(code), "sha256": digest}
+    return json.dumps(head).encode() + b"\n" + code
+
+
+def linked(record: bytes) -> Code | None:
+    """The code of a record; None if the record is empty or damaged."""
+    line, _, code = record.partition(b"\n")
+    try:
+        head = json.loads(line)
+        if head["sha256"] != hashlib.sha256(code).hexdigest():
+            return None
+        symbol, result = str(head["symbol"]), str(head["result"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    engine = _new_engine()
+    engine.add_object_file(_object(code))
+    engine.finalize_object()
+    _engines.append(engine)
+    return Code(engine.get_function_address(symbol), result)
+
+
+def _object(code: bytes) -> Any:
+    import llvmlite.binding as llvm
+
+    return llvm.ObjectFileRef.from_data(code)
+
+
+def _new_engine() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+
+
+class _Compiler:
+    """The other process; after it has failed once, numba compiles in this one.
+
+    Attributes:
+        everything: compile all loops rather than the one that is missing.
+        usable: it has not failed.
+    """
+
+    def __init__(self) -> None:
+        self.everything = False
+        self.usable = bool(sys.executable) and not getattr(sys, "frozen", False)
+
+    def run(self, *loop: str) -> list[tuple[str, bytes]]:
+        """The records of what it compiled, each with the name of its file."""
+        if not self.usable:
+            return []
+        wanted = () if self.everything else loop
+        command = [sys.executable, "-m", _COMPILER, *wanted]
+        try:
+            done = subprocess.run(  # noqa: S603 (this interpreter, and names of this package)
+                command,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=True,
+                timeout=_COMPILER_TIMEOUT_S,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            self.usable = False
+            log.warning("kernels are compiled in this process: %s", _reason(error))
+            return []
+        return list(_split(done.stdout))
+
+    def _environment(self) -> dict[str, str]:
+        name, features = processor()
+        path = os.pathsep.join(each for each in sys.path if each)
+        chosen = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "PYTHONPATH": path}
+        return {**os.environ, **chosen}
+
+
+compiler = _Compiler()
+
+
+def _reason(error: Exception) -> str:
+    output = getattr(error, "stderr", None) or b""
+    return output.decode(errors="replace").strip().rpartition("\n")[2] or str(error)
+
+
+def _split(output: bytes) -> Iterator[tuple[str, bytes]]:
+    """The records of the compiler's output, each with the name of its file."""
+    while output:
+        line, _, rest = output.partition(b"\n")
+        head = json.loads(line)
+        size = int(head["size"])
+        yield str(head["file"]), line + b"\n" + rest[:size]
+        output = rest[size:]
