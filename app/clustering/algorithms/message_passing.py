@@ -1,25 +1,23 @@
 """The messages of affinity propagation, as scikit-learn passes them, a round at a time.
 
 scikit-learn's own loop returns once it is over, minutes later for some thousand models. This one
-can be stopped between two rounds. It keeps one matrix less, since it works in blocks of rows, and
-each number is the same as in scikit-learn.
+can be stopped between two rounds. It keeps one matrix less, reads and writes each message once a
+round, and each number is the same as in scikit-learn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from modelkin.core.kernels.choice import kernels
 
 __all__ = ["propagate"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
-
-_BLOCK_SIZE: Final = 1 << 18
-"""Messages that are updated at a time: 2 MB, which stay in the processor's cache."""
 
 
 def propagate(
@@ -88,21 +86,19 @@ class _Messages:
         self._s = _without_ties(similarity, preference, seed)
         self._a = np.zeros((n, n))
         self._r = np.zeros((n, n))
+        self._support = np.zeros(n)
         self._damping = damping
-        step = max(1, _BLOCK_SIZE // n)
-        self._blocks = [slice(at, min(n, at + step)) for at in range(0, n, step)]
-        # One row more than a block has: the sum of the rows before it.
-        self._buffer = np.empty((step + 1, n))
 
     def pass_round(self) -> npt.NDArray[np.bool_]:
-        """Update all messages, and return which models are exemplars now; shape ``(n,)``."""
-        total = np.zeros(len(self._s))
-        for rows in self._blocks:
-            self._update_responsibilities(rows)
-            total = self._add_support(rows, total)
-        for rows in self._blocks:
-            self._update_availabilities(rows, total)
-        return np.diagonal(self._a) + np.diagonal(self._r) > 0
+        """Update all messages, and return which models are exemplars now; shape ``(n,)``.
+
+        The availabilities follow with the next round, when each message is read anyway: only
+        those of the models to themselves are needed now.
+        """
+        kernels().pass_messages(self._s, self._a, self._r, self._support, self._damping)
+        r = np.diagonal(self._r)
+        a = np.diagonal(self._a) * self._damping - (r - self._support) * (1 - self._damping)
+        return a + r > 0
 
     def labels(self, exemplars: Labels) -> Labels:
         """The cluster of each model, whose exemplar becomes its most central member."""
@@ -113,52 +109,6 @@ class _Messages:
             exemplars[number] = members[np.argmax(s[np.ix_(members, members)].sum(axis=0))]
         labels = exemplars[_nearest(s, exemplars)]
         return np.searchsorted(np.unique(labels), labels).astype(np.int64)
-
-    def _update_responsibilities(self, rows: slice) -> None:
-        """How well each model would serve as another's exemplar, beside its next best one."""
-        s, r = self._s[rows], self._r[rows]
-        new = self._buffer[: len(s)]
-        every = np.arange(len(s))
-        np.add(self._a[rows], s, out=new)
-        best = np.argmax(new, axis=1)
-        highest = new[every, best]
-        new[every, best] = -np.inf
-        second = new.max(axis=1)
-        np.subtract(s, highest[:, None], out=new)
-        new[every, best] = s[every, best] - second
-        new *= 1 - self._damping
-        r *= self._damping
-        r += new
-
-    def _add_support(self, rows: slice, total: Floats) -> Floats:
-        """``total``, and the support for each exemplar by the models of ``rows``."""
-        count = rows.stop - rows.start
-        buffer = self._buffer[: count + 1]
-        buffer[0] = total
-        self._support(rows, out=buffer[1:])
-        total_here: Floats = buffer.sum(axis=0)
-        return total_here
-
-    def _update_availabilities(self, rows: slice, total: Floats) -> None:
-        """How much support each model has as an exemplar."""
-        a = self._a[rows]
-        new = self._buffer[: len(a)]
-        self._support(rows, out=new)
-        new -= total
-        every = np.arange(len(a))
-        own = new[every, every + rows.start]
-        new.clip(0, np.inf, out=new)
-        new[every, every + rows.start] = own
-        new *= 1 - self._damping
-        a *= self._damping
-        a -= new
-
-    def _support(self, rows: slice, out: Floats) -> None:
-        """The positive responsibilities of some rows, and each model's own whatever its sign."""
-        r = self._r[rows]
-        every = np.arange(len(r))
-        np.maximum(r, 0, out=out)
-        out[every, every + rows.start] = r[every, every + rows.start]
 
 
 def _without_ties(similarity: Floats, preference: float, seed: int) -> Floats:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import affinity_propagation
 
 from app.clustering.algorithms import affinity_propagation as affinity
-from app.clustering.algorithms import leiden, message_passing
+from app.clustering.algorithms import leiden
 from app.clustering.algorithms.message_passing import propagate
 from app.clustering.algorithms.partition_selector import PartitionSelector
 from modelkin.core.similarity.distances import MatrixDistances
@@ -45,12 +45,11 @@ def similarities(seed: int, n: int, groups: int, noise: float) -> Floats:
     noise=st.sampled_from([0.0, 0.02, 0.3]),
     preference=st.floats(-20, 0.9),
     damping=st.sampled_from([0.5, 0.7, 0.9]),
-    block=st.sampled_from([1, 100, 1 << 18]),
 )
 def test_messages_are_those_of_scikit_learn(
-    seed: int, n: int, groups: int, noise: float, preference: float, damping: float, block: int
+    seed: int, n: int, groups: int, noise: float, preference: float, damping: float
 ) -> None:
-    """The same labels after the same number of rounds, whatever the size of a block."""
+    """The same labels after the same number of rounds."""
     s = similarities(seed, n, groups, noise)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -63,17 +62,15 @@ def test_messages_are_those_of_scikit_learn(
             random_state=seed,
             return_n_iter=True,
         )
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(message_passing, "_BLOCK_SIZE", block)
-        labels, count = propagate(
-            s,
-            preference,
-            damping=damping,
-            convergence_rounds=15,
-            max_rounds=_MAX_ROUNDS,
-            seed=seed,
-            check=lambda: None,
-        )
+    labels, count = propagate(
+        s,
+        preference,
+        damping=damping,
+        convergence_rounds=15,
+        max_rounds=_MAX_ROUNDS,
+        seed=seed,
+        check=lambda: None,
+    )
     if rounds == _MAX_ROUNDS or len(exemplars) == 0:
         assert (None, _MAX_ROUNDS) == (labels, count)
     else:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from modelkin.core.kernels import (
     fast_holdings,
+    fast_messages,
     fast_minhash,
     fast_pairs,
     fast_probes,
@@ -22,6 +23,7 @@ from modelkin.core.kernels import (
 )
 from modelkin.core.kernels.compiled import compiled, popcount, read_only
 from modelkin.core.kernels.fast_holdings import column_counts, weighted_sums
+from modelkin.core.kernels.fast_messages import pass_messages
 from modelkin.core.kernels.fast_minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.fast_pairs import keep_nearest, match_table
 from modelkin.core.kernels.fast_probes import (
@@ -68,6 +70,7 @@ __all__ = [
     "members",
     "minhash32",
     "minhash64",
+    "pass_messages",
     "probe_bitmap",
     "probe_count",
     "probe_list",
@@ -410,6 +413,7 @@ def _warm() -> None:
     and_count_table(words.reshape(1, 1), words.reshape(1, 1))
     fast_holdings.warm()
     fast_minhash.warm()
+    fast_messages.warm()
     fast_pairs.warm()
     fast_probes.warm()
     fast_search.warm()

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.reference_holdings import column_counts, weighted_sums
+from modelkin.core.kernels.reference_messages import pass_messages
 from modelkin.core.kernels.reference_minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.reference_pairs import keep_nearest, match_table
 from modelkin.core.kernels.reference_probes import (
@@ -55,6 +56,7 @@ __all__ = [
     "members",
     "minhash32",
     "minhash64",
+    "pass_messages",
     "probe_bitmap",
     "probe_count",
     "probe_list",

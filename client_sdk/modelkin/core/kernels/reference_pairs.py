@@ -44,7 +44,6 @@ def keep_nearest(values: npt.NDArray[Any], low: Words, begin: int, end: int, nea
         nearest: a heap of keys for each row, ``(n, k)``, the least one first; -1 for none. Changed.
     """
     del low
-    k = nearest.shape[1]
     for row in range(begin, end):
         later = np.arange(row + 1, len(values))
         matches = np.count_nonzero(values[row + 1 :] == values[row], axis=1) << ROW_BITS
