@@ -18,7 +18,7 @@ from app.hubs.endpoints import incoming, sources
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Database
 from app.infra.egress.client import Egress
-from app.infra.http import openapi, problems
+from app.infra.http import openapi, problems, route_index
 from app.infra.http.bodies import BodyLimits
 from app.infra.http.browser_middleware import BrowserMiddleware
 from app.infra.http.json_bodies import JsonParsers
@@ -86,6 +86,7 @@ def create_app(services: Container) -> FastAPI:
     problems.install(app)
     for module in ENDPOINTS:
         app.include_router(module.router)
+    route_index.install(app.router, [module.router for module in ENDPOINTS])
     openapi.install(app)
     return app
 

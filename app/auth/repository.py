@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import datetime
-from functools import cache
+from typing import Final
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.auth.records import KeyRecord, Tenant
 from app.infra.db.database import Reader, Writer
+from app.infra.db.prepared import Prepared
 from app.infra.db.tables.tenants import ApiKeyRow, TenantRow
 
 __all__ = ["any_key", "find_key", "insert_key", "list_keys", "revoke_key", "usable_keys"]
@@ -18,13 +19,14 @@ __all__ = ["any_key", "find_key", "insert_key", "list_keys", "revoke_key", "usab
 
 def find_key(session: Reader, sha256: bytes) -> KeyRecord | None:
     """The key with this hash, revoked and expired ones included, or None."""
-    found = _records(session, _by_hash(), {"sha256": sha256})
-    return found[0] if found else None
+    key = _HASHED.first(session, sha256=sha256)
+    return None if key is None else _record(key, Tenant(id=key.tenant_id, name=key.tenant))
 
 
 def list_keys(session: Reader) -> list[KeyRecord]:
     """All keys, oldest first."""
-    return _records(session, _keys())
+    found = session.execute(_keys())
+    return [_record(key, Tenant(id=tenant.id, name=tenant.name)) for key, tenant in found]
 
 
 def any_key(session: Reader, now: datetime) -> bool:
@@ -90,26 +92,24 @@ def _keys() -> Select[ApiKeyRow, TenantRow]:
     return query.order_by(ApiKeyRow.id)
 
 
-@cache
-def _by_hash() -> Select[ApiKeyRow, TenantRow]:
-    """Built once: that takes as long as the query."""
-    return _keys().where(ApiKeyRow.sha256 == bindparam("sha256"))
+_HASHED: Final = Prepared(
+    lambda: (
+        select(*ApiKeyRow.__table__.columns, TenantRow.name.label("tenant"))
+        .join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
+        .where(ApiKeyRow.sha256 == bindparam("sha256"))
+    )
+)
 
 
-def _records(
-    session: Reader, query: Select[ApiKeyRow, TenantRow], values: Mapping[str, object] | None = None
-) -> list[KeyRecord]:
-    return [
-        KeyRecord(
-            id=key.id,
-            tenant=Tenant(id=tenant.id, name=tenant.name),
-            prefix=key.prefix,
-            sha256=key.sha256,
-            label=key.label,
-            scopes=frozenset(key.scopes),
-            created_at=key.created_at,
-            expires_at=key.expires_at,
-            revoked_at=key.revoked_at,
-        )
-        for key, tenant in session.execute(query, values)
-    ]
+def _record(key: ApiKeyRow, tenant: Tenant) -> KeyRecord:
+    return KeyRecord(
+        id=key.id,
+        tenant=tenant,
+        prefix=key.prefix,
+        sha256=key.sha256,
+        label=key.label,
+        scopes=frozenset(key.scopes),
+        created_at=key.created_at,
+        expires_at=key.expires_at,
+        revoked_at=key.revoked_at,
+    )

@@ -58,11 +58,16 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
+        self._counters: dict[tuple[str, str, int], Histogram] = {}
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answer; status 0 is a client that left."""
         known = method if method in _METHODS else "other"
-        self._seconds.labels(known, route, str(status)).observe(seconds)
+        counter = self._counters.get((known, route, status))
+        if counter is None:  # as many as there are routes and statuses
+            counter = self._seconds.labels(known, route, str(status))
+            self._counters[known, route, status] = counter
+        counter.observe(seconds)
 
 
 class _Indexes(Collector):

@@ -9,8 +9,9 @@ import logging
 import re
 import secrets
 import time
+from collections.abc import Iterable
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.observability.logging import request_id
@@ -20,6 +21,9 @@ from modelkin._version import __version__
 __all__ = ["RequestLogMiddleware"]
 
 _SAFE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+_ID = b"x-request-id"
+_VERSION = b"modelkin-version", __version__.encode()
 
 log = logging.getLogger("modelkin.access")
 
@@ -35,7 +39,7 @@ class RequestLogMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get("x-request-id", "")
+        given = _given_id(scope["headers"])
         scope["request_id"] = given if _SAFE.fullmatch(given) else secrets.token_hex(8)
         token = request_id.set(scope["request_id"])
         began = time.perf_counter()
@@ -45,20 +49,20 @@ class RequestLogMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = scope["request_id"]
-                headers["Modelkin-Version"] = __version__
+                own = (_ID, scope["request_id"].encode()), _VERSION
+                message["headers"] = [*message["headers"], *own]
                 if getattr(scope["app"].state, "stopping", False):
-                    headers["Connection"] = "close"
+                    MutableHeaders(scope=message)["Connection"] = "close"
             await send(message)
 
+        self._metrics.in_flight.inc()
         try:
-            with self._metrics.in_flight.track_inprogress():
-                await self._app(scope, receive, send_signed)
+            await self._app(scope, receive, send_signed)
         except Exception:
             status = status or 500  # a bug, answered outside of this middleware
             raise
         finally:
+            self._metrics.in_flight.dec()
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "unmatched")
             self._metrics.answered(scope["method"], route, status, seconds)
@@ -66,8 +70,14 @@ class RequestLogMiddleware:
             request_id.reset(token)
 
 
+def _given_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    return next((value.decode("latin-1") for name, value in headers if name == _ID), "")
+
+
 def _log(scope: Scope, status: int, seconds: float) -> None:
-    path = scope["path"].encode("unicode_escape").decode()
+    path = scope["path"]
+    if not (path.isascii() and path.isprintable()) or "\\" in path:
+        path = path.encode("unicode_escape").decode()
     milliseconds = round(seconds * 1000, 1)
     log.info(
         "%s %s %d %.1f ms",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import cast
+from typing import Final, cast
 
 from sqlalchemy import Select, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
@@ -16,6 +16,7 @@ from app.errors import SpaceNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.near_names import near_name
 from app.infra.db.pagination import decode_cursor, page_length, page_of
+from app.infra.db.prepared import Prepared
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.index import StopListRow
 from app.spaces.layout_repository import insert_layout
@@ -57,6 +58,9 @@ exists = func.substr(SpaceRow.name, 1, 1) != RETIRED
 
 def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:
     """The tenant's space of this name, or None."""
+    row = _NAMED.first(session, tenant=tenant.id, named=name)
+    if row is None or row.banding_version == 0:
+        return None if row is None else _record(row, None)
     return _one(session, _by_name(), {"tenant": tenant.id, "named": name})
 
 
@@ -292,6 +296,14 @@ def _by_name() -> Select[SpaceRow, StopListRow]:
     return _spaces().where(
         SpaceRow.tenant_id == bindparam("tenant"), SpaceRow.name == bindparam("named")
     )
+
+
+_NAMED: Final = Prepared(
+    lambda: select(*SpaceRow.__table__.columns).where(
+        SpaceRow.tenant_id == bindparam("tenant"), SpaceRow.name == bindparam("named"), exists
+    )
+)
+"""What every request in a space reads."""
 
 
 @cache

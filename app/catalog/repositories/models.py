@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Select, Text, bindparam, cast, delete, func, insert, select, update
 from sqlalchemy.orm import defer
@@ -19,6 +19,7 @@ from app.errors import ModelNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.near_names import near_name
 from app.infra.db.pagination import decode_cursor, page_length, page_of
+from app.infra.db.prepared import Prepared
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
 from app.spaces.records import SpaceRecord
 from modelkin.types.paging import Page
@@ -91,8 +92,11 @@ class Content:
 
 def find_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord | None:
     """The model of this name, or None."""
-    found = _read(session, _by_name(), {"space": space.id, "named": name})
-    return found[0] if found else None
+    row = _NAMED.first(session, space=space.id, named=name)
+    if row is None:
+        return None
+    tags = _TAGS.all(session, model=row.id)
+    return _record(row, row.attributes_json, tuple(each.tag for each in tags))
 
 
 def get_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
@@ -328,11 +332,17 @@ def _whole(query: Select[ModelRow]) -> Select[ModelRow, str]:
     return query.add_columns(written).options(defer(ModelRow.attributes))
 
 
-@cache
-def _by_name() -> Select[ModelRow, str]:
-    """Built once: that takes as long as the query."""
+def _one() -> Select[Any]:
+    columns = [each for each in ModelRow.__table__.columns if each.key != "attributes"]
+    written = cast(ModelRow.attributes, Text).label("attributes_json")
     named = ModelRow.space_id == bindparam("space"), ModelRow.name == bindparam("named")
-    return _whole(select(ModelRow).where(*named))
+    return select(*columns, written).where(*named)
+
+
+_NAMED: Final = Prepared(_one)
+_TAGS: Final = Prepared(
+    lambda: select(TagRow.tag).where(TagRow.model_id == bindparam("model")).order_by(TagRow.tag)
+)
 
 
 @cache

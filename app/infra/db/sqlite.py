@@ -168,7 +168,7 @@ def open_sqlite(url: URL, timeout: float, pool: dict[str, Any], queue: WriteQueu
         if connection.get_execution_options().get("begin") == "IMMEDIATE":
             _driver(connection.connection).begin_immediate(queue)
         else:
-            connection.exec_driver_sql("BEGIN")
+            _driver(connection.connection).execute("BEGIN").close()
 
     event.listen(engine, "connect", _configure)
     try:

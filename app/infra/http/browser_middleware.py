@@ -14,7 +14,9 @@ Pure ASGI. What answers say to browsers stands in ``security_headers``.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -31,6 +33,10 @@ __all__ = ["BrowserMiddleware"]
 _SAFE = frozenset({"GET", "HEAD"})
 _OWN = frozenset({"same-origin", "none"})
 """Values of ``Sec-Fetch-Site``: a page of this service, and the visitor's own hand."""
+
+
+_Header: TypeAlias = tuple[bytes, bytes]
+_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 class BrowserMiddleware:
@@ -52,37 +58,44 @@ class BrowserMiddleware:
         state = scope.setdefault("state", {})
         app = self._app
         try:
-            self._check(scope["method"], Headers(scope=scope))
+            self._check(scope)
         except ModelkinError as error:
             app = answer(Request(scope), error)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _guard(MutableHeaders(scope=message), state)
+                message["headers"] = _guarded(message["headers"], state)
             await send(message)
 
         await app(scope, receive, send_guarded)
 
-    def _check(self, method: str, headers: Headers) -> None:
-        if self._host is not None and not _is_own(headers.get("host", ""), self._host):
+    def _check(self, scope: Scope) -> None:
+        if self._host is not None and not _is_own(_host(scope["headers"]), self._host):
             raise MisdirectedRequest(
                 "the Host of this request is not one that the service answers to: without keys it "
                 f"answers to localhost, loopback addresses and {self._host}"
             )
-        if method not in _SAFE and _comes_from_elsewhere(headers):
+        if scope["method"] not in _SAFE and _comes_from_elsewhere(Headers(scope=scope)):
             raise CrossSiteRequest(
                 "a page of another origin sent this request, which could change something: only "
                 "this service's own pages, and programs, may"
             )
 
 
-def _guard(headers: MutableHeaders, state: Mapping[str, object]) -> None:
-    for name, value in HEADERS.items():
-        headers.setdefault(name, value)
+def _guarded(said: Sequence[_Header], state: Mapping[str, object]) -> list[_Header]:
+    """The headers of an answer with what each answer says that does not say it itself."""
+    names = {name for name, _ in said}
+    headers = [*said, *(each for each in _HEADERS if each[0] not in names)]
     if "identity" in state:  # a key opened it
-        headers["Cache-Control"] = "no-store"
+        MutableHeaders(raw=headers)["Cache-Control"] = "no-store"
+    return headers
 
 
+def _host(headers: Iterable[_Header]) -> str:
+    return next((value.decode("latin-1") for name, value in headers if name == b"host"), "")
+
+
+@lru_cache(maxsize=64)
 def _is_own(host: str, listening: str) -> bool:
     name = _name(host)
     if name in {"localhost", listening.lower()}:

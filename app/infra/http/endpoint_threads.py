@@ -8,13 +8,16 @@ and for the validation of its answer; here all of it is one call.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
-from fastapi import Response
+from anyio import to_thread
+from fastapi import Request, Response
 from fastapi.routing import APIRoute
+
+from app.infra.http.dependency_plan import DependencyPlan, Unplanned
 
 __all__ = ["ThreadRoute", "in_endpoint_thread"]
 
@@ -34,7 +37,32 @@ class ThreadRoute(APIRoute):
                 given = {name: _begun(value, begun, ends) for name, value in values.items()}
                 return self._written(endpoint(**given), given)
 
+        self._whole = whole
+        self._is_made = False
         super().__init__(path, whole, **options)
+        self._is_made = True
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        try:
+            # Once it is made, a router asks that includes it, with dependencies of its own.
+            if self._is_made or self.body_field is not None or self.status_code == 204:
+                return handle
+            plan = DependencyPlan.of(self.dependant)
+        except Unplanned:
+            return handle
+
+        async def in_thread(values: dict[str, Any]) -> Response:
+            answer: Response = await to_thread.run_sync(partial(self._whole, **values))
+            return answer
+
+        async def planned(request: Request) -> Response:
+            try:
+                return await plan.run(request, in_thread)
+            except Unplanned:
+                return await handle(request)
+
+        return planned
 
     def _written(self, answer: Any, given: Mapping[str, Any]) -> Any:
         if isinstance(answer, Response) or self.response_field is None:

@@ -68,6 +68,7 @@ class Pool:
         self._timeout = timeout
         self._work = work
         self._held: Counter[str] = Counter()
+        self._in_use = 0
         self._last: dict[str, tuple[int, bool]] = {}
         """Of each tenant that holds a turn or waits: the number of the last turn that was given
         when it was served, or came; and whether it was served. Who has the least is next, so that
@@ -79,7 +80,7 @@ class Pool:
     @property
     def held(self) -> int:
         """How many turns are taken."""
-        return self._held.total()
+        return self._in_use
 
     @property
     def waiting(self) -> int:
@@ -100,11 +101,25 @@ class Pool:
             Unavailable: none became free in time.
             ClientLeft: the client hung up first.
         """
-        await self._take(tenant, left)
+        if not self._take_at_once(tenant):
+            await self._take(tenant, left)
         try:
             yield
         finally:
             self._give_back(tenant)
+
+    def _take_at_once(self, tenant: str) -> bool:
+        """Take a free turn that nobody waits for; False if there is none for this tenant."""
+        if self._waiting or self._in_use >= self.size or self._held[tenant] >= self._most:
+            return False
+        self._grant(tenant)
+        return True
+
+    def _grant(self, tenant: str) -> None:
+        self._held[tenant] += 1
+        self._in_use += 1
+        self._given += 1
+        self._last[tenant] = self._given, True
 
     async def _take(self, tenant: str, left: asyncio.Future[None] | None) -> None:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -132,6 +147,7 @@ class Pool:
 
     def _give_back(self, tenant: str) -> None:
         self._held[tenant] -= 1
+        self._in_use -= 1
         if not self._held[tenant]:
             del self._held[tenant]
         self._clear(tenant)
@@ -152,7 +168,7 @@ class Pool:
 
     def _hand_out(self) -> None:
         """Give the free turns to those who wait, a tenant after another."""
-        while self.held < self.size and (tenant := self._next()) is not None:
+        while self._waiting and self._in_use < self.size and (tenant := self._next()) is not None:
             queue = self._waiting[tenant]
             granted = next((each for each in queue if not each.done()), None)
             if granted is None:  # they have all given up, and are about to say so
@@ -160,9 +176,7 @@ class Pool:
             queue.remove(granted)
             if not queue:
                 del self._waiting[tenant]
-            self._held[tenant] += 1
-            self._given += 1
-            self._last[tenant] = self._given, True
+            self._grant(tenant)
             granted.set_result(None)
 
     def _next(self) -> str | None:
