@@ -146,7 +146,7 @@ _ROUTES = [
     for module in ENDPOINTS
     for route in module.router.routes
     if isinstance(route, APIRoute)
-    for method in sorted(route.methods)
+    for method in sorted(route.methods or ())
 ]
 _NAMES = ["m", "org/model", "models", "v1/spaces", "", "latest"]
 
