@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from app.errors import Unavailable
 from app.index.warmup import IndexWarmup, WarmupProgress
 from app.infra.db.database import Database
+from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
 from app.infra.http.problems import LOADING, not_ready
 from app.infra.http.services import Service
@@ -34,7 +35,10 @@ async def livez() -> Health:
     return Health(version=__version__)
 
 
-@router.get(
+_ready = APIRouter(tags=["health"], route_class=ThreadRoute)
+
+
+@_ready.get(
     "/readyz",
     operation_id="readyz",
     responses=problems(Unavailable, LOADING),
@@ -54,6 +58,9 @@ def readyz(request: Request, database: Service[Database], warmup: Service[IndexW
     share = _share(progress)
     detail = f"{share:.0%} of the signatures are loaded; until all are, queries may be slow"
     return not_ready(request, detail, {"version": __version__, "loaded": share})
+
+
+router.routes.extend(_ready.routes)
 
 
 def _share(progress: WarmupProgress) -> float:

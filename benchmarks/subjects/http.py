@@ -46,11 +46,19 @@ def run(quick: bool) -> Findings:
 
 
 @contextmanager
-def service(*flags: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
-    """The service on a temporary embedded store, with one process unless flags say otherwise."""
+def service(
+    *flags: str, **variables: str
+) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+    """The service on a temporary embedded store, with one process unless flags say otherwise.
+
+    Args:
+        flags: of its command.
+        variables: of its environment; empty ones are left out.
+    """
     with TemporaryDirectory() as folder:
         log = Path(folder, "log")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MODELKIN_")}
+        environment |= {name: value for name, value in variables.items() if value}
         with log.open("wb") as file:
             process = subprocess.Popen(
                 [
@@ -67,7 +75,7 @@ def service(*flags: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]
             )
         try:
             limits = httpx.Limits(max_connections=2 * CLIENTS)
-            url = _address(process, log)
+            url = listening_address(process, log)
             with httpx.Client(base_url=url, timeout=120, limits=limits, trust_env=False) as http:
                 yield http, process
         finally:
@@ -75,7 +83,8 @@ def service(*flags: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]
             process.wait(60)
 
 
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+def listening_address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Where a server listens that has been started, as its log says."""
     while process.poll() is None:
         if found := re.search(r"running on (http://\S+)", log.read_text()):
             return found[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Response
+from fastapi import APIRouter, Body, Request, Response
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
 from app.catalog.dependencies import ModelName, TagFilter
@@ -16,7 +16,7 @@ from app.infra.http.answers import PageLimit, page_answer
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Reading, Writing
 from app.infra.http.openapi import problems
-from app.infra.http.preconditions import IfMatch
+from app.infra.http.preconditions import IfMatch, is_known
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
@@ -57,16 +57,24 @@ def list_models(
     return page_answer((ModelOut.written(space, model) for model in page.items), page.next_cursor)
 
 
-@router.get(MODEL, operation_id="get_model", responses=problems(*SPACE_PROBLEMS, ModelNotFound))
+@router.get(
+    MODEL,
+    operation_id="get_model",
+    responses=problems(*SPACE_PROBLEMS, ModelNotFound),
+    response_model=ModelOut,
+)
 def show(
+    request: Request,
     reader: Service[ModelReader],
     space: KnownSpace,
     name: ModelName,
     session: Reading,
     response: Response,
-) -> ModelOut:
+) -> ModelOut | Response:
     """One model."""
     model = reader.model(session, space, name)
+    if is_known(request, model.version_tag):
+        return Response(status_code=304, headers=etag(model))
     response.headers.update(etag(model))
     return ModelOut.of(space, model)
 

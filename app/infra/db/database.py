@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
-from sqlalchemy import URL, Engine, text
+from sqlalchemy import URL, Engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -126,7 +126,7 @@ class Database:
     def check(self) -> None:
         """Raise :class:`Unavailable` unless the database answers."""
         with self.reading() as session:
-            session.execute(text("SELECT 1"))
+            session.connection().exec_driver_sql("SELECT 1")
 
     def truncate_log(self) -> None:
         """Cut SQLite's write-ahead log where it has outgrown its limit; a round of the clean-up.

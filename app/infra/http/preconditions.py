@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import Depends, Header
+from fastapi import Depends, Header, Request
 
 from app.errors import PreconditionFailed, PreconditionRequired
 
-__all__ = ["IfMatch", "RequiredMatch", "entity_tag", "match"]
+__all__ = ["IfMatch", "RequiredMatch", "entity_tag", "is_known", "match"]
 
 Precondition = Callable[[str, str | None], None]
 """Called with the name of a model and its version, None where there is no such model."""
@@ -37,6 +37,15 @@ def match(if_match: str) -> Precondition:
             )
 
     return check
+
+
+def is_known(request: Request, version: str) -> bool:
+    """Whether the client has this version already, as its ``If-None-Match`` says."""
+    known = request.headers.get("if-none-match")
+    if known is None:
+        return False
+    tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
+    return "*" in tags or entity_tag(version) in tags
 
 
 async def _match(

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 __all__ = ["RouteIndex", "install"]
 
 _PLACES: Final = (1, 2, 4)
-"""Of the words in ``/v1/spaces/{space}/models/{model}`` that tell one route from another."""
+"""Of the words in ``/v1/spaces/{space}/models/{model}`` that distinguish routes."""
 
 _Key: TypeAlias = tuple[str, ...]
 

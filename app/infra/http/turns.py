@@ -109,7 +109,7 @@ class Pool:
             self._give_back(tenant)
 
     def _take_at_once(self, tenant: str) -> bool:
-        """Take a free turn that nobody waits for; False if there is none for this tenant."""
+        """Take a free turn if no request waits; False if there is none for this tenant."""
         if self._waiting or self._in_use >= self.size or self._held[tenant] >= self._most:
             return False
         self._grant(tenant)

@@ -28,7 +28,7 @@ async def _held(request: Request) -> AsyncIterator[str]:
 async def _kept() -> AsyncIterator[str]:
     CALLS.append("keep")
     yield "kept"
-    CALLS.append("let go")
+    CALLS.append("released")
 
 
 async def _scoped(needed: SecurityScopes) -> str:
@@ -86,7 +86,7 @@ REQUESTS = {
     "nothing given": ("/things/a", {}),
     "all given": ("/things/a%20b?limit=3&tag=x&tag=y", {"If-Match": '"1"'}),
     "a name of another script": ("/things/%C3%A4", {}),
-    "a name that is no UTF-8": ("/things/%FF", {}),
+    "a name that cannot be decoded": ("/things/%FF", {}),
     "an empty list": ("/things/a?tag=", {}),
     "an invalid number": ("/things/a?limit=10", {}),
     "no number": ("/things/a?limit=x", {"If-Match": "1"}),
@@ -138,7 +138,7 @@ def test_what_is_opened_is_left_before_the_answer_or_after_it() -> None:
     with TestClient(app) as client:
         assert ["kept", "held"] == client.get("/").json()["values"]
     assert ["keep", "hold GET", "show", "give back"] == seen[-1]
-    assert "let go" == CALLS[-1]
+    assert "released" == CALLS[-1]
 
 
 _ROUTES = [
