@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from app.auth.counters import RedisCounters
 from app.auth.rate_limits import RateLimits
@@ -42,8 +43,8 @@ from app.infra.db.database import Database
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
 from app.infra.fd_limits import support_fd_budget
+from app.infra.heap import give_back_code
 from app.infra.storage.encryption import Secrets
-from app.infra.storage.redis import RedisServer
 from app.jobs.service import JobService
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
@@ -75,6 +76,9 @@ from app.webhooks.outbox import Outbox
 from app.webhooks.sender import Sender
 from app.webhooks.service import SubscriptionService
 from modelkin.core.kernels.choice import kernels
+
+if TYPE_CHECKING:
+    from app.infra.storage.redis import RedisServer
 
 __all__ = ["open_services", "register_jobs"]
 
@@ -116,6 +120,7 @@ def open_services(
         open_buckets(stores.database, bands, redis) as buckets,
     ):
         kernels().warm()
+        give_back_code("llvmlite")
         buckets.start()
         services = _compose(settings, stores, bands, buckets)
         services.add(_rate_limits(settings, redis, stores.token))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from app.auth.records import Tenant
 from app.auth.service import SCOPES, KeyService
@@ -25,9 +26,11 @@ from app.infra.db.database import Database, Writer
 from app.infra.db.migrations import migrate, require_current
 from app.infra.fd_limits import support_fd_budget
 from app.infra.storage.blobs import FileBlobs
-from app.infra.storage.redis import RedisServer
 from app.settings import Settings
 from app.spaces.repository import all_spaces
+
+if TYPE_CHECKING:
+    from app.infra.storage.redis import RedisServer
 
 __all__ = [
     "DEFAULT_TENANT",
@@ -151,6 +154,8 @@ def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
     if settings.redis_url is None:
         yield None
         return
+    from app.infra.storage.redis import RedisServer  # slow to import, and often not needed
+
     with closing(RedisServer(settings.redis_url, timeout=_BUCKETS_TIMEOUT_S)) as server:
         yield server
 

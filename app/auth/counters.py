@@ -17,11 +17,14 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cachetools import LRUCache
 
-from app.infra.storage.redis import RedisServer, Script
+from app.infra.storage.redis_script import Script
+
+if TYPE_CHECKING:
+    from app.infra.storage.redis import RedisServer
 
 __all__ = ["WINDOW_S", "Counters", "MemoryCounters", "Quota", "RedisCounters", "Standing", "Taken"]
 

@@ -7,19 +7,27 @@ A command takes the arguments after its name and returns an exit code: 0 done, 1
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
-from app.cli import buckets, copies, keys, kinds, secrets, stop_lists, tenants, verification
+__all__ = ["find_command"]
 
-__all__ = ["COMMANDS"]
-
-COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "backup": copies.back_up,
-    "keys": keys.run,
-    "rebuild-buckets": buckets.run,
-    "restore": copies.put_back,
-    "renew-secrets": secrets.run,
-    "split-kinds": kinds.run,
-    "stop-lists": stop_lists.run,
-    "tenants": tenants.run,
-    "verify": verification.run,
+_COMMANDS = {
+    "backup": "copies.back_up",
+    "keys": "keys.run",
+    "rebuild-buckets": "buckets.run",
+    "restore": "copies.put_back",
+    "renew-secrets": "secrets.run",
+    "split-kinds": "kinds.run",
+    "stop-lists": "stop_lists.run",
+    "tenants": "tenants.run",
+    "verify": "verification.run",
 }
+
+
+def find_command(name: str) -> Callable[[list[str]], int] | None:
+    """The command of a name, if there is one; only now is its module imported."""
+    module, _, function = _COMMANDS.get(name, "").partition(".")
+    if not module:
+        return None
+    command: Callable[[list[str]], int] = getattr(import_module(f"app.cli.{module}"), function)
+    return command

@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import psycopg
 from sqlalchemy import delete, func, select, update
 
 from app.infra.db.database import Reader, Writer
@@ -150,6 +149,8 @@ def _from_sqlite(session: Reader, space_id: int, version: int) -> Iterator[Page]
 
 
 def _from_postgres(session: Reader, space_id: int, version: int) -> Iterator[Page]:
+    import psycopg
+
     connection = session.connection().connection.driver_connection
     assert isinstance(connection, psycopg.Connection)
     place = {"space": space_id, "version": version, "id": _LAST_ID, "limit": _PAGE_SIZE}

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,9 @@ from app.index.buckets.redis_scripts import (
     STATE,
     SWEEP,
 )
-from app.infra.storage.redis import AnyRedis, RedisServer
+
+if TYPE_CHECKING:
+    from app.infra.storage.redis import AnyRedis, RedisServer
 
 __all__ = ["RedisBuckets"]
 

@@ -13,7 +13,7 @@ query reads a build that was dropped; ``SWEEP`` deletes it piece by piece.
 
 from __future__ import annotations
 
-from app.infra.storage.redis import Script
+from app.infra.storage.redis_script import Script
 
 __all__ = ["APPLY", "CANDIDATES", "DROP", "MEMBERS", "SIZES", "STATE", "SWEEP"]
 

@@ -7,10 +7,11 @@ mistake.
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-import psycopg
 from sqlalchemy import URL, Engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -151,7 +152,7 @@ def _faults() -> Iterator[None]:
         yield
     except PoolTimeout as error:
         raise Unavailable("every connection to the database is in use: try again") from error
-    except (OperationalError, psycopg.OperationalError, sqlite3.OperationalError) as error:
+    except (OperationalError, sqlite3.OperationalError, *_faults_of_postgres()) as error:
         raise _refusal(getattr(error, "orig", error)) from error
     except DBAPIError as error:
         if error.connection_invalidated:
@@ -175,4 +176,15 @@ def _refusal(error: object) -> Unavailable:
 def _is_lock_timeout(error: object) -> bool:
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
-    return isinstance(error, psycopg.errors.LockNotAvailable)
+    driver = _postgres_driver()
+    return driver is not None and isinstance(error, driver.errors.LockNotAvailable)
+
+
+def _faults_of_postgres() -> tuple[type[Exception], ...]:
+    driver = _postgres_driver()
+    return () if driver is None else (driver.OperationalError,)
+
+
+def _postgres_driver() -> Any:
+    """psycopg, which only a process with a Postgres database imports; None in others."""
+    return sys.modules.get("psycopg")

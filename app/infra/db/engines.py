@@ -16,7 +16,6 @@ from sqlalchemy.exc import OperationalError
 from app.errors import Unavailable
 from app.infra.db.json_text import column_text
 from app.infra.db.sqlite import open_sqlite, truncate_log
-from app.infra.db.timeouts import limit_waits
 from app.infra.db.write_queue import WriteQueue
 
 __all__ = ["Engines", "connect", "shown"]
@@ -77,6 +76,8 @@ def _postgres(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
         json_serializer=column_text,
         pool_pre_ping=True,  # a restarted server costs one ping, not one failed request each
     )
+    from app.infra.db.timeouts import limit_waits  # imports psycopg
+
     limit_waits(engine, _SILENCE_FACTOR * timeout)
     _require_durability(engine)
     snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}

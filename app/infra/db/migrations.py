@@ -1,21 +1,20 @@
-"""Migrate the database to this version of the service, or check that it is there."""
+"""Migrate the database to this version of the service, or check that it is there.
+
+Alembic is slow to import. A database that is at this version does not need it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import ProgrammingError
 
 from app.errors import Unavailable
 from app.infra.db.database import Database
 from app.infra.db.engines import shown
-from app.infra.db.timeouts import without_limit
 
 __all__ = ["is_known", "migrate", "require_current", "revision_of"]
 
@@ -41,10 +40,12 @@ def migrate(
     with database.writing() as session:
         connection = session.connection()
         try:
-            with without_limit(connection):
+            with _without_limit(connection):
                 _lock(connection)
-                _refuse_newer(MigrationContext.configure(connection).get_current_heads(), database)
-                command.upgrade(_config(connection), revision)
+                heads = _heads(connection)
+                _refuse_newer(heads, database)
+                if revision != "head" or heads != {max(_known())}:
+                    _upgrade(connection, revision)
                 fill(connection)
         except ProgrammingError as error:  # Postgres: a table of this name exists
             reason = str(error.orig).strip().splitlines()[0]
@@ -56,8 +57,7 @@ def migrate(
 def revision_of(database: Database) -> str:
     """The last migration that the database has seen; empty without one."""
     with database.reading() as session:
-        heads = MigrationContext.configure(session.connection()).get_current_heads()
-    return ",".join(heads)
+        return ",".join(sorted(_heads(session.connection())))
 
 
 def is_known(revision: str) -> bool:
@@ -68,9 +68,9 @@ def is_known(revision: str) -> bool:
 def require_current(database: Database) -> None:
     """Raise :class:`Unavailable` unless the database is at this version."""
     with database.reading() as session:
-        heads = MigrationContext.configure(session.connection()).get_current_heads()
+        heads = _heads(session.connection())
     _refuse_newer(heads, database)
-    if set(heads) != set(ScriptDirectory(str(_SCRIPTS)).get_heads()):
+    if heads != {max(_known())}:
         raise Unavailable(
             f"the database at {shown(database.url)} is of an older version: "
             f"start once without --no-migrate"
@@ -84,8 +84,23 @@ def _lock(connection: Connection) -> None:
     # SQLite's writers queue up at BEGIN IMMEDIATE already.
 
 
-def _refuse_newer(heads: tuple[str, ...], database: Database) -> None:
-    if unknown := set(heads) - _known():
+def _heads(connection: Connection) -> set[str]:
+    """The last migration that a database has seen, as Alembic records it; empty without one."""
+    if not inspect(connection).has_table("alembic_version"):
+        return set()
+    return set(connection.scalars(text("SELECT version_num FROM alembic_version")))
+
+
+def _without_limit(connection: Connection) -> AbstractContextManager[None]:
+    if connection.dialect.name != "postgresql":
+        return nullcontext()
+    from app.infra.db.timeouts import without_limit
+
+    return without_limit(connection)
+
+
+def _refuse_newer(heads: set[str], database: Database) -> None:
+    if unknown := heads - _known():
         raise Unavailable(
             f"the database at {shown(database.url)} is of a newer version "
             f"({', '.join(sorted(unknown))}): "
@@ -94,11 +109,16 @@ def _refuse_newer(heads: tuple[str, ...], database: Database) -> None:
 
 
 def _known() -> set[str]:
-    return {script.revision for script in ScriptDirectory(str(_SCRIPTS)).walk_revisions()}
+    """All migrations of this version. Each has the number that its file's name begins with."""
+    files = (_SCRIPTS / "versions").glob("[0-9]*.py")
+    return {file.name.partition("_")[0] for file in files}
 
 
-def _config(connection: object) -> Config:
+def _upgrade(connection: Connection, revision: str) -> None:
+    from alembic import command
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS))
     config.attributes["connection"] = connection
-    return config
+    command.upgrade(config, revision)

@@ -1,11 +1,11 @@
 """A Redis server or a Redis Cluster, with timeouts and a circuit breaker.
 
-Owns connections, timeouts and scripts. Redis holds nothing that the database cannot rebuild.
+Owns connections and timeouts. Redis holds nothing that the database cannot rebuild. Its client is
+slow to import, so this module is imported only where a Redis is set.
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -22,22 +22,14 @@ from redis.retry import Retry
 
 from app.errors import BackendUnavailable
 from app.infra.storage.circuit_breaker import CircuitBreaker
+from app.infra.storage.redis_script import Script
 
-__all__ = ["AnyRedis", "RedisServer", "Script"]
+__all__ = ["AnyRedis", "RedisServer"]
 
 T = TypeVar("T")
 AnyRedis = Redis | RedisCluster
 
 _DEFAULT_PORT = 6379
-
-
-class Script:
-    """A Lua script and the name under which Redis keeps it."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-        # Redis names scripts by SHA-1; nothing is kept secret by it.
-        self.sha1 = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
 class RedisServer:

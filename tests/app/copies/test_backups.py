@@ -15,7 +15,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from app.cli import COMMANDS
+from app.cli import verification
 from app.copies.manifests import MANIFEST, SUPPORT_LIST, SUPPORTS, file_sum, whole_backups
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import SpaceRow
@@ -173,7 +173,7 @@ def test_verify_reads_a_backup_whole(
     name = whole_backups(to)[-1].name
     key = a_support(to).relative_to(to / SUPPORTS).as_posix()
     DAMAGES.get(damage, Path.exists)(to)
-    code = COMMANDS["verify"](["--backup", str(to)])
+    code = verification.run(["--backup", str(to)])
     printed = capsys.readouterr()
     if damage == "nothing":
         assert (0, "", True) == (code, printed.out, " 0 findings" in printed.err), printed
@@ -195,11 +195,11 @@ def test_a_support_that_rots_is_copied_again_once_deleted(
     source, rotten = Copies(SQLITE, backed_up.parent), a_support(to)
     flip(rotten)
     source.back_up(to)  # by its length it is there
-    assert 1 == COMMANDS["verify"](["--backup", str(to)])
+    assert 1 == verification.run(["--backup", str(to)])
     rotten.unlink()
     source.back_up(to)
     capsys.readouterr()
-    assert 0 == COMMANDS["verify"](["--backup", str(to)]), capsys.readouterr()
+    assert 0 == verification.run(["--backup", str(to)]), capsys.readouterr()
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -26,7 +26,7 @@ from app.hubs.repositories import source_models
 from app.index import stop_list_repository
 from app.index.epoch_repository import history
 from app.infra.db.database import Database
-from app.infra.db.migrations import migrate, require_current
+from app.infra.db.migrations import is_known, migrate, require_current
 from app.infra.db.tables.all_tables import Base
 from app.spaces import repository as spaces
 from app.spaces.records import StopList
@@ -85,8 +85,12 @@ def test_migrations_make_what_the_tables_say(database: Database) -> None:
 
 
 def test_there_is_one_newest_revision() -> None:
-    """The revisions are one line without branches."""
+    """The revisions are one line without branches, numbered as their files say."""
     assert 1 == len(SCRIPTS.get_heads())
+    walked = [script.revision for script in SCRIPTS.walk_revisions()]
+    assert walked == sorted(walked, reverse=True)
+    assert all(is_known(revision) for revision in walked)
+    assert not is_known(f"{int(walked[0]) + 1:04}")
 
 
 def constraints(database: Database) -> set[tuple[str, str]]:

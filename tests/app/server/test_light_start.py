@@ -1,0 +1,58 @@
+"""What a start leaves out: libraries that this service does not use, and pages it has used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from modelkin.core.kernels import fast
+
+START = """
+import sys
+import app.__main__
+from app.bootstrap import open_services
+from app.main import create_app
+from app.settings import Settings
+with open_services(Settings.from_command_line([])) as services:
+    create_app(services)
+slow = {"alembic", "dbos", "igraph", "llvmlite", "numba", "psycopg", "redis", "scipy", "sklearn"}
+print(*sorted(slow & set(sys.modules)))
+"""
+GIVEN_BACK = """
+from app.infra.heap import give_back_code
+from modelkin.core.kernels import fast
+import numpy as np
+ones = np.ones(9, np.uint64)
+fast.and_count(ones, ones)
+print(give_back_code("libllvmlite"), fast.and_count(ones, ones), fast.histogram(
+    np.ones(3, np.uint32))[0])
+"""
+
+
+def printed(code: str, **variables: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+
+
+def test_a_start_imports_only_what_it_needs(tmp_path: Path) -> None:
+    """On an up-to-date SQLite, neither Alembic nor drivers of other stores, and no compiler."""
+    fast.warm()
+    url = f"sqlite:///{tmp_path}/m.db"
+    assert "alembic llvmlite" == printed(START, MODELKIN_DATABASE_URL=url)
+    assert "llvmlite" == printed(START, MODELKIN_DATABASE_URL=url)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the mappings are read from Linux's /proc")
+def test_pages_of_a_library_go_and_come_again() -> None:
+    """Megabytes of llvmlite are given back, and kernels and llvmlite work on."""
+    fast.warm()
+    given, *counts = printed(GIVEN_BACK).split()
+    assert int(given) > 10 << 20
+    assert ["9", "3"] == counts
