@@ -1,8 +1,8 @@
 """modelkin finds which models are kin, by the indices of their most salient parameters.
 
 The names here are the public ones, and only these. They need numpy, httpx, msgspec and zstandard.
-What needs torch is in ``modelkin.torch``. The clients, and httpx with them, are loaded at their
-first use. numba is not: kernels that it has compiled run without it.
+What needs torch is in ``modelkin.torch``. The clients and their values, and httpx with them, are
+loaded at their first use. numba is not: kernels that it has compiled run without it.
 """
 
 from __future__ import annotations
@@ -43,48 +43,48 @@ from modelkin.errors import (
     UnprocessableEntityError,
 )
 from modelkin.selection import select, select_signature, select_support
-from modelkin.types.clusterings import (
-    Assignment,
-    Cluster,
-    Clustering,
-    ClusteringInfo,
-    ClusteringPolicy,
-    ClusterQuality,
-    Vote,
-)
-from modelkin.types.hubs import HubEvent, Source
-from modelkin.types.jobs import JobInfo, JobProgress
-from modelkin.types.kinship import (
-    Donor,
-    DonorExplanation,
-    Donors,
-    Graph,
-    GraphEdge,
-    GraphNode,
-    Kin,
-    Lineage,
-    LineageLink,
-    SimilarityBaseline,
-)
-from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
-from modelkin.types.paging import UNCHANGED
-from modelkin.types.revisions import Revision, Revisions
-from modelkin.types.search import Neighbor, Neighbors, Overlap, SimilarityMatrix
-from modelkin.types.spaces import (
-    SignatureSpec,
-    SpaceInfo,
-    StopList,
-    SupportSize,
-    SupportSizePolicy,
-    TensorOverlap,
-)
-from modelkin.types.tensors import SpaceTensors, TensorSummary
-from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
     from modelkin.client import AsyncClient, Client, ModelkinVersionWarning
+    from modelkin.types.clusterings import (
+        Assignment,
+        Cluster,
+        Clustering,
+        ClusteringInfo,
+        ClusteringPolicy,
+        ClusterQuality,
+        Vote,
+    )
+    from modelkin.types.hubs import HubEvent, Source
+    from modelkin.types.jobs import JobInfo, JobProgress
+    from modelkin.types.kinship import (
+        Donor,
+        DonorExplanation,
+        Donors,
+        Graph,
+        GraphEdge,
+        GraphNode,
+        Kin,
+        Lineage,
+        LineageLink,
+        SimilarityBaseline,
+    )
+    from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
+    from modelkin.types.paging import UNCHANGED
+    from modelkin.types.revisions import Revision, Revisions
+    from modelkin.types.search import Neighbor, Neighbors, Overlap, SimilarityMatrix
+    from modelkin.types.spaces import (
+        SignatureSpec,
+        SpaceInfo,
+        StopList,
+        SupportSize,
+        SupportSizePolicy,
+        TensorOverlap,
+    )
+    from modelkin.types.tensors import SpaceTensors, TensorSummary
+    from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 
 __all__ = [
     "ApiError",
@@ -186,16 +186,20 @@ def layout_of(model: Module) -> Layout:
 
 
 _FROM_CLIENT = frozenset({"AsyncClient", "Client", "ModelkinVersionWarning"})
-"""Loaded at their first use: httpx takes as long as all else, and supports do not need it."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _FROM_CLIENT:
+    """The clients and the values that they answer, loaded at their first use.
+
+    They take as long to import as all else, and supports do not need them.
+    """
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module("modelkin.client"), name)
+    module = "modelkin.client" if name in _FROM_CLIENT else "modelkin.types"
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(globals().keys() | _FROM_CLIENT)
+    return sorted({*globals(), *__all__})

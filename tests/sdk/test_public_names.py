@@ -20,8 +20,8 @@ PUBLIC = """
     Selection ServerError Signature SignatureSpec SimilarityBaseline SimilarityMatrix Sketch
     SmallSupportWarning Source SpaceInfo SpaceMismatch SpaceTensors StopList Subscription Support
     SupportSize SupportSizePolicy TensorOverlap TensorSpec TensorSummary UNCHANGED
-    UnprocessableEntityError UnstableSupportWarning Vote __version__ layout_of select select_support
-    similarity stability
+    UnprocessableEntityError UnstableSupportWarning Vote __version__ layout_of select
+    select_signature select_support similarity stability
 """
 
 
@@ -53,6 +53,13 @@ def test_importing_needs_no_extra() -> None:
     """import modelkin loads neither torch nor numba, nor any other extra."""
     extras = "{'torch', 'numba', 'pyroaring', 'datasketch', 'pandas'}"
     assert "[]" == run(f"import sys, modelkin; print(sorted({extras} & set(sys.modules)))")
+
+
+def test_importing_loads_neither_clients_nor_their_values() -> None:
+    """import modelkin leaves the clients, their values and httpx for their first use."""
+    modules = "{'httpx', 'msgspec', 'modelkin.client', 'modelkin.types'}"
+    code = f"import sys, modelkin; print(sorted({modules} & set(sys.modules)), modelkin.Neighbors)"
+    assert "[] <class 'modelkin.types.search.Neighbors'>" == run(code)
 
 
 def test_layout_of_comes_with_torch() -> None:

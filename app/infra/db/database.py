@@ -152,7 +152,7 @@ def _faults() -> Iterator[None]:
         yield
     except PoolTimeout as error:
         raise Unavailable("every connection to the database is in use: try again") from error
-    except (OperationalError, sqlite3.OperationalError, *_faults_of_postgres()) as error:
+    except _operational_errors() as error:
         raise _refusal(getattr(error, "orig", error)) from error
     except DBAPIError as error:
         if error.connection_invalidated:
@@ -180,9 +180,11 @@ def _is_lock_timeout(error: object) -> bool:
     return driver is not None and isinstance(error, driver.errors.LockNotAvailable)
 
 
-def _faults_of_postgres() -> tuple[type[Exception], ...]:
+def _operational_errors() -> tuple[type[Exception], ...]:
+    """What SQLAlchemy and the drivers raise where a database cannot serve."""
     driver = _postgres_driver()
-    return () if driver is None else (driver.OperationalError,)
+    of_postgres = () if driver is None else (driver.OperationalError,)
+    return OperationalError, sqlite3.OperationalError, *of_postgres
 
 
 def _postgres_driver() -> Any:

@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 import pytest
 
-from app.cli import COMMANDS
+from app.cli import find_command
 from tests.support.backends import Backend
 from tests.support.http_space import SUPPORT, random_support
 from tests.support.servers.server_process import Server
@@ -50,7 +50,9 @@ class Copies:
                 patch.delenv(name)
             for name, value in self._settings.items():
                 patch.setenv(name, value)
-            code = COMMANDS[command](rest)
+            run = find_command(command)
+            assert run is not None
+            code = run(rest)
         return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
     def back_up(self, to: Path, *flags: str) -> str:
